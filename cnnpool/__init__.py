@@ -1,0 +1,3 @@
+"""cnnpool: choose a CNN's downsampling on evidence."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,25 @@
+"""Operators that shrink a feature map, (N, C, H, W) -> (N, C, H', W')."""
+
+from typing import Any
+
+from cnnpool import table
+from cnnpool.pool.base import Pool2d
+from cnnpool.pool.strided import StridedConv2d
+from cnnpool.pool.subsample import Subsample2d
+
+OPERATORS: dict[str, type[Pool2d]] = {
+    "strided": StridedConv2d,
+    "subsample": Subsample2d,
+}
+
+
+def build(name: str, channels: int, **options: Any) -> Pool2d:
+    """The operator called ``name`` (a stem of ``conf/pool``) for maps of ``channels`` channels.
+
+    Raises:
+        ValueError: for an unknown name or option, or a value out of range.
+    """
+    return table.construct(OPERATORS, "operators", name, channels, **options)
+
+
+__all__ = ["OPERATORS", "Pool2d", "StridedConv2d", "Subsample2d", "build"]

@@ -1,0 +1,85 @@
+"""What every downsampling operator has in common: its size rule and the facts the documentation prints."""
+
+from typing import ClassVar, Literal
+
+from torch import nn
+
+Size = int | tuple[int, int]
+
+
+def pair(value: Size, name: str, *, least: int) -> tuple[int, int]:
+    """(vertical, horizontal) from one number or two.
+
+    Raises:
+        ValueError: if a number is below ``least``.
+    """
+    both = (value, value) if isinstance(value, int) else tuple(value)
+    if len(both) != 2 or any(isinstance(v, bool) or not isinstance(v, int) or v < least for v in both):
+        raise ValueError(f"{name} must be a whole number of at least {least}, or two of them, got {value!r}")
+    return both
+
+
+def window_size(length: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+    """Number of windows along one axis, torch's rule: floor((H + 2p - d(k-1) - 1)/s) + 1.
+
+    With ``ceil_mode`` the last window may overhang, but must start inside the input or its left padding.
+    """
+    span = length + 2 * padding - dilation * (kernel - 1) - 1
+    count = (span + (stride - 1 if ceil_mode else 0)) // stride + 1
+    if ceil_mode and (count - 1) * stride >= length + padding:
+        count -= 1
+    return count
+
+
+class Pool2d(nn.Module):
+    """An operator that shrinks a feature map: (N, C, H, W) -> (N, C, H', W').
+
+    Constructed as ``Name2d(channels, *, stride=2, ...)``: options are keyword-only, so that the signature
+    is the schema of the operator's YAML. Subclasses that slide a window set ``kernel_size``, ``stride``,
+    ``padding`` (and ``dilation``, ``ceil_mode`` where they have them) as pairs; others override
+    ``output_size``.
+    """
+
+    formula: ClassVar[str]
+    """One output y over its window x_1..x_n, as the documentation prints it."""
+    paper: ClassVar[str]
+    """Where the operator was first published, e.g. ``Zhang 2019, arXiv:1904.11486``."""
+    shift: ClassVar[str]
+    """What a shift of the input does to the output, in a few words."""
+    gradient: ClassVar[Literal["dense", "sparse", "uneven"]]
+    """dense: every input of a covered window gets gradient; sparse: few do; uneven: all, in unequal counts."""
+    gain: ClassVar[float | None] = 1.0
+    """A constant image c comes out as gain*c everywhere, borders included; None: not promised."""
+    random: ClassVar[bool] = False
+    """Draws random numbers in training mode (never in eval mode)."""
+    dilates: int = 1
+    """What later convolutions must be dilated by, for an operator that keeps the resolution."""
+
+    kernel_size: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    ceil_mode: bool = False
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        """(H', W') for an input of (H, W).
+
+        Raises:
+            ValueError: if nothing would be left.
+        """
+        size = tuple(
+            window_size(length, k, s, p, d, self.ceil_mode)
+            for length, k, s, p, d in zip(
+                (height, width), self.kernel_size, self.stride, self.padding, self.dilation, strict=True
+            )
+        )
+        if min(size) < 1:
+            raise ValueError(
+                f"{type(self).__name__} leaves nothing of a {height}x{width} map: "
+                f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+            )
+        return size
+
+    def flops(self, height: int, width: int) -> int:
+        """Additions, multiplications, comparisons and elementary functions per sample, one each."""
+        raise NotImplementedError

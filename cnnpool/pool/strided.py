@@ -1,0 +1,67 @@
+"""A learnt convolution with a stride in place of pooling."""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from cnnpool.pool.base import Pool2d, Size, pair
+
+NORMS = {"none": lambda channels: nn.Identity(), "batch": nn.BatchNorm2d}
+ACTIVATIONS = {"none": nn.Identity, "relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
+
+
+class StridedConv2d(Pool2d):
+    """Convolution of stride s, channels kept: y = act(norm(w * x))[::s] (Springenberg 2015, All-CNN).
+
+    The gradient of an input is the sum over the windows that cover it of w times the upstream gradient: dense
+    for kernel >= stride, but with kernel 3 and stride 2 an input is covered 1, 2 or 4 times (a checkerboard).
+
+    Edges: zero padding, by default (kernel - 1)//2, so that an even H becomes H/2 for kernels 2 and 3.
+
+    Args:
+        channels: C of input and output.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: zeros on every side, >= 0; null for (kernel - 1)//2.
+        norm: none or batch (then the convolution has no bias).
+        activation: none, relu, gelu or silu.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "act(norm(sum_i w_i x_i + b))"
+    paper = "Springenberg 2015, arXiv:1412.6806"
+    shift = "commutes with shifts by multiples of the stride; aliases unless it learns a low-pass filter"
+    gradient = "uneven"
+    gain = None
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 3,
+        stride: Size = 2,
+        padding: Size | None = None,
+        norm: Literal["none", "batch"] = "none",
+        activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+    ):
+        super().__init__()
+        self.channels = channels
+        self.kernel_size = pair(kernel_size, "kernel_size", least=1)
+        self.stride = pair(stride, "stride", least=1)
+        same = tuple((k - 1) // 2 for k in self.kernel_size)
+        self.padding = same if padding is None else pair(padding, "padding", least=0)
+        self.conv = nn.Conv2d(
+            channels, channels, self.kernel_size, self.stride, self.padding, bias=norm == "none"
+        )
+        self.norm = NORMS[norm](channels)
+        self.activation = ACTIVATIONS[activation]()
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        return 2 * rows * columns * self.channels**2 * self.kernel_size[0] * self.kernel_size[1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.output_size(*x.shape[-2:])
+        return self.activation(self.norm(self.conv(x)))

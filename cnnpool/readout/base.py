@@ -1,0 +1,28 @@
+"""What every readout has in common."""
+
+from typing import ClassVar
+
+from torch import nn
+
+
+class Readout(nn.Module):
+    """Feature map to vector, (N, C, H, W) -> (N, D), D = ``out_features`` known before the first batch.
+
+    Constructed as ``Name(channels, size, *, ...)`` with ``size`` the (H, W) of the map the readout will see;
+    options are keyword-only, so that the signature is the schema of the readout's YAML.
+    """
+
+    formula: ClassVar[str]
+    """The vector as the documentation prints it."""
+    paper: ClassVar[str]
+    """Where the readout was first published."""
+    shift: ClassVar[str]
+    """What a circular shift of the map does to the vector, in a few words."""
+    any_size: ClassVar[bool] = True
+    """Accepts maps of another size than ``size``."""
+
+    out_features: int
+
+    def flops(self, height: int, width: int) -> int:
+        """Additions, multiplications, comparisons and elementary functions per sample, one each."""
+        raise NotImplementedError
