@@ -103,5 +103,10 @@ def _describe(hint: Any) -> str:
     if origin is tuple:
         parts = get_args(hint)
         return "a list of " + ("numbers" if parts[-1] is ... else str(len(parts)))
-    return {int: "a whole number", float: "a number", str: "a text", bool: "true or false",
-            type(None): "null"}.get(hint, str(hint))
+    return {
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        bool: "true or false",
+        type(None): "null",
+    }.get(hint, str(hint))

@@ -47,7 +47,7 @@ class Pool2d(nn.Module):
     shift: ClassVar[str]
     """What a shift of the input does to the output, in a few words."""
     gradient: ClassVar[Literal["dense", "sparse", "uneven"]]
-    """dense: every input of a covered window gets gradient; sparse: few do; uneven: all, in unequal counts."""
+    """dense: every covered input gets gradient; sparse: few do; uneven: all, in unequal counts."""
     gain: ClassVar[float | None] = 1.0
     """A constant image c comes out as gain*c everywhere, borders included; None: not promised."""
     random: ClassVar[bool] = False
