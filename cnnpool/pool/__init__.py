@@ -3,11 +3,19 @@
 from typing import Any
 
 from cnnpool import table
+from cnnpool.pool.avg_conv import AvgConv2d
 from cnnpool.pool.base import Pool2d
+from cnnpool.pool.depthwise import DepthwiseConv2d
+from cnnpool.pool.none import NoPool2d
+from cnnpool.pool.patchify import PatchConv2d
 from cnnpool.pool.strided import StridedConv2d
 from cnnpool.pool.subsample import Subsample2d
 
 OPERATORS: dict[str, type[Pool2d]] = {
+    "avg_conv": AvgConv2d,
+    "depthwise": DepthwiseConv2d,
+    "none": NoPool2d,
+    "patchify": PatchConv2d,
     "strided": StridedConv2d,
     "subsample": Subsample2d,
 }
@@ -22,4 +30,14 @@ def build(name: str, channels: int, **options: Any) -> Pool2d:
     return table.construct(OPERATORS, "operators", name, channels, **options)
 
 
-__all__ = ["OPERATORS", "Pool2d", "StridedConv2d", "Subsample2d", "build"]
+__all__ = [
+    "OPERATORS",
+    "AvgConv2d",
+    "DepthwiseConv2d",
+    "NoPool2d",
+    "PatchConv2d",
+    "Pool2d",
+    "StridedConv2d",
+    "Subsample2d",
+    "build",
+]

@@ -1,0 +1,65 @@
+"""Average pooling, then a learnt mix of the channels."""
+
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.strided import ACTIVATIONS, NORMS
+
+
+class AvgConv2d(Pool2d):
+    """Average of each window, then a 1x1 convolution: y = act(norm(W mean x)) (He 2019, ResNet-D shortcut).
+
+    In place of a 1x1 convolution with a stride, which ignores all but one pixel in s^2: here every pixel
+    counts. The gradient is W^T times the upstream gradient, over the window's size: dense and even.
+
+    Edges: as in ResNet-D's public code, the last window may overhang (H' = ceil(H/s) for kernel = stride) and
+    averages the pixels that exist.
+
+    Args:
+        channels: C of input and output.
+        kernel_size: window, >= 1, or (vertical, horizontal); null for the stride.
+        stride: >= 1, or (vertical, horizontal).
+        norm: none or batch (then the convolution has no bias).
+        activation: none, relu, gelu or silu; none in a shortcut.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "act(norm(W mean x_i + b))"
+    paper = "He 2019, arXiv:1812.01187"
+    shift = "commutes with shifts by multiples of the stride; aliases less than a strided convolution"
+    gradient = "dense"
+    gain = None
+    ceil_mode = True
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size | None = None,
+        stride: Size = 2,
+        norm: Literal["none", "batch"] = "none",
+        activation: Literal["none", "relu", "gelu", "silu"] = "none",
+    ):
+        super().__init__()
+        self.channels = channels
+        self.stride = pair(stride, "stride", least=1)
+        self.kernel_size = self.stride if kernel_size is None else pair(kernel_size, "kernel_size", least=1)
+        self.conv = nn.Conv2d(channels, channels, 1, bias=norm == "none")
+        self.norm = NORMS[norm](channels)
+        self.activation = ACTIVATIONS[activation]()
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        return (
+            rows * columns * self.channels * (self.kernel_size[0] * self.kernel_size[1] + 2 * self.channels)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.output_size(*x.shape[-2:])
+        mean = F.avg_pool2d(x, self.kernel_size, self.stride, ceil_mode=True, count_include_pad=False)
+        return self.activation(self.norm(self.conv(mean)))

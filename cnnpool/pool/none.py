@@ -1,0 +1,46 @@
+"""No downsampling: later convolutions are dilated instead."""
+
+from torch import Tensor
+
+from cnnpool.pool.base import Pool2d
+
+
+class NoPool2d(Pool2d):
+    """Keep the resolution and let later convolutions be dilated by ``stride``: y = x (Yu & Koltun 2016).
+
+    ``dilates`` tells the backbone by how much. With subsampling in its place every convolution would see
+    each ``stride``-th pixel; dilated, it sees the same pixels at every offset, so the dense output,
+    subsampled, is the output of the strided net (zero padding included). Exactly shift-equivariant, at
+    ``stride`` squared times the cost of every later layer.
+
+    Hands its input through, as torch.nn.Identity does.
+
+    Args:
+        channels: C of the input; accepted for the common signature.
+        stride: the factor that is not taken, >= 1, the same along both axes.
+
+    Raises:
+        ValueError: if stride is below 1.
+    """
+
+    formula = "x"
+    paper = "Yu & Koltun 2016, arXiv:1511.07122"
+    shift = "commutes with every shift"
+    gradient = "dense"
+    kernel_size = (1, 1)
+    stride = (1, 1)
+
+    def __init__(self, channels: int, *, stride: int = 2):
+        super().__init__()
+        if stride < 1:
+            raise ValueError(f"stride must be a whole number of at least 1, got {stride!r}")
+        self.dilates = stride
+
+    def flops(self, height: int, width: int) -> int:
+        return 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+    def extra_repr(self) -> str:
+        return f"dilates={self.dilates}"

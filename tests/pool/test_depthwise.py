@@ -1,0 +1,51 @@
+"""The depthwise convolution against a grouped convolution and average pooling."""
+
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from cnnpool.pool import DepthwiseConv2d
+
+
+def test_each_channel_is_convolved_alone():
+    op, x = DepthwiseConv2d(3, activation="none").double(), torch.randn(2, 3, 9, 8).double()
+    alone = [
+        F.conv2d(x[:, c : c + 1], op.conv.weight[c : c + 1], op.conv.bias[c : c + 1], stride=2, padding=1)
+        for c in range(3)
+    ]
+    assert_close(op(x), torch.cat(alone, 1))
+
+
+def test_it_is_the_grouped_convolution_then_norm_then_activation():
+    op, x = (
+        DepthwiseConv2d(4, kernel_size=2, norm="batch", activation="silu").double(),
+        torch.randn(3, 4, 8, 8),
+    )
+    convolved = F.conv2d(x.double(), op.conv.weight, stride=2, groups=4)
+    assert_close(op(x.double()), F.silu(F.batch_norm(convolved, None, None, training=True)))
+
+
+def test_equal_weights_make_it_average_pooling():
+    op, x = DepthwiseConv2d(3, kernel_size=2, activation="none"), torch.randn(2, 3, 8, 8)
+    torch.nn.init.constant_(op.conv.weight, 1 / 4)
+    torch.nn.init.zeros_(op.conv.bias)
+    assert_close(op(x), F.avg_pool2d(x, 2))
+
+
+def test_it_has_one_filter_per_channel():
+    assert sum(p.numel() for p in DepthwiseConv2d(16, norm="none").parameters()) == 16 * 9 + 16
+
+
+def test_flops_are_those_torch_counts():
+    op, x = DepthwiseConv2d(4), torch.randn(1, 4, 9, 12)
+    with FlopCounterMode(display=False) as counter:
+        op(x)
+    assert op.flops(9, 12) == counter.get_total_flops()
+
+
+def test_gradient_covers_an_input_once_twice_or_four_times():
+    op, x = DepthwiseConv2d(2, activation="none"), torch.zeros(1, 2, 8, 8, requires_grad=True)
+    torch.nn.init.ones_(op.conv.weight)
+    op(x).sum().backward()
+    assert x.grad[..., 1:7, 1:7].unique().tolist() == [1, 2, 4]

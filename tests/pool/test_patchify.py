@@ -1,0 +1,63 @@
+"""The patch convolution against pixel-unshuffle and a 1x1 convolution, and timm's normalisation."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from cnnpool.pool import PatchConv2d
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+def test_it_is_pixel_unshuffle_and_a_1x1_convolution(stride):
+    op, x = PatchConv2d(3, stride=stride).double(), torch.randn(2, 3, 12, 6).double()
+    # Unshuffled channels come as (c, i, j), which is the order of a flattened kernel.
+    mixed = F.conv2d(F.pixel_unshuffle(x, stride), op.conv.weight.reshape(3, -1, 1, 1), op.conv.bias)
+    assert_close(op(x), mixed)
+
+
+def test_every_input_is_covered_exactly_once():
+    op, x = PatchConv2d(1), torch.zeros(1, 1, 8, 8, requires_grad=True)
+    torch.nn.init.ones_(op.conv.weight)
+    op(x).sum().backward()
+    assert (x.grad == 1).all()
+
+
+def test_rows_that_do_not_fill_a_patch_are_dropped():
+    op, x = PatchConv2d(2, stride=(3, 2)), torch.randn(1, 2, 8, 7)
+    assert_close(op(x), op(x[..., :6, :6]))
+
+
+def test_layer_norm_before_it_is_convnexts_downsampling():
+    layers = pytest.importorskip("timm.layers")
+    op, x = PatchConv2d(6, norm="layer").double(), torch.randn(2, 6, 8, 8).double()
+    norm = layers.LayerNorm2d(6, eps=1e-5).double()
+    with torch.no_grad():
+        for parameter, same in zip(op.before.parameters(), norm.parameters(), strict=True):
+            same.copy_(parameter.normal_())
+    assert_close(op(x), op.conv(norm(x)))
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_layer_norm_keeps_the_memory_format(memory_format):
+    x = torch.randn(2, 6, 8, 8).contiguous(memory_format=memory_format)
+    assert PatchConv2d(6, norm="layer")(x).is_contiguous(memory_format=memory_format)
+
+
+def test_batch_norm_after_it_replaces_the_bias():
+    op, x = PatchConv2d(3, norm="batch").double(), torch.randn(4, 3, 8, 8).double()
+    assert op.conv.bias is None
+    assert_close(op(x), F.batch_norm(F.conv2d(x, op.conv.weight, stride=2), None, None, training=True))
+
+
+def test_flops_are_those_torch_counts():
+    op, x = PatchConv2d(4), torch.randn(1, 4, 9, 12)
+    with FlopCounterMode(display=False) as counter:
+        op(x)
+    assert op.flops(9, 12) == counter.get_total_flops()
+
+
+def test_map_smaller_than_a_patch_is_refused():
+    with pytest.raises(ValueError, match="1x8 map"):
+        PatchConv2d(1)(torch.zeros(1, 1, 1, 8))
