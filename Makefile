@@ -1,0 +1,7 @@
+# Thin doors to scripts/dev.py, which does the same where there is no make.
+PYTHON ?= $(shell command -v python3 || command -v python)
+ARGS ?=
+
+.PHONY: help quickstart test lint setup lock
+help quickstart test lint setup lock:
+	@$(PYTHON) scripts/dev.py $@ $(ARGS)
