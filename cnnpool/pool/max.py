@@ -1,0 +1,151 @@
+"""Max pooling that remembers one small integer per output."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from cnnpool.pool.base import Pool2d, Size
+from cnnpool.pool.routing import Max
+from cnnpool.pool.transforms import apply
+from cnnpool.pool.window import Window, check_map, window_of
+from cnnpool.pool.winners import Ties, winners_dtype
+
+
+def max_pool2d(
+    x: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    *,
+    ties: Ties = "first",
+) -> Tensor:
+    """Largest value of each window (Zhou & Chellappa 1988), bit for bit as ``torch.nn.functional`` has it.
+
+    The backward pass needs one byte per output, neither the input nor 8-byte indices. NaN wins over
+    everything; padding never wins.
+
+    Args:
+        x: (N, C, H, W) or (C, H, W), any real dtype.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal); None for the kernel's size.
+        padding: cells around the map, at most half of the kernel.
+        dilation: distance between the cells of a window, >= 1.
+        ceil_mode: keep the last window although it hangs over the edge.
+        ties: among equals the gradient goes to the first in row-major order (torch's rule), to the last, or
+            is split evenly. Of several NaN the last wins, or all share it.
+
+    Returns:
+        (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - d(k-1) - 1)/s) + 1, same dtype as ``x``.
+
+    Raises:
+        ValueError: for a number out of range, an output that would be empty, or a window that lies wholly
+            in the padding.
+    """
+    return max_pool2d_with_winners(x, kernel_size, stride, padding, dilation, ceil_mode, ties=ties)[0]
+
+
+def max_pool2d_with_winners(
+    x: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    *,
+    ties: Ties = "first",
+) -> tuple[Tensor, Tensor]:
+    """``max_pool2d`` and where each maximum came from; arguments and errors as there.
+
+    Returns:
+        The maxima, and the winners in the same shape: place in the window, row * kernel width + column,
+        uint8 up to 256 cells; with ``ties="split"`` the sum of 1 << place over all equals.
+    """
+    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
+    _check(x, window, ties)
+    y, winners = apply(Max, x if x.dim() == 4 else x.unsqueeze(0), window, ties)
+    return (y, winners) if x.dim() == 4 else (y.squeeze(0), winners.squeeze(0))
+
+
+def _check(x: Tensor, window: Window, ties: Ties) -> None:
+    if ties not in ("first", "last", "split"):
+        raise ValueError(f"ties must be first, last or split, got {ties!r}")
+    winners_dtype(window, ties)
+    check_map(x, window, "max_pool2d")
+    lengths = x.shape[-2:]
+    for length, s, p, d in zip(lengths, window.stride, window.padding, window.dilation, strict=True):
+        # A window that starts in the padding first meets the map at start mod d, if the map is that long.
+        if length < d and any(start % d >= length for start in range(-p, 0, s)):
+            raise ValueError(
+                f"a window lies wholly in the padding: {lengths[0]}x{lengths[1]} map, "
+                f"kernel_size={window.kernel}, padding={window.padding}, dilation={window.dilation}"
+            )
+
+
+class MaxPool2d(Pool2d):
+    """Largest value of each window (Zhou & Chellappa 1988; in a CNN: Ranzato 2007), by ``max_pool2d``.
+
+    The gradient of a window goes to its maximum alone, 1 at the argmax and 0 elsewhere: with 2x2 windows 3/4
+    of the inputs get none. Where windows overlap, an input that wins several gets their sum.
+
+    Edges: padding never wins; what is left after the last whole window counts with ``ceil_mode`` alone.
+
+    Args:
+        channels: C of the input; accepted for the common signature.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: cells around the map, at most half of the kernel.
+        dilation: distance between the cells of a window, >= 1.
+        ceil_mode: keep the last window although it hangs over the edge.
+        ties: who among equals gets the gradient: first (torch's rule), last, or split evenly.
+
+    Set ``keep_winners`` to True to find the winners of the latest forward pass in ``winners``.
+
+    Raises:
+        ValueError: if a number is out of range, the output would be empty, or a window would lie wholly in
+            the padding.
+    """
+
+    formula = "max_i x_i"
+    paper = "Zhou & Chellappa 1988, ICNN"
+    shift = "commutes with shifts by multiples of the stride; the winners move with the pixels in between"
+    gradient = "sparse"
+    keep_winners: bool = False
+    winners: Tensor | None = None
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        dilation: Size = 1,
+        ceil_mode: bool = False,
+        ties: Literal["first", "last", "split"] = "first",
+    ):
+        super().__init__()
+        window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
+        self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode = window
+        winners_dtype(window, ties)
+        self.channels = channels
+        self.ties = ties
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        return self.channels * rows * columns * (self.kernel_size[0] * self.kernel_size[1] - 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, winners = max_pool2d_with_winners(
+            x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, ties=self.ties
+        )
+        if self.keep_winners:
+            self.winners = winners
+        return y
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}, ties={self.ties!r}"
+        )

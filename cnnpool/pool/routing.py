@@ -1,0 +1,100 @@
+"""Max pooling under autograd: gradients travel by the winners, to any order and in both modes."""
+
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from cnnpool.pool import winners as arithmetic
+from cnnpool.pool.transforms import Transformable, apply, fold, save, unfold
+from cnnpool.pool.window import Window, is_channels_last
+
+
+class Route(NamedTuple):
+    """What a gradient must know, besides the winners, to find its way back."""
+
+    window: Window
+    ties: arithmetic.Ties
+    size: tuple[int, int]
+    channels_last: bool
+
+
+class Max(Transformable):
+    """(x, window, ties) -> (maxima, winners); keeps the winners alone."""
+
+    @staticmethod
+    def forward(x: Tensor, window: Window, ties: arithmetic.Ties) -> tuple[Tensor, Tensor]:
+        return arithmetic.forward(x, window, ties)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+        x, window, ties = inputs
+        ctx.route = Route(window, ties, (x.shape[2], x.shape[3]), is_channels_last(x))
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(output[1])
+        save(ctx, output[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, None, None]:
+        if grad is None:
+            return None, None, None
+        return apply(Scatter, grad, *ctx.saved_tensors, ctx.route), None, None
+
+    @staticmethod
+    def push(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, None]:
+        return apply(Gather, tangent, *ctx.saved_tensors, ctx.route), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, x: Tensor, window: Window, ties: arithmetic.Ties) -> tuple:
+        y, winners = apply(Max, fold(info.batch_size, x, in_dims[0]), window, ties)
+        return (unfold(info.batch_size, y), unfold(info.batch_size, winners)), (0, 0)
+
+
+class Scatter(Transformable):
+    """(gradient of the maxima, winners, route) -> gradient of the input; linear, adjoint to Gather."""
+
+    @staticmethod
+    def forward(grad: Tensor, winners: Tensor, route: Route) -> Tensor:
+        return arithmetic.backward(grad, winners, *route)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        save(ctx, inputs[1])
+        ctx.route = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return apply(Gather, grad, *ctx.saved_tensors, ctx.route), None, None
+
+    @staticmethod
+    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        return apply(Scatter, tangent, *ctx.saved_tensors, ctx.route)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, grad: Tensor, winners: Tensor, route: Route) -> tuple[Tensor, int]:
+        size = info.batch_size
+        folded = fold(size, grad, in_dims[0]), fold(size, winners, in_dims[1])
+        return unfold(size, apply(Scatter, *folded, route)), 0
+
+
+class Gather(Transformable):
+    """(a map like the input, winners, route) -> its values at the winners; linear, adjoint to Scatter."""
+
+    @staticmethod
+    def forward(x: Tensor, winners: Tensor, route: Route) -> Tensor:
+        return arithmetic.gather(x, winners, route.window, route.ties)
+
+    setup_context = staticmethod(Scatter.setup_context)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return apply(Scatter, grad, *ctx.saved_tensors, ctx.route), None, None
+
+    @staticmethod
+    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        return apply(Gather, tangent, *ctx.saved_tensors, ctx.route)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, x: Tensor, winners: Tensor, route: Route) -> tuple[Tensor, int]:
+        size = info.batch_size
+        folded = fold(size, x, in_dims[0]), fold(size, winners, in_dims[1])
+        return unfold(size, apply(Gather, *folded, route)), 0

@@ -1,0 +1,47 @@
+"""What lets an autograd function of ours stand under ``torch.func`` and ``torch.compile`` alike."""
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+
+class Transformable(Function):
+    """A Function whose rule for forward-mode differentiation is the staticmethod ``push``, named so that
+    ``apply`` can leave it out. It saves tensors with ``save``.
+    """
+
+    @staticmethod
+    def push(ctx: Any, *tangents: Tensor | None) -> Any:
+        raise NotImplementedError
+
+
+def apply(function: type[Transformable], *args: Any) -> Any:
+    """``function.apply(*args)``, differentiable in forward mode too where torch allows that."""
+    # torch.compile refuses a Function that has a jvp, and forward mode one that has none.
+    return (function if torch.compiler.is_compiling() else _with_jvp(function)).apply(*args)
+
+
+def save(ctx: Any, *tensors: Tensor) -> None:
+    """Keep ``tensors`` for both directions of differentiation."""
+    ctx.save_for_backward(*tensors)
+    if not torch.compiler.is_compiling():
+        ctx.save_for_forward(*tensors)
+
+
+def fold(batch_size: int, t: Tensor, axis: int | None) -> Tensor:
+    """The axis that ``vmap`` maps, made part of N; repeated if ``t`` is not mapped."""
+    t = t.unsqueeze(0).expand(batch_size, *t.shape) if axis is None else t.movedim(axis, 0)
+    return t.flatten(0, 1)
+
+
+def unfold(batch_size: int, t: Tensor) -> Tensor:
+    """The mapped axis taken out of N again, in front."""
+    return t.unflatten(0, (batch_size, t.shape[0] // max(batch_size, 1)))
+
+
+@cache
+def _with_jvp(function: type[Transformable]) -> type[Function]:
+    return type(function)(function.__name__, (function,), {"jvp": staticmethod(function.push)})
