@@ -3,6 +3,7 @@
 from typing import Any
 
 from cnnpool import table
+from cnnpool.pool.avg import AvgPool2d, avg_pool2d
 from cnnpool.pool.avg_conv import AvgConv2d
 from cnnpool.pool.base import Pool2d
 from cnnpool.pool.conv_pool import ConvPool2d
@@ -13,8 +14,10 @@ from cnnpool.pool.patchify import PatchConv2d
 from cnnpool.pool.reduction import ReductionBlock2d
 from cnnpool.pool.strided import StridedConv2d
 from cnnpool.pool.subsample import Subsample2d
+from cnnpool.pool.sum import SumPool2d, sum_pool2d
 
 OPERATORS: dict[str, type[Pool2d]] = {
+    "avg": AvgPool2d,
     "avg_conv": AvgConv2d,
     "conv_pool": ConvPool2d,
     "depthwise": DepthwiseConv2d,
@@ -24,6 +27,7 @@ OPERATORS: dict[str, type[Pool2d]] = {
     "reduction": ReductionBlock2d,
     "strided": StridedConv2d,
     "subsample": Subsample2d,
+    "sum": SumPool2d,
 }
 
 
@@ -39,6 +43,7 @@ def build(name: str, channels: int, **options: Any) -> Pool2d:
 __all__ = [
     "OPERATORS",
     "AvgConv2d",
+    "AvgPool2d",
     "ConvPool2d",
     "DepthwiseConv2d",
     "MaxPool2d",
@@ -48,7 +53,10 @@ __all__ = [
     "ReductionBlock2d",
     "StridedConv2d",
     "Subsample2d",
+    "SumPool2d",
+    "avg_pool2d",
     "build",
     "max_pool2d",
     "max_pool2d_with_winners",
+    "sum_pool2d",
 ]

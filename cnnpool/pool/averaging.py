@@ -1,0 +1,115 @@
+"""The arithmetic of average pooling, and its autograd: linear, so nothing need be remembered."""
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cnnpool.pool.transforms import Transformable, apply, fold, unfold
+from cnnpool.pool.window import Window, is_channels_last, memory_format
+
+
+class Counting(NamedTuple):
+    """What a window's sum is divided by."""
+
+    include_pad: bool
+    override: int | None
+
+
+def counting_of(count_include_pad: bool, divisor_override: int | None) -> Counting:
+    """The checked divisor.
+
+    Raises:
+        ValueError: if ``divisor_override`` is 0.
+    """
+    if divisor_override == 0:
+        raise ValueError("divisor_override must not be 0")
+    return Counting(count_include_pad, divisor_override)
+
+
+def forward(x: Tensor, window: Window, counting: Counting) -> Tensor:
+    """Means (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
+    return F.avg_pool2d(x, *window[:3], window.ceil_mode, *counting)
+
+
+def backward(
+    grad: Tensor, window: Window, counting: Counting, size: tuple[int, int], channels_last: bool
+) -> Tensor:
+    """Gradient of the (N, C, *size) input, the adjoint of ``forward``; no autograd."""
+    half = grad.dtype in (torch.bfloat16, torch.float16)
+    # Summed in float32 and rounded once, where an input belongs to several windows.
+    wide = grad.float() if half and window.overlaps else grad
+    _, right, _, bottom = window.pads(*size)
+    if window.ceil_mode:
+        # On a map so large that nothing hangs over: torch's compiler divides by the wrong count otherwise.
+        wide = wide / _counts(wide, window, counting, size)
+        counting = Counting(True, 1)
+    else:
+        right = bottom = 0
+    shape, layout = (*grad.shape[:2], size[0] + bottom, size[1] + right), memory_format(channels_last)
+    like = torch.empty(shape, dtype=wide.dtype, device=wide.device, memory_format=layout)
+    out = torch.ops.aten.avg_pool2d_backward(
+        wide.contiguous(memory_format=layout), like, *window[:3], False, *counting
+    )
+    return out[..., : size[0], : size[1]].to(grad.dtype, memory_format=layout)
+
+
+def _counts(like: Tensor, window: Window, counting: Counting, size: tuple[int, int]) -> Tensor | int:
+    if counting.override is not None:
+        return counting.override
+    sides = []
+    for length, k, s, p in zip(size, *window[:3], strict=True):
+        start = torch.arange(like.shape[-2 + len(sides)], dtype=like.dtype, device=like.device) * s - p
+        outer = p if counting.include_pad else 0
+        sides.append((start + k).clamp(max=length + outer) - start.clamp(min=-outer))
+    return sides[0][:, None] * sides[1]
+
+
+class Average(Transformable):
+    """(x, window, counting) -> means; linear, adjoint to Spread."""
+
+    @staticmethod
+    def forward(x: Tensor, window: Window, counting: Counting) -> Tensor:
+        return forward(x, window, counting)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        x, *ctx.rule = inputs
+        ctx.map = (x.shape[2], x.shape[3]), is_channels_last(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return apply(Spread, grad, *ctx.rule, *ctx.map), None, None
+
+    @staticmethod
+    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        return apply(Average, tangent, *ctx.rule)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, x: Tensor, *rule: Any) -> tuple[Tensor, int]:
+        return unfold(info.batch_size, apply(Average, fold(info.batch_size, x, in_dims[0]), *rule)), 0
+
+
+class Spread(Transformable):
+    """(gradient of the means, window, counting, size, channels_last) -> gradient of the input."""
+
+    @staticmethod
+    def forward(grad: Tensor, window: Window, counting: Counting, size: tuple, channels_last: bool) -> Tensor:
+        return backward(grad, window, counting, size, channels_last)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        _, *ctx.rule = inputs
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+        return apply(Average, grad, *ctx.rule[:2]), None, None, None, None
+
+    @staticmethod
+    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        return apply(Spread, tangent, *ctx.rule)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, grad: Tensor, *rule: Any) -> tuple[Tensor, int]:
+        return unfold(info.batch_size, apply(Spread, fold(info.batch_size, grad, in_dims[0]), *rule)), 0

@@ -1,0 +1,103 @@
+"""Average pooling that remembers nothing for the gradient."""
+
+from torch import Tensor
+
+from cnnpool.pool.averaging import Average, counting_of
+from cnnpool.pool.base import Pool2d, Size
+from cnnpool.pool.transforms import apply
+from cnnpool.pool.window import check_map, window_of
+
+
+def avg_pool2d(
+    x: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """Mean of each window (LeCun 1990), as ``torch.nn.functional.avg_pool2d``, right at every edge.
+
+    Nothing is kept for the backward pass, and half-precision gradients are summed in float32.
+
+    Args:
+        x: (N, C, H, W) or (C, H, W), floating, or int64 (then rounded toward zero).
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal); None for the kernel's size.
+        padding: zeros around the map, at most half of the kernel.
+        ceil_mode: keep the last window although it hangs over the edge; the overhang is never counted.
+        count_include_pad: count the padding among the values of a window.
+        divisor_override: divide every sum by this instead, not 0.
+
+    Returns:
+        (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - k)/s) + 1, same dtype as ``x``.
+
+    Raises:
+        ValueError: for a number out of range, or an output that would be empty.
+    """
+    window = window_of(kernel_size, stride, padding, 1, ceil_mode)
+    counting = counting_of(count_include_pad, divisor_override)
+    check_map(x, window, "avg_pool2d")
+    y = apply(Average, x if x.dim() == 4 else x.unsqueeze(0), window, counting)
+    return y if x.dim() == 4 else y.squeeze(0)
+
+
+class AvgPool2d(Pool2d):
+    """Mean of each window (LeCun 1990), by ``avg_pool2d``.
+
+    The gradient is 1/k^2 for every input of a window, added up where windows overlap.
+
+    Edges: padding is zeros and counts by default, which darkens the borders; what is left after the last
+    whole window counts with ``ceil_mode`` alone, and is then divided by its own size.
+
+    Args:
+        channels: C of the input; accepted for the common signature.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: zeros around the map, at most half of the kernel.
+        ceil_mode: keep the last window although it hangs over the edge.
+        count_include_pad: count the padding among the values of a window.
+        divisor_override: divide every sum by this instead, not 0; null for the number of values.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "1/n sum_i x_i"
+    paper = "LeCun 1990, Handwritten digit recognition with a back-propagation network"
+    shift = "commutes with shifts by multiples of the stride; a box filter damps the aliasing of the rest"
+    gradient = "dense"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ):
+        super().__init__()
+        window = window_of(kernel_size, stride, padding, 1, ceil_mode)
+        self.kernel_size, self.stride, self.padding, _, self.ceil_mode = window
+        self.counting = counting_of(count_include_pad, divisor_override)
+        self.channels = channels
+        if divisor_override is not None or (count_include_pad and max(self.padding) > 0):
+            self.gain = None
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        return self.channels * rows * columns * self.kernel_size[0] * self.kernel_size[1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return avg_pool2d(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, *self.counting)
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"ceil_mode={self.ceil_mode}, count_include_pad={self.counting.include_pad}, "
+            f"divisor_override={self.counting.override}"
+        )

@@ -1,0 +1,82 @@
+"""Sum pooling."""
+
+from torch import Tensor
+
+from cnnpool.pool.avg import avg_pool2d
+from cnnpool.pool.base import Pool2d, Size
+from cnnpool.pool.window import window_of
+
+
+def sum_pool2d(
+    x: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False
+) -> Tensor:
+    """Sum of each window: ``avg_pool2d`` undivided.
+
+    Args:
+        x: (N, C, H, W) or (C, H, W), floating or int64.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal); None for the kernel's size.
+        padding: zeros around the map, at most half of the kernel.
+        ceil_mode: keep the last window although it hangs over the edge.
+
+    Returns:
+        (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - k)/s) + 1, same dtype as ``x``.
+
+    Raises:
+        ValueError: for a number out of range, or an output that would be empty.
+    """
+    return avg_pool2d(x, kernel_size, stride, padding, ceil_mode, divisor_override=1)
+
+
+class SumPool2d(Pool2d):
+    """Sum of each window, by ``sum_pool2d`` (LeCun 1998: LeNet-5 adds, then scales).
+
+    The gradient is 1 for every input of a window, added up where windows overlap. Values grow by k^2 and so
+    does the gradient: a following layer needs k^2 times smaller weights than after an average.
+
+    Edges: padding is zeros; what is left after the last whole window counts with ``ceil_mode`` alone.
+
+    Args:
+        channels: C of the input; accepted for the common signature.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: zeros around the map, at most half of the kernel.
+        ceil_mode: keep the last window although it hangs over the edge.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "sum_i x_i"
+    paper = "LeCun 1998, doi:10.1109/5.726791"
+    shift = "commutes with shifts by multiples of the stride; a box filter damps the aliasing of the rest"
+    gradient = "dense"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+    ):
+        super().__init__()
+        window = window_of(kernel_size, stride, padding, 1, ceil_mode)
+        self.kernel_size, self.stride, self.padding, _, self.ceil_mode = window
+        self.channels = channels
+        whole = max(self.padding) == 0 and not ceil_mode
+        self.gain = float(window.cells) if whole else None
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        return self.channels * rows * columns * (self.kernel_size[0] * self.kernel_size[1] - 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return sum_pool2d(x, self.kernel_size, self.stride, self.padding, self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
