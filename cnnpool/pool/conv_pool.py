@@ -1,0 +1,79 @@
+"""A learnt convolution at full resolution, then max pooling."""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.max import MaxPool2d
+from cnnpool.pool.strided import ACTIVATIONS, NORMS
+
+
+class ConvPool2d(Pool2d):
+    """Convolution of stride 1, channels kept, then max pooling: y = max act(norm(w * x)) (Springenberg 2015).
+
+    The fair control of the strided convolution: the ConvPool-CNN of the paper's Table 3 has as many layers
+    and weights as its All-CNN, and pools all the same. The gradient reaches an input through every window
+    whose maximum it took part in, so it is dense in general but unequal.
+
+    Edges: the convolution pads zeros and keeps the size; the pooling pads nothing that could win, by default
+    (kernel - 1)//2 on every side, so that an even H becomes H/2 for kernels 2 and 3 (the paper pads nothing).
+
+    Args:
+        channels: C of input and output.
+        conv_size: window of the convolution, odd, or (vertical, horizontal).
+        kernel_size: window of the pooling, >= 1, or (vertical, horizontal).
+        stride: of the pooling, >= 1, or (vertical, horizontal).
+        padding: of the pooling, 0..kernel/2; null for (kernel - 1)//2.
+        norm: none or batch (then the convolution has no bias).
+        activation: none, relu, gelu or silu, before the pooling.
+
+    Raises:
+        ValueError: if a number is out of range, conv_size is even, or the output would be empty.
+    """
+
+    formula = "max_i act(norm(sum_j w_j x_ij + b))"
+    paper = "Springenberg 2015, arXiv:1412.6806"
+    shift = "commutes with shifts by multiples of the stride; aliases like max pooling"
+    gradient = "uneven"
+    gain = None
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        conv_size: Size = 3,
+        kernel_size: Size = 3,
+        stride: Size = 2,
+        padding: Size | None = None,
+        norm: Literal["none", "batch"] = "none",
+        activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+    ):
+        super().__init__()
+        self.channels = channels
+        self.conv_size = pair(conv_size, "conv_size", least=1)
+        if any(k % 2 == 0 for k in self.conv_size):
+            raise ValueError(f"conv_size must be odd, to keep the size of the map, got {conv_size!r}")
+        window = pair(kernel_size, "kernel_size", least=1)
+        same = tuple((k - 1) // 2 for k in window)
+        self.conv = nn.Conv2d(
+            channels,
+            channels,
+            self.conv_size,
+            padding=tuple(k // 2 for k in self.conv_size),
+            bias=norm == "none",
+        )
+        self.norm = NORMS[norm](channels)
+        self.activation = ACTIVATIONS[activation]()
+        self.pool = MaxPool2d(
+            channels, kernel_size=window, stride=stride, padding=same if padding is None else padding
+        )
+        self.kernel_size, self.stride, self.padding = window, self.pool.stride, self.pool.padding
+
+    def flops(self, height: int, width: int) -> int:
+        convolved = 2 * height * width * self.channels**2 * self.conv_size[0] * self.conv_size[1]
+        return convolved + self.pool.flops(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.output_size(*x.shape[-2:])
+        return self.pool(self.activation(self.norm(self.conv(x))))

@@ -1,0 +1,76 @@
+"""Max pooling of some channels beside a strided convolution of all."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.max import MaxPool2d
+from cnnpool.pool.strided import ACTIVATIONS, NORMS
+
+
+class ReductionBlock2d(Pool2d):
+    """Max pooling and a strided convolution side by side, concatenated (Szegedy 2016, grid size reduction).
+
+    The first C//2 output channels are the maxima of the first C//2 input channels, the others a convolution
+    of all C: departs from the paper, whose pooling branch keeps all C channels and whose output is wider than
+    the input, so that C is kept as by every other operator. With one channel there is the convolution alone.
+    The gradient is that of the strided convolution (an input is covered 1, 2 or 4 times), plus the winners'.
+
+    Edges: by default both branches pad (kernel - 1)//2, zeros for the convolution and nothing that could win
+    for the maximum, so that an even H becomes H/2 (the paper pads nothing).
+
+    Args:
+        channels: C of input and output.
+        kernel_size: window of both branches, >= 1, or (vertical, horizontal).
+        stride: of both branches, >= 1, or (vertical, horizontal).
+        padding: of both branches, 0..kernel/2; null for (kernel - 1)//2.
+        norm: none or batch (then the convolution has no bias), of the convolution.
+        activation: none, relu, gelu or silu, of the convolution.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "[max_i x_i, act(norm(sum_i w_i x_i + b))]"
+    paper = "Szegedy 2016, arXiv:1512.00567"
+    shift = "commutes with shifts by multiples of the stride; both branches alias"
+    gradient = "uneven"
+    gain = None
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 3,
+        stride: Size = 2,
+        padding: Size | None = None,
+        norm: Literal["none", "batch"] = "none",
+        activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+    ):
+        super().__init__()
+        self.channels, self.pooled = channels, channels // 2
+        window = pair(kernel_size, "kernel_size", least=1)
+        same = tuple((k - 1) // 2 for k in window)
+        self.pool = MaxPool2d(
+            self.pooled, kernel_size=window, stride=stride, padding=same if padding is None else padding
+        )
+        self.kernel_size, self.stride, self.padding = window, self.pool.stride, self.pool.padding
+        self.convolved = channels - self.pooled
+        self.conv = nn.Conv2d(
+            channels, self.convolved, window, self.stride, self.padding, bias=norm == "none"
+        )
+        self.norm = NORMS[norm](self.convolved)
+        self.activation = ACTIVATIONS[activation]()
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        cells = self.kernel_size[0] * self.kernel_size[1]
+        convolved = 2 * rows * columns * self.convolved * self.channels * cells
+        return convolved + self.pool.flops(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.output_size(*x.shape[-2:])
+        learnt = self.activation(self.norm(self.conv(x)))
+        return torch.cat([self.pool(x[:, : self.pooled]), learnt], 1) if self.pooled else learnt

@@ -1,0 +1,50 @@
+"""Convolution then max pooling, against torch."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from cnnpool.pool import ConvPool2d, StridedConv2d
+
+
+@pytest.mark.parametrize(("kernel_size", "padding"), [(2, 0), (3, 1)])
+@pytest.mark.parametrize("conv_size", [1, 3, 5])
+def test_it_is_a_dense_convolution_then_max_pooling(conv_size, kernel_size, padding):
+    op, x = ConvPool2d(3, conv_size=conv_size, kernel_size=kernel_size).double(), torch.randn(2, 3, 9, 8)
+    dense = F.conv2d(x.double(), op.conv.weight, op.conv.bias, padding=conv_size // 2).relu()
+    assert_close(op(x.double()), F.max_pool2d(dense, kernel_size, 2, padding))
+
+
+def test_paper_form_pads_no_pooling_window():
+    op, x = ConvPool2d(3, padding=0).double(), torch.randn(1, 3, 32, 32).double()
+    assert op(x).shape == (1, 3, 15, 15)
+
+
+def test_gradients_are_those_of_torch():
+    op, x = ConvPool2d(3, norm="batch", activation="silu").double(), torch.randn(2, 3, 8, 8).double()
+    x.requires_grad_()
+    normed = F.batch_norm(F.conv2d(x, op.conv.weight, padding=1), None, None, training=True)
+    expected = F.max_pool2d(F.silu(normed), 3, 2, 1)
+    inputs, upstream = (x, op.conv.weight), torch.randn_like(expected)
+    torch_grads = torch.autograd.grad(expected, inputs, upstream)
+    assert_close(torch.autograd.grad(op(x), inputs, upstream), torch_grads)
+
+
+def test_it_has_the_weights_of_the_strided_convolution():
+    ours, strided = ConvPool2d(8).state_dict(), StridedConv2d(8).state_dict()
+    assert {k: v.shape for k, v in ours.items()} == {k: v.shape for k, v in strided.items()}
+
+
+def test_flops_of_the_convolution_are_those_torch_counts():
+    op, x = ConvPool2d(4), torch.randn(1, 4, 9, 12)
+    with FlopCounterMode(display=False) as counter:
+        op.conv(x)
+    assert op.flops(9, 12) == counter.get_total_flops() + op.pool.flops(9, 12)
+
+
+@pytest.mark.parametrize("conv_size", [2, (3, 4)])
+def test_even_convolution_is_refused(conv_size):
+    with pytest.raises(ValueError, match="conv_size must be odd"):
+        ConvPool2d(1, conv_size=conv_size)
