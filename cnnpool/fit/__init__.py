@@ -1,0 +1,7 @@
+"""Training: one function, ``fit``. The only room that imports Lightning."""
+
+from cnnpool.fit.fit import Facts, fit
+from cnnpool.fit.module import DivergedError
+from cnnpool.fit.recipe import Recipe
+
+__all__ = ["DivergedError", "Facts", "Recipe", "fit"]

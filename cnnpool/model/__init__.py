@@ -1,0 +1,40 @@
+"""Backbones: they are handed a pool per stage and a readout."""
+
+from typing import Any
+
+from cnnpool import table
+from cnnpool.model.allconv import AllConv
+from cnnpool.model.base import Cnn, PoolFactory, ReadoutFactory
+from cnnpool.model.convnet import ConvNet
+from cnnpool.model.resnet20 import Resnet20
+from cnnpool.model.vgg import Vgg
+
+MODELS: dict[str, type[Cnn]] = {
+    "allconv": AllConv,
+    "convnet": ConvNet,
+    "resnet20": Resnet20,
+    "vgg": Vgg,
+}
+
+
+def build(
+    name: str,
+    in_channels: int,
+    size: tuple[int, int],
+    num_classes: int,
+    *,
+    pool: PoolFactory,
+    readout: ReadoutFactory,
+    **options: Any,
+) -> Cnn:
+    """The backbone called ``name`` (a stem of ``conf/model``) for images (``in_channels``, *``size``).
+
+    Raises:
+        ValueError: for an unknown name or option, a value out of range, or images too small for the stages.
+    """
+    entry = table.lookup(MODELS, "models", name)
+    checked = table.check(entry, name, options)
+    return entry(in_channels, size, num_classes, pool=pool, readout=readout, **checked)
+
+
+__all__ = ["MODELS", "AllConv", "Cnn", "ConvNet", "Resnet20", "Vgg", "build"]

@@ -1,0 +1,115 @@
+"""From a composed configuration to objects; with cli.py the only place that knows Hydra or OmegaConf."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+UNNAMED = (
+    "seed",
+    "data",
+    "model",
+    "pool",
+    "experiment",
+    "out",
+    "fit.devices",
+    "fit.progress",
+    "fit.pictures",
+)
+"""Overrides that a run's folder does not repeat: its path says them, or they change no result."""
+SECTIONS = ("data", "model", "pool", "stage", "readout", "probe", "fit", "seed", "out", "experiment")
+
+
+def conf_dir() -> Path:
+    """The folder of the configuration: inside the package in a wheel, beside it in a checkout."""
+    package = Path(__file__).resolve().parent
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parent / "conf"
+
+
+def run_name(*, _root_: DictConfig) -> str:
+    """The run's folder below the output root: [experiment/]data/model/choice/seed."""
+    chosen = _root_.hydra.runtime.choices
+    asked = [text for text in _root_.hydra.overrides.task if _key(text) not in UNNAMED]
+    parts = [
+        chosen.get("data"),
+        chosen.get("model"),
+        choice_name(chosen["pool"], asked),
+        f"seed{_root_.seed}",
+    ]
+    if chosen.get("experiment"):
+        parts.insert(0, chosen["experiment"])
+    return "/".join(parts)
+
+
+def _key(override: str) -> str:
+    return override.split("=", 1)[0].lstrip("+~")
+
+
+def choice_name(pool: str, overrides: list[str]) -> str:
+    """What is compared, in one word: the pool and every other override, in a fixed order.
+
+    ``max``, ``max+kernel_size=3``, ``blur+s2=avg+s2.kernel_size=3+readout=gap``.
+    """
+    words = [re.sub(r"^[+~]*(pool@stage\.|stage\.|pool\.)?", "", text) for text in overrides]
+    return "+".join([pool, *sorted(re.sub(r"[^\w.=+@-]", "_", word) for word in words)])
+
+
+def settle(config: DictConfig) -> dict[str, Any]:
+    """The configuration as plain data, every reference followed, refused where it has unknown parts.
+
+    Raises:
+        ValueError: for a key that nothing reads, or that asks for code by name.
+    """
+    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    for key in plain:
+        if key not in SECTIONS:
+            raise ValueError(f"unknown key {key!r}; known are {', '.join(SECTIONS)}")
+    refuse_code(plain)
+    return plain
+
+
+def refuse_code(node: Any, path: str = "") -> None:
+    """Refuse keys by which Hydra would import and call what a file names.
+
+    Raises:
+        ValueError: naming the key.
+    """
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key in ("_target_", "_partial_", "_args_", "_recursive_", "_convert_"):
+                raise ValueError(f"{path}{key}: a configuration cannot name code; remove it")
+            refuse_code(value, f"{path}{key}.")
+    elif isinstance(node, list):
+        for value in node:
+            refuse_code(value, path)
+
+
+def stage_settings(config: Mapping[str, Any], stages: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """The operator of every stage of a model with its options: its own, or the common one.
+
+    Raises:
+        ValueError: if an operator is set for a stage that the model does not have.
+    """
+    own = {stage: dict(spec) for stage, spec in (config.get("stage") or {}).items()}
+    for stage, spec in own.items():
+        if stage not in stages and spec["name"] != "inherit":
+            raise ValueError(
+                f"stage.{stage}: model {config['model']['name']} has no stage {stage}; "
+                f"it has {', '.join(stages)}"
+            )
+    settled = {}
+    for stage in stages:
+        spec = own.get(stage, {"name": "inherit"})
+        common = dict(config["pool"]) if spec["name"] == "inherit" else {}
+        settled[stage] = common | {k: v for k, v in spec.items() if v != "inherit"}
+    return settled
+
+
+def fingerprint(facts: Mapping[str, Any]) -> str:
+    """sha256 of what decides a run's result."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()

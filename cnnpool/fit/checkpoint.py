@@ -1,0 +1,68 @@
+"""Checkpoints that are either the old one or the whole new one, and are checked before use."""
+
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch.plugins.io import CheckpointIO
+
+
+class DamagedError(ValueError):
+    """A checkpoint that cannot be used as it is."""
+
+
+class SafeCheckpointIO(CheckpointIO):
+    """Writes beside the target, flushes to the disk, then renames; loads only what passes its checksums.
+
+    Lightning's own goes through the temporary folder, which may be another file system, and torch.load does
+    not compare the archive's checksums.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.part")
+        try:
+            with part.open("wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise OSError(f"cannot write the checkpoint {path}: {error.strerror or error}") from error
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def load_checkpoint(
+        self, path: Any, map_location: Any = None, weights_only: Any = None
+    ) -> dict[str, Any]:
+        return load(Path(path), map_location)
+
+    def remove_checkpoint(self, path: Any) -> None:
+        Path(path).unlink(missing_ok=True)
+
+
+def load(path: Path, map_location: Any = "cpu") -> dict[str, Any]:
+    """The checkpoint at ``path``, read as plain tensors and numbers; no code in the file is ever run.
+
+    Raises:
+        DamagedError: if the file is missing, cut, altered, or no checkpoint.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()
+        if broken is None:
+            return torch.load(path, map_location=map_location, weights_only=True)
+    except FileNotFoundError:
+        raise DamagedError(f"no checkpoint at {path}") from None
+    except Exception as error:
+        raise DamagedError(
+            f"{path} is damaged or no checkpoint ({type(error).__name__}): delete it"
+        ) from error
+    raise DamagedError(f"{path} is damaged ({broken} fails its checksum): delete it")

@@ -1,0 +1,172 @@
+"""One run from a built model to results.json."""
+
+import logging
+import math
+import sys
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import TQDMProgressBar
+from torch import Tensor
+
+from cnnpool.data import Dataset
+from cnnpool.fit.callbacks import Checkpoints, Chronicle
+from cnnpool.fit.checkpoint import SafeCheckpointIO, load
+from cnnpool.fit.environment import environment
+from cnnpool.fit.journal import Journal, write_json
+from cnnpool.fit.module import Net
+from cnnpool.fit.pictures import draw
+from cnnpool.fit.recipe import Recipe
+from cnnpool.fit.sample import sample
+from cnnpool.model import Cnn
+from cnnpool.probe import Probe
+from cnnpool.probe.tags import scalars
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What was asked of a run, as results.json repeats it.
+
+    Args:
+        run: the run's name, its folder below the output root.
+        choice: the part of the name that all seeds of a choice share.
+        pool, readout, model, data: the chosen names with their options.
+        stages: the operator of every stage with its options.
+        overrides: the command line.
+        asked: all settings that decide the result, by which a later call knows the run again.
+    """
+
+    run: str
+    choice: str
+    pool: dict[str, Any]
+    stages: dict[str, dict[str, Any]]
+    readout: dict[str, Any]
+    model: dict[str, Any]
+    data: dict[str, Any]
+    overrides: list[str] = field(default_factory=list)
+    asked: dict[str, Any] = field(default_factory=dict)
+
+
+def fit(
+    model: Cnn,
+    dataset: Dataset,
+    probes: Mapping[str, Probe],
+    *,
+    recipe: Recipe,
+    seed: int,
+    out: Path,
+    facts: Facts,
+) -> dict[str, Any]:
+    """Train ``model``, test it, measure it, and leave the run in ``out``.
+
+    Goes on from ``out/checkpoints/last.ckpt`` where a run was stopped.
+
+    Returns:
+        The content of ``out/results.json`` (schema 1).
+
+    Raises:
+        DivergedError: if the loss stops being finite.
+        DamagedError: if the checkpoint to go on from cannot be used.
+    """
+    started = time.perf_counter()
+    train, val, test = dataset.train_batches(), dataset.val_batches(), dataset.test_batches()
+    steps = len(train) * recipe.epochs
+    total = min(steps, recipe.max_steps or steps)
+    last = out / "checkpoints" / "last.ckpt"
+    resume = last if last.exists() else None
+    module = Net(model, recipe, seed, total)
+    if recipe.channels_last:
+        model.to(memory_format=torch.channels_last)
+    journal = Journal(out, load(resume)["cnnpool"]["steps"] if resume else 0)
+    chronicle = Chronicle(journal, probes, sample(dataset, dataset.val if val else dataset.train))
+    quieten()
+    trainer = build_trainer(recipe, [chronicle, Checkpoints(last.parent, chronicle)])
+    trainer.fit(module, train, val, ckpt_path=resume, weights_only=True)
+    trainer.test(module, test, verbose=False)
+    tested = module.take(module.evaluation_sums)
+    batch = sample(dataset, dataset.test)
+    measured = {probe.section: probe.measure(model, model.stages, *batch) for probe in probes.values()}
+    speed = chronicle.images / chronicle.seconds if chronicle.seconds else None
+    cost = {"train_images_per_s": speed, "wall_s": time.perf_counter() - started}
+    measured["cost"] = measured.get("cost", {}) | cost
+    results = {
+        "schema": 1,
+        **asdict(facts),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "data_sha256": dataset.sha256,
+        "fit": asdict(recipe),
+        "precision": str(trainer.precision),
+        "seed": seed,
+        "epochs": math.ceil(module.steps / len(train)),
+        "steps": module.steps,
+        "test": tested,
+        **chronicle.latest,
+        **measured,
+        "environment": environment(trainer.strategy.root_device),
+    }
+    if trainer.is_global_zero:
+        close(journal, results, model, batch, pictures=recipe.pictures)
+        results["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+        write_json(out / "results.json", results)
+    log.info("test accuracy %.2f %%   loss %.4f", 100 * tested["accuracy"], tested["loss"])
+    return results
+
+
+def build_trainer(recipe: Recipe, callbacks: list) -> Trainer:
+    """Lightning's trainer without its own loggers, checkpoints and summaries: the callbacks do these."""
+    bar = sys.stderr.isatty() if recipe.progress == "auto" else recipe.progress
+    on_cpu = not torch.cuda.is_available()
+    deterministic = recipe.deterministic
+    if deterministic == "auto":
+        deterministic = True if on_cpu else "warn"
+    return Trainer(
+        accelerator="cpu" if on_cpu else "auto",
+        devices=recipe.devices,
+        strategy=recipe.strategy,
+        precision=recipe.precision,
+        max_epochs=recipe.epochs,
+        logger=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        enable_progress_bar=bar,
+        callbacks=[*callbacks, *([TQDMProgressBar(refresh_rate=50)] if bar else [])],
+        plugins=[SafeCheckpointIO()],
+        num_sanity_val_steps=0,
+        deterministic=deterministic,
+        use_distributed_sampler=False,
+    )
+
+
+def quieten() -> None:
+    """Let Lightning say warnings only, and through our own log."""
+    for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+    logging.getLogger("lightning").setLevel(logging.WARNING)
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    # Lightning's own use of torch, nothing that a user could change.
+    warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", category=FutureWarning)
+
+
+def close(
+    journal: Journal, results: dict[str, Any], model: Cnn, batch: tuple[Tensor, Tensor], *, pictures: bool
+) -> None:
+    """Write what TensorBoard shows of a finished run."""
+    values = {"test/accuracy": results["test"]["accuracy"], "test/loss": results["test"]["loss"]}
+    for section in ("invariance", "cost"):
+        values |= scalars(section, results.get(section, {}))
+    journal.scalars(results["steps"], results["epochs"], values)
+    journal.finish(results)
+    if pictures:
+        draw(journal.board, model, batch, results)
+    journal.close()

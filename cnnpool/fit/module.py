@@ -1,0 +1,102 @@
+"""The Lightning module: one training step, one evaluation step, no logging cost."""
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cnnpool.fit.recipe import Recipe
+
+
+class DivergedError(RuntimeError):
+    """The loss is not finite."""
+
+
+class Net(LightningModule):
+    """A classifier in training; sums stay on the device and are read once an epoch.
+
+    Args:
+        model: images to logits.
+        recipe: how to train it.
+        seed: with the step number it fixes every draw of stochastic operators and dropout.
+        total_steps: length of the schedule.
+    """
+
+    def __init__(self, model: nn.Module, recipe: Recipe, seed: int, total_steps: int):
+        super().__init__()
+        # Manual optimisation halves Lightning's own cost per step.
+        self.automatic_optimization = False
+        self.model = model
+        self.recipe = recipe
+        self.seed = seed
+        self.total_steps = total_steps
+        self.steps = 0
+        self.training_sums: list[Tensor] = []
+        self.evaluation_sums: list[Tensor] = []
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return self.recipe.build_optimizer(self.model.parameters())
+
+    def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        # Draws depend on the step alone, so a resumed run repeats them.
+        torch.manual_seed((self.seed + 1) * 1_000_003 + self.steps)
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        images, labels = batch
+        optimizer = self.optimizers(use_pl_optimizer=False)
+        rate = self.recipe.learning_rate(self.steps, self.total_steps)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad(set_to_none=True)
+        sums = torch.zeros(3, device=images.device, dtype=torch.float64)
+        pieces = zip(images.chunk(self.recipe.accumulate), labels.chunk(self.recipe.accumulate), strict=True)
+        for some, answers in pieces:
+            logits = self.model(some)
+            loss = F.cross_entropy(
+                logits, answers, reduction="sum", label_smoothing=self.recipe.label_smoothing
+            )
+            self.manual_backward(loss / len(images))
+            sums += score(loss, logits, answers)
+        if images.device.type == "cpu" and not sums[0].isfinite():
+            raise DivergedError(
+                f"the loss became {sums[0].item()} at epoch {self.current_epoch}, step {self.steps} "
+                f"(learning rate {rate:.3g}): lower fit.lr, or lengthen fit.warmup"
+            )
+        optimizer.step()
+        self.steps += 1
+        self.training_sums.append(sums)
+        if self.steps >= self.total_steps:
+            self.trainer.should_stop = True
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        images, labels = batch
+        logits = self.model(images)
+        loss = F.cross_entropy(logits, labels, reduction="sum")
+        self.evaluation_sums.append(score(loss, logits, labels))
+
+    test_step = validation_step
+
+    def take(self, sums: list[Tensor]) -> dict[str, float]:
+        """Mean loss and accuracy (0..1) over the images summed up so far, over all devices; starts anew.
+
+        Raises:
+            DivergedError: if the loss is not finite.
+        """
+        total = self.trainer.strategy.reduce(torch.stack(sums).sum(0), reduce_op="sum")
+        sums.clear()
+        loss, correct, count = total.tolist()
+        if loss != loss or loss in (float("inf"), float("-inf")):
+            raise DivergedError(f"the loss became {loss} before step {self.steps}: lower fit.lr")
+        return {"loss": loss / count, "accuracy": correct / count}
+
+    def on_save_checkpoint(self, checkpoint: dict) -> None:
+        checkpoint["cnnpool"] = {"steps": self.steps, "total_steps": self.total_steps, "seed": self.seed}
+
+    def on_load_checkpoint(self, checkpoint: dict) -> None:
+        self.steps = checkpoint["cnnpool"]["steps"]
+
+
+def score(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
+    """(summed loss, correct answers, images) as one float64 tensor on the device."""
+    correct = (logits.detach().argmax(1) == labels).sum()
+    return torch.stack((loss.detach().double(), correct.double(), correct.new_tensor(len(labels)).double()))

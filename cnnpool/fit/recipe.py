@@ -1,0 +1,97 @@
+"""How to train: the options of ``conf/fit``, checked."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Optimiser, schedule and budget of one run.
+
+    Args:
+        epochs: passes over the training split, >= 1.
+        max_steps: stop after so many steps, for a quick check; null: no limit.
+        optimizer: adamw or sgd (Nesterov momentum 0.9).
+        lr: highest learning rate, > 0.
+        weight_decay: decoupled for adamw, L2 for sgd; only on weights of two or more axes, >= 0.
+        schedule: one_cycle (linear up, linear down to zero), cosine (half a wave down to zero) or constant.
+        warmup: share of all steps in which the learning rate rises linearly, 0..1.
+        label_smoothing: 0..1 (1 excluded).
+        accumulate: micro-batches into which each batch is split to save memory, >= 1. The gradient is that
+            of the whole batch, but batch normalisation sees micro-batches.
+        precision: 32-true, or bf16-mixed (autocast).
+        devices: number of devices, >= 1.
+        strategy: Lightning's strategy, e.g. auto or ddp.
+        channels_last: memory format of model and images.
+        deterministic: refuse (true), allow (false) or warn of operations that do not repeat bit for bit;
+            auto is true on the CPU, where it is free, and warn elsewhere.
+        log_every_steps: write the training loss every so many steps, >= 1.
+        pictures: draw winner maps, shift maps and the operator's worked example at the end.
+        progress: a progress bar; auto: on a terminal only.
+
+    Raises:
+        ValueError: if an option is out of range.
+    """
+
+    epochs: int = 5
+    max_steps: int | None = None
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    lr: float = 0.01
+    weight_decay: float = 0.01
+    schedule: Literal["one_cycle", "cosine", "constant"] = "one_cycle"
+    warmup: float = 0.2
+    label_smoothing: float = 0.0
+    accumulate: int = 1
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    devices: int = 1
+    strategy: str = "auto"
+    channels_last: bool = True
+    deterministic: Literal["auto", "warn"] | bool = "auto"
+    log_every_steps: int = 50
+    pictures: bool = True
+    progress: Literal["auto"] | bool = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "accumulate", "devices", "log_every_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"fit.{name} must be at least 1, got {getattr(self, name)}")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ValueError(f"fit.max_steps must be at least 1 or null, got {self.max_steps}")
+        if not (self.lr > 0 and math.isfinite(self.lr)):
+            raise ValueError(f"fit.lr must be above 0 and finite, got {self.lr}")
+        if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
+            raise ValueError(f"fit.weight_decay must be at least 0 and finite, got {self.weight_decay}")
+        for name in ("warmup", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"fit.{name} must be in 0..1 (1 excluded), got {getattr(self, name)}")
+
+    def learning_rate(self, step: int, total: int) -> float:
+        """The learning rate of step 0..total-1: a pure function, so that a resumed run needs no state."""
+        if self.schedule == "constant" and not self.warmup:
+            return self.lr
+        rise = self.warmup * total
+        if step < rise:
+            return self.lr * (step + 1) / (rise + 1)
+        progress = (step - rise) / max(total - rise, 1)
+        match self.schedule:
+            case "one_cycle":
+                return self.lr * (1 - progress)
+            case "cosine":
+                return self.lr * (1 + math.cos(math.pi * progress)) / 2
+        return self.lr
+
+    def build_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """The optimiser, with weight decay on weights of two or more axes only."""
+        parameters = [p for p in parameters if p.requires_grad]
+        groups = [
+            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": self.weight_decay},
+            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        if self.optimizer == "adamw":
+            return torch.optim.AdamW(groups, lr=self.lr, fused=True)
+        return torch.optim.SGD(groups, lr=self.lr, momentum=0.9, nesterov=True, fused=True)

@@ -1,0 +1,76 @@
+"""The nets of 'Striving for Simplicity'."""
+
+from typing import Literal
+
+from torch import nn
+
+from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Trunk, positive, share
+
+KERNELS = {"A": (5,), "B": (5, 1), "C": (3, 3)}
+"""Kernel sizes of the convolutions before each stage, by the paper's model name (Table 1)."""
+
+
+class AllConv(Cnn):
+    """Springenberg 2015 (arXiv:1412.6806), models A, B and C, with the downsampling of stages s1 and s2 open.
+
+    The four columns of Table 3 are four operators: Model = ``max`` (kernel 3), Strided-CNN = ``subsample``
+    (a stride after a convolution keeps every s-th pixel of it), ConvPool-CNN = ``conv_pool``, All-CNN =
+    ``strided``. With readout ``gap`` the linear classifier is the paper's last 1x1 convolution: both are
+    linear, so averaging before or after is the same function.
+
+    Departures, each an option: batch normalisation (the paper has none), no dropout by default (the paper:
+    0.2 on the input, 0.5 after each stage).
+
+    Args:
+        in_channels: C of the images.
+        size: (H, W) of the images.
+        num_classes: number of logits.
+        pool: makes the operator of a stage.
+        readout: makes the readout; ``gap`` in the paper.
+        variant: A, B or C.
+        width: channels before the first stage, >= 1; 96 in the paper; twice as many afterwards.
+        norm: batch normalisation after each convolution.
+        input_dropout: share of the input dropped, 0..1; 0.2 in the paper.
+        dropout: share dropped after each stage, 0..1; 0.5 in the paper.
+        padding_mode: zeros, or circular for exact shift tests.
+
+    Raises:
+        ValueError: for an option out of range, or images too small for the stages.
+    """
+
+    STAGES = ("s1", "s2")
+
+    def __init__(
+        self,
+        in_channels: int,
+        size: tuple[int, int],
+        num_classes: int,
+        *,
+        pool: PoolFactory,
+        readout: ReadoutFactory,
+        variant: Literal["A", "B", "C"] = "C",
+        width: int = 96,
+        norm: bool = True,
+        input_dropout: float = 0.0,
+        dropout: float = 0.0,
+        padding_mode: PaddingMode = "zeros",
+    ):
+        positive(width=width)
+        share(input_dropout=input_dropout, dropout=dropout)
+        trunk = Trunk(in_channels, pool, norm=norm, padding_mode=padding_mode)
+        trunk.drop(input_dropout)
+        for number, stage in enumerate(self.STAGES, start=1):
+            for kernel_size in KERNELS[variant]:
+                trunk.conv(number * width, kernel_size)
+            trunk.stage(stage)
+            trunk.drop(dropout)
+        trunk.conv(2 * width, 3)
+        trunk.conv(2 * width, 1)
+        super().__init__(
+            nn.Sequential(*trunk.layers),
+            trunk.stages,
+            in_channels=in_channels,
+            size=size,
+            num_classes=num_classes,
+            readout=readout,
+        )

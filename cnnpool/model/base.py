@@ -1,0 +1,184 @@
+"""What every backbone has in common: features, then a readout, then a linear classifier."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+PoolFactory = Callable[[str, int], nn.Module]
+"""(stage name, channels) -> the operator of that stage."""
+ReadoutFactory = Callable[[int, tuple[int, int]], nn.Module]
+"""(channels, (H, W)) -> the readout, with ``out_features``."""
+PaddingMode = Literal["zeros", "circular"]
+
+
+class Cnn(nn.Module):
+    """Images (N, in_channels, H, W) to logits (N, num_classes): ``features``, ``readout``, ``classifier``.
+
+    Args:
+        features: all layers up to the last feature map.
+        stages: the downsampling operators inside ``features`` by their stage's name, in order.
+        in_channels: C of the images.
+        size: (H, W) of the images.
+        num_classes: number of logits.
+        readout: called with the channels and size of the last map, which a dry run finds.
+        dropout: share of the vector's entries dropped before the classifier in training, 0..1.
+
+    Raises:
+        ValueError: if the images are too small for the stages; the message names the stage and the size.
+    """
+
+    def __init__(
+        self,
+        features: nn.Module,
+        stages: Mapping[str, nn.Module],
+        *,
+        in_channels: int,
+        size: tuple[int, int],
+        num_classes: int,
+        readout: ReadoutFactory,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.features = features
+        self.stages = dict(stages)
+        channels, *last = dry_run(features, stages, in_channels, size)
+        self.feature_size = (last[0], last[1])
+        self.readout = readout(channels, self.feature_size)
+        self.dropout = nn.Dropout(dropout)
+        self.classifier = nn.Linear(self.readout.out_features, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(self.dropout(self.readout(self.features(x))))
+
+
+def dry_run(
+    features: nn.Module, stages: Mapping[str, nn.Module], in_channels: int, size: tuple[int, int]
+) -> tuple[int, int, int]:
+    """(C, H', W') that ``features`` makes of one image (in_channels, *size), found by running it.
+
+    Raises:
+        ValueError: naming the stage, its operator and the map it received, if the image does not fit.
+    """
+    met = ["the first layers", tuple(size)]
+
+    def enter(stage: str):
+        def hook(module: nn.Module, inputs: tuple[Tensor]) -> None:
+            met[:] = f"stage {stage} ({type(module).__name__})", tuple(inputs[0].shape[-2:])
+
+        return hook
+
+    hooks = [module.register_forward_pre_hook(enter(stage)) for stage, module in stages.items()]
+    was_training = features.training
+    try:
+        with torch.no_grad():
+            shape = features.eval()(torch.zeros(1, in_channels, *size)).shape[1:]
+    except (ValueError, RuntimeError) as error:
+        height, width = met[1]
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"{met[0]}: a {height}x{width} map is too small or does not fit (images are "
+            f"{size[0]}x{size[1]}): {reason}; use a smaller kernel or stride, padding, or fewer stages"
+        ) from error
+    finally:
+        features.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    if min(shape[1:]) < 1:
+        raise ValueError(f"nothing is left of the {met[1][0]}x{met[1][1]} map after {met[0]}")
+    return tuple(shape)
+
+
+class Trunk:
+    """The feature layers of a plain backbone in the making: convolutions and stages, one after the other.
+
+    Keeps count of channels and of the dilation that operators which keep the resolution ask of later layers.
+
+    Args:
+        in_channels: C of the images.
+        pool: makes the operator of a stage.
+        norm: batch normalisation after each convolution.
+        padding_mode: of the convolutions.
+    """
+
+    def __init__(self, in_channels: int, pool: PoolFactory, *, norm: bool = True, padding_mode: PaddingMode):
+        self.channels = in_channels
+        self.dilation = 1
+        self.layers: list[nn.Module] = []
+        self.stages: dict[str, nn.Module] = {}
+        self._pool = pool
+        self._norm = norm
+        self._padding_mode = padding_mode
+
+    def conv(self, channels: int, kernel_size: int = 3) -> None:
+        """Append a convolution block with ``channels`` outputs."""
+        block = conv_block(
+            self.channels,
+            channels,
+            kernel_size,
+            dilation=self.dilation,
+            norm=self._norm,
+            padding_mode=self._padding_mode,
+        )
+        self.layers.append(block)
+        self.channels = channels
+
+    def stage(self, name: str) -> None:
+        """Append the downsampling operator of the stage ``name``."""
+        operator = self._pool(name, self.channels)
+        self.stages[name] = operator
+        self.layers.append(operator)
+        self.dilation *= operator.dilates
+
+    def drop(self, share: float) -> None:
+        """Append dropout of ``share`` of the activations, if any."""
+        if share:
+            self.layers.append(nn.Dropout(share))
+
+
+def positive(**options: float) -> None:
+    """Refuse options below one.
+
+    Raises:
+        ValueError: naming the option and its value.
+    """
+    for name, value in options.items():
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value!r}")
+
+
+def share(**options: float) -> None:
+    """Refuse options outside 0..1 (1 excluded).
+
+    Raises:
+        ValueError: naming the option and its value.
+    """
+    for name, value in options.items():
+        if not 0 <= value < 1:
+            raise ValueError(f"{name} must be in 0..1 (1 excluded), got {value!r}")
+
+
+def conv_block(
+    in_channels: int,
+    channels: int,
+    kernel_size: int = 3,
+    *,
+    dilation: int = 1,
+    norm: bool = True,
+    padding_mode: PaddingMode = "zeros",
+) -> nn.Sequential:
+    """Convolution that keeps the size, batch normalisation (optional), ReLU."""
+    conv = nn.Conv2d(
+        in_channels,
+        channels,
+        kernel_size,
+        padding=dilation * (kernel_size // 2),
+        dilation=dilation,
+        bias=not norm,
+        padding_mode=padding_mode,
+    )
+    nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+    if conv.bias is not None:
+        nn.init.zeros_(conv.bias)
+    return nn.Sequential(conv, *([nn.BatchNorm2d(channels)] if norm else []), nn.ReLU())

@@ -1,0 +1,57 @@
+"""A small plain CNN for digits."""
+
+from torch import nn
+
+from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Trunk, positive, share
+
+
+class ConvNet(Cnn):
+    """Three 3x3 convolutions with batch normalisation and two downsampling stages, s1 and s2.
+
+    conv(width), s1, conv(2 width), s2, conv(4 width), readout, linear: the plan of LeNet (LeCun 1998) with
+    today's layers.
+
+    Args:
+        in_channels: C of the images.
+        size: (H, W) of the images.
+        num_classes: number of logits.
+        pool: makes the operator of a stage.
+        readout: makes the readout.
+        width: channels of the first convolution, >= 1.
+        dropout: share dropped before the classifier, 0..1.
+        padding_mode: zeros, or circular for exact shift tests.
+
+    Raises:
+        ValueError: for an option out of range, or images too small for the stages.
+    """
+
+    STAGES = ("s1", "s2")
+
+    def __init__(
+        self,
+        in_channels: int,
+        size: tuple[int, int],
+        num_classes: int,
+        *,
+        pool: PoolFactory,
+        readout: ReadoutFactory,
+        width: int = 24,
+        dropout: float = 0.0,
+        padding_mode: PaddingMode = "zeros",
+    ):
+        positive(width=width)
+        share(dropout=dropout)
+        trunk = Trunk(in_channels, pool, padding_mode=padding_mode)
+        trunk.conv(width)
+        for number, stage in enumerate(self.STAGES, start=1):
+            trunk.stage(stage)
+            trunk.conv(2**number * width)
+        super().__init__(
+            nn.Sequential(*trunk.layers),
+            trunk.stages,
+            in_channels=in_channels,
+            size=size,
+            num_classes=num_classes,
+            readout=readout,
+            dropout=dropout,
+        )

@@ -1,0 +1,112 @@
+"""The CIFAR residual net."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, conv_block, positive
+
+
+class Resnet20(Cnn):
+    """He 2016 (arXiv:1512.03385, section 4.2) with its downsampling open, in the main path and the shortcut.
+
+    A stem convolution, then three groups of ``blocks`` residual blocks of width, 2 width, 4 width channels;
+    depth = 6 blocks + 2. The first block of groups two and three downsamples: stage s1 and s2 in the main
+    path, s1_shortcut and s2_shortcut beside it, both with the same operator. The operator stands after the
+    first ReLU (where Zhang 2019 puts the blur) on a convolution of stride 1; ``subsample`` gives He's net.
+
+    Args:
+        in_channels: C of the images.
+        size: (H, W) of the images.
+        num_classes: number of logits.
+        pool: makes the operator of a stage; called for s1, s2 and their shortcuts by the same name.
+        readout: makes the readout; ``gap`` in the paper.
+        width: channels of the first group, >= 1; 16 in the paper.
+        blocks: residual blocks per group, >= 1; 3 gives ResNet-20.
+        shortcut: A (zeros for the new channels, no parameters) or B (1x1 convolution).
+        padding_mode: zeros, or circular for exact shift tests.
+
+    Raises:
+        ValueError: for an option out of range, or images too small for the stages.
+    """
+
+    STAGES = ("s1", "s2")
+
+    def __init__(
+        self,
+        in_channels: int,
+        size: tuple[int, int],
+        num_classes: int,
+        *,
+        pool: PoolFactory,
+        readout: ReadoutFactory,
+        width: int = 16,
+        blocks: int = 3,
+        shortcut: Literal["A", "B"] = "A",
+        padding_mode: PaddingMode = "zeros",
+    ):
+        positive(width=width, blocks=blocks)
+        layers = [conv_block(in_channels, width, padding_mode=padding_mode)]
+        stages: dict[str, nn.Module] = {}
+        channels, dilation = width, 1
+        for stage in (None, *self.STAGES):
+            for number in range(blocks):
+                down = stage if number == 0 else None
+                block = ResidualBlock(
+                    channels,
+                    2 * channels if down else channels,
+                    pool=None if down is None else lambda c, stage=down: pool(stage, c),
+                    dilation=dilation,
+                    shortcut=shortcut,
+                    padding_mode=padding_mode,
+                )
+                layers.append(block)
+                if down:
+                    stages |= {down: block.pool, f"{down}_shortcut": block.shortcut_pool}
+                    channels, dilation = 2 * channels, dilation * block.pool.dilates
+        super().__init__(
+            nn.Sequential(*layers),
+            stages,
+            in_channels=in_channels,
+            size=size,
+            num_classes=num_classes,
+            readout=readout,
+        )
+
+
+class ResidualBlock(nn.Module):
+    """relu(shortcut(x) + conv(pool(relu(conv(x))))), normalised after each convolution."""
+
+    def __init__(self, in_channels, channels, *, pool, dilation, shortcut, padding_mode):
+        super().__init__()
+        self.first = conv_block(in_channels, channels, dilation=dilation, padding_mode=padding_mode)
+        self.pool = pool(channels) if pool else nn.Identity()
+        self.shortcut_pool = pool(in_channels) if pool else nn.Identity()
+        inner = dilation * (self.pool.dilates if pool else 1)
+        # Without its ReLU: that comes after the sum.
+        self.second = conv_block(channels, channels, dilation=inner, padding_mode=padding_mode)[:2]
+        self.widen = nn.Identity() if in_channels == channels else WIDEN[shortcut](in_channels, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        main = self.second(self.pool(self.first(x)))
+        return torch.relu(main + self.widen(self.shortcut_pool(x)))
+
+
+class ZeroChannels(nn.Module):
+    """Append channels of zeros (He 2016, option A)."""
+
+    def __init__(self, in_channels: int, channels: int):
+        super().__init__()
+        self.extra = channels - in_channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.pad(x, (0, 0, 0, 0, self.extra // 2, self.extra - self.extra // 2))
+
+
+def projection(in_channels: int, channels: int) -> nn.Sequential:
+    """1x1 convolution with batch normalisation (He 2016, option B)."""
+    return conv_block(in_channels, channels, 1)[:2]
+
+
+WIDEN = {"A": ZeroChannels, "B": projection}

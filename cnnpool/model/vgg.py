@@ -1,0 +1,59 @@
+"""A small VGG with batch normalisation."""
+
+from torch import nn
+
+from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Trunk, positive, share
+
+
+class Vgg(Cnn):
+    """Blocks of 3x3 convolutions, each followed by a stage: s1, s2, s3 (Simonyan 2015, arXiv:1409.1556).
+
+    Block b has ``depth`` convolutions of 2^(b-1) ``width`` channels, with batch normalisation (Ioffe 2015),
+    which the paper's own nets lack.
+
+    Args:
+        in_channels: C of the images.
+        size: (H, W) of the images.
+        num_classes: number of logits.
+        pool: makes the operator of a stage.
+        readout: makes the readout.
+        width: channels of the first block, >= 1.
+        depth: convolutions per block, >= 1.
+        dropout: share dropped before the classifier, 0..1.
+        padding_mode: zeros, or circular for exact shift tests.
+
+    Raises:
+        ValueError: for an option out of range, or images too small for the stages.
+    """
+
+    STAGES = ("s1", "s2", "s3")
+
+    def __init__(
+        self,
+        in_channels: int,
+        size: tuple[int, int],
+        num_classes: int,
+        *,
+        pool: PoolFactory,
+        readout: ReadoutFactory,
+        width: int = 32,
+        depth: int = 2,
+        dropout: float = 0.0,
+        padding_mode: PaddingMode = "zeros",
+    ):
+        positive(width=width, depth=depth)
+        share(dropout=dropout)
+        trunk = Trunk(in_channels, pool, padding_mode=padding_mode)
+        for number, stage in enumerate(self.STAGES):
+            for _ in range(depth):
+                trunk.conv(2**number * width)
+            trunk.stage(stage)
+        super().__init__(
+            nn.Sequential(*trunk.layers),
+            trunk.stages,
+            in_channels=in_channels,
+            size=size,
+            num_classes=num_classes,
+            readout=readout,
+            dropout=dropout,
+        )

@@ -1,0 +1,66 @@
+"""How a probe looks into a model and leaves it exactly as it found it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+Result = dict[str, Any]
+
+
+class Probe(Protocol):
+    """A measurement of a model: a small object that holds the settings and calls pure functions."""
+
+    section: str
+    """The key of ``results.json`` that takes the result, and the first part of its TensorBoard tags."""
+    every_epochs: int
+    """Read after every so many epochs of training; 0: only at the end."""
+
+    def measure(
+        self, model: nn.Module, stages: Mapping[str, nn.Module], images: Tensor, labels: Tensor
+    ) -> Result:
+        """The result as nested dictionaries; ``images`` normalised (N, C, H, W), ``labels`` (N,)."""
+        ...
+
+
+@contextmanager
+def examined(model: nn.Module) -> Iterator[nn.Module]:
+    """The model in eval mode; afterwards every module's mode and the random generators are as before.
+
+    In eval mode batch normalisation uses its running statistics and no operator draws, so nothing in the
+    model changes and each sample's output depends on that sample alone.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    devices = sorted({p.device for p in model.parameters() if p.device.type == "cuda"}, key=str)
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield model.eval()
+        finally:
+            for module, mode in modes:
+                module.training = mode
+
+
+@contextmanager
+def captured(stages: Mapping[str, nn.Module], *, inputs: bool = False) -> Iterator[dict[str, Tensor]]:
+    """What each stage put out (or with ``inputs`` took in) in the latest forward pass, by stage."""
+    seen: dict[str, Tensor] = {}
+
+    def keep(stage: str):
+        def hook(module: nn.Module, received: tuple[Tensor, ...], returned: Tensor) -> None:
+            seen[stage] = received[0] if inputs else returned
+
+        return hook
+
+    hooks = [module.register_forward_hook(keep(stage)) for stage, module in stages.items()]
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device of the model's first parameter (the CPU if it has none)."""
+    return next((p.device for p in model.parameters()), torch.device("cpu"))

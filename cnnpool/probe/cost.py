@@ -1,0 +1,96 @@
+"""What a model costs: parameters, arithmetic, and bytes kept for the backward pass."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from cnnpool.probe.base import Result, device_of, examined
+
+
+class Cost:
+    """Parameters, FLOPs per image (pooling counted) and bytes kept for backward per image.
+
+    Args:
+        samples: images over which the bytes are averaged, >= 1.
+        every_epochs: 0: only at the end.
+
+    Raises:
+        ValueError: if samples is below 1.
+    """
+
+    section = "cost"
+
+    def __init__(self, *, samples: int = 8, every_epochs: int = 0):
+        if samples < 1:
+            raise ValueError(f"cost probe: samples must be >= 1, got {samples}")
+        self.samples = samples
+        self.every_epochs = every_epochs
+
+    def measure(
+        self, model: nn.Module, stages: Mapping[str, nn.Module], images: Tensor, labels: Tensor
+    ) -> Result:
+        images, labels = images[: self.samples], labels[: self.samples]
+        return {
+            "parameters": parameters(model),
+            "flops": flops(model, stages, images[:1]),
+            "saved_bytes": saved_bytes(model, images, labels),
+        }
+
+
+def parameters(model: nn.Module) -> int:
+    """Numbers that training changes."""
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def flops(model: nn.Module, stages: Mapping[str, nn.Module], image: Tensor) -> int:
+    """Arithmetic of one forward pass on one image (1, C, H, W): a multiply-add counts two.
+
+    Convolutions and matrix products as torch counts them, which leaves pooling out; what the operators do
+    beside these is added by their own ``flops``.
+    """
+    pooling = 0
+    counter = FlopCounterMode(display=False)
+
+    def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        nonlocal pooling
+        counted = FlopCounterMode(display=False)
+        with torch.no_grad(), counted:
+            module.forward(inputs[0].detach())
+        pooling += max(module.flops(*inputs[0].shape[-2:]) - counted.get_total_flops(), 0)
+
+    hooks = [m.register_forward_hook(add) for m in stages.values() if hasattr(m, "flops")]
+    try:
+        with examined(model), torch.no_grad():
+            model(image.to(device_of(model)))
+            for hook in hooks:
+                hook.remove()
+            with counter:
+                model(image.to(device_of(model)))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return int(counter.get_total_flops() + pooling)
+
+
+def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:
+    """Bytes that autograd keeps between forward and backward, per image; parameters are not counted.
+
+    A storage kept by several layers counts once.
+    """
+    own = {p.untyped_storage().data_ptr() for p in (*model.parameters(), *model.buffers())}
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    device = device_of(model)
+    with examined(model), torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        loss = F.cross_entropy(model(images.to(device)), labels.to(device))
+    del loss
+    return round(sum(kept.values()) / len(images))
