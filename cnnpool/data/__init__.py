@@ -1,0 +1,56 @@
+"""Data sets as tensors in memory, and batches of them."""
+
+from typing import Any
+
+from cnnpool import table
+from cnnpool.data.augment import augment, mirror, translate
+from cnnpool.data.base import DataError, Raw, Source, Split, from_pixels
+from cnnpool.data.batches import Batches
+from cnnpool.data.cifar10 import CIFAR10
+from cnnpool.data.cifar100 import CIFAR100
+from cnnpool.data.dataset import Dataset, assemble
+from cnnpool.data.digits import Digits
+from cnnpool.data.fashion_mnist import FashionMNIST
+from cnnpool.data.image_folder import ImageFolder
+from cnnpool.data.mnist import MNIST
+
+DATASETS: dict[str, type[Source]] = {
+    "cifar10": CIFAR10,
+    "cifar100": CIFAR100,
+    "digits": Digits,
+    "fashion_mnist": FashionMNIST,
+    "image_folder": ImageFolder,
+    "mnist": MNIST,
+}
+
+
+def build(name: str, *, seed: int = 0, **options: Any) -> Dataset:
+    """The data set called ``name`` (a stem of ``conf/data``) in memory, its validation cut made by ``seed``.
+
+    Raises:
+        ValueError: for an unknown name or option, or a value out of range.
+        DataError: if the files are missing, damaged or inconsistent.
+    """
+    return assemble(name, table.construct(DATASETS, "datasets", name, **options), seed=seed)
+
+
+__all__ = [
+    "CIFAR10",
+    "CIFAR100",
+    "DATASETS",
+    "MNIST",
+    "Batches",
+    "DataError",
+    "Dataset",
+    "Digits",
+    "FashionMNIST",
+    "ImageFolder",
+    "Raw",
+    "Source",
+    "Split",
+    "augment",
+    "build",
+    "from_pixels",
+    "mirror",
+    "translate",
+]

@@ -1,0 +1,170 @@
+"""From a data set as published to what a run trains on: the validation cut, the statistics, the batches."""
+
+import hashlib
+import logging
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cnnpool.data.base import DataError, Raw, Source, Split
+from cnnpool.data.batches import Batches
+from cnnpool.data.draw import stratified
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """What a run trains on, selects on and is judged on, in memory.
+
+    Args:
+        name: as in ``DATASETS``.
+        classes: their names; a label is an index into them.
+        train: the training images left after the validation cut, and after ``limit``.
+        val: cut from the published training images, stratified by class, by ``seed``; may be empty.
+        test: the published test images, untouched.
+        mean, std: per channel, over all pixels of ``train``, in units where white is 1; exact sums.
+        sha256: identity of the published data (and of ``limit``, where it takes effect), whatever the seed.
+        seed: of the validation cut and the batches.
+        source: the options it was built with.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    train: Split
+    val: Split
+    test: Split
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    sha256: str
+    seed: int
+    source: Source
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def in_channels(self) -> int:
+        return self.test.images.shape[1]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(H, W) of every image."""
+        return tuple(self.test.images.shape[2:])
+
+    def train_batches(self, *, shard: tuple[int, int] = (0, 1)) -> Batches:
+        """Shuffled and augmented; a last batch that is not full is left out, unless it is the only one.
+
+        Raises:
+            ValueError: if there would be no batch.
+        """
+        source = self.source
+        return Batches(
+            self.train,
+            batch_size=source.batch_size,
+            mean=self.mean,
+            std=self.std,
+            seed=self.seed,
+            shuffle=True,
+            drop_last=len(self.train) // shard[1] >= source.batch_size,
+            crop=source.crop,
+            shift=source.shift,
+            flip=source.flip,
+            shard=shard,
+        )
+
+    def val_batches(self, *, shard: tuple[int, int] = (0, 1)) -> Batches | None:
+        """Every validation image once, in order, as it is; None if ``val_size`` is 0."""
+        return self._plain(self.val, shard) if len(self.val) else None
+
+    def test_batches(self, *, shard: tuple[int, int] = (0, 1)) -> Batches:
+        """Every test image once, in order, as it is."""
+        return self._plain(self.test, shard)
+
+    def _plain(self, split: Split, shard: tuple[int, int]) -> Batches:
+        size = self.source.eval_batch_size
+        return Batches(split, batch_size=size, mean=self.mean, std=self.std, shard=shard)
+
+
+def assemble(name: str, source: Source, *, seed: int) -> Dataset:
+    """Read ``source`` and cut it: validation by ``seed``, then ``limit`` in an order of its own.
+
+    Raises:
+        DataError: if the files are missing, damaged or inconsistent.
+        ValueError: if an option does not fit the data.
+    """
+    raw = source.read()
+    _check(name, raw)
+    labels, total = raw.train.labels, len(raw.train)
+    val_size = _val_size(source.val_size, total)
+    order = stratified(labels, seed=seed)
+    # Sorted, so that a split's own order says nothing about the seed.
+    val, rest = order[:val_size].sort().values, order[val_size:].sort().values
+    sha256 = raw.sha256
+    if source.limit is not None and source.limit < len(rest):
+        fixed = stratified(labels, seed=0)
+        rest = fixed[torch.isin(fixed, rest)][: source.limit].sort().values
+        sha256 = hashlib.sha256(f"{sha256} limit={source.limit}".encode()).hexdigest()
+    train = raw.train.take(rest)
+    mean, std = statistics(train.images)
+    if min(std) == 0:
+        raise DataError(
+            f"{name}: channel {std.index(0)} has the same value in every pixel of every training image"
+        )
+    dataset = Dataset(
+        name, raw.classes, train, raw.train.take(val), raw.test, mean, std, sha256, seed, source
+    )
+    _tell(dataset)
+    return dataset
+
+
+def statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and (population) standard deviation of each channel of uint8 images, white being 1.
+
+    The sums are exact integers (below 2^53 in float64), whatever the number of threads.
+    """
+    total = torch.zeros(2, images.shape[1], dtype=torch.float64)
+    for chunk in images.permute(0, 2, 3, 1).flatten(1).split(1000):
+        values = chunk.float()
+        # Over images first: a sum that leaves 3 channels does not vectorise.
+        for row in total:
+            row += values.sum(0, dtype=torch.float64).view(-1, images.shape[1]).sum(0)
+            values.square_()
+    count = images.numel() // images.shape[1]
+    moments = [[int(value) for value in row] for row in total.tolist()]
+    mean = tuple(first / count / 255 for first in moments[0])
+    variance = [(count * second - first**2) / count**2 for first, second in zip(*moments, strict=True)]
+    return mean, tuple(v**0.5 / 255 for v in variance)
+
+
+def _val_size(asked: int | float, total: int) -> int:
+    size = round(asked * total) if isinstance(asked, float) else asked
+    if asked and not 0 < size < total:
+        raise ValueError(f"data.val_size={asked} of {total} training images leaves none on one side")
+    return size
+
+
+def _check(name: str, raw: Raw) -> None:
+    for part, split in (("training", raw.train), ("test", raw.test)):
+        if not len(split):
+            raise DataError(f"{name} has no {part} images")
+        low, high = split.labels.aminmax()
+        if low < 0 or high >= len(raw.classes):
+            raise DataError(f"{name}: {part} labels go from {low} to {high}, not 0 to {len(raw.classes) - 1}")
+    if raw.train.images.shape[1:] != raw.test.images.shape[1:]:
+        raise DataError(
+            f"{name}: training images are {tuple(raw.train.images.shape[1:])}, "
+            f"test images {tuple(raw.test.images.shape[1:])}"
+        )
+
+
+def _tell(dataset: Dataset) -> None:
+    counts = [len(split) for split in (dataset.train, dataset.val, dataset.test)]
+    _log.info("%s: %d training, %d validation, %d test images of %dx%d", dataset.name, *counts, *dataset.size)
+    for part in ("train", "val", "test"):
+        present = getattr(dataset, part).labels.unique().tolist()
+        missing = [c for index, c in enumerate(dataset.classes) if index not in set(present)]
+        if present and missing:
+            _log.warning("%s: no %s image of %s", dataset.name, part, ", ".join(missing))

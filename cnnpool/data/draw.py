@@ -1,0 +1,29 @@
+"""Random numbers that depend on nothing but the words they are asked for with, and orders drawn from them."""
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+
+def generator(*words: int) -> torch.Generator:
+    """A generator of its own for e.g. (seed, epoch, step); torch's global generator is left alone."""
+    digest = hashlib.sha256(repr(words).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little"))
+
+
+def stratified(labels: Tensor, *, seed: int) -> Tensor:
+    """A random order of the images, (N,), in which every prefix holds each class in proportion.
+
+    An image's place is its random rank within its class over the class's size, so that the first n images
+    hold n * N_c / N of class c to within about one image.
+    """
+    order = torch.randperm(len(labels), generator=generator(seed))
+    shuffled = labels[order]
+    by_class = shuffled.argsort(stable=True)
+    counts = labels.bincount()
+    first = counts.cumsum(0) - counts
+    rank = torch.empty_like(labels)
+    rank[by_class] = torch.arange(len(labels)) - first[shuffled[by_class]]
+    place = (rank.double() + 0.5) / counts[shuffled]
+    return order[place.argsort(stable=True)]
