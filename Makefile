@@ -1,5 +1,5 @@
 # Thin doors to scripts/dev.py, which does the same where there is no make.
-PYTHON ?= $(shell command -v python3 || command -v python)
+PYTHON ?= $(or $(shell command -v python3 || command -v python),$(error Python 3.11 or newer is needed))
 ARGS ?=
 
 .PHONY: help quickstart test lint setup lock

@@ -66,7 +66,7 @@ def renew(uv):
     LOG.write_text("")
     print(f"cnnpool: installing into {VENV}, some minutes the first time (log: {LOG})", flush=True)
     if python:
-        create_venv(python, uv)
+        run(*([uv, "venv", "--allow-existing", "--python", python] if uv else [python, "-m", "venv"]), VENV)
     install(uv)
     STAMP.write_text(fingerprint())
 
@@ -176,13 +176,6 @@ def cpu_only():
     return choice == "cpu"
 
 
-def create_venv(python, uv):
-    if uv:
-        run(uv, "venv", "--allow-existing", "--python", python, VENV)
-    else:
-        run(python, "-m", "venv", VENV)
-
-
 def install(uv):
     """The locked packages, checked by their hashes, then cnnpool itself, editable."""
     if not uv:
@@ -227,20 +220,16 @@ def run(*command):
     """One step of the installation: its progress to the terminal, everything to the log."""
     # Not inside the checkout: the date limit in [tool.uv] is meant for resolving, and would make uv refuse
     # every file of a package mirror that tells no upload dates.
-    process = subprocess.Popen(
-        [str(part) for part in command],
-        cwd=tempfile.gettempdir(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+    parts, there = [str(part) for part in command], tempfile.gettempdir()
     said = []
-    with LOG.open("ab") as log:
+    process = subprocess.Popen(parts, cwd=there, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    with process, LOG.open("ab") as log:
         for line in process.stdout:
             log.write(line)
             said.append(line.decode("ascii", "ignore").strip())
             if said[-1].startswith(PROGRESS):
                 print("  " + said[-1], flush=True)
-    if process.wait():
+    if process.returncode:
         raise Stop(f"{diagnose(' '.join(said).lower())} (log: {LOG})", 1)
 
 

@@ -1,0 +1,97 @@
+"""What is shipped: the wheel's content, the lock, the version and the licence."""
+
+import hashlib
+import re
+import shutil
+import subprocess
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import cnnpool
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel built by the project's own build backend."""
+    builders = pytest.importorskip("hatchling.builders.wheel")
+    folder = tmp_path_factory.mktemp("wheel")
+    (path,) = builders.WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
+    with zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+def test_wheel_carries_every_module_and_every_choice(wheel):
+    modules = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("cnnpool/**/*.py")}
+    choices = {f"cnnpool/{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("conf/**/*.yaml")}
+    assert "cnnpool/pool/base.py" in modules and "cnnpool/conf/pool/strided.yaml" in choices
+    assert modules | choices <= set(wheel.namelist())
+
+
+def test_wheel_carries_nothing_else_but_its_description(wheel):
+    description = f"cnnpool-{cnnpool.__version__}.dist-info/"
+    others = [name for name in wheel.namelist() if not name.endswith((".py", ".yaml"))]
+    assert [name for name in others if not name.startswith(description)] == []
+    assert not [name for name in wheel.namelist() if name.split("/")[0] not in ("cnnpool", description[:-1])]
+
+
+def test_wheel_brings_the_command_and_the_licence(wheel):
+    description = f"cnnpool-{cnnpool.__version__}.dist-info"
+    assert "cnnpool = cnnpool.cli:main" in wheel.read(f"{description}/entry_points.txt").decode()
+    assert wheel.read(f"{description}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
+
+
+def test_source_archive_carries_what_a_checkout_needs_and_no_results(tmp_path):
+    builders = pytest.importorskip("hatchling.builders.sdist")
+    tarfile = pytest.importorskip("tarfile")
+    (path,) = builders.SdistBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    with tarfile.open(path) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames()}
+    assert {"Makefile", "scripts/dev.py", "scripts/bootstrap.py", "requirements.lock", "LICENSE"} <= names
+    assert {"conf/pool/strided.yaml", "tests/setup/test_package.py", "pyproject.toml", "README.md"} <= names
+    assert not [name for name in names if name.startswith(("outputs", "data/", ".venv", "uv.lock"))]
+
+
+def test_version_is_the_same_in_package_and_project():
+    assert cnnpool.__version__ == PROJECT["project"]["version"]
+    assert f"## {cnnpool.__version__}" in (ROOT / "CHANGES.md").read_text(encoding="utf-8")
+
+
+def test_licence_is_apache_2_to_the_letter():
+    digest = hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest()
+    # The sha256 of the text that the Apache Software Foundation publishes.
+    assert digest == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+    assert PROJECT["project"]["license"] == "Apache-2.0"
+
+
+def test_lock_names_no_address():
+    assert "://" not in LOCK
+
+
+def test_every_locked_package_has_a_version_and_hashes():
+    entries = re.split(r"\n(?=[a-z0-9])", LOCK)
+    assert len(entries) > 50
+    for entry in entries:
+        assert re.match(r"[a-z0-9][a-z0-9.-]*==\S+", entry), entry
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry), entry
+
+
+def test_lock_satisfies_what_the_project_asks_for():
+    locked = dict(re.findall(r"^([a-z0-9][a-z0-9.-]*)==([^\s;]+)", LOCK, re.MULTILINE))
+    asked = [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["dev"]]
+    for requirement in map(Requirement, asked + PROJECT["build-system"]["requires"]):
+        assert locked[requirement.name.lower()] in requirement.specifier
+
+
+@pytest.mark.skipif(shutil.which("git") is None or not (ROOT / ".git").exists(), reason="not a git checkout")
+def test_uv_lock_is_ignored_and_not_tracked():
+    git = ["git", "-C", str(ROOT)]
+    assert subprocess.check_output([*git, "ls-files", "uv.lock"]) == b""
+    assert subprocess.run([*git, "check-ignore", "-q", "uv.lock"]).returncode == 0

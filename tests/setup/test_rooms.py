@@ -1,0 +1,162 @@
+"""Who may import what: the rules of the rooms, read from the source, not from what happens to be loaded."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# Room: what it may import besides the standard library and itself. An own name covers what lies below it.
+BASES = {"cnnpool.pool.base", "cnnpool.readout.base", "cnnpool.model.base"}
+LAYERS = {"cnnpool.data", "cnnpool.model", "cnnpool.pool", "cnnpool.probe", "cnnpool.readout"}
+RIVALS = {"torchvision", "timm", "kornia", "antialiased_cnns"}
+ROOMS = {
+    "pool": {"torch", "numba", "cnnpool.table"},
+    "readout": {"torch", "cnnpool.table", "cnnpool.pool"},
+    "model": {"torch", "cnnpool.table", *BASES},
+    "data": {"torch", "torchvision", "sklearn", "numpy", "PIL", "filelock", "cnnpool.table"},
+    "probe": {"torch", "cnnpool.table", *BASES},
+    "fit": {"torch", "lightning", "tensorboard", "matplotlib", "cnnpool.explain", *LAYERS},
+    "report": {"numpy", "scipy", "matplotlib"},
+    "explain": {"torch", "matplotlib", "cnnpool.pool", "cnnpool.readout", "cnnpool.table"},
+    "bench": {"torch", "numpy", "cnnpool.table", *LAYERS, *RIVALS},
+    "__init__": set(),
+    "__main__": {"cnnpool.cli"},
+    "cli": {"hydra", "omegaconf", "cnnpool"},
+    "config": {"hydra", "omegaconf", "cnnpool"},
+    "job": {"torch", "cnnpool"},
+    "swap": {"torch", "cnnpool.pool", "cnnpool.table"},
+    "table": set(),
+}
+DUMPING_GROUNDS = {"util", "utils", "helper", "helpers", "common", "misc", "tools"}
+
+
+def room_of(path):
+    """``pool`` for ``cnnpool/pool/max.py``, ``cli`` for ``cnnpool/cli.py``."""
+    return Path(path).with_suffix("").parts[1]
+
+
+def imports(path, source):
+    """(line, full dotted name) of every import, those inside functions and those by a string included."""
+    package = Path(path).parent.parts
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            named = node.args and isinstance(node.args[0], ast.Constant)
+            yield node.lineno, node.args[0].value if named else "a computed name"
+
+
+def violations(path, source):
+    """What breaks the rules in one file of the package, each with its line."""
+    room = room_of(path)
+    if room not in ROOMS:
+        return [f"{path}: there is no room called {room}"]
+    allowed = {*ROOMS[room], f"cnnpool.{room}", "cnnpool.__version__"}
+    found = [
+        f"{path}:{line}: {room} may not import {name}"
+        for line, name in imports(path, source)
+        if name.split(".")[0] not in sys.stdlib_module_names
+        and not any(name == one or name.startswith(one + ".") for one in allowed)
+    ]
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    found += [f"{path}:{call.lineno}: print" for call in calls if ast.unparse(call.func) == "print"]
+    stems = {part.removesuffix(".py").strip("_") for part in Path(path).parts}
+    return found + [f"{path}: {stem} names no idea" for stem in sorted(stems & DUMPING_GROUNDS)]
+
+
+def package_files():
+    return sorted(path.relative_to(ROOT) for path in ROOT.glob("cnnpool/**/*.py"))
+
+
+@pytest.mark.parametrize("path", package_files(), ids=str)
+def test_file_keeps_the_rules_of_its_room(path):
+    assert violations(path.as_posix(), (ROOT / path).read_text(encoding="utf-8")) == []
+
+
+def test_every_room_of_the_contract_is_looked_at():
+    assert {"pool", "readout", "model", "data", "probe", "fit", "report", "explain", "cli"} <= {
+        room_of(path) for path in package_files()
+    }
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room != "fit"])
+def test_only_fit_may_import_lightning(room):
+    assert violations(*snippet(room, "import lightning"))
+    assert violations(*snippet(room, "def f():\n    from lightning.pytorch import Trainer"))
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room not in ("cli", "config")])
+@pytest.mark.parametrize("name", ["hydra", "omegaconf"])
+def test_only_the_command_line_may_import_hydra(room, name):
+    assert violations(*snippet(room, f"import {name}"))
+
+
+@pytest.mark.parametrize("room", ["pool", "readout", "model", "data", "probe", "explain", "table"])
+def test_nothing_flows_back_from_training_and_reporting(room):
+    for later in ("fit", "report", "cli", "config", "job"):
+        assert violations(*snippet(room, f"from cnnpool import {later}"))
+        assert violations(*snippet(room, f"import cnnpool.{later}"))
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("cnnpool/pool/max.py", "from cnnpool.readout.gap import GlobalAvgPool2d"),
+        ("cnnpool/pool/max.py", "from ..model import base"),
+        ("cnnpool/pool/max.py", "from .. import model"),
+        ("cnnpool/pool/max.py", "import numpy as np"),
+        ("cnnpool/pool/max.py", "import torchvision.transforms"),
+        ("cnnpool/pool/max.py", "import torch, scipy"),
+        ("cnnpool/pool/max.py", "if TYPE_CHECKING:\n    from cnnpool.fit import Net"),
+        ("cnnpool/pool/max.py", "importlib.import_module('hydra')"),
+        ("cnnpool/pool/max.py", "import_module(name)"),
+        ("cnnpool/pool/max.py", "__import__('lightning')"),
+        ("cnnpool/pool/max.py", "print('here')"),
+        ("cnnpool/pool/utils.py", ""),
+        ("cnnpool/helpers/sizes.py", ""),
+        ("cnnpool/common.py", ""),
+        ("cnnpool/training/loop.py", ""),
+        ("cnnpool/model/vgg.py", "from cnnpool.pool import OPERATORS"),
+        ("cnnpool/model/vgg.py", "from cnnpool.pool.max import MaxPool2d"),
+        ("cnnpool/data/mnist.py", "from cnnpool.pool import build"),
+        ("cnnpool/probe/shift.py", "from cnnpool.data import Batches"),
+        ("cnnpool/report/plots.py", "import torch"),
+        ("cnnpool/report/plots.py", "from cnnpool.probe import tags"),
+        ("cnnpool/fit/fit.py", "from cnnpool.report import write"),
+        ("cnnpool/explain/text.py", "from cnnpool.model import vgg"),
+        ("cnnpool/table.py", "import torch"),
+        ("cnnpool/table.py", "from cnnpool.pool import OPERATORS"),
+        ("cnnpool/__init__.py", "import torch"),
+        ("cnnpool/torchlike.py", "import torch"),
+    ],
+)
+def test_a_breach_is_found(path, line):
+    assert violations(path, line)
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("cnnpool/pool/max.py", "import math\nimport torch.nn.functional as F\nfrom torch import Tensor"),
+        ("cnnpool/pool/max.py", "from cnnpool import table\nfrom cnnpool.pool.base import Pool2d"),
+        ("cnnpool/pool/max.py", "from .base import Pool2d\nfrom . import base\nfrom .. import table"),
+        ("cnnpool/model/vgg.py", "from cnnpool.pool.base import Pool2d"),
+        ("cnnpool/fit/fit.py", "import lightning\nfrom cnnpool import __version__"),
+        ("cnnpool/cli.py", "def train():\n    import hydra\n    from cnnpool import report"),
+    ],
+)
+def test_what_the_rules_allow_is_no_breach(path, line):
+    assert violations(path, line) == []
+
+
+def snippet(room, source):
+    """A file of ``room``; the top-level modules are rooms of one file."""
+    folder = (ROOT / "cnnpool" / room).is_dir() or room == "bench"
+    return (f"cnnpool/{room}/some.py" if folder else f"cnnpool/{room}.py"), source
