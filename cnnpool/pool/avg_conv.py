@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import Pool2d, Size, pair
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 
@@ -61,5 +61,5 @@ class AvgConv2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         self.output_size(*x.shape[-2:])
-        mean = F.avg_pool2d(x, self.kernel_size, self.stride, ceil_mode=True, count_include_pad=False)
+        mean = avg_pool2d(x, self.kernel_size, self.stride, ceil_mode=True)
         return self.activation(self.norm(self.conv(mean)))

@@ -3,11 +3,31 @@
 from typing import Any
 
 from cnnpool import table
+from cnnpool.readout.attention import AttentionPool2d
+from cnnpool.readout.avgmax import GlobalAvgMaxPool2d
 from cnnpool.readout.base import Readout
+from cnnpool.readout.catavgmax import GlobalCatAvgMaxPool2d
+from cnnpool.readout.clip_attention import ClipAttentionPool2d
+from cnnpool.readout.flatten import Flatten
 from cnnpool.readout.gap import GlobalAvgPool2d
+from cnnpool.readout.gem import GlobalGeM2d
+from cnnpool.readout.gmp import GlobalMaxPool2d
+from cnnpool.readout.logsumexp import GlobalLogSumExpPool2d
+from cnnpool.readout.pyramid import SpatialPyramidPool2d
+from cnnpool.readout.simpool import SimPool2d
 
 READOUTS: dict[str, type[Readout]] = {
+    "attention": AttentionPool2d,
+    "avgmax": GlobalAvgMaxPool2d,
+    "catavgmax": GlobalCatAvgMaxPool2d,
+    "clip_attention": ClipAttentionPool2d,
+    "flatten": Flatten,
     "gap": GlobalAvgPool2d,
+    "gem": GlobalGeM2d,
+    "gmp": GlobalMaxPool2d,
+    "logsumexp": GlobalLogSumExpPool2d,
+    "pyramid": SpatialPyramidPool2d,
+    "simpool": SimPool2d,
 }
 
 
@@ -20,4 +40,19 @@ def build(name: str, channels: int, size: tuple[int, int], **options: Any) -> Re
     return table.construct(READOUTS, "readouts", name, channels, size, **options)
 
 
-__all__ = ["READOUTS", "GlobalAvgPool2d", "Readout", "build"]
+__all__ = [
+    "READOUTS",
+    "AttentionPool2d",
+    "ClipAttentionPool2d",
+    "Flatten",
+    "GlobalAvgMaxPool2d",
+    "GlobalAvgPool2d",
+    "GlobalCatAvgMaxPool2d",
+    "GlobalGeM2d",
+    "GlobalLogSumExpPool2d",
+    "GlobalMaxPool2d",
+    "Readout",
+    "SimPool2d",
+    "SpatialPyramidPool2d",
+    "build",
+]

@@ -1,0 +1,100 @@
+"""Attention with a learnt query."""
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.readout.base import Readout
+
+
+class AttentionPool2d(Readout):
+    """Weighted mean of all positions, by attention with a learnt query (Lee 2019; Zhai 2022, MAP head).
+
+    y = W_o concat_h(W_v sum_i a_hi x_i) with a_h = softmax_i(q_h W_k x_i/sqrt(d)).
+
+    The query is a parameter, so a position's weight is a softmax over a linear score: as the query and W_k
+    meet before the map is read, and W_v follows the averaging, the cost is 4HWC per head and not that of
+    projecting every position. The gradient is dense, a_hi times what flows through W_v, and a term for the
+    weights. No position is encoded, so the order of positions does not matter.
+
+    Departs from the MAP head of Zhai 2022 in having no feed-forward block after it.
+
+    Args:
+        channels: C, and the length of the vector.
+        size: (H, W) of the map; any other works too.
+        heads: number of heads, a divisor of C; null for one per 64 channels, or 1 if 64 does not divide C.
+
+    Raises:
+        ValueError: if heads does not divide C.
+    """
+
+    formula = "W_o concat_h(W_v sum_i softmax_i(q_h W_k x_i/sqrt(d)) x_i)"
+    paper = "Lee 2019, arXiv:1810.00825"
+    shift = "invariant"
+
+    def __init__(self, channels: int, size: tuple[int, int], *, heads: int | None = None):
+        super().__init__()
+        self.channels = self.out_features = channels
+        self.heads = head_count(channels, heads)
+        self.query = nn.Parameter(nn.init.trunc_normal_(torch.empty(channels), std=channels**-0.5))
+        # A bias of the keys would add the same to every score, which softmax does not see.
+        self.key = nn.Linear(channels, channels, bias=False)
+        self.value = nn.Linear(channels, channels)
+        self.out = nn.Linear(channels, channels)
+
+    def flops(self, height: int, width: int) -> int:
+        return attention_flops(self.channels, self.heads, height * width) + 4 * self.channels**2
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = x.flatten(2).mT
+        weights = attention_weights(self.query.expand(x.shape[0], -1), self.key.weight, tokens, self.heads)
+        return self.out(attend(weights, tokens, self.value))
+
+
+def head_count(channels: int, heads: int | None) -> int:
+    """``heads``, or one per 64 channels if null (1 if 64 does not divide ``channels``).
+
+    Raises:
+        ValueError: if the heads do not divide the channels.
+    """
+    if heads is None:
+        return channels // 64 if channels % 64 == 0 else 1
+    if heads < 1 or channels % heads:
+        raise ValueError(f"heads must divide the {channels} channels, got {heads!r}")
+    return heads
+
+
+def attention_weights(query: Tensor, key: Tensor, tokens: Tensor, heads: int) -> Tensor:
+    """How much each head looks at each token, adding up to 1: softmax(q_h W_k x_i/sqrt(d)).
+
+    Args:
+        query: (N, C), a single one per sample.
+        key: W_k, (C, C).
+        tokens: (N, L, C).
+        heads: number of heads; each takes d = C/heads entries of query and key.
+
+    Returns:
+        (N, heads, L).
+    """
+    head_dim = key.shape[0] // heads
+    split = query.unflatten(1, (heads, head_dim)) * head_dim**-0.5
+    # q (W_k x) = (q W_k) x: with a single query, far fewer products than a key for every token.
+    probe = torch.einsum("nhd,hdc->nhc", split, key.unflatten(0, (heads, head_dim)))
+    return (probe @ tokens.mT).softmax(2)
+
+
+def attend(weights: Tensor, tokens: Tensor, value: nn.Linear) -> Tensor:
+    """Values of the tokens in a weighted mean per head, heads side by side: (N, C).
+
+    Args:
+        weights: (N, heads, L), adding up to 1 over L.
+        tokens: (N, L, C).
+        value: W_v and its bias, C to C; applied to the mean, which is the mean of the values.
+    """
+    heads = weights.shape[1]
+    mean = weights.to(tokens.dtype) @ tokens
+    return torch.einsum("nhc,hdc->nhd", mean, value.weight.unflatten(0, (heads, -1))).flatten(1) + value.bias
+
+
+def attention_flops(channels: int, heads: int, tokens: int) -> int:
+    """Of ``attention_weights`` and ``attend`` for one sample."""
+    return heads * tokens * (4 * channels + 4) + 4 * channels**2

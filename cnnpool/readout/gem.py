@@ -1,0 +1,66 @@
+"""Generalised-mean pooling."""
+
+import math
+
+from torch import Tensor
+
+from cnnpool.pool.scalar import Per, Positive, repeats
+from cnnpool.pool.windows import wide
+from cnnpool.readout.base import Readout
+
+
+class GlobalGeM2d(Readout):
+    """Generalised mean over all positions: y_c = (mean max(x_c, eps)^p)^(1/p) (Radenović 2018).
+
+    p = 1 is the average of the positive part, p to infinity the maximum. The gradient is
+    (x_i/y)^(p - 1)/(HW) where x_i > eps, and 0 elsewhere: a channel that is nowhere above eps is dead.
+
+    A learnt p is softplus(raw), so it stays above 0. Powers are taken of x over the channel's maximum, in
+    float32 at least: neither a large p nor half precision overflows.
+
+    Args:
+        channels: C, and the length of the vector.
+        size: (H, W) of the map; any other works too.
+        p: exponent, > 0, or where it starts when learnable.
+        learnable: learn p.
+        per: with learnable, one p for the layer or one per channel.
+        eps: smaller activations count as this one, > 0.
+
+    Raises:
+        ValueError: if p or eps is not finite and above 0.
+    """
+
+    formula = "(mean max(x_i, eps)^p)^(1/p)"
+    paper = "Radenović 2018, arXiv:1711.02512"
+    shift = "invariant"
+
+    def __init__(
+        self,
+        channels: int,
+        size: tuple[int, int],
+        *,
+        p: float = 3.0,
+        learnable: bool = True,
+        per: Per = "layer",
+        eps: float = 1e-6,
+    ):
+        super().__init__()
+        if not 0 < eps < math.inf:
+            raise ValueError(f"eps must be finite and above 0, got {eps!r}")
+        self.channels = self.out_features = channels
+        self.eps = eps
+        self.p = Positive("p", p, repeats(per, channels), learnable=learnable)
+
+    def flops(self, height: int, width: int) -> int:
+        return self.channels * (5 * height * width + 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        positive = wide(x).clamp(min=self.eps)
+        p = self.p(positive)
+        # The result does not depend on the scale, so its gradient may ignore where the scale came from.
+        scale = positive.detach().amax((2, 3), keepdim=True)
+        mean = (positive / scale).pow(p).mean((2, 3), keepdim=True)
+        return (mean.pow(1 / p) * scale).flatten(1).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        return f"eps={self.eps:g}"

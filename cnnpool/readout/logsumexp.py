@@ -1,0 +1,54 @@
+"""Global log-sum-exp pooling."""
+
+import math
+
+from torch import Tensor
+
+from cnnpool.pool.scalar import Per, Positive, repeats
+from cnnpool.pool.windows import wide
+from cnnpool.readout.base import Readout
+
+
+class GlobalLogSumExpPool2d(Readout):
+    """Smooth maximum over all positions: y_c = log(mean exp(r x_c))/r (Pinheiro 2015).
+
+    r to 0 is the average, r to infinity the maximum. The gradient is softmax(r x): dense, and largest at the
+    maximum. A learnt r is softplus(raw), so it stays above 0. Computed in float32 at least, with the maximum
+    subtracted: no finite activation overflows.
+
+    Args:
+        channels: C, and the length of the vector.
+        size: (H, W) of the map; any other works too.
+        r: sharpness, > 0, in units of 1/activation, or where it starts when learnable.
+        learnable: learn r.
+        per: with learnable, one r for the layer or one per channel.
+
+    Raises:
+        ValueError: if r is not finite and above 0.
+    """
+
+    formula = "log(mean exp(r x_i))/r"
+    paper = "Pinheiro 2015, arXiv:1411.6228"
+    shift = "invariant"
+
+    def __init__(
+        self,
+        channels: int,
+        size: tuple[int, int],
+        *,
+        r: float = 10.0,
+        learnable: bool = True,
+        per: Per = "layer",
+    ):
+        super().__init__()
+        self.channels = self.out_features = channels
+        self.r = Positive("r", r, repeats(per, channels), learnable=learnable)
+
+    def flops(self, height: int, width: int) -> int:
+        return self.channels * (4 * height * width + 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        exact = wide(x)
+        r = self.r(exact)
+        total = (r * exact).logsumexp((2, 3), keepdim=True)
+        return ((total - math.log(x.shape[-2] * x.shape[-1])) / r).flatten(1).to(x.dtype)

@@ -1,0 +1,57 @@
+"""Maxima over grids of several sizes."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cnnpool.readout.base import Readout
+
+
+class SpatialPyramidPool2d(Readout):
+    """Maxima of the cells of several grids, side by side: spatial pyramid pooling (He 2014, SPP-net).
+
+    A level of l divides the map into l x l cells and keeps each cell's maximum, so the vector tells roughly
+    where things are, yet has one length for every size of map. Cell i of l covers the rows floor(i H/l) to
+    ceil((i + 1) H/l): cells overlap where l does not divide H. The gradient goes to each cell's maximum (the
+    first among equals), added up over the levels.
+
+    Args:
+        channels: C; the vector has C entries per cell, level after level in the order given, each (C, l, l).
+        size: (H, W) of the map; any other works too that is as large as the finest level.
+        levels: cells along each axis, >= 1 each.
+
+    Raises:
+        ValueError: if there is no level, one is below 1, or one is finer than the map.
+    """
+
+    formula = "[max of each cell of an l x l grid, for each level l]"
+    paper = "He 2014, arXiv:1406.4729"
+    shift = "the 1x1 level is invariant, finer ones change when a maximum crosses into another cell"
+
+    def __init__(self, channels: int, size: tuple[int, int], *, levels: tuple[int, ...] = (1, 2, 4)):
+        super().__init__()
+        if not levels or any(level < 1 for level in levels):
+            raise ValueError(
+                f"levels must be whole numbers of at least 1, and one of them at least, got {levels!r}"
+            )
+        self.channels, self.levels = channels, tuple(levels)
+        self.out_features = channels * sum(level**2 for level in levels)
+        self._fit(*size)
+
+    def flops(self, height: int, width: int) -> int:
+        cells = ((-(-height // level), -(-width // level), level**2) for level in self.levels)
+        return self.channels * sum(count * (rows * columns - 1) for rows, columns, count in cells)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._fit(*x.shape[-2:])
+        return torch.cat([F.adaptive_max_pool2d(x, level).flatten(1) for level in self.levels], 1)
+
+    def extra_repr(self) -> str:
+        return f"levels={self.levels}"
+
+    def _fit(self, height: int, width: int) -> None:
+        if max(self.levels) > min(height, width):
+            raise ValueError(
+                f"levels={self.levels} has a grid finer than the {height}x{width} map; "
+                f"levels up to {min(height, width)} fit"
+            )

@@ -1,0 +1,269 @@
+"""What every readout of conf/readout promises, whatever it computes.
+
+Sizes differ along the axes so that a mix-up shows, and are no smaller than 4, the finest default grid.
+"""
+
+import copy
+import inspect
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from torch import func
+from torch.autograd import gradcheck, gradgradcheck
+from torch.testing import assert_close
+
+from cnnpool import table
+from cnnpool.readout import READOUTS, Readout, build
+
+CONF = Path(__file__).parents[2] / "conf" / "readout"
+STEMS = sorted(path.stem for path in CONF.glob("*.yaml"))
+SIZE = (4, 6)
+# torch scripts its own forward-mode decompositions on first use, and warns itself for it.
+pytestmark = [
+    pytest.mark.parametrize("stem", STEMS),
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+def make(stem, channels=3, size=SIZE, dtype=torch.float64, **options):
+    return build(stem, channels, size, **options).to(dtype)
+
+
+def distinct(*shape, dtype=torch.float64):
+    """Values between -2 and 2, none equal and none zero, so that no finite difference crosses a tie."""
+    count = torch.Size(shape).numel()
+    return ((torch.randperm(count).double() + 0.5) * (4 / max(count, 1)) - 2).reshape(shape).to(dtype)
+
+
+def flat_function(readout):
+    names = [name for name, _ in readout.named_parameters()]
+
+    def call(x, *values):
+        return func.functional_call(readout, dict(zip(names, values, strict=True)), (x,))
+
+    return call
+
+
+def test_yaml_holds_every_option_at_its_default(stem):
+    written = yaml.safe_load((CONF / f"{stem}.yaml").read_text())
+    assert written.pop("name") == stem
+    defaults = {name: option.default for name, option in table.options_of(READOUTS[stem]).items()}
+    checked = table.check(READOUTS[stem], stem, written)
+    assert checked == defaults
+    assert [type(v) for v in checked.values()] == [type(defaults[k]) for k in written]
+
+
+def test_yaml_module_and_table_share_one_stem(stem):
+    assert READOUTS[stem].__module__ == f"cnnpool.readout.{stem}"
+    assert issubclass(READOUTS[stem], Readout)
+    assert set(STEMS) == set(READOUTS)
+
+
+def test_facts_are_stated(stem):
+    readout = READOUTS[stem]
+    assert all(getattr(readout, fact).strip() for fact in ("formula", "paper", "shift"))
+    doc = inspect.getdoc(readout)
+    assert doc != inspect.getdoc(Readout)
+    assert all(f"{name}:" in doc for name in ["channels", "size", *table.options_of(readout)])
+
+
+@pytest.mark.parametrize("channels", [1, 4, 64])
+def test_length_of_the_vector_is_known_before_the_first_batch(stem, channels):
+    readout = make(stem, channels)
+    out = readout(torch.randn(2, channels, *SIZE, dtype=torch.float64))
+    assert out.shape == (2, readout.out_features) and out.is_contiguous()
+
+
+@pytest.mark.parametrize("size", [(4, 4), (5, 7), (8, 12)])
+def test_map_of_another_size_is_read_or_refused_as_stated(stem, size):
+    readout, x = make(stem), torch.randn(2, 3, *size, dtype=torch.float64)
+    if readout.any_size:
+        assert readout(x).shape == (2, readout.out_features)
+    else:
+        with pytest.raises(ValueError, match=f"made for 4x6 maps and received {size[0]}x{size[1]}"):
+            readout(x)
+
+
+def test_circular_shift_changes_the_vector_exactly_as_stated(stem):
+    readout, x = make(stem), distinct(3, 3, *SIZE)
+    moved = [(readout(x.roll((i, j), (2, 3))) - readout(x)).abs().max() for i in range(4) for j in range(6)]
+    if readout.shift == "invariant":
+        assert max(moved) < 1e-12
+    else:
+        assert max(moved) > 1e-3
+
+
+def test_every_input_gets_gradient_in_some_sample_and_channel(stem):
+    readout, x = make(stem), distinct(256, 3, *SIZE).requires_grad_()
+    out = readout(x)
+    (grad,) = torch.autograd.grad(out, x, torch.rand_like(out) + 0.5)
+    assert (grad != 0).any(0).all()
+
+
+def test_unknown_option_is_refused_with_its_name(stem):
+    with pytest.raises(ValueError, match="no option 'colour'"):
+        build(stem, 3, SIZE, colour=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_dtype_is_kept_forward_and_backward(stem, dtype):
+    x = torch.randn(2, 3, *SIZE, dtype=dtype, requires_grad=True)
+    out = make(stem, dtype=dtype)(x)
+    out.sum().backward()
+    assert out.dtype == x.grad.dtype == dtype
+    assert out.isfinite().all() and x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_is_near_float64(stem, dtype):
+    readout, x = make(stem, dtype=dtype), torch.randn(4, 3, *SIZE, dtype=dtype)
+    exact = copy.deepcopy(readout).double()(x.double())
+    error = (readout(x).double() - exact).abs().max()
+    assert error <= 4 * torch.finfo(dtype).eps * exact.abs().max()
+
+
+def test_memory_format_and_strides_do_not_matter(stem):
+    readout, x = make(stem), torch.randn(2, 3, *SIZE, dtype=torch.float64)
+    spread = torch.full((2, 3, 4, 12), torch.nan, dtype=torch.float64)
+    spread[..., ::2] = x
+    expected = readout(x)
+    for view in (x.contiguous(memory_format=torch.channels_last), spread[..., ::2], x.mT.contiguous().mT):
+        assert_close(readout(view), expected)
+    assert_close(readout(x[:1].expand(2, -1, -1, -1)), expected[:1].expand(2, -1))
+
+
+def test_input_is_left_alone_and_not_handed_out(stem):
+    readout, x = make(stem), torch.randn(2, 3, *SIZE, dtype=torch.float64)
+    before, version = x.clone(), x._version
+    out = readout(x)
+    assert torch.equal(x, before) and x._version == version
+    assert out.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+
+
+def test_empty_batch_gives_an_empty_batch(stem):
+    readout, x = make(stem), torch.randn(0, 3, *SIZE, dtype=torch.float64, requires_grad=True)
+    out = readout(x)
+    assert out.shape == (0, readout.out_features)
+    out.sum().backward()
+    assert x.grad.shape == x.shape
+
+
+def test_gradient_is_the_numerical_one(stem):
+    readout = make(stem)
+    parameters = [p.detach().requires_grad_() for p in readout.parameters()]
+    inputs = (distinct(2, 3, *SIZE).requires_grad_(), *parameters)
+    assert gradcheck(flat_function(readout), inputs, fast_mode=True)
+    assert gradgradcheck(flat_function(readout), inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -3.0])
+def test_gradient_of_a_constant_map_is_finite(stem, value):
+    readout = make(stem)
+    x = torch.full((2, 3, *SIZE), value, dtype=torch.float64, requires_grad=True)
+    readout(x).sum().backward()
+    assert all(t.grad is None or t.grad.isfinite().all() for t in [x, *readout.parameters()])
+
+
+def test_every_parameter_is_trained(stem):
+    readout, x = make(stem), torch.rand(8, 3, *SIZE, dtype=torch.float64, requires_grad=True)
+    readout(x).square().sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in readout.parameters())
+
+
+def test_state_dict_brings_back_the_same_readout(stem):
+    readout, x = make(stem), torch.randn(2, 3, *SIZE, dtype=torch.float64)
+    fresh = make(stem)
+    fresh.load_state_dict(readout.state_dict(), strict=True)
+    assert torch.equal(fresh(x), readout(x))
+    assert torch.equal(pickle.loads(pickle.dumps(readout))(x), readout(x))
+
+
+def test_it_draws_no_random_numbers_and_trains_as_it_evaluates(stem):
+    readout, x = make(stem), torch.randn(2, 3, *SIZE, dtype=torch.float64)
+    state = torch.get_rng_state()
+    assert torch.equal(readout.train()(x), readout.eval()(x))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_inference_mode_gives_the_same(stem):
+    readout, x = make(stem), torch.randn(2, 3, *SIZE, dtype=torch.float64)
+    with torch.inference_mode():
+        out = readout(x)
+    assert torch.equal(out, readout(x))
+
+
+def test_autocast_runs_forward_and_backward(stem):
+    readout, x = make(stem, dtype=torch.float32), torch.randn(2, 3, *SIZE, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = readout(x)
+    out.float().sum().backward()
+    assert out.dtype in (torch.float32, torch.bfloat16)
+    assert out.isfinite().all() and x.grad.dtype == torch.float32 and x.grad.isfinite().all()
+
+
+def test_autocast_is_near_float64_on_bfloat16_maps(stem):
+    readout, x = make(stem, dtype=torch.float32), torch.randn(4, 3, *SIZE, dtype=torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = readout(x)
+    exact = copy.deepcopy(readout).double()(x.double())
+    assert (out.double() - exact).abs().max() <= 4 * torch.finfo(torch.bfloat16).eps * exact.abs().max()
+
+
+def test_compiles_whole_and_trains_the_same(stem):
+    readout, x = make(stem), torch.randn(2, 3, *SIZE, dtype=torch.float64, requires_grad=True)
+    torch._dynamo.reset()
+    compiled = torch.compile(readout, fullgraph=True, backend="aot_eager")
+    results = []
+    for call in (readout, compiled):
+        out = call(x)
+        results.append((out, torch.autograd.grad(out.square().sum(), [x, *readout.parameters()])))
+    assert_close(results[1], results[0])
+
+
+def test_exports_and_runs_at_other_batch_sizes(stem):
+    readout = make(stem, dtype=torch.float32)
+    batch = torch.export.Dim("batch", min=2, max=64)
+    program = torch.export.export(readout, (torch.randn(2, 3, *SIZE),), dynamic_shapes=({0: batch},))
+    x = torch.randn(5, 3, *SIZE)
+    assert_close(program.module()(x), readout(x))
+
+
+def test_per_sample_gradients_are_those_of_each_sample_alone(stem):
+    readout, x = make(stem), distinct(3, 3, *SIZE)
+    parameters = {name: p.detach() for name, p in readout.named_parameters()}
+
+    def loss(parameters, x):
+        return func.functional_call(readout, parameters, (x.unsqueeze(0),)).square().sum()
+
+    per_sample = func.vmap(func.grad(loss, argnums=(0, 1)), in_dims=(None, 0))(parameters, x)
+    alone = [func.grad(loss, argnums=(0, 1))(parameters, sample) for sample in x]
+    assert_close(per_sample[1], torch.stack([inputs for _, inputs in alone]))
+    for name in parameters:
+        assert_close(per_sample[0][name], torch.stack([weights[name] for weights, _ in alone]))
+
+
+def test_forward_mode_agrees_with_reverse_mode(stem):
+    readout, x = make(stem), distinct(2, 3, *SIZE)
+    out, pushed = func.jvp(readout, (x,), (tangent := torch.randn_like(x),))
+    (pulled,) = func.vjp(readout, x)[1](cotangent := torch.randn_like(out))
+    assert_close((pushed * cotangent).sum(), (pulled * tangent).sum())
+
+
+def test_meta_tensors_give_the_shape_and_cost_nothing(stem):
+    readout = make(stem, dtype=torch.float32).to("meta")
+    out = readout(torch.empty(2, 3, *SIZE, device="meta"))
+    assert out.device.type == "meta" and out.shape == (2, readout.out_features)
+
+
+def test_flops_count_grows_with_the_map(stem):
+    counts = [make(stem, size=size).flops(*size) for size in [(4, 6), (8, 6), (8, 12)]]
+    assert all(type(count) is int for count in counts)
+    assert 0 < counts[0] < counts[1] < counts[2]
