@@ -3,31 +3,63 @@
 from typing import Any
 
 from cnnpool import table
+from cnnpool.pool.ada import AdaPool2d, ada_pool2d
+from cnnpool.pool.adaptive_avg import AdaptiveAvgPool2d
+from cnnpool.pool.adaptive_max import AdaptiveMaxPool2d
 from cnnpool.pool.avg import AvgPool2d, avg_pool2d
 from cnnpool.pool.avg_conv import AvgConv2d
 from cnnpool.pool.base import Pool2d
 from cnnpool.pool.conv_pool import ConvPool2d
 from cnnpool.pool.depthwise import DepthwiseConv2d
+from cnnpool.pool.dpp import DppPool2d, dpp_pool2d
+from cnnpool.pool.gated import GatedPool2d, gated_pool2d
+from cnnpool.pool.gem import GemPool2d, gem_pool2d
+from cnnpool.pool.lip import LipPool2d, lip_pool2d
+from cnnpool.pool.logsumexp import LogSumExpPool2d, logsumexp_pool2d
+from cnnpool.pool.lp import LpPool2d, lp_pool2d
 from cnnpool.pool.max import MaxPool2d, max_pool2d, max_pool2d_with_winners
+from cnnpool.pool.median import MedianPool2d, median_pool2d
+from cnnpool.pool.mixed import MixedPool2d, mixed_pool2d
 from cnnpool.pool.none import NoPool2d
+from cnnpool.pool.ordinal import OrdinalPool2d, ordinal_pool2d
 from cnnpool.pool.patchify import PatchConv2d
+from cnnpool.pool.random_mixed import RandomMixedPool2d
 from cnnpool.pool.reduction import ReductionBlock2d
+from cnnpool.pool.resize import Resize2d
+from cnnpool.pool.soft import SoftPool2d, soft_pool2d
 from cnnpool.pool.strided import StridedConv2d
 from cnnpool.pool.subsample import Subsample2d
 from cnnpool.pool.sum import SumPool2d, sum_pool2d
+from cnnpool.pool.tree import TreePool2d, tree_pool2d
 
 OPERATORS: dict[str, type[Pool2d]] = {
+    "ada": AdaPool2d,
+    "adaptive_avg": AdaptiveAvgPool2d,
+    "adaptive_max": AdaptiveMaxPool2d,
     "avg": AvgPool2d,
     "avg_conv": AvgConv2d,
     "conv_pool": ConvPool2d,
     "depthwise": DepthwiseConv2d,
+    "dpp": DppPool2d,
+    "gated": GatedPool2d,
+    "gem": GemPool2d,
+    "lip": LipPool2d,
+    "logsumexp": LogSumExpPool2d,
+    "lp": LpPool2d,
     "max": MaxPool2d,
+    "median": MedianPool2d,
+    "mixed": MixedPool2d,
     "none": NoPool2d,
+    "ordinal": OrdinalPool2d,
     "patchify": PatchConv2d,
+    "random_mixed": RandomMixedPool2d,
     "reduction": ReductionBlock2d,
+    "resize": Resize2d,
+    "soft": SoftPool2d,
     "strided": StridedConv2d,
     "subsample": Subsample2d,
     "sum": SumPool2d,
+    "tree": TreePool2d,
 }
 
 
@@ -42,21 +74,49 @@ def build(name: str, channels: int, **options: Any) -> Pool2d:
 
 __all__ = [
     "OPERATORS",
+    "AdaPool2d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveMaxPool2d",
     "AvgConv2d",
     "AvgPool2d",
     "ConvPool2d",
     "DepthwiseConv2d",
+    "DppPool2d",
+    "GatedPool2d",
+    "GemPool2d",
+    "LipPool2d",
+    "LogSumExpPool2d",
+    "LpPool2d",
     "MaxPool2d",
+    "MedianPool2d",
+    "MixedPool2d",
     "NoPool2d",
+    "OrdinalPool2d",
     "PatchConv2d",
     "Pool2d",
+    "RandomMixedPool2d",
     "ReductionBlock2d",
+    "Resize2d",
+    "SoftPool2d",
     "StridedConv2d",
     "Subsample2d",
     "SumPool2d",
+    "TreePool2d",
+    "ada_pool2d",
     "avg_pool2d",
     "build",
+    "dpp_pool2d",
+    "gated_pool2d",
+    "gem_pool2d",
+    "lip_pool2d",
+    "logsumexp_pool2d",
+    "lp_pool2d",
     "max_pool2d",
     "max_pool2d_with_winners",
+    "median_pool2d",
+    "mixed_pool2d",
+    "ordinal_pool2d",
+    "soft_pool2d",
     "sum_pool2d",
+    "tree_pool2d",
 ]

@@ -1,0 +1,135 @@
+"""AdaPool: :func:`ada_pool2d` and its similarity half, :func:`dice_pool2d`."""
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.scalar import Fraction
+from cnnpool.pool.soft import soft_pool2d
+from cnnpool.pool.window import window_of
+from cnnpool.pool.windows import WindowPool2d, cells, count, inside, wide
+
+
+def dice_pool2d(
+    x: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False
+) -> Tensor:
+    """Average of every window weighted by e^d, d = 2|x_i m| / (x_i^2 + m^2) for the window's mean m (eDSCW).
+
+    The Dice-Sørensen coefficient d is 1 for |x_i| = |m| and falls to 0 with their ratio; 0/0 is taken as 0,
+    its limit along either axis. Computed from the ratio, so that no square over- or underflows.
+
+    Args:
+        x: maps, (N, C, H, W) or (C, H, W), finite, any floating dtype; half precision is summed in float32.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1; None for ``kernel_size``.
+        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
+        ceil_mode: let the last window overhang.
+
+    Returns:
+        (N, C, H', W'), same dtype as ``x``.
+
+    Raises:
+        ValueError: if a number is out of range, or no window fits.
+    """
+    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    exact = wide(x)
+    parts, present = cells(exact, window), inside(exact, window)
+    mean = sum(parts) / count(exact, window)
+    weights = [_dice(part, mean).exp() for part in parts]
+    if present is not None:
+        weights = [weight * mask for weight, mask in zip(weights, present, strict=True)]
+    weighted = sum(part * weight for part, weight in zip(parts, weights, strict=True))
+    return (weighted / sum(weights)).to(x.dtype)
+
+
+def _dice(a: Tensor, b: Tensor) -> Tensor:
+    small, large = torch.minimum(a.abs(), b.abs()), torch.maximum(a.abs(), b.abs())
+    ratio = small / torch.where(large == 0, 1.0, large)
+    return 2 * ratio / (1 + ratio.square())
+
+
+def ada_pool2d(
+    x: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    *,
+    beta: float | Tensor = 0.5,
+) -> Tensor:
+    """beta eDSCW + (1 - beta) SoftPool: near the window's mean, or near its maximum (Stergiou 2023, AdaPool).
+
+    Args:
+        x: maps, (N, C, H, W) or (C, H, W), finite, any floating dtype; half precision is summed in float32.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1; None for ``kernel_size``.
+        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
+        ceil_mode: let the last window overhang.
+        beta: share of eDSCW, in [0, 1], or a tensor that fits (H', W').
+
+    Returns:
+        (N, C, H', W'), same dtype as ``x``.
+
+    Raises:
+        ValueError: if beta or another number is out of range, or no window fits.
+    """
+    if not isinstance(beta, Tensor) and not 0 <= beta <= 1:
+        raise ValueError(f"beta must be in [0, 1], got {beta}")
+    exact = wide(x)
+    similar = dice_pool2d(exact, kernel_size, stride, padding, ceil_mode)
+    soft = soft_pool2d(exact, kernel_size, stride, padding, ceil_mode)
+    return (soft + beta * (similar - soft)).to(x.dtype)
+
+
+class AdaPool2d(WindowPool2d):
+    """y = beta eDSCW(x) + (1 - beta) SoftPool(x) with learnt beta (Stergiou 2023, arXiv:2111.00772).
+
+    eDSCW weighs each cell by e to its Dice-Sørensen similarity with the window's mean, per channel as in the
+    authors' kernel. A learnt beta is sigmoid(raw) instead of the paper's clamp, so it never sticks at an end.
+    The gradient is that of the formula, weights and mean included; the authors' kernel holds them constant.
+
+    Edges: torch's size formula; cells in the padding or the overhang take no part. All-zero windows give 0.
+
+    Args:
+        channels: C of the input.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: at most half of ``kernel_size``.
+        ceil_mode: let the last window overhang.
+        beta: share of eDSCW, in [0, 1], or where it starts when learnable.
+        learnable: learn beta.
+        size: (H, W) of the input, for one beta per output location as in the paper; null for one per layer.
+
+    Raises:
+        ValueError: if a number is out of range, the output would be empty, or a map is not of ``size``.
+    """
+
+    formula = "beta sum_i w_i x_i + (1 - beta) SoftPool(x), w = softmax(2|x_i m| / (x_i^2 + m^2))"
+    paper = "Stergiou 2023, arXiv:2111.00772"
+    shift = "commutes with shifts by multiples of the stride while beta is the same everywhere"
+    gradient = "dense"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        beta: float = 0.5,
+        learnable: bool = True,
+        size: tuple[int, int] | None = None,
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        self.size = None if size is None else tuple(size)
+        shape = (1,) if size is None else self.output_size(*size)
+        self.beta = Fraction("beta", beta, shape, learnable=learnable)
+
+    def flops(self, height: int, width: int) -> int:
+        return 14 * self.window_cells(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.size is not None and x.shape[-2:] != self.size:
+            raise ValueError(f"beta was made for maps of size={self.size}, got {tuple(x.shape[-2:])}")
+        return ada_pool2d(x, *self.window, beta=self.beta(wide(x)))

@@ -1,0 +1,67 @@
+"""Adaptive average pooling to a given size."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from cnnpool.pool.avg import avg_pool2d
+from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.resize import reduced
+
+
+class AdaptiveAvgPool2d(Pool2d):
+    """Average over the bin [floor(i H/H'), ceil((i+1) H/H')) of every output i (He 2014, SPP).
+
+    Gradient: 1 over the bin's size to every cell of it; where H' does not divide H, neighbouring bins overlap
+    by a row and cells there get more. Equal bins are computed as plain windows, since torch's own backward
+    pass of adaptive pooling has no fixed order on CUDA; uneven bins are torch's.
+
+    Edges: every row and column belongs to a bin, at any size.
+
+    Args:
+        channels: C of the input; accepted for the common signature.
+        stride: H' = floor(H/stride) without ``output_size``, >= 1, or (vertical, horizontal).
+        output_size: H' = W', or (H', W'), whatever the input; null for the input over ``stride``.
+
+    Raises:
+        ValueError: if a number is below 1, or the output would be empty.
+    """
+
+    formula = "mean x over rows floor(i H/H') to ceil((i+1) H/H') - 1, columns alike"
+    paper = "He 2014, arXiv:1406.4729"
+    shift = "commutes with shifts by multiples of H/H' where H' divides H"
+    gradient = "dense"
+
+    def __init__(self, channels: int, *, stride: Size = 2, output_size: Size | None = None):
+        super().__init__()
+        self.channels = channels
+        self.stride = pair(stride, "stride", least=1)
+        self.fixed_size = None if output_size is None else pair(output_size, "output_size", least=1)
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return self.fixed_size or reduced(type(self).__name__, height, width, self.stride)
+
+    def flops(self, height: int, width: int) -> int:
+        return self.channels * bin_cells(height, width, *self.output_size(height, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        size = self.output_size(*x.shape[-2:])
+        steps = even_bins(x, size)
+        return F.adaptive_avg_pool2d(x, size) if steps is None else avg_pool2d(x, steps)
+
+    def extra_repr(self) -> str:
+        return f"stride={self.stride}, output_size={self.fixed_size}"
+
+
+def even_bins(x: Tensor, size: tuple[int, int]) -> tuple[int, int] | None:
+    """(H/H', W/W') where both are whole, else None."""
+    (height, width), (rows, columns) = x.shape[-2:], size
+    return None if height % rows or width % columns else (height // rows, width // columns)
+
+
+def bin_cells(height: int, width: int, rows: int, columns: int) -> int:
+    """Cells in all bins of one channel, those in two bins counted twice."""
+
+    def along(length: int, bins: int) -> int:
+        return sum(-(-(i + 1) * length // bins) - i * length // bins for i in range(bins))
+
+    return along(height, rows) * along(width, columns)

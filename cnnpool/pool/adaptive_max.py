@@ -1,0 +1,52 @@
+"""Adaptive max pooling to a given size."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from cnnpool.pool.adaptive_avg import bin_cells, even_bins
+from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.max import max_pool2d
+from cnnpool.pool.resize import reduced
+
+
+class AdaptiveMaxPool2d(Pool2d):
+    """Maximum over the bin [floor(i H/H'), ceil((i+1) H/H')) of every output i (He 2014, SPP).
+
+    Gradient: 1 to the first maximum of the bin in raster order. Equal bins are computed as plain windows,
+    since torch's own backward pass of adaptive pooling has no fixed order on CUDA; uneven bins are torch's.
+
+    Edges: every row and column belongs to a bin, at any size.
+
+    Args:
+        channels: C of the input; accepted for the common signature.
+        stride: H' = floor(H/stride) without ``output_size``, >= 1, or (vertical, horizontal).
+        output_size: H' = W', or (H', W'), whatever the input; null for the input over ``stride``.
+
+    Raises:
+        ValueError: if a number is below 1, or the output would be empty.
+    """
+
+    formula = "max x over rows floor(i H/H') to ceil((i+1) H/H') - 1, columns alike"
+    paper = "He 2014, arXiv:1406.4729"
+    shift = "commutes with shifts by multiples of H/H' where H' divides H"
+    gradient = "sparse"
+
+    def __init__(self, channels: int, *, stride: Size = 2, output_size: Size | None = None):
+        super().__init__()
+        self.channels = channels
+        self.stride = pair(stride, "stride", least=1)
+        self.fixed_size = None if output_size is None else pair(output_size, "output_size", least=1)
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return self.fixed_size or reduced(type(self).__name__, height, width, self.stride)
+
+    def flops(self, height: int, width: int) -> int:
+        return self.channels * bin_cells(height, width, *self.output_size(height, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        size = self.output_size(*x.shape[-2:])
+        steps = even_bins(x, size)
+        return F.adaptive_max_pool2d(x, size) if steps is None else max_pool2d(x, steps)
+
+    def extra_repr(self) -> str:
+        return f"stride={self.stride}, output_size={self.fixed_size}"

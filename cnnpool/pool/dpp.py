@@ -1,0 +1,158 @@
+"""Detail-preserving pooling: :func:`dpp_pool2d`."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.window import Window, window_of
+from cnnpool.pool.windows import WindowPool2d, cells, count, inside, wide
+
+Form = Literal["symmetric", "asymmetric"]
+
+
+def dpp_pool2d(
+    x: Tensor,
+    alpha: float | Tensor,
+    strength: float | Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    *,
+    form: Form = "symmetric",
+    reference: Tensor | None = None,
+    eps: float = 1e-3,
+) -> Tensor:
+    """Average of every window weighted by how far a cell is from a smooth reference (Saeedan 2018).
+
+    y = sum w_i x_i / sum w_i with w_i = alpha + (d_i / mean d)^(strength / 2) and
+    d_i = (x_i - reference)^2 + eps; in the asymmetric form d_i = max(x_i - reference, 0)^2 + eps, which
+    stresses only what is brighter.
+
+    Args:
+        x: maps, (N, C, H, W) or (C, H, W), finite, any floating dtype; half precision is summed in float32.
+        alpha: floor of the weights, >= 0, or a tensor that fits (C, 1, 1).
+        strength: the paper's lambda, >= 0, or a tensor that fits (C, 1, 1); 0 gives the average.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1; None for ``kernel_size``.
+        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
+        ceil_mode: let the last window overhang.
+        form: symmetric or asymmetric.
+        reference: smooth low-resolution map, (N, C, H', W'); None for the mean of every window.
+        eps: added to the squared detail, > 0.
+
+    Returns:
+        (N, C, H', W'), same dtype as ``x``.
+
+    Raises:
+        ValueError: if a number is out of range, or no window fits.
+    """
+    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    if form not in ("symmetric", "asymmetric"):
+        raise ValueError(f"form must be 'symmetric' or 'asymmetric', got {form!r}")
+    if not eps > 0:
+        raise ValueError(f"eps must be above 0, got {eps}")
+    exact = wide(x)
+    parts, present = cells(exact, window), count(exact, window)
+    masks = inside(exact, window) or [1] * len(parts)
+    centre = sum(parts) / present if reference is None else reference
+    gaps = [part - centre for part in parts]
+    if form == "asymmetric":
+        gaps = [gap.relu() for gap in gaps]
+    details = [(gap.square() + eps) * mask for gap, mask in zip(gaps, masks, strict=True)]
+    mean = sum(details) / present
+    weights = [
+        mask * (alpha + _power(detail / mean, strength / 2, mask))
+        for detail, mask in zip(details, masks, strict=True)
+    ]
+    weighted = sum(part * weight for part, weight in zip(parts, weights, strict=True))
+    return (weighted / sum(weights)).to(x.dtype)
+
+
+def _power(base: Tensor, exponent: float | Tensor, mask: Tensor | int) -> Tensor:
+    """Power of a positive base; outside the map, where it is 0 and the slope infinite, of 1 instead."""
+    return (base if isinstance(mask, int) else base + (1 - mask)).pow(exponent)
+
+
+class DppPool2d(WindowPool2d):
+    """y = sum w_i x_i / sum w_i, w_i = e^a + (d_i / mean d)^(e^l / 2): keeps detail (Saeedan 2018, CVPR).
+
+    d_i = (x_i - reference)^2 + 0.001, with max(x_i - reference, 0) in the asymmetric form. a and l are learnt
+    per channel and start at 0 (the authors draw them around 0). The reference is the window's mean, or with
+    ``full`` a learnt depthwise filter that sees one row and column more, above and left (3 x 3 for 2 x 2
+    windows), and starts as the mean. d is divided by its window's mean as in the authors' code.
+
+    Edges: torch's size formula; cells in the padding or the overhang take no part, except that the learnt
+    filter of ``full`` sees zeros there.
+
+    Args:
+        channels: C of the input.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: at most half of ``kernel_size``.
+        ceil_mode: let the last window overhang.
+        form: symmetric stresses every deviation, asymmetric only upward ones.
+        full: learn the reference instead of averaging (lite).
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = (
+        "sum_i w_i x_i / sum_i w_i, w_i = e^a + (d_i / mean d)^(e^l / 2), d_i = (x_i - mean x)^2 + 0.001"
+    )
+    paper = "Saeedan 2018, arXiv:1804.04076"
+    shift = (
+        "commutes with shifts by multiples of the stride; keeps detail, so it aliases more than the average"
+    )
+    gradient = "dense"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        form: Form = "symmetric",
+        full: bool = False,
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        if form not in ("symmetric", "asymmetric"):
+            raise ValueError(f"form must be 'symmetric' or 'asymmetric', got {form!r}")
+        self.form = form
+        self.log_alpha = nn.Parameter(torch.zeros(channels))
+        self.log_strength = nn.Parameter(torch.zeros(channels))
+        self.filter = None
+        if full:
+            (kh, kw), (ph, pw) = self.kernel_size, self.padding
+            self.grown = Window((kh + 1, kw + 1), self.stride, (ph + 1, pw + 1), (1, 1), ceil_mode)
+            weight = torch.zeros(channels, kh + 1, kw + 1)
+            weight[:, 1:, 1:] = 1 / (kh * kw)
+            self.filter = nn.Parameter(weight.flatten(1))
+
+    def flops(self, height: int, width: int) -> int:
+        filtered = 0 if self.filter is None else 2 * self.filter.shape[1]
+        size = self.kernel_size[0] * self.kernel_size[1]
+        return self.window_cells(height, width) * (9 * size + filtered) // size
+
+    def _reference(self, x: Tensor) -> Tensor | None:
+        if self.filter is None:
+            return None
+        rows, columns = self.output_size(*x.shape[-2:])
+        taps = self.filter.to(x.dtype)[:, :, None, None].unbind(1)
+        parts = cells(x, self.grown)
+        return sum(part[..., :rows, :columns] * tap for part, tap in zip(parts, taps, strict=True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        exact = wide(x)
+        alpha, strength = (
+            p.to(exact.dtype).exp()[:, None, None] for p in (self.log_alpha, self.log_strength)
+        )
+        reference = self._reference(exact)
+        return dpp_pool2d(exact, alpha, strength, *self.window, form=self.form, reference=reference).to(
+            x.dtype
+        )

@@ -1,0 +1,96 @@
+"""Generalised-mean (GeM) pooling in local windows: :func:`gem_pool2d`."""
+
+from torch import Tensor
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.lp import lp_pool2d
+from cnnpool.pool.scalar import Per, Positive, repeats
+from cnnpool.pool.windows import WindowPool2d, wide
+
+
+def gem_pool2d(
+    x: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    *,
+    p: float | Tensor = 3.0,
+    eps: float = 1e-6,
+) -> Tensor:
+    """The generalised mean of every window, (mean max(x_i, eps)^p)^(1/p) (Radenović 2018, arXiv:1711.02512).
+
+    Args:
+        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1; None for ``kernel_size``.
+        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
+        ceil_mode: let the last window overhang.
+        p: power, > 0, or a tensor that fits (C, 1, 1).
+        eps: floor of x, > 0. Below it a cell has no gradient, and a window wholly below gives eps.
+
+    Returns:
+        (N, C, H', W'), same dtype as ``x``.
+
+    Raises:
+        ValueError: if p or eps is not above 0, a number is out of range, or no window fits.
+    """
+    if not eps > 0:
+        raise ValueError(f"eps must be above 0, got {eps}")
+    floored = wide(x).clamp(min=eps)
+    return lp_pool2d(floored, p, kernel_size, stride, ceil_mode, padding=padding, form="mean").to(x.dtype)
+
+
+class GemPool2d(WindowPool2d):
+    """y = (mean max(x_i, eps)^p)^(1/p): p = 1 averages, large p nears max (Radenović 2018, arXiv:1711.02512).
+
+    The paper pools the whole map; here the same mean is taken in every window. A learnt p is softplus(raw),
+    so it stays above 0. Gradient: x_i^(p-1) y^(1-p) / n where x_i > eps, else 0: a window without a positive
+    cell is dead.
+
+    Edges: torch's size formula; cells in the padding or the overhang take no part.
+
+    Args:
+        channels: C of the input.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: at most half of ``kernel_size``.
+        ceil_mode: let the last window overhang.
+        p: power, > 0, or where it starts when learnable.
+        learnable: learn p.
+        per: with learnable, one p for the layer or one per channel.
+        eps: floor of x, > 0.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "(mean_i max(x_i, eps)^p)^(1/p)"
+    paper = "Radenović 2018, arXiv:1711.02512"
+    shift = "commutes with shifts by multiples of the stride; larger p aliases more, like max"
+    gradient = "dense"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        p: float = 3.0,
+        learnable: bool = True,
+        per: Per = "layer",
+        eps: float = 1e-6,
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        if not 0 < eps < float("inf"):
+            raise ValueError(f"eps must be finite and above 0, got {eps}")
+        self.eps = eps
+        self.p = Positive("p", p, repeats(per, channels), learnable=learnable)
+
+    def flops(self, height: int, width: int) -> int:
+        return 4 * self.window_cells(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return gem_pool2d(x, *self.window, p=self.p(wide(x)), eps=self.eps)

@@ -1,0 +1,148 @@
+"""Local importance-based pooling: :func:`lip_pool2d`."""
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.window import window_of
+from cnnpool.pool.windows import WindowPool2d, cells, largest_finite, peak, wide
+
+
+def lip_pool2d(
+    x: Tensor,
+    logits: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Average of every window weighted by e^logit: sum e^g_i x_i / sum e^g_i (Gao 2019, arXiv:1908.04156).
+
+    Each window's largest logit is subtracted first, so nothing overflows. Equal logits give the average;
+    infinite ones stand for the largest finite number.
+
+    Args:
+        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
+        logits: importance of each pixel, the shape of ``x``.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1; None for ``kernel_size``.
+        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
+        ceil_mode: let the last window overhang.
+
+    Returns:
+        (N, C, H', W'), same dtype as ``x``.
+
+    Raises:
+        ValueError: if the shapes differ, a number is out of range, or no window fits.
+    """
+    if x.shape != logits.shape:
+        raise ValueError(f"logits must have the shape of x, {tuple(x.shape)}, got {tuple(logits.shape)}")
+    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    values = cells(wide(x), window)
+    importance = wide(logits)
+    bound = largest_finite(importance)
+    importance = importance.clamp(-bound, bound)
+    largest = peak(importance, window)
+    weights = [(part - largest).exp() for part in cells(importance, window, fill=-float("inf"))]
+    weighted = sum(value * weight for value, weight in zip(values, weights, strict=True))
+    return (weighted / sum(weights)).to(x.dtype)
+
+
+class Importance(nn.Module):
+    """The logits of LIP: scale * sigmoid(norm(conv(x))), within (0, scale), computed in float32 at least.
+
+    The last convolution starts at zero, so all logits are equal and the pooling starts as an average.
+    """
+
+    def __init__(self, channels: int, scale: float, bottleneck: int):
+        super().__init__()
+        self.scale = scale
+        if bottleneck:
+            width = max(channels // bottleneck, 1)
+            self.stem = nn.Sequential(
+                nn.Conv2d(channels, width, 1, bias=False),
+                SampleNorm(width),
+                nn.ReLU(),
+                nn.Conv2d(width, width, 3, padding=1, bias=False),
+                SampleNorm(width),
+                nn.ReLU(),
+            )
+            self.conv = nn.Conv2d(width, channels, 1, bias=False)
+        else:
+            self.stem = nn.Identity()
+            self.conv = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm = SampleNorm(channels)
+        nn.init.zeros_(self.conv.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * wide(self.norm(self.conv(self.stem(x)))).sigmoid()
+
+
+class SampleNorm(nn.Module):
+    """Instance normalisation with scale and offset; unlike torch's it takes a map of one pixel."""
+
+    def __init__(self, channels: int, eps: float = 1e-5):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        exact = wide(x)
+        centred = exact - exact.mean((-2, -1), keepdim=True)
+        variance = centred.square().mean((-2, -1), keepdim=True)
+        scaled = centred * (variance + self.eps).rsqrt() * self.weight[:, None, None]
+        return (scaled + self.bias[:, None, None]).to(x.dtype)
+
+
+class LipPool2d(WindowPool2d):
+    """y = sum e^g_i x_i / sum e^g_i with learnt logits g = scale sigmoid(norm(conv x)) (Gao 2019, LIP).
+
+    Gradient: w_i, plus sum_j w_j (x_j - y) dg_j/dx_i through the logits. Starts as average pooling.
+
+    Edges: torch's size formula; cells in the padding or the overhang take no part (the paper's own code, too,
+    divides by the weights inside). The convolutions of the logits pad with zeros.
+
+    Args:
+        channels: C of the input.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: at most half of ``kernel_size``.
+        ceil_mode: let the last window overhang.
+        scale: largest logit, > 0; the paper's 12 lets one pixel outweigh another 160 000 times.
+        bottleneck: 0 for one 3x3 convolution, C^2*9 weights; n >= 1 for 1x1, 3x3, 1x1 over C/n channels.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "sum_i e^(g_i) x_i / sum_i e^(g_i), g = 12 sigmoid(norm(conv(x)))"
+    paper = "Gao 2019, arXiv:1908.04156"
+    shift = "commutes with shifts by multiples of the stride; may learn to suppress what would alias"
+    gradient = "uneven"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 3,
+        stride: Size = 2,
+        padding: Size = 1,
+        ceil_mode: bool = False,
+        scale: float = 12.0,
+        bottleneck: int = 0,
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        if not 0 < scale < float("inf"):
+            raise ValueError(f"scale must be finite and above 0, got {scale}")
+        if bottleneck < 0:
+            raise ValueError(f"bottleneck must be at least 0, got {bottleneck}")
+        self.logits = Importance(channels, scale, bottleneck)
+
+    def flops(self, height: int, width: int) -> int:
+        weights = sum(p.numel() for p in self.logits.parameters() if p.dim() == 4)
+        return 2 * weights * height * width + 5 * self.window_cells(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.output_size(*x.shape[-2:])
+        return lip_pool2d(x, self.logits(x), *self.window)

@@ -1,0 +1,103 @@
+"""Log-sum-exp (smooth maximum) pooling: :func:`logsumexp_pool2d`."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.scalar import Per, Positive, repeats
+from cnnpool.pool.window import window_of
+from cnnpool.pool.windows import WindowPool2d, cells, count, largest_finite, peak, wide
+
+
+def logsumexp_pool2d(
+    x: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    *,
+    r: float | Tensor = 1.0,
+) -> Tensor:
+    """The smooth maximum of every window, (1/r) log mean e^(r x_i): average as r -> 0, max as r -> infinity.
+
+    The window's maximum is subtracted first and the small-r limit is taken through expm1 and log1p, so it
+    neither overflows nor cancels. The gradient is softmax(r x)_i. A window whose maximum is infinite gives
+    that maximum, with gradient 0.
+
+    Args:
+        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1; None for ``kernel_size``.
+        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
+        ceil_mode: let the last window overhang.
+        r: sharpness, finite and > 0, or a tensor that fits (C, 1, 1).
+
+    Returns:
+        (N, C, H', W'), same dtype as ``x``.
+
+    Raises:
+        ValueError: if r or another number is out of range, or no window fits.
+    """
+    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    if not isinstance(r, Tensor) and not 0 < r < math.inf:
+        raise ValueError(f"r must be finite and above 0, got {r}")
+    exact = wide(x)
+    bound = largest_finite(exact)
+    parts = cells(exact.clamp(-bound, bound), window, fill=-bound)
+    largest = peak(exact, window)
+    top = largest.clamp(-bound, bound)
+    present = count(exact, window)
+    # A cell outside the map counts expm1(-inf) = -1; adding them back leaves the sum over those inside.
+    excess = sum(torch.expm1(r * (part - top)) for part in parts) + (len(parts) - present)
+    smooth = top + torch.log1p(excess / present) / r
+    return torch.where(largest.isinf(), largest, smooth).to(x.dtype)
+
+
+class LogSumExpPool2d(WindowPool2d):
+    """y = (1/r) log mean e^(r x_i): between average (r -> 0) and max (r -> inf) (Boureau 2010, ICML).
+
+    A learnt r is softplus(raw), so it stays above 0. Gradient: softmax(r x)_i, dense and sums to one.
+
+    Edges: torch's size formula; cells in the padding or the overhang take no part.
+
+    Args:
+        channels: C of the input.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: at most half of ``kernel_size``.
+        ceil_mode: let the last window overhang.
+        r: sharpness, finite and > 0, or where it starts when learnable.
+        learnable: learn r.
+        per: with learnable, one r for the layer or one per channel.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "(1/r) log mean_i exp(r x_i)"
+    paper = "Boureau 2010, A Theoretical Analysis of Feature Pooling in Visual Recognition (ICML)"
+    shift = "commutes with shifts by multiples of the stride; larger r aliases more, like max"
+    gradient = "dense"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        r: float = 5.0,
+        learnable: bool = False,
+        per: Per = "layer",
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        self.r = Positive("r", r, repeats(per, channels), learnable=learnable)
+
+    def flops(self, height: int, width: int) -> int:
+        return 5 * self.window_cells(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return logsumexp_pool2d(x, *self.window, r=self.r(wide(x)))

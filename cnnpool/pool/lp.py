@@ -1,0 +1,134 @@
+"""Lp (power-average) pooling: :func:`lp_pool2d`."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.scalar import Per, Positive, repeats
+from cnnpool.pool.window import window_of
+from cnnpool.pool.windows import WindowPool2d, cells, count, peak, wide
+
+
+def lp_pool2d(
+    x: Tensor,
+    norm_type: float | Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    ceil_mode: bool = False,
+    *,
+    padding: Size = 0,
+    form: Literal["sum", "mean"] = "sum",
+) -> Tensor:
+    """The p-norm of every window, (sum |x_i|^p)^(1/p), or with ``form="mean"`` (mean |x_i|^p)^(1/p).
+
+    As ``torch.nn.functional.lp_pool2d`` on x >= 0; on signed input torch raises x itself to the power (NaN
+    for an odd p and a negative sum), here it is |x|. The window's largest |x| is divided out first, so no
+    power overflows. The gradient is sgn(x_i) |x_i|^(p-1) y^(1-p) (over n in mean form), and 0 at x_i = 0
+    and in an all-zero window. An infinite cell makes its window infinite.
+
+    Args:
+        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
+        norm_type: p > 0; infinity is max |x_i|, ties sharing the gradient; or a tensor that fits (C, 1, 1).
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1; None for ``kernel_size``.
+        ceil_mode: let the last window overhang.
+        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
+        form: sum (torch) or mean (a constant map keeps its value).
+
+    Returns:
+        (N, C, H', W'), same dtype as ``x``.
+
+    Raises:
+        ValueError: if p <= 0, a number is out of range, or no window fits.
+    """
+    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    if form not in ("sum", "mean"):
+        raise ValueError(f"form must be 'sum' or 'mean', got {form!r}")
+    if not isinstance(norm_type, Tensor) and not norm_type > 0:
+        raise ValueError(f"norm_type must be above 0, got {norm_type}")
+    size = wide(x).abs()
+    parts = cells(size, window)
+    if not isinstance(norm_type, Tensor) and norm_type == math.inf:
+        return torch.stack(parts).amax(0).to(x.dtype)
+    largest = peak(size, window)
+    scale = torch.where((largest == 0) | largest.isinf(), 1.0, largest)
+    total = sum(_power(part / scale, norm_type) for part in parts)
+    if form == "mean":
+        total = total / count(size, window)
+    # At zero the root has an infinite slope: take it of 1 instead and give 0.
+    empty = total == 0
+    root = torch.where(empty, 1.0, total).pow(1 / norm_type)
+    return torch.where(empty, 0.0, root * scale).to(x.dtype)
+
+
+def _power(base: Tensor, exponent: float | Tensor) -> Tensor:
+    if not isinstance(exponent, Tensor) and exponent >= 1:
+        return base.pow(exponent)
+    zero = base == 0
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, base).pow(exponent))
+
+
+class LpPool2d(WindowPool2d):
+    """y = (mean |x_i|^p)^(1/p): p = 1 averages |x|, large p nears max |x| (Gulcehre 2014, arXiv:1311.1780).
+
+    The default is the mean, so that a map keeps its scale; ``form: sum`` is torch's LPPool2d (Sermanet 2012),
+    which multiplies a constant map by n^(1/p). A learnt p is 1 + softplus(raw), so it stays above 1, as in
+    the paper. Gradient: sgn(x_i) |x_i|^(p-1) y^(1-p) / n, and 0 in an all-zero window.
+
+    Edges: torch's size formula; cells in the padding or the overhang take no part.
+
+    Args:
+        channels: C of the input.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: at most half of ``kernel_size``.
+        ceil_mode: let the last window overhang.
+        p: power, > 0 (.inf for max |x|), or where it starts when learnable, > 1 and finite.
+        learnable: learn p.
+        per: with learnable, one p for the layer or one per channel.
+        form: mean or sum.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "(mean_i |x_i|^p)^(1/p)"
+    paper = "Gulcehre 2014, arXiv:1311.1780"
+    shift = "commutes with shifts by multiples of the stride; larger p aliases more, like max"
+    gradient = "dense"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        p: float = 2.0,
+        learnable: bool = False,
+        per: Per = "layer",
+        form: Literal["mean", "sum"] = "mean",
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        if form not in ("mean", "sum"):
+            raise ValueError(f"form must be 'mean' or 'sum', got {form!r}")
+        if form == "sum":
+            self.gain = None
+        self.form = form
+        copies = repeats(per, channels)
+        if p == math.inf and not learnable:
+            self.p = None
+        else:
+            self.p = Positive("p", p, copies, learnable=learnable, above=1.0 if learnable else 0.0)
+
+    def flops(self, height: int, width: int) -> int:
+        return 4 * self.window_cells(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        p = math.inf if self.p is None else self.p(wide(x))
+        kernel_size, stride, padding, ceil_mode = self.window
+        return lp_pool2d(x, p, kernel_size, stride, ceil_mode, padding=padding, form=self.form)

@@ -1,0 +1,91 @@
+"""Median pooling: :func:`median_pool2d`."""
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.window import window_of
+from cnnpool.pool.windows import WindowPool2d, cells, comparisons, count, order, peak
+
+
+def median_pool2d(
+    x: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False
+) -> Tensor:
+    """The median of every window; of an even number of cells the lower of the two middle ones, as in torch.
+
+    The gradient goes to the selected cell alone. NaN in a window gives NaN.
+
+    Args:
+        x: maps, (N, C, H, W) or (C, H, W), any floating dtype.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1; None for ``kernel_size``.
+        padding: at most half of ``kernel_size``; the median is that of the cells inside the map.
+        ceil_mode: let the last window overhang.
+
+    Returns:
+        (N, C, H', W'), same dtype as ``x``.
+
+    Raises:
+        ValueError: if a number is out of range, or no window fits.
+    """
+    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    parts = cells(x, window, fill=float("inf"))
+    present = count(x, window)
+    middle = (len(parts) - 1) // 2
+    if isinstance(present, int):
+        median = order(parts, range(middle, middle + 1))[middle]
+    else:
+        # Cells outside the map sort last, so the median moves down by half of their number.
+        ordered, rank = order(parts, range(middle + 1)), (present - 1).div(2, rounding_mode="floor")
+        median = ordered[0]
+        for place in range(1, middle + 1):
+            median = torch.where(rank == place, ordered[place], median)
+    largest = peak(x, window)
+    return torch.where(largest.isnan(), largest, median)
+
+
+class MedianPool2d(WindowPool2d):
+    """y = the (lower) median of the window: robust to single outliers (Tukey 1977 for the filter).
+
+    Gradient: 1 to the selected cell, 0 to the others; among equal cells always the same one is selected.
+    Sorted by a network of comparisons, so the backward pass is deterministic on every device.
+
+    Edges: torch's size formula; cells in the padding or the overhang take no part.
+
+    Args:
+        channels: C of the input; accepted for the common signature.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: at most half of ``kernel_size``.
+        ceil_mode: let the last window overhang.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "median_i x_i (the lower one of an even number)"
+    paper = "Tukey 1977, Exploratory Data Analysis (as a filter)"
+    shift = (
+        "commutes with shifts by multiples of the stride; not a low-pass filter, but drops single outliers"
+    )
+    gradient = "sparse"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+
+    def flops(self, height: int, width: int) -> int:
+        length = self.kernel_size[0] * self.kernel_size[1]
+        middle = (length - 1) // 2
+        windows = self.window_cells(height, width) // length
+        return windows * comparisons(length, range(middle, middle + 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return median_pool2d(x, *self.window)

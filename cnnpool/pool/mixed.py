@@ -1,0 +1,99 @@
+"""Mixed max-average pooling: :func:`mixed_pool2d`."""
+
+from torch import Tensor
+
+from cnnpool.pool.avg import avg_pool2d
+from cnnpool.pool.base import Size
+from cnnpool.pool.max import max_pool2d
+from cnnpool.pool.scalar import Fraction, Per, repeats
+from cnnpool.pool.window import Window, window_of
+from cnnpool.pool.windows import WindowPool2d, check, wide
+
+
+def max_and_average(x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
+    """Maximum (first of equal cells) and average over the cells inside the map, in the type of ``x``."""
+    check(x, window)
+    kernel_size, stride, padding, _, ceil_mode = window
+    average = avg_pool2d(x, kernel_size, stride, padding, ceil_mode, count_include_pad=False)
+    return max_pool2d(x, *window), average
+
+
+def mixed_pool2d(
+    x: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    *,
+    mix: float | Tensor = 0.5,
+) -> Tensor:
+    """mix * max + (1 - mix) * average of every window (Lee 2016, arXiv:1509.08985).
+
+    Args:
+        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1; None for ``kernel_size``.
+        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
+        ceil_mode: let the last window overhang.
+        mix: share of max, in [0, 1], or a tensor that fits (N, C, H', W').
+
+    Returns:
+        (N, C, H', W'), same dtype as ``x``.
+
+    Raises:
+        ValueError: if mix or another number is out of range, or no window fits.
+    """
+    if not isinstance(mix, Tensor) and not 0 <= mix <= 1:
+        raise ValueError(f"mix must be in [0, 1], got {mix}")
+    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    largest, average = max_and_average(wide(x), window)
+    return (mix * largest + (1 - mix) * average).to(x.dtype)
+
+
+class MixedPool2d(WindowPool2d):
+    """y = a max(x) + (1 - a) mean(x) with learnt a (Lee 2016, arXiv:1509.08985, "mixed").
+
+    A learnt a is sigmoid(raw), so it stays in (0, 1); the paper leaves it free. Gradient: (1 - a)/n to every
+    cell, and a more to the first maximum.
+
+    Edges: torch's size formula; cells in the padding or the overhang take no part.
+
+    Args:
+        channels: C of the input.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: at most half of ``kernel_size``.
+        ceil_mode: let the last window overhang.
+        mix: share of max, in [0, 1], or where it starts when learnable.
+        learnable: learn the share.
+        per: with learnable, one share for the layer or one per channel.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "a max_i x_i + (1 - a) mean_i x_i"
+    paper = "Lee 2016, arXiv:1509.08985"
+    shift = "commutes with shifts by multiples of the stride; between max and average"
+    gradient = "dense"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        mix: float = 0.5,
+        learnable: bool = True,
+        per: Per = "layer",
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        self.mix = Fraction("mix", mix, (repeats(per, channels), 1, 1), learnable=learnable)
+
+    def flops(self, height: int, width: int) -> int:
+        return 2 * self.window_cells(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return mixed_pool2d(x, *self.window, mix=self.mix(wide(x)))

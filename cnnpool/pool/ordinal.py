@@ -1,0 +1,118 @@
+"""Ordinal (ordered weighted average) pooling: :func:`ordinal_pool2d`."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.scalar import Per, repeats
+from cnnpool.pool.window import window_of
+from cnnpool.pool.windows import WindowPool2d, cells, comparisons, count, order, wide
+
+
+def ordinal_pool2d(
+    x: Tensor,
+    weight: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    *,
+    normalise: bool = True,
+) -> Tensor:
+    """Weighted sum of every window's cells by rank, sum_r w_r x_(r), x_(1) the largest (Kumar 2018).
+
+    One-hot weights give max, median or min, equal ones the average. The gradient w_r goes to the cell of
+    rank r; which of equal cells has which rank is fixed.
+
+    Args:
+        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
+        weight: by falling rank, (C, kh*kw), or (1, kh*kw) for all channels.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1; None for ``kernel_size``.
+        padding: at most half of ``kernel_size``; m cells inside the map take the first m weights.
+        ceil_mode: let the last window overhang.
+        normalise: divide the weights of such a window by their sum, which must not be 0, and multiply by
+            the sum of all, so that borders keep the scale.
+
+    Returns:
+        (N, C, H', W'), same dtype as ``x``.
+
+    Raises:
+        ValueError: if ``weight`` does not fit, a number is out of range, or no window fits.
+    """
+    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    exact = wide(x)
+    parts, present = cells(exact, window, fill=-float("inf")), count(exact, window)
+    if weight.dim() != 2 or weight.shape[1] != len(parts):
+        raise ValueError(f"weight must be (C or 1, {len(parts)}), got {tuple(weight.shape)}")
+    taps = weight.to(exact.dtype)[:, :, None, None].unbind(1)
+    ranked = order(parts, range(len(parts)))[::-1]
+    if isinstance(present, int):
+        return sum(part * tap for part, tap in zip(ranked, taps, strict=True)).to(x.dtype)
+    used = [present > rank for rank in range(len(parts))]
+    total = sum(torch.where(u, part, 0) * tap for u, part, tap in zip(used, ranked, taps, strict=True))
+    if normalise:
+        share = sum(torch.where(u, tap, 0) for u, tap in zip(used, taps, strict=True))
+        total = total / share * sum(taps)
+    return total.to(x.dtype)
+
+
+class OrdinalPool2d(WindowPool2d):
+    """y = sum_r w_r x_(r) over the sorted window with learnt w (Kumar 2018; Deliège 2021, arXiv:2109.01561).
+
+    Starts as the average. With ``weights: softmax`` w is positive and sums to one, so it spans what lies
+    between min and max; ``free`` leaves it alone. Gradient: w_r to the cell of rank r.
+
+    Edges: torch's size formula; cells outside the map take the last ranks and no part, and the remaining
+    softmax weights are scaled to sum to one (free weights are not).
+
+    Args:
+        channels: C of the input.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: at most half of ``kernel_size``.
+        ceil_mode: let the last window overhang.
+        weights: softmax or free.
+        per: one set of weights for the layer or one per channel.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "sum_r w_r x_(r), x_(1) >= x_(2) >= ..."
+    paper = "Kumar 2018; Deliège 2021, arXiv:2109.01561"
+    shift = "commutes with shifts by multiples of the stride; between average and the order it learns"
+    gradient = "dense"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        weights: Literal["softmax", "free"] = "softmax",
+        per: Per = "layer",
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        if weights not in ("softmax", "free"):
+            raise ValueError(f"weights must be 'softmax' or 'free', got {weights!r}")
+        if weights == "free":
+            self.gain = None
+        self.weights = weights
+        size = self.kernel_size[0] * self.kernel_size[1]
+        start = 0.0 if weights == "softmax" else 1 / size
+        self.weight = nn.Parameter(torch.full((repeats(per, channels), size), start))
+
+    def flops(self, height: int, width: int) -> int:
+        length = self.kernel_size[0] * self.kernel_size[1]
+        windows = self.window_cells(height, width) // length
+        return windows * (comparisons(length, range(length)) + 2 * length)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight.to(wide(x).dtype)
+        softmax = self.weights == "softmax"
+        return ordinal_pool2d(x, weight.softmax(1) if softmax else weight, *self.window, normalise=softmax)

@@ -1,0 +1,93 @@
+"""Randomly mixed pooling: max or average, by the toss of a coin."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.mixed import mixed_pool2d
+from cnnpool.pool.scalar import Per, repeats
+from cnnpool.pool.windows import WindowPool2d
+
+
+class RandomMixedPool2d(WindowPool2d):
+    """Training: max or average pooling, drawn anew for every sample; eval: mixed by what was drawn (Yu 2014).
+
+    Gradient in training: that of whichever was drawn, as with max or average pooling alone. How often max was
+    drawn is kept in the buffers ``draws`` and ``max_draws``. Eval mode uses the frequency: ``expected`` mixes
+    by it, ``majority`` takes the more frequent of the two (max on a tie). Without any training step the
+    frequency is ``probability``.
+
+    Edges: torch's size formula; cells in the padding or the overhang take no part.
+
+    Args:
+        channels: C of the input.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: at most half of ``kernel_size``.
+        ceil_mode: let the last window overhang.
+        probability: of max, in [0, 1].
+        per: one draw per sample for all channels (layer), or one per sample and channel.
+        evaluate: expected or majority.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "max_i x_i or mean_i x_i, each with probability 1/2"
+    paper = "Yu 2014, Mixed Pooling for Convolutional Neural Networks (RSKT)"
+    shift = "commutes with shifts by multiples of the stride in eval mode; between max and average"
+    gradient = "dense"
+    random = True
+
+    draws: Tensor
+    max_draws: Tensor
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        probability: float = 0.5,
+        per: Per = "channel",
+        evaluate: Literal["expected", "majority"] = "expected",
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        if not 0 <= probability <= 1:
+            raise ValueError(f"probability must be in [0, 1], got {probability}")
+        if evaluate not in ("expected", "majority"):
+            raise ValueError(f"evaluate must be 'expected' or 'majority', got {evaluate!r}")
+        self.probability, self.evaluate = probability, evaluate
+        # Whole numbers: float32 counters would stop at 2^24 samples.
+        self.register_buffer("draws", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("max_draws", torch.zeros(repeats(per, channels), dtype=torch.int64))
+
+    def flops(self, height: int, width: int) -> int:
+        return 2 * self.window_cells(height, width)
+
+    def frequency(self) -> Tensor:
+        """Share of max among the draws so far, (C,) or (1,), in [0, 1]."""
+        share = self.max_draws / self.draws.clamp(min=1)
+        return torch.where(self.draws > 0, share, self.probability)
+
+    def _draw(self, x: Tensor) -> Tensor:
+        samples = x.shape[0] if x.dim() == 4 else 1
+        taken = torch.rand(samples, len(self.max_draws), device=x.device) < self.probability
+        self.draws += samples
+        self.max_draws += taken.sum(0)
+        return taken.to(x.dtype)[..., None, None]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.output_size(*x.shape[-2:])
+        if self.training:
+            mix = self._draw(x)
+            mix = mix if x.dim() == 4 else mix[0]
+        else:
+            share = self.frequency()
+            share = (share >= 0.5) if self.evaluate == "majority" else share
+            mix = share.to(x.dtype)[:, None, None]
+        return mixed_pool2d(x, *self.window, mix=mix)

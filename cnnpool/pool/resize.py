@@ -1,0 +1,81 @@
+"""Downsampling by antialiased resizing."""
+
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.windows import wide
+
+
+class Resize2d(Pool2d):
+    """Resample the map with a kernel widened by the stride, as PIL does: a low-pass filter and a subsampling.
+
+    y = sum_i w_i x_i with a triangle of half-width s (bilinear) or a cubic of half-width 2 s (bicubic, with
+    negative weights) around the output's centre, divided by the weights that lie inside the map.
+    ``torch.nn.functional.interpolate(antialias=True)`` does the work; without ``antialias`` the kernel keeps
+    the width of one pixel, which at stride 2 is the 2 x 2 average (bilinear) and aliases at larger strides.
+
+    Gradient: w_i, uneven for odd sizes only. On CUDA torch adds it up in no fixed order.
+
+    Edges: H' = floor(H/s), and the scale is then H/H', so no row is dropped.
+
+    Args:
+        channels: C of the input; accepted for the common signature.
+        stride: H is divided by it, >= 1, or (vertical, horizontal).
+        mode: bilinear or bicubic.
+        antialias: widen the kernel.
+
+    Raises:
+        ValueError: if stride is below 1, or above H or W.
+    """
+
+    formula = "sum_i w_i x_i, w a triangle of half-width s, normalised inside the map"
+    paper = "Turkowski 1990, Filters for Common Resampling Tasks (Graphics Gems)"
+    shift = "commutes with shifts by multiples of the stride; aliases less than the average"
+    gradient = "dense"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        stride: Size = 2,
+        mode: Literal["bilinear", "bicubic"] = "bilinear",
+        antialias: bool = True,
+    ):
+        super().__init__()
+        if mode not in ("bilinear", "bicubic"):
+            raise ValueError(f"mode must be 'bilinear' or 'bicubic', got {mode!r}")
+        self.channels = channels
+        self.stride = pair(stride, "stride", least=1)
+        self.mode, self.antialias = mode, antialias
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return reduced(type(self).__name__, height, width, self.stride)
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        half = {"bilinear": 1, "bicubic": 2}[self.mode]
+        down, across = (2 * half * (s if self.antialias else 1) for s in self.stride)
+        return 2 * self.channels * (columns * height * across + rows * columns * down)
+
+    def forward(self, x: Tensor) -> Tensor:
+        size = self.output_size(*x.shape[-2:])
+        # torch's antialiased kernel has no half precision.
+        return F.interpolate(wide(x), size, mode=self.mode, antialias=self.antialias).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        return f"stride={self.stride}, mode={self.mode}, antialias={self.antialias}"
+
+
+def reduced(name: str, height: int, width: int, stride: tuple[int, int]) -> tuple[int, int]:
+    """(floor(H/s), floor(W/s)).
+
+    Raises:
+        ValueError: if nothing would be left.
+    """
+    size = height // stride[0], width // stride[1]
+    if min(size) < 1:
+        raise ValueError(f"{name} leaves nothing of a {height}x{width} map: stride={stride}")
+    return size

@@ -1,0 +1,101 @@
+"""SoftPool: :func:`soft_pool2d`."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.lip import lip_pool2d
+from cnnpool.pool.scalar import Per, Positive, repeats
+from cnnpool.pool.window import window_of
+from cnnpool.pool.windows import WindowPool2d, largest_finite, peak, wide
+
+
+def soft_pool2d(
+    x: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    *,
+    beta: float | Tensor = 1.0,
+) -> Tensor:
+    """Average of every window weighted by softmax(beta x): average as beta -> 0, max as beta -> infinity.
+
+    The gradient w_i (1 + beta (x_i - y)) flows through the weights too, and is negative for cells far below
+    the output. A window whose maximum is infinite gives that maximum, with gradient 0; -inf beside a finite
+    cell has no weight.
+
+    Args:
+        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1; None for ``kernel_size``.
+        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
+        ceil_mode: let the last window overhang.
+        beta: sharpness, finite and > 0, or a tensor that fits (C, 1, 1).
+
+    Returns:
+        (N, C, H', W'), same dtype as ``x``.
+
+    Raises:
+        ValueError: if beta or another number is out of range, or no window fits.
+    """
+    if not isinstance(beta, Tensor) and not 0 < beta < math.inf:
+        raise ValueError(f"beta must be finite and above 0, got {beta}")
+    exact = wide(x)
+    bound = largest_finite(exact)
+    finite = exact.clamp(-bound, bound)
+    logits = finite if not isinstance(beta, Tensor) and beta == 1 else beta * finite
+    soft = lip_pool2d(finite, logits, kernel_size, stride, padding, ceil_mode)
+    largest = peak(exact, window_of(kernel_size, stride, padding, ceil_mode=ceil_mode))
+    return torch.where(largest.isinf(), largest, soft).to(x.dtype)
+
+
+class SoftPool2d(WindowPool2d):
+    """y = sum w_i x_i, w = softmax(beta x) over the window (Stergiou 2021, arXiv:2101.00440; beta = 1 there).
+
+    A learnt beta is softplus(raw), so it stays above 0. Gradient: w_i (1 + beta (x_i - y)), dense, sums to
+    one, negative for cells far below the output.
+
+    Edges: torch's size formula; cells in the padding or the overhang take no part.
+
+    Args:
+        channels: C of the input.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: at most half of ``kernel_size``.
+        ceil_mode: let the last window overhang.
+        beta: sharpness, finite and > 0, or where it starts when learnable.
+        learnable: learn beta.
+        per: with learnable, one beta for the layer or one per channel.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "sum_i e^(beta x_i) x_i / sum_i e^(beta x_i)"
+    paper = "Stergiou 2021, arXiv:2101.00440"
+    shift = "commutes with shifts by multiples of the stride; larger beta aliases more, like max"
+    gradient = "dense"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        beta: float = 1.0,
+        learnable: bool = False,
+        per: Per = "layer",
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        self.beta = Positive("beta", beta, repeats(per, channels), learnable=learnable)
+
+    def flops(self, height: int, width: int) -> int:
+        return 5 * self.window_cells(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return soft_pool2d(x, *self.window, beta=self.beta(wide(x)))

@@ -1,0 +1,108 @@
+"""Tree pooling: :func:`tree_pool2d`."""
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.gated import filtered
+from cnnpool.pool.scalar import Per, repeats
+from cnnpool.pool.window import window_of
+from cnnpool.pool.windows import WindowPool2d, cells, wide
+
+
+def tree_pool2d(
+    x: Tensor,
+    leaves: Tensor,
+    gates: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """A binary tree of learnt filters: a node is g left + (1 - g) right, g = sigmoid(gate . x) (Lee 2016).
+
+    Args:
+        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
+        leaves: filters v, (M, C or 1, kh*kw), M a power of two: a leaf is v . x.
+        gates: gate masks, (M - 1, C or 1, kh*kw), the root first, then level by level from the left.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1; None for ``kernel_size``.
+        padding: at most half of ``kernel_size``, filled with zeros.
+        ceil_mode: let the last window overhang (into zeros).
+
+    Returns:
+        (N, C, H', W'), same dtype as ``x``.
+
+    Raises:
+        ValueError: if leaves or gates do not fit, a number is out of range, or no window fits.
+    """
+    width = len(leaves)
+    if width < 1 or width & (width - 1) or len(gates) != width - 1:
+        raise ValueError(f"a tree of 2^n leaves has 2^n - 1 gates, got {width} leaves and {len(gates)} gates")
+    parts = cells(wide(x), window_of(kernel_size, stride, padding, ceil_mode=ceil_mode))
+    nodes = [filtered(parts, leaf) for leaf in leaves]
+    while len(nodes) > 1:
+        # Gates of the level above: its nodes are numbered from (half of the children) - 1.
+        half = len(nodes) // 2
+        shares = [filtered(parts, gate).sigmoid() for gate in gates[half - 1 : 2 * half - 1]]
+        pairs = zip(nodes[::2], nodes[1::2], shares, strict=True)
+        nodes = [right + share * (left - right) for left, right, share in pairs]
+    return nodes[0].to(x.dtype)
+
+
+class TreePool2d(WindowPool2d):
+    """A binary tree of learnt pooling filters, mixed at each node by a gate (Lee 2016, arXiv:1509.08985).
+
+    ``levels`` counts as in the paper: 2 is two leaves and one gate, 1 a single linear filter, L has 2^(L-1)
+    leaves. The gates start at zero (even shares), the leaves as averages with a tenth of random unevenness:
+    equal leaves would get equal gradients for ever. Gradient: the mixed filters, plus g (1 - g) w_i
+    (left - right) through each gate.
+
+    Edges: torch's size formula, zero padding (a filter that is no average cannot be renormalised).
+
+    Args:
+        channels: C of the input.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding: at most half of ``kernel_size``.
+        ceil_mode: let the last window overhang.
+        levels: of the tree, 1 to 8.
+        per: one tree for the layer or one per channel.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "g v_1.x + (1 - g) v_2.x, g = sigmoid(w.x), at every node"
+    paper = "Lee 2016, arXiv:1509.08985"
+    shift = "commutes with shifts by multiples of the stride; aliases unless it learns low-pass filters"
+    gradient = "dense"
+    gain = None
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        levels: int = 2,
+        per: Per = "layer",
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        if not 1 <= levels <= 8:
+            raise ValueError(f"levels must be 1 to 8, got {levels}")
+        size, width, copies = (
+            self.kernel_size[0] * self.kernel_size[1],
+            2 ** (levels - 1),
+            repeats(per, channels),
+        )
+        self.leaves = nn.Parameter((1 + 0.1 * torch.randn(width, copies, size)) / size)
+        self.gates = nn.Parameter(torch.zeros(width - 1, copies, size))
+
+    def flops(self, height: int, width: int) -> int:
+        return 2 * (len(self.leaves) + len(self.gates)) * self.window_cells(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return tree_pool2d(x, self.leaves, self.gates, *self.window)
