@@ -1,0 +1,170 @@
+"""A comparison as columns of text, and as records of plain numbers."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from cnnpool.report.comparison import Comparison
+from cnnpool.report.measure import Measure
+from cnnpool.report.row import Row
+from cnnpool.report.statistics import LEAST_PAIRS, Summary
+
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A header and one cell per choice; ``words`` are set flush left, numbers flush right."""
+
+    header: str
+    cells: list[str]
+    words: bool = False
+
+
+def main_columns(comparison: Comparison) -> list[Column]:
+    """Choice, n, the metric with its spread and interval, the difference to the baseline, the verdict."""
+    rows, metric = comparison.rows, comparison.metric
+    step = f" ({metric.step_unit})" if metric.step_unit else ""
+    return [
+        choice_column(comparison),
+        Column("n", [_count(row) for row in rows]),
+        Column(f"{metric.header}, mean ± sd", [_mean_sd(metric, row.summary) for row in rows]),
+        Column("95 % CI", [_interval(metric, row.summary) for row in rows]),
+        Column(f"difference{step} [95 % CI]", [_difference(metric, row) for row in rows]),
+        Column("p (Holm)", [probability(row.versus.p_holm) if _pairs(row) else NONE for row in rows]),
+        Column("verdict", [row.verdict for row in rows], words=True),
+    ]
+
+
+def measure_columns(comparison: Comparison) -> list[Column]:
+    """Choice, then the mean of every other measure."""
+    others = [
+        Column(one.header, [_mean(one, row.others[one.key], len(row.choice.runs)) for row in comparison.rows])
+        for one in comparison.measures
+    ]
+    return [choice_column(comparison), *others] if others else []
+
+
+def pair_columns(comparison: Comparison) -> list[Column]:
+    """Choice, then what else is known of its difference to the baseline."""
+    rows, metric = comparison.rows[1:], comparison.metric
+    sense = "higher" if metric.sense == 0 else "better"
+    columns = [
+        Column("choice", [row.choice.label for row in rows], words=True),
+        Column("pairs", [str(_pairs(row)) for row in rows]),
+        Column("p (sign flip)", [probability(row.versus.p) if _pairs(row) else NONE for row in rows]),
+        Column("effect size d", [_plain(row.versus.d) for row in rows]),
+        Column(f"share of seeds in which it is {sense}", [_plain(row.versus.superiority) for row in rows]),
+        Column(
+            f"smallest difference shown in 80 % ({metric.step_unit or 'units'})",
+            [
+                NONE if math.isnan(row.versus.detectable) else metric.format(row.versus.detectable)
+                for row in rows
+            ],
+        ),
+    ]
+    return columns if rows else []
+
+
+def choice_column(comparison: Comparison) -> Column:
+    """The labels."""
+    return Column("choice", [row.choice.label for row in comparison.rows], words=True)
+
+
+def ranking(comparison: Comparison) -> str:
+    """The places in one sentence, or why there are none."""
+    rows = comparison.rows
+    if len(rows) < 2:
+        return "One choice alone: nothing to rank."
+    if comparison.metric.sense == 0:
+        return f"No ranking: neither a high nor a low {comparison.metric.title} is better in itself."
+    if any(row.rank is None for row in rows):
+        broken = any(row.broken for row in rows)
+        return (
+            "No ranking: a value is not a number."
+            if broken
+            else (f"Too few seeds to rank: every choice needs the same {LEAST_PAIRS} or more.")
+        )
+    places = ", ".join(
+        f"{row.choice.label} {row.rank.low}" + (f"–{row.rank.high}" if row.rank.high > row.rank.low else "")
+        for row in rows
+    )
+    return f"Place among {len(rows)}, 95 % interval over resampled seeds: {places}."
+
+
+def records(comparison: Comparison) -> list[dict[str, Any]]:
+    """One flat record per choice, numbers in the units of results.json, None where there is none."""
+    return [_record(comparison, row) for row in comparison.rows]
+
+
+def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
+    s, v = row.summary, row.versus
+    record: dict[str, Any] = {
+        "choice": row.choice.label,
+        "metric": comparison.metric.key,
+        "n": s.n,
+        "seeds": " ".join(map(str, row.choice.runs)),
+        "not_a_number": len(row.broken),
+        "mean": s.mean,
+        "sd": s.sd,
+        "ci_low": s.low,
+        "ci_high": s.high,
+        "pairs": v and v.summary.n,
+        "difference": v and v.summary.mean,
+        "difference_sd": v and v.summary.sd,
+        "difference_ci_low": v and v.summary.low,
+        "difference_ci_high": v and v.summary.high,
+        "p": v and v.p,
+        "p_holm": v and v.p_holm,
+        "effect_size_d": v and v.d,
+        "superiority": v and v.superiority,
+        "detectable": v and v.detectable,
+        "verdict": row.verdict,
+        "rank_low": row.rank and row.rank.low,
+        "rank_high": row.rank and row.rank.high,
+        "probability_first": row.rank and row.rank.first,
+    }
+    for one in comparison.measures:
+        record |= {one.key: row.others[one.key].mean, f"{one.key}:sd": row.others[one.key].sd}
+    return {key: None if isinstance(x, float) and math.isnan(x) else x for key, x in record.items()}
+
+
+def probability(p: float) -> str:
+    """A p-value with three decimals, never as 0."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _count(row: Row) -> str:
+    return f"{row.summary.n} ({len(row.broken)} NaN)" if row.broken else str(row.summary.n)
+
+
+def _pairs(row: Row) -> int:
+    return row.versus.summary.n if row.versus else 0
+
+
+def _mean_sd(metric: Measure, s: Summary) -> str:
+    if s.n == 0:
+        return NONE
+    return metric.format(s.mean) + ("" if s.n < 2 else f" ± {metric.format(s.sd)}")
+
+
+def _interval(metric: Measure, s: Summary) -> str:
+    return NONE if s.n < 2 else f"[{metric.format(s.low)}, {metric.format(s.high)}]"
+
+
+def _difference(metric: Measure, row: Row) -> str:
+    if not _pairs(row):
+        return NONE
+    s = row.versus.summary
+    between = f" [{metric.format(s.low, sign=True)}, {metric.format(s.high, sign=True)}]" if s.n > 1 else ""
+    return metric.format(s.mean, sign=True) + between
+
+
+def _mean(one: Measure, s: Summary, runs: int) -> str:
+    if s.n == 0:
+        return NONE
+    return one.format(s.mean) + (f" (n={s.n})" if s.n != runs else "")
+
+
+def _plain(value: float) -> str:
+    return NONE if math.isnan(value) else f"{value:.2f}"

@@ -1,0 +1,133 @@
+"""The door: ``main`` reads the arguments of ``cnnpool compare``."""
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from cnnpool.report.runs import Run, find
+
+EXAMPLES = """examples:
+  cnnpool compare outputs/mnist
+  cnnpool compare outputs --where data=mnist --by pool,readout --baseline max
+  cnnpool compare outputs/mnist --metric invariance.consistency.distinct
+  cnnpool compare outputs --status
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose complaint is one line, raised."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; see --help")
+
+
+def main(argv: list[str]) -> int:
+    """Run ``cnnpool compare`` with the arguments ``argv``; 0, or 2 after one ``error:`` on stderr."""
+    try:
+        arguments = _parser().parse_args(argv)
+        runs = find(arguments.runs)
+        if arguments.status:
+            _say(_status(runs))
+        else:
+            _compare(arguments, runs, argv)
+    except ValueError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="cnnpool compare",
+        description="Runs on disk -> table, statistics, plots and a report.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("runs", nargs="+", metavar="RUNS", help="folders of runs, or folders above them")
+    add(
+        "--by",
+        metavar="KEY,...",
+        help="what makes a choice (default: what differs among pool, readout, model)",
+    )
+    add(
+        "--where",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="only runs that have it; can be repeated",
+    )
+    add("--metric", default="test.accuracy", metavar="KEY", help="what is compared (default: test.accuracy)")
+    add(
+        "--baseline",
+        metavar="CHOICE",
+        help="what the others are compared with (default: max, else the first)",
+    )
+    add("--allow", metavar="KEY,...", help="what may differ among the runs although it is no choice")
+    add("--out", metavar="DIR", help="where the report goes (default: report in the first of RUNS)")
+    add(
+        "--status", action="store_true", help="only list the runs: done, running, failed, unfinished, damaged"
+    )
+    return parser
+
+
+def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) -> None:
+    # numpy, scipy and matplotlib would make --help slow.
+    from cnnpool.report.comparison import compare
+    from cnnpool.report.text import render
+    from cnnpool.report.write import write
+
+    comparison = compare(
+        runs,
+        by=_keys(arguments.by),
+        where=arguments.where,
+        metric=arguments.metric,
+        against=arguments.baseline,
+        allow=_keys(arguments.allow),
+    )
+    terminal = sys.stdout.isatty()
+    _say(render(comparison, width=_columns(), colour=terminal and "NO_COLOR" not in os.environ))
+    folder = Path(arguments.out or Path(arguments.runs[0], "report"))
+    write(comparison, folder, argv)
+    _say(f"\nreport: {folder / 'report.html'}\n")
+
+
+def _status(runs: Sequence[Run]) -> str:
+    from cnnpool.report.columns import Column
+    from cnnpool.report.text import wrapped
+
+    columns = [
+        Column("run", [str(run.folder) for run in runs], words=True),
+        Column("state", [run.state for run in runs], words=True),
+        Column("seed", [str(run.results.get("seed", "")) for run in runs]),
+    ]
+    states = dict.fromkeys(run.state for run in runs)
+    counts = ", ".join(f"{sum(run.state == state for run in runs)} {state}" for state in states)
+    reasons = "".join(f"  {run.folder}: {' '.join(run.reason.split())}\n" for run in runs if run.reason)
+    return "\n".join(wrapped(columns, _columns())) + f"\n{len(runs)} runs: {counts}\n{reasons}"
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((160, 24)).columns
+
+
+def _keys(text: str | None) -> list[str]:
+    return [key.strip() for key in (text or "").split(",") if key.strip()]
+
+
+def _say(text: str) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.replace("±", "+-").replace("–", "-").encode(encoding, "replace").decode(encoding)
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,127 @@
+"""Which runs may stand in one table: ``select`` by --where, ``refuse`` what differs beside the choice."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from cnnpool.report.choice import UNSET, facts, nearest, value_at
+from cnnpool.report.runs import NAMED, Run
+
+# Where a run lies, what it shows while it runs and on what machine: noted in the report, no reason to refuse.
+FREE = ("deterministic", "environment", "fit.deterministic", "fit.channels_last")
+SILENT = ("data.root", "fit.log_every_steps", "fit.pictures", "fit.progress")
+CODE = ("environment.cnnpool", "environment.commit")
+ALIASES = {
+    "data": ("data_sha256",),
+    "data.name": ("data_sha256",),
+    "pool": ("stages",),
+    "fit": ("epochs",),
+    "epochs": ("fit.epochs",),
+    "fit.epochs": ("epochs",),
+}
+
+
+def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
+    """The runs that satisfy every ``key=value`` (or ``key=value,value``) of ``where``.
+
+    Raises:
+        ValueError: for a condition without =, an unknown key, or one that no run satisfies.
+    """
+    kept = list(runs)
+    for condition in where:
+        key, equals, wanted = condition.partition("=")
+        if not (key and equals and wanted):
+            raise ValueError(f"--where {condition!r} is not KEY=VALUE, e.g. --where data=mnist")
+        known = {name for run in runs for name in facts(run.results)} | {*NAMED, "seed"}
+        if key not in known:
+            raise ValueError(f"--where {key}: no run has this key; {nearest(key, known)}")
+        found = [(run, _name(run, key)) for run in kept]
+        # A list such as [2, 2] holds commas itself, so the whole text is tried as well.
+        texts = {wanted, *wanted.split(",")}
+        kept = [run for run, value in found if value in texts]
+        if not kept:
+            there = ", ".join(sorted({value for _, value in found}))
+            raise ValueError(f"--where {condition}: no finished run has it; {key} is one of {there}")
+    return kept
+
+
+def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list[str]:
+    """Sentences on what differs among ``runs`` and was allowed or does no harm to the comparison.
+
+    Raises:
+        ValueError: if anything differs beside ``by`` and ``allow`` that accuracy depends on: data, recipe,
+            epochs, presets, code; it says which values in which runs.
+    """
+    table = [facts(run.results) for run in runs]
+    known = dict.fromkeys(key for flat in table for key in flat)
+    for key in allow:
+        if not any(_covers(key, name) for name in known):
+            raise ValueError(f"--allow {key}: no run has this key; {nearest(key, known)}")
+    noted, refused = [], {}
+    for key in known:
+        values = _values(runs, table, key)
+        if len(values) < 2 or key in SILENT or any(_covers(name, key) for name in by):
+            continue
+        if any(_covers(name, key) for name in allow) or (
+            key not in CODE and any(_covers(f, key) for f in FREE)
+        ):
+            noted.append(f"{key} differs among the runs: {', '.join(values)}")
+        else:
+            refused[key] = values
+    if refused:
+        raise ValueError(_refusal(refused, by))
+    return noted
+
+
+def _covers(name: str, key: str) -> bool:
+    names = (name, *ALIASES.get(name, ()))
+    return any(key == prefix or key.startswith(f"{prefix}.") for prefix in names)
+
+
+def _values(runs: Sequence[Run], table: list[dict[str, Any]], key: str) -> dict[str, list[Run]]:
+    """Value as text -> the runs that have it. A seed inside a room repeats the run's own."""
+    values: dict[str, list[Run]] = {}
+    if key.endswith(".seed"):
+        return values
+    for run, flat in zip(runs, table, strict=True):
+        # A run with the shift probe switched off has no preset that could disagree.
+        if key != "invariance.consistency" or key in flat:
+            values.setdefault(_text(flat.get(key, UNSET)), []).append(run)
+    return values
+
+
+def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> str:
+    # The name of a room explains its options and its hash: say that alone.
+    for room in (*NAMED, "stages"):
+        if f"{room}.name" in refused:
+            refused = {
+                key: values
+                for key, values in refused.items()
+                if key == f"{room}.name" or not _covers(room, key)
+            }
+    lines = [f"these runs cannot be compared, they differ in {', '.join(refused)}"]
+    for key, values in list(refused.items())[:3]:
+        told = "; ".join(f"{value[:24]} in {_some(runs)}" for value, runs in list(values.items())[:4])
+        lines.append(f"  {key}: {told}{'; ...' if len(values) > 4 else ''}")
+    key, values = next(iter(refused.items()))
+    short = key.removesuffix(".name")
+    lines.append(
+        f"  keep one: --where {short}={next(iter(values))}, tell them apart: --by {','.join([*by, short])}, "
+        f"or mix them knowingly: --allow {short}"
+    )
+    return "\n".join(lines)
+
+
+def _some(runs: list[Run]) -> str:
+    more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
+    return f"{runs[0].folder}{more}"
+
+
+def _name(run: Run, key: str) -> str:
+    if key in NAMED:
+        return run.results[key]["name"]
+    return _text(value_at(run.results, key))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

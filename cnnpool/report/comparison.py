@@ -1,0 +1,147 @@
+"""``compare``: choices side by side, each against the baseline, paired by seed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cnnpool.report import statistics
+from cnnpool.report.choice import Choice, baseline, group, nearest, varying
+from cnnpool.report.comparable import refuse, select
+from cnnpool.report.measure import Measure, known_keys, measure
+from cnnpool.report.notes import observe
+from cnnpool.report.row import Row, Versus, verdict
+from cnnpool.report.runs import Run, finished
+
+COLUMNS = (
+    "invariance.consistency_given_correct",
+    "invariance.worst_shift_accuracy",
+    "gradient.*.zero_fraction",
+    "invariance.stages.*.relative_change.1",
+    "cost.parameters",
+    "cost.flops",
+    "cost.saved_bytes",
+    "cost.train_images_per_s",
+    "cost.wall_s",
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What every output is written from."""
+
+    metric: Measure
+    by: list[str]
+    rows: list[Row]
+    """The baseline first, the others by label: the order says nothing about rank."""
+    measures: list[Measure]
+    """What else was measured, a column each."""
+    notes: list[str]
+    runs: list[Run] = field(repr=False)
+    """All runs found, the unfinished too."""
+
+    @property
+    def baseline(self) -> Row:
+        return self.rows[0]
+
+    @property
+    def compared(self) -> list[Run]:
+        return [run for row in self.rows for run in row.choice.runs.values()]
+
+
+def compare(
+    runs: Sequence[Run],
+    *,
+    by: Sequence[str] = (),
+    where: Sequence[str] = (),
+    metric: str = "test.accuracy",
+    against: str | None = None,
+    allow: Sequence[str] = (),
+) -> Comparison:
+    """Compare ``runs`` in the measure ``metric``, grouped by the keys ``by``, against one choice.
+
+    Args:
+        runs: as found by ``cnnpool.report.find``; the unfinished are listed, not compared.
+        by: keys that make a choice; empty for what differs among pool, readout and model.
+        where: conditions ``key=value`` that a run must meet.
+        metric: dotted key of results.json; ``*`` for the mean over stages.
+        against: label or name of the baseline; None for max, else the first.
+        allow: keys that may differ among the runs without being a choice.
+
+    Raises:
+        ValueError: if runs cannot be compared, or a key, condition, metric or baseline is not there.
+    """
+    kept = select(finished(runs), where)
+    by = list(by) or varying(kept)
+    choices = group(kept, by)
+    differing = refuse(kept, by, allow)
+    known = {key for run in kept for key in known_keys(run.results)}
+    chosen = measure(metric)
+    if not _measured(chosen, kept):
+        raise ValueError(f"--metric {metric}: no run has it; {nearest(metric, known)}")
+    base = baseline(choices, against)
+    choices = [base, *(choice for choice in choices if choice is not base)]
+    presets = [key for key in known if key.startswith("invariance.consistency.")]
+    presets.sort(key=lambda key: (not key.endswith(".distinct"), key))
+    measures = [
+        one for one in map(measure, (*presets, *COLUMNS)) if one.key != metric and _measured(one, kept)
+    ]
+    rows = _ranked(_rows(choices, chosen, measures), chosen)
+    return Comparison(chosen, by, rows, measures, differing + observe(runs, kept, rows, chosen), list(runs))
+
+
+def read(choice: Choice, one: Measure) -> dict[int, float]:
+    """Seed -> the value of ``one``, for the runs in which it was measured; NaN where it is no number."""
+    values = {seed: one.read(run.results) for seed, run in choice.runs.items()}
+    return {seed: value for seed, value in values.items() if value is not None}
+
+
+def _measured(one: Measure, runs: Sequence[Run]) -> bool:
+    return any(one.read(run.results) is not None for run in runs)
+
+
+def _rows(choices: list[Choice], metric: Measure, measures: list[Measure]) -> list[Row]:
+    rows = [_row(choice, metric, measures) for choice in choices]
+    base, others = rows[0], rows[1:]
+    pairs = [_pairs(row.finite, base.finite) for row in others]
+    p_values = [statistics.sign_flip_p(list(differences.values())) for differences in pairs]
+    judged = [base]
+    for row, differences, p, p_holm in zip(others, pairs, p_values, statistics.holm(p_values), strict=True):
+        versus = _versus(differences, p, p_holm, metric, len(others))
+        broken = len({*row.broken, *base.broken})
+        judged.append(replace(row, versus=versus, verdict=verdict(versus, metric, len(others), broken)))
+    return judged
+
+
+def _row(choice: Choice, metric: Measure, measures: list[Measure]) -> Row:
+    others = {one.key: statistics.summarise(list(read(choice, one).values())) for one in measures}
+    row = Row(choice, read(choice, metric), statistics.summarise([]), others)
+    return replace(row, summary=statistics.summarise(list(row.finite.values())))
+
+
+def _pairs(own: dict[int, float], base: dict[int, float]) -> dict[int, float]:
+    return {seed: own[seed] - base[seed] for seed in sorted(own.keys() & base.keys())}
+
+
+def _versus(pairs: dict[int, float], p: float, p_holm: float, metric: Measure, comparisons: int) -> Versus:
+    differences = list(pairs.values())
+    summary = statistics.summarise(differences)
+    return Versus(
+        seeds=list(pairs),
+        differences=differences,
+        summary=summary,
+        p=p,
+        p_holm=p_holm,
+        d=statistics.paired_d(differences),
+        superiority=statistics.superiority([-x for x in differences] if metric.sense < 0 else differences),
+        detectable=statistics.detectable(summary.sd, summary.n, comparisons),
+    )
+
+
+def _ranked(rows: list[Row], metric: Measure) -> list[Row]:
+    seeds = sorted(set.intersection(*(set(row.finite) for row in rows)))
+    broken = any(row.broken for row in rows)
+    if len(rows) < 2 or broken or metric.sense == 0 or len(seeds) < statistics.LEAST_PAIRS:
+        return rows
+    table = metric.sense * np.array([[row.values[seed] for seed in seeds] for row in rows])
+    return [replace(row, rank=rank) for row, rank in zip(rows, statistics.ranks(table), strict=True)]

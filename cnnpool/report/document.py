@@ -1,0 +1,152 @@
+"""The report as blocks, the same for Markdown and HTML: ``compose`` writes what it says."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cnnpool.report.choice import facts
+from cnnpool.report.columns import Column, main_columns, measure_columns, pair_columns, ranking
+from cnnpool.report.comparison import Comparison
+from cnnpool.report.plots import Plot
+from cnnpool.report.statistics import BOOTSTRAPS, EXACT_PAIRS
+
+
+@dataclass(frozen=True)
+class Heading:
+    text: str
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    text: str
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list; each item may open with a term."""
+
+    items: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Table:
+    columns: list[Column]
+
+
+@dataclass(frozen=True)
+class Code:
+    text: str
+
+
+Block = Heading | Paragraph | Items | Table | Code | Plot
+
+
+def compose(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) -> tuple[str, list[Block]]:
+    """The report's title and its blocks.
+
+    Args:
+        comparison: what it is about.
+        plots: the figures, already drawn.
+        argv: the arguments of the command that made it.
+    """
+    blocks: list[Block] = [Paragraph(_summary(comparison)), Table(main_columns(comparison))]
+    blocks += [Paragraph(ranking(comparison))]
+    if comparison.notes:
+        blocks += [Heading("Mind"), Items([("", note) for note in comparison.notes])]
+    if len(comparison.rows) > 1:
+        blocks += [Heading(f"Against {comparison.baseline.choice.label}"), Table(pair_columns(comparison))]
+    if comparison.measures:
+        blocks += [
+            Heading("What else was measured"),
+            Paragraph("Means over seeds."),
+            Table(measure_columns(comparison)),
+        ]
+    blocks += [Heading("Figures"), *plots] if plots else []
+    blocks += [Heading("How the numbers were made"), Items(_method(comparison))]
+    blocks += [Heading("What ran"), Items(_provenance(comparison))]
+    blocks += [Heading("Made by"), Code(f"cnnpool compare {shlex.join(argv)}".rstrip())]
+    data = ", ".join(sorted({run.results["data"]["name"] for run in comparison.compared}))
+    return f"{comparison.metric.title} on {data} by {', '.join(comparison.by)}", blocks
+
+
+def _summary(comparison: Comparison) -> str:
+    rows = comparison.rows
+    counts = sorted({row.summary.n for row in rows})
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    text = f"{len(rows)} choice{'s' * (len(rows) > 1)}, {seeds} seeds each."
+    verdicts: dict[str, list[str]] = {}
+    for row in rows[1:]:
+        word = row.verdict.partition(" at ")[0].partition(" (")[0].partition(":")[0]
+        verdicts.setdefault(word, []).append(row.choice.label)
+    told = "; ".join(f"{word}: {', '.join(labels)}" for word, labels in sorted(verdicts.items()))
+    return f"{text} Against {comparison.baseline.choice.label}: {told}." if told else text
+
+
+def _method(comparison: Comparison) -> list[tuple[str, str]]:
+    senses = {1: "higher is better", -1: "lower is better", 0: "neither sense is better in itself"}
+    return [
+        ("Measure", f"{comparison.metric.key} of results.json; {senses[comparison.metric.sense]}."),
+        (
+            "Intervals",
+            "95 % t intervals over seeds. They cover what the seed decides (initial weights, order, "
+            "augmentation), not the choice of the test images.",
+        ),
+        (
+            "Differences",
+            "Paired by seed. p: two-sided sign-flip test, exact over all sign patterns up to "
+            f"{EXACT_PAIRS} pairs, adjusted by Holm over the comparisons in the table. "
+            "Effect size d: mean difference in standard deviations of the difference.",
+        ),
+        (
+            "Words",
+            "Better and worse need an adjusted p below 0.05 and an interval without 0. No difference shown "
+            "does not mean equal: the smallest difference that 80 % of repetitions would show stands there. "
+            "Too few seeds: no result of the test could pass.",
+        ),
+        (
+            "Places",
+            f"{BOOTSTRAPS} resamples of the seeds that all choices have, equal means sharing a place.",
+        ),
+    ]
+
+
+def _provenance(comparison: Comparison) -> list[tuple[str, str]]:
+    results = [run.results for run in comparison.compared]
+    seeds = sorted({seed for row in comparison.rows for seed in row.choice.runs})
+    times = sorted(str(one["finished"]) for one in results if one.get("finished"))
+    environment = _agreed([one.get("environment", {}) for one in results])
+    hashes = sorted({str(one.get("data_sha256", "unknown"))[:12] for one in results})
+    recipe = _agreed(
+        [
+            {k: v for k, v in facts(one).items() if k.startswith(("fit.", "data.")) and k != "data.root"}
+            for one in results
+        ]
+    )
+    return [
+        ("Runs", f"{len(results)} compared, {len(comparison.runs)} found"),
+        ("Seeds", ", ".join(map(str, seeds))),
+        (
+            "Data",
+            f"{', '.join(sorted({one['data']['name'] for one in results}))}, sha256 {', '.join(hashes)}",
+        ),
+        ("Epochs", ", ".join(sorted({str(one.get("epochs", "unknown")) for one in results}))),
+        ("Recipe", ", ".join(f"{key}={value}" for key, value in recipe.items()) or "unknown"),
+        (
+            "Machine and versions",
+            ", ".join(f"{key} {value}" for key, value in environment.items()) or "unknown",
+        ),
+        ("Finished", f"{times[0]} to {times[-1]}" if times else "unknown"),
+    ]
+
+
+def _agreed(dicts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Key -> its value in all of ``dicts``, or its several values joined by "or"."""
+    keys = dict.fromkeys(key for one in dicts for key in one)
+    values = {key: dict.fromkeys(_plain(one.get(key)) for one in dicts) for key in keys}
+    return {key: " or ".join(found) for key, found in values.items()}
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

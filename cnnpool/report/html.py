@@ -1,0 +1,84 @@
+"""A document as one HTML file: style and pictures inside, nothing fetched."""
+
+import base64
+from collections.abc import Sequence
+from html import escape
+
+from cnnpool.report.columns import Column
+from cnnpool.report.document import Block, Code, Heading, Items, Paragraph, Table
+from cnnpool.report.plots import Plot
+
+STYLE = """
+:root { color-scheme: light; }
+body { margin: 0 auto; max-width: 70rem; padding: 1rem; background: #fff; color: #1a1a1a;
+       font: 1rem/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.2rem; margin-top: 2rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
+th, td { padding: .35rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #ddd; }
+th { border-bottom: 2px solid #1a1a1a; vertical-align: bottom; white-space: normal; }
+th.words, td.words { text-align: left; }
+td.words { white-space: normal; min-width: 9rem; }
+th:first-child, td:first-child { position: sticky; left: 0; background: #fff; white-space: nowrap;
+                                 min-width: 0; }
+td.better { color: #00664a; font-weight: 600; } td.worse { color: #a03c00; font-weight: 600; }
+figure { margin: 1.5rem 0; } figure img { max-width: 100%; height: auto; }
+figcaption { color: #555; font-size: .9rem; }
+pre { background: #f4f4f4; padding: .7rem; white-space: pre-wrap; overflow-wrap: anywhere; }
+li { overflow-wrap: anywhere; }
+"""
+
+
+def render(title: str, blocks: Sequence[Block]) -> str:
+    """A whole page that can be sent as it is."""
+    body = "\n".join(map(_block, blocks))
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>{escape(title)}</h1>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Heading(text):
+            return f"<h2>{escape(text)}</h2>"
+        case Paragraph(text):
+            return f"<p>{escape(text)}</p>"
+        case Items(items):
+            terms = (
+                f"<b>{escape(term)}:</b> {escape(text)}" if term else escape(text) for term, text in items
+            )
+            return "<ul>\n" + "\n".join(f"<li>{item}</li>" for item in terms) + "\n</ul>"
+        case Table(columns):
+            return _table(columns)
+        case Code(text):
+            return f"<pre>{escape(text)}</pre>"
+        case Plot():
+            return _figure(block)
+
+
+def _table(columns: Sequence[Column]) -> str:
+    head = "".join(f'<th{_kind(column)} scope="col">{escape(column.header)}</th>' for column in columns)
+    rows = [
+        "".join(f"<td{_kind(c, cell)}>{escape(cell)}</td>" for c, cell in zip(columns, cells, strict=True))
+        for cells in zip(*(column.cells for column in columns), strict=True)
+    ]
+    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    head = f"<thead><tr>{head}</tr></thead>"
+    return f'<div class="wide"><table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table></div>'
+
+
+def _kind(column: Column, cell: str = "") -> str:
+    kinds = ["words"] * column.words + [cell] * (cell in ("better", "worse"))
+    return f' class="{" ".join(kinds)}"' if kinds else ""
+
+
+def _figure(plot: Plot) -> str:
+    picture = base64.b64encode(plot.svg).decode("ascii")
+    caption = escape(plot.caption)
+    return (
+        f'<figure><img src="data:image/svg+xml;base64,{picture}" alt="{caption}">\n'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )

@@ -1,0 +1,39 @@
+"""What a reader of the numbers must also know: ``observe`` says it in sentences."""
+
+from collections.abc import Sequence
+
+from cnnpool.report.measure import Measure
+from cnnpool.report.row import Row
+from cnnpool.report.runs import Run
+
+
+def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metric: Measure) -> list[str]:
+    """Sentences on runs that are missing, values that are no numbers, seeds without a partner, dirty code.
+
+    Args:
+        runs: all that were found.
+        kept: those that are compared.
+        rows: the comparison, its baseline first.
+        metric: what is compared.
+    """
+    notes = [
+        f"{run.folder}: {run.state}{': ' * bool(run.reason)}{run.reason}" for run in runs if not run.results
+    ]
+    for row in rows:
+        label, missing = row.choice.label, sorted(row.choice.runs.keys() - row.values.keys())
+        if row.broken:
+            notes.append(f"{label}: {metric.title} is NaN for seed {_list(row.broken)}; in no mean")
+        if missing:
+            notes.append(f"{label}: {metric.title} was not measured for seed {_list(missing)}")
+        unpaired = sorted(row.finite.keys() ^ rows[0].finite.keys())
+        if unpaired:
+            notes.append(f"{label}: seed {_list(unpaired)} without a partner, not in the difference")
+    if any(run.results.get("environment", {}).get("dirty") for run in kept):
+        notes.append("some runs came from a working tree with uncommitted changes")
+    if not all(run.results.get("deterministic") for run in kept):
+        notes.append("some runs were not deterministic: repeating them gives other numbers")
+    return notes
+
+
+def _list(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))

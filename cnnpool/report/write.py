@@ -1,0 +1,84 @@
+"""The report's files: ``write`` puts them into one folder, each whole or not at all."""
+
+import csv
+import io
+import json
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from cnnpool.report import html, latex, markdown
+from cnnpool.report.columns import records
+from cnnpool.report.comparison import Comparison
+from cnnpool.report.document import compose
+from cnnpool.report.plots import NAMES, draw
+
+
+def write(comparison: Comparison, folder: Path, argv: Sequence[str]) -> None:
+    """Write report.md, report.html, table.csv, table.tex, table.json and every figure as PNG and SVG.
+
+    Figures of an earlier report that this comparison does not have are removed.
+
+    Raises:
+        ValueError: if the folder cannot be written.
+    """
+    plots = draw(comparison)
+    title, blocks = compose(comparison, plots, argv)
+    files = {
+        "report.md": markdown.render(title, blocks).encode(),
+        "report.html": html.render(title, blocks).encode(),
+        "table.csv": _csv(comparison).encode(),
+        "table.tex": latex.render(comparison).encode(),
+        "table.json": _json(comparison, argv).encode(),
+    }
+    for plot in plots:
+        files |= {f"{plot.name}.png": plot.png, f"{plot.name}.svg": plot.svg}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            _replace(folder / name, content)
+        for stale in {f"{name}.{kind}" for name in NAMES for kind in ("png", "svg")} - files.keys():
+            (folder / stale).unlink(missing_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"--out {folder} cannot be written: {error.strerror}; choose another with --out"
+        ) from error
+
+
+def _replace(path: Path, content: bytes) -> None:
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        beside.write_bytes(content)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _csv(comparison: Comparison) -> str:
+    rows = records(comparison)
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def _json(comparison: Comparison, argv: Sequence[str]) -> str:
+    content = {
+        "schema": 1,
+        "command": ["cnnpool", "compare", *argv],
+        "metric": comparison.metric.key,
+        "by": comparison.by,
+        "baseline": comparison.baseline.choice.label,
+        "choices": [
+            record
+            | {"values": {str(seed): None if value != value else value for seed, value in row.values.items()}}
+            for record, row in zip(records(comparison), comparison.rows, strict=True)
+        ],
+        "notes": comparison.notes,
+        "runs": [
+            {"folder": str(run.folder), "state": run.state, "reason": run.reason} for run in comparison.runs
+        ],
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

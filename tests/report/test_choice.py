@@ -1,0 +1,139 @@
+import pytest
+
+from cnnpool.report.choice import baseline, group, varying
+from cnnpool.report.comparable import refuse, select
+from cnnpool.report.runs import find
+
+
+def labels(shelf, *by):
+    runs = find([shelf.root])
+    return [choice.label for choice in group(runs, by or varying(runs))]
+
+
+def test_label_is_the_bare_name_where_that_is_enough(shelf):
+    shelf.sweep(max=[0.9, 0.9], avg=[0.9, 0.9])
+    assert labels(shelf) == ["avg", "max"]
+
+
+def test_label_shows_the_options_that_differ(shelf):
+    for kernel in (2, 3):
+        shelf.put(f"k{kernel}", pool={"name": "max", "kernel_size": kernel, "stride": 2})
+    shelf.put("avg", pool={"name": "avg", "kernel_size": 2, "stride": 2})
+    assert labels(shelf) == ["avg", "max(kernel_size=2)", "max(kernel_size=3)"]
+
+
+def test_label_shows_an_option_that_was_asked_for(shelf):
+    shelf.put("a", pool="max")
+    shelf.put("b", pool={"name": "avg", "kernel_size": 3}, overrides=["pool=avg", "pool.kernel_size=3"])
+    assert labels(shelf) == ["avg(kernel_size=3)", "max"]
+
+
+def test_label_shows_stages_that_are_otherwise(shelf):
+    blur, avg = {"name": "blur", "kernel_size": 4}, {"name": "avg", "kernel_size": 3}
+    shelf.put("a", pool=blur)
+    shelf.put("b", pool=blur, stages={"s1": blur, "s2": avg}, overrides=["stage.s2.kernel_size=3"])
+    shelf.put("c", pool=blur, stages={"s1": blur, "s2": blur | {"kernel_size": 5}})
+    assert labels(shelf) == ["blur", "blur + s2:avg(kernel_size=3)", "blur + s2:blur(kernel_size=5)"]
+
+
+def test_choice_of_several_rooms_has_a_part_for_each(shelf):
+    shelf.put("a", pool="max", readout={"name": "gap"})
+    shelf.put("b", pool="avg", readout={"name": "flatten"})
+    assert labels(shelf) == ["avg / flatten", "max / gap"]
+    assert labels(shelf, "pool", "fit.lr") == ["avg / fit.lr=0.01", "max / fit.lr=0.01"]
+
+
+def test_two_runs_of_one_choice_and_seed_are_both_named(shelf):
+    first, second = shelf.put("a", seed=3), shelf.put("b", seed=3)
+    with pytest.raises(ValueError, match="two runs of 'max' with seed 3") as caught:
+        labels(shelf)
+    assert str(first) in str(caught.value) and str(second) in str(caught.value)
+
+
+def test_baseline_is_max_else_the_first_else_what_was_asked(shelf):
+    shelf.sweep(max=[0.9], avg=[0.9], blur=[0.9])
+    choices = group(find([shelf.root]), ["pool"])
+    assert baseline(choices, None).label == "max"
+    assert baseline(choices[:2], None).label == "avg"
+    assert baseline(choices, "blur").label == "blur"
+    with pytest.raises(ValueError, match="is not among the choices: 'avg', 'blur', 'max'"):
+        baseline(choices, "maxx")
+
+
+def test_baseline_by_a_part_of_the_label_must_be_unique(shelf):
+    for pool, readout in (("max", "gap"), ("max", "gem"), ("avg", "gap")):
+        shelf.put(f"{pool}{readout}", pool=pool, readout={"name": readout})
+    choices = group(find([shelf.root]), ["pool", "readout"])
+    assert baseline(choices, "avg").label == "avg / gap"
+    with pytest.raises(ValueError, match="stands for several choices"):
+        baseline(choices, "max")
+
+
+def test_unknown_key_is_refused_with_the_nearest(shelf):
+    shelf.sweep(max=[0.9])
+    with pytest.raises(ValueError, match=r"--by pool.kernel_sise: .*did you mean pool.kernel_size"):
+        labels(shelf, "pool.kernel_sise")
+    with pytest.raises(ValueError, match="paired by seed"):
+        labels(shelf, "seed")
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("data_sha256", {"data_sha256": "f" * 64}),
+        ("epochs", {"epochs": 7}),
+        ("data.batch_size", {"data": {"name": "digits", "batch_size": 64}}),
+        ("fit.lr", {"fit": {"epochs": 5, "optimizer": "adamw", "lr": 0.5}}),
+        ("readout", {"readout": {"name": "gem"}}),
+        ("model.width", {"model": {"name": "convnet", "width": 8}}),
+        ("invariance.consistency", {"invariance": {"consistency": {"tips": 0.9}}}),
+        ("environment.commit", {"environment": {"cnnpool": "0.1.0", "commit": "fffffff"}}),
+    ],
+)
+def test_runs_that_differ_beside_the_choice_are_refused_unless_told_so(shelf, key, changes):
+    one, other = shelf.put("a", pool="max"), shelf.put("b", pool="avg", **changes)
+    runs = find([shelf.root])
+    with pytest.raises(ValueError, match="cannot be compared") as caught:
+        refuse(runs, ["pool"], [])
+    message = str(caught.value)
+    assert key in message and str(one) in message and str(other) in message
+    assert len(message.splitlines()) <= 5
+    assert any(note.startswith(key) for note in refuse(runs, ["pool"], [key]))
+    if key != "invariance.consistency":
+        refuse(runs, ["pool", key], [])
+
+
+def test_machine_and_root_may_differ_and_the_machine_is_noted(shelf):
+    shelf.put("a", pool="max", environment={"cnnpool": "1", "commit": "c", "threads": 1})
+    shelf.put("b", pool="avg", environment={"cnnpool": "1", "commit": "c", "threads": 2}, seed=4)
+    assert refuse(find([shelf.root]), ["pool"], []) == ["environment.threads differs among the runs: 1, 2"]
+
+
+def test_a_run_without_the_shift_probe_stands_beside_one_with_it(shelf):
+    shelf.put("a", pool="max", seed=1)
+    shelf.put("b", pool="max", seed=2, invariance={})
+    assert refuse(find([shelf.root]), ["pool"], []) == []
+
+
+def test_where_keeps_what_it_says(shelf):
+    shelf.sweep(max=[0.9, 0.9], avg=[0.9, 0.9], blur=[0.9, 0.9])
+    runs = find([shelf.root])
+    assert len(select(runs, ["pool=max"])) == 2
+    assert len(select(runs, ["pool=max,avg", "seed=1"])) == 2
+    assert len(select(runs, ["fit.lr=0.01"])) == 6
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("pool", "is not KEY=VALUE"),
+        ("=max", "is not KEY=VALUE"),
+        ("pool=", "is not KEY=VALUE"),
+        ("poll=max", "did you mean pool"),
+        ("pool=median", "pool is one of max"),
+    ],
+)
+def test_a_condition_that_cannot_hold_is_refused(shelf, condition, message):
+    shelf.sweep(max=[0.9])
+    with pytest.raises(ValueError, match=message):
+        select(find([shelf.root]), [condition])

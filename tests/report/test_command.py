@@ -1,0 +1,187 @@
+import csv
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from cnnpool.report import main
+
+SEEDS = [0.90, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96]
+
+
+@pytest.fixture
+def two(shelf):
+    """Seven seeds of max, and of avg 1 to 1.6 points below."""
+    return shelf.sweep(max=SEEDS, avg=[value - 0.01 - 0.001 * k for k, value in enumerate(SEEDS)])
+
+
+def error_of(capsys, *argv):
+    assert main([str(word) for word in argv]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ") and "Traceback" not in err
+    return err
+
+
+def test_table_is_what_was_worked_out_by_hand(two, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main([str(two.root)]) == 0
+    # max: mean .93, sd sqrt(28e-4/6) = .0216, t(.975, 6) = 2.4469 -> +-.0200.
+    # avg: less .013, sd sqrt(28e-6/6) = .00216 -> +-.0020; all seven signs alike: p = 2/2^7.
+    lines = capsys.readouterr().out.split("\n")
+    assert [re.split(r"  +", line.strip()) for line in lines[:4] if "--" not in line] == [
+        [
+            "choice",
+            "n",
+            "test accuracy (%), mean ± sd",
+            "95 % CI",
+            "difference (points) [95 % CI]",
+            "p (Holm)",
+            "verdict",
+        ],
+        ["max", "7", "93.00 ± 2.16", "[91.00, 95.00]", "–", "–", "baseline"],
+        ["avg", "7", "91.70 ± 1.94", "[89.90, 93.50]", "-1.30 [-1.50, -1.10]", "0.016", "worse"],
+    ]
+    assert "Place among 2, 95 % interval over resampled seeds: max 1, avg 2." in "\n".join(lines)
+
+
+def test_everything_is_written(two, tmp_path, capsys):
+    out = tmp_path / "here" / "report"
+    assert main([str(two.root), "--out", str(out)]) == 0
+    names = {path.name for path in out.iterdir()}
+    figures = {"accuracy", "differences", "learning", "gradient", "shift", "pareto"}
+    assert names == {"report.md", "report.html", "table.csv", "table.tex", "table.json"} | {
+        f"{name}.{kind}" for name in figures for kind in ("png", "svg")
+    }
+
+
+def test_csv_and_json_hold_the_numbers_unrounded(two, tmp_path):
+    assert main([str(two.root), "--out", str(tmp_path / "r")]) == 0
+    rows = list(csv.DictReader((tmp_path / "r" / "table.csv").read_text().splitlines()))
+    assert [row["choice"] for row in rows] == ["max", "avg"]
+    assert float(rows[1]["difference"]) == pytest.approx(-0.013)
+    assert float(rows[1]["p"]) == 2 / 2**7
+    assert float(rows[1]["superiority"]) == 0
+    assert float(rows[0]["gradient.*.zero_fraction"]) == pytest.approx(0.75)
+    assert rows[0]["difference"] == ""
+    content = json.loads((tmp_path / "r" / "table.json").read_text())
+    assert content["choices"][0]["values"]["3"] == 0.93
+    assert content["baseline"] == "max"
+    assert content["command"] == ["cnnpool", "compare", str(two.root), "--out", str(tmp_path / "r")]
+
+
+def test_the_same_runs_give_the_same_bytes(two, tmp_path, monkeypatch):
+    contents = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        assert main([str(two.root), "--out", "r"]) == 0
+        contents.append({path.name: path.read_bytes() for path in (tmp_path / name / "r").iterdir()})
+    assert contents[0] == contents[1]
+
+
+def test_report_lies_by_default_in_the_first_folder_and_is_no_run(two, capsys):
+    assert main([str(two.root)]) == 0
+    assert (two.root / "report" / "report.html").exists()
+    assert main([str(two.root), "--status"]) == 0
+    assert "14 runs: 14 done" in capsys.readouterr().out
+
+
+def test_failed_and_unfinished_runs_are_listed_not_dropped(two, capsys):
+    (two.root / "bad").mkdir()
+    (two.root / "bad" / "status.json").write_text('{"state": "failed", "error": "loss became NaN"}')
+    assert main([str(two.root)]) == 0
+    assert f"{two.root / 'bad'}: failed: loss became NaN" in capsys.readouterr().out
+    assert "loss became NaN" in (two.root / "report" / "report.html").read_text()
+    assert main([str(two.root), "--status"]) == 0
+    assert "15 runs: 14 done, 1 failed" in capsys.readouterr().out
+
+
+def test_status_works_where_nothing_is_finished(tmp_path, capsys):
+    (tmp_path / "metrics.jsonl").write_text("")
+    assert main([str(tmp_path), "--status"]) == 0
+    assert "1 runs: 1 unfinished" in capsys.readouterr().out
+    assert "no finished run among 1 (1 unfinished)" in error_of(capsys, tmp_path)
+
+
+def test_every_mistake_is_one_line_and_two(two, tmp_path, capsys):
+    root = two.root
+    assert "does not exist" in error_of(capsys, tmp_path / "none")
+    assert "did you mean pool" in error_of(capsys, root, "--by", "poool")
+    assert "did you mean" in error_of(capsys, root, "--metric", "test.acuracy")
+    assert "'avg', 'max'" in error_of(capsys, root, "--baseline", "median").replace(
+        "'max', 'avg'", "'avg', 'max'"
+    )
+    assert "is not KEY=VALUE" in error_of(capsys, root, "--where", "pool")
+    assert "--bi" in error_of(capsys, root, "--bi", "pool")
+    assert "RUNS" in error_of(capsys)
+    (root / "max" / "seed0" / "results.json").write_text("{")
+    assert str(root / "max" / "seed0" / "results.json") in error_of(capsys, root)
+
+
+def test_a_folder_that_cannot_be_written_is_named(two, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main([str(two.root), "--out", str(tmp_path / "file" / "r")]) == 2
+    out = tmp_path / "file" / "r"
+    expected = f"error: --out {out} cannot be written: Not a directory; choose another with --out\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_figures_of_an_earlier_report_do_not_stay(two, shelf):
+    assert main([str(two.root)]) == 0
+    assert main([str(two.root), "--where", "pool=max"]) == 0
+    left = {path.name for path in (two.root / "report").iterdir()}
+    assert "accuracy.png" in left
+    assert not left & {"differences.png", "pareto.svg"}
+
+
+def test_bare_runs_without_any_probe_can_be_compared(shelf, capsys):
+    for pool in ("max", "avg"):
+        shelf.put(
+            pool=pool, stages={}, gradient={}, invariance={}, cost={}, environment={}, val={}, overrides=[]
+        )
+    assert main([str(shelf.root)]) == 0
+    out = capsys.readouterr().out
+    assert "too few seeds (1, at least 6 are needed)" in out
+    assert "Too few seeds to rank" in out
+
+
+def test_a_choice_without_any_number_still_has_its_line(shelf, capsys):
+    shelf.sweep(max=[0.9, 0.91], avg=[float("nan"), float("nan")])
+    assert main([str(shelf.root)]) == 0
+    assert "avg: test accuracy is NaN for seed 0, 1; in no mean" in capsys.readouterr().out
+
+
+def test_output_that_cannot_show_plus_minus_says_it_otherwise(two):
+    code = "import sys; from cnnpool.report import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(two.root)],
+        env={"PYTHONIOENCODING": "ascii", "PATH": "", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        check=True,
+    )
+    assert b"93.00 +- 2.16" in done.stdout
+    assert done.stderr == b""
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from cnnpool.report import main\n"
+        "try: main(['--help'])\n"
+        "finally: print(sorted({'numpy', 'scipy', 'matplotlib', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "--baseline" in done.stdout and done.stdout.endswith("[]\n")
+
+
+def test_comparing_imports_no_framework(two):
+    code = (
+        "import sys; from cnnpool.report import main; main(sys.argv[1:])\n"
+        "print(sorted({'torch', 'lightning', 'hydra', 'omegaconf', 'tensorboard'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(two.root)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("[]\n")

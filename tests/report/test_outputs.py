@@ -1,0 +1,173 @@
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from io import BytesIO
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from cnnpool.report import find, html, latex, markdown, text
+from cnnpool.report.columns import ranking
+from cnnpool.report.comparison import compare
+from cnnpool.report.document import compose
+from cnnpool.report.panels import dominated, look
+from cnnpool.report.plots import draw
+
+SEEDS = [0.90, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96]
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory, new_shelf):
+    shelf = new_shelf(tmp_path_factory.mktemp("runs"))
+    shelf.sweep(max=SEEDS, max_blur=[value + 0.01 + 0.001 * k for k, value in enumerate(SEEDS)])
+    (shelf.root / "<script>&").mkdir()
+    (shelf.root / "<script>&" / "status.json").write_text('{"state": "failed", "error": "a|b <b>_c_"}')
+    return compare(find([shelf.root]))
+
+
+@pytest.fixture(scope="module")
+def plots(comparison):
+    return draw(comparison)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_narrow_terminal_gets_more_tables_and_every_number(comparison, width):
+    tables = text.render(comparison, width=width, colour=False).partition("Place among")[0]
+    widest = len("max_blur") + 2 + len("zero gradient, mean of stages (%)")
+    assert max(map(len, tables.splitlines())) <= max(width, widest)
+    for cell in ("+1.30 [+1.10, +1.50]", "0.016", "better", "61.7 k", "1.25 M", "12.3 k", "75.00", "0.1500"):
+        assert cell in tables
+    assert "\x1b" not in tables
+
+
+def test_wide_terminal_gets_one_table_and_colour_where_it_can(comparison):
+    shown = text.render(comparison, width=400, colour=True)
+    assert shown.count("choice") == 2
+    assert "\x1b[32mbetter\x1b[0m" in shown
+    assert re.sub(r"\x1b\[\d+m", "", shown) == text.render(comparison, width=400, colour=False)
+
+
+def test_columns_stand_under_each_other(comparison):
+    header, rule, *rows = text.render(comparison, width=400, colour=False).split("\n\n")[0].split("\n")
+    gaps = [match.start() for match in re.finditer("  ", rule)]
+    assert gaps and all(row[gap : gap + 2] == "  " for gap in gaps for row in (header, *rows))
+
+
+class Links(HTMLParser):
+    """Every address a page would fetch or point at, and the tags that stay open."""
+
+    def __init__(self):
+        super().__init__()
+        self.links, self.open = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.links += [value for key, value in attrs if key in ("src", "href", "srcset", "data", "action")]
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_html_is_one_file_that_fetches_nothing(comparison, plots):
+    page = html.render(*compose(comparison, plots, ["outputs", "--by", "pool"]))
+    links = Links()
+    links.feed(page)
+    assert len(links.links) == len(plots) == 6
+    assert all(link.startswith("data:image/svg+xml;base64,") for link in links.links)
+    assert links.open == []
+    assert not re.search(r"https?://|@import|url\(", page)
+    assert '<meta name="viewport"' in page
+
+
+@pytest.mark.parametrize("render", [html.render, markdown.render])
+def test_report_says_what_ran_and_how(comparison, plots, render):
+    page = render(*compose(comparison, plots, ["my runs", "--by", "pool"]))
+    for fact in (
+        "0123456789ab",
+        "0, 1, 2, 3, 4, 5, 6",
+        "abc1234",
+        "dirty",
+        "cpu",
+        "threads",
+        "2.15",
+        "Holm",
+        "failed",
+    ):
+        assert fact in page
+    assert "cnnpool compare" in page and "--by pool" in page
+    assert "my runs" in page
+    assert "14 compared, 15 found" in page
+
+
+def test_foreign_text_is_only_text(comparison, plots):
+    title, blocks = compose(comparison, plots, [])
+    page = html.render(title, blocks)
+    assert "<script>" not in page and "&lt;script&gt;&amp;" in page
+    lines = markdown.render(title, blocks)
+    assert r"a\|b \<b\>\_c\_" in lines
+    assert r"max\_blur" in lines
+
+
+def test_markdown_tables_have_equal_rows(comparison, plots):
+    lines = markdown.render(*compose(comparison, plots, [])).splitlines()
+    tables = [block.split("\n") for block in "\n".join(lines).split("\n\n") if block.startswith("| ")]
+    assert len(tables) == 3
+    for table in tables:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
+
+
+def test_latex_is_escaped_and_even(comparison):
+    source = latex.render(comparison)
+    assert r"max\_blur" in source and r"93.00 $\pm$ 2.16" in source and r"(\%)" in source
+    for body, layout in re.findall(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end", source, re.S):
+        counts = {line.count(" & ") + 1 for line in layout.splitlines() if line.endswith(r"\\")}
+        assert counts == {len(body)}
+    assert not re.search(r"(?<!\\)[%_#](?! needs)", source.partition("\n")[2])
+
+
+def test_every_picture_is_drawn_and_holds_its_words(plots):
+    assert [plot.name for plot in plots] == [
+        "accuracy",
+        "differences",
+        "learning",
+        "gradient",
+        "shift",
+        "pareto",
+    ]
+    for plot in plots:
+        pixels = imread(BytesIO(plot.png), format="png")[..., :3]
+        rows, columns = np.nonzero((pixels < 0.9).any(2))
+        assert len(rows) > 2000
+        assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 20
+        height, width = pixels.shape[:2]
+        # Ink at the very edge would be a label cut off.
+        assert rows.min() > 3 and columns.min() > 3 and rows.max() < height - 4 and columns.max() < width - 4
+        assert ElementTree.fromstring(plot.svg).tag.endswith("svg")
+
+
+def test_axes_name_what_they_show_their_unit_and_n(comparison, plots):
+    words = {plot.name: re.findall("<!-- (.*?) -->", plot.svg.decode()) for plot in plots}
+    assert {"test accuracy (%)", "max (n=7)", "max_blur (n=7)"} <= set(words["accuracy"])
+    assert "test accuracy, difference to max (percentage points)" in words["differences"]
+    assert {"epoch", "validation accuracy (%)", "max (n=7)"} <= set(words["learning"])
+    assert {"downsampling stage", "zero gradient (% of inputs)", "s1", "s2"} <= set(words["gradient"])
+    assert {"shift of the input (px)", "relative change", "stage s1", "stage s2"} <= set(words["shift"])
+    assert {"FLOPs", "(less is better)", "images/s", "consistency (distinct) (%)"} <= set(words["pareto"])
+
+
+def test_looks_of_seventy_choices_are_all_different():
+    assert len({look(index) for index in range(70)}) == 70
+
+
+def test_dominated_is_no_better_in_anything_and_worse_in_something():
+    goals = np.array([[1.0, 1.0], [2.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
+    assert dominated(goals).tolist() == [False, False, True, False, False]
+
+
+def test_one_seed_and_one_choice_draw_without_complaint(shelf):
+    shelf.put(pool="max", logged=1)
+    alone = compare(find([shelf.root]))
+    assert [plot.name for plot in draw(alone)] == ["accuracy", "learning", "gradient", "shift"]
+    assert ranking(alone) == "One choice alone: nothing to rank."

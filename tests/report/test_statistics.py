@@ -1,0 +1,139 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cnnpool.report import statistics
+
+numbers = st.floats(-10, 10, allow_nan=False).map(lambda x: round(x, 3))
+
+
+def test_summary_of_three_values_by_hand():
+    s = statistics.summarise([1.0, 2.0, 4.0])
+    # t(0.975, 2) = 4.302653 from any table.
+    half = 4.302652729911275 * math.sqrt(7 / 3) / math.sqrt(3)
+    assert (s.n, s.mean, s.sd) == (3, pytest.approx(7 / 3), pytest.approx(math.sqrt(7 / 3)))
+    assert (s.low, s.high) == (pytest.approx(7 / 3 - half), pytest.approx(7 / 3 + half))
+
+
+def test_one_value_has_a_mean_and_no_interval():
+    s = statistics.summarise([0.5])
+    assert s.mean == 0.5
+    assert math.isnan(s.sd) and math.isnan(s.low) and math.isnan(s.high)
+    assert math.isnan(statistics.summarise([]).mean)
+
+
+@given(st.lists(numbers, min_size=2, max_size=20))
+@settings(deadline=None, max_examples=50)
+def test_interval_is_scipys(values):
+    s = statistics.summarise(values)
+    if s.sd > 1e-6:
+        interval = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+        assert (s.low, s.high) == pytest.approx((interval.low, interval.high), rel=1e-9, abs=1e-9)
+
+
+def test_paired_difference_has_the_interval_of_scipys_ttest_rel():
+    a, b = [0.91, 0.92, 0.95, 0.9, 0.94, 0.93], [0.9, 0.92, 0.93, 0.91, 0.9, 0.92]
+    s = statistics.summarise(np.subtract(a, b))
+    interval = stats.ttest_rel(a, b).confidence_interval(0.95)
+    assert (s.low, s.high) == pytest.approx((interval.low, interval.high))
+
+
+def test_t_interval_covers_the_mean_in_95_of_100_cases():
+    generator = np.random.default_rng(0)
+    hits = [s.low < 3 < s.high for s in map(statistics.summarise, generator.normal(3, 2, (4000, 8)))]
+    assert 0.94 < np.mean(hits) < 0.96
+
+
+@given(st.lists(numbers, min_size=1, max_size=9))
+@settings(deadline=None, max_examples=50)
+def test_sign_flip_counts_every_pattern_of_signs(differences):
+    flips = itertools.product((1, -1), repeat=len(differences))
+    sums = [abs(math.fsum(sign * d for sign, d in zip(signs, differences, strict=True))) for signs in flips]
+    expected = np.mean([s >= abs(math.fsum(differences)) - 1e-9 for s in sums])
+    assert statistics.sign_flip_p(differences) == pytest.approx(expected)
+
+
+def test_sign_flip_is_scipys_permutation_test():
+    differences = np.random.default_rng(1).normal(0.5, 1, 10)
+    exact = stats.permutation_test(
+        (differences,), np.mean, permutation_type="samples", n_resamples=np.inf, alternative="two-sided"
+    )
+    assert statistics.sign_flip_p(differences) == pytest.approx(exact.pvalue)
+
+
+@pytest.mark.parametrize(("n", "p"), [(3, 0.25), (5, 0.0625), (6, 0.03125)])
+def test_smallest_sign_flip_p_is_two_in_two_to_the_n(n, p):
+    assert statistics.sign_flip_p([0.1, 0.2, 0.3, 0.4, 0.5, 0.6][:n]) == p
+
+
+def test_drawn_sign_flips_agree_with_all_of_them():
+    differences = np.random.default_rng(3).normal(0.3, 1, 20)
+    patterns = 1 - 2 * (np.arange(2**20)[:, None] >> np.arange(20) & 1).astype(np.int8)
+    exact = np.mean(np.abs(patterns @ differences) >= abs(differences.sum()) - 1e-12)
+    assert statistics.sign_flip_p(differences) == pytest.approx(exact, abs=0.005)
+    assert statistics.sign_flip_p(differences) == statistics.sign_flip_p(differences)
+
+
+def test_no_difference_at_all_has_p_one():
+    assert statistics.sign_flip_p([0.0] * 8) == 1.0
+    assert statistics.sign_flip_p([0.0] * 30) == 1.0
+
+
+def test_holm_by_hand():
+    # Sorted .01 .02 .03 .04, times 4 3 2 1, each at least the one before.
+    assert statistics.holm([0.04, 0.01, 0.03, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert statistics.holm([0.5, 0.9]) == [1.0, 1.0]
+    assert statistics.holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+@settings(deadline=None, max_examples=50)
+def test_holm_lies_between_the_raw_p_and_bonferroni(p_values):
+    for raw, adjusted in zip(p_values, statistics.holm(p_values), strict=True):
+        assert raw <= adjusted <= min(1, len(p_values) * raw) or adjusted == pytest.approx(raw)
+
+
+def test_effect_size_and_superiority_by_hand():
+    assert statistics.paired_d([1.0, 2.0, 3.0]) == pytest.approx(2.0)
+    assert statistics.paired_d([0.5, 0.5]) == math.inf
+    assert math.isnan(statistics.paired_d([0.0, 0.0]))
+    assert statistics.superiority([1.0, -1.0, 0.0, 2.0]) == pytest.approx(2.5 / 4)
+
+
+def test_detectable_difference_is_found_in_80_of_100_cases():
+    # The power of the t test at that difference, from scipy's noncentral t.
+    n, sd = 12, 1.3
+    delta = statistics.detectable(sd, n)
+    edge = stats.t.ppf(0.975, n - 1)
+    power = stats.nct.sf(edge, n - 1, delta / (sd / math.sqrt(n)))
+    assert power == pytest.approx(0.8, abs=0.01)
+    assert statistics.detectable(sd, n, comparisons=5) > delta
+
+
+@pytest.mark.parametrize(("comparisons", "pairs"), [(1, 6), (3, 7), (10, 9)])
+def test_pairs_needed_let_the_smallest_p_pass(comparisons, pairs):
+    assert statistics.pairs_needed(comparisons) == pairs
+    assert comparisons * 2 ** (1 - pairs) <= 0.05
+
+
+def test_rank_is_certain_where_seeds_never_cross_and_open_where_they_do():
+    g = np.random.default_rng(0)
+    noise = g.normal(0, 0.01, (3, 12))
+    first, second, third = statistics.ranks(np.array([[0.9], [0.5], [0.5]]) + noise)
+    assert (first.low, first.high, first.first) == (1, 1, 1.0)
+    assert (second.low, second.high) == (third.low, third.high) == (2, 3)
+
+
+def test_equal_choices_share_their_place():
+    a, b = statistics.ranks(np.tile(np.linspace(0.1, 0.7, 7), (2, 1)))
+    assert (a.low, a.high, a.first) == (b.low, b.high, b.first) == (1, 2, 0.5)
+
+
+def test_no_rank_below_six_seeds():
+    with pytest.raises(ValueError, match="too few seeds to rank: 5"):
+        statistics.ranks(np.zeros((2, 5)))

@@ -1,0 +1,126 @@
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from cnnpool.report.comparison import compare
+from cnnpool.report.measure import measure
+from cnnpool.report.runs import Run
+
+LONG = [0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97]
+
+
+def runs_of(tmp_path, **pools):
+    return [
+        Run(
+            tmp_path / pool / str(seed),
+            "done",
+            results={
+                "schema": 1,
+                "pool": {"name": pool},
+                "readout": {"name": "gap"},
+                "model": {"name": "net"},
+                "data": {"name": "digits"},
+                "seed": seed,
+                "epochs": 1,
+                "deterministic": True,
+                "test": {"accuracy": value, "loss": -value},
+            },
+        )
+        for pool, values in pools.items()
+        for seed, value in enumerate(values)
+    ]
+
+
+def verdicts(tmp_path, metric="test.accuracy", **pools):
+    comparison = compare(runs_of(tmp_path, **pools), metric=metric)
+    return {row.choice.label: row.verdict for row in comparison.rows}
+
+
+def test_same_values_under_two_names_differ_by_exactly_nothing(tmp_path):
+    row = compare(runs_of(tmp_path, max=LONG, other=LONG)).rows[1]
+    assert row.versus.differences == [0.0] * 8
+    assert (row.versus.summary.mean, row.versus.summary.sd, row.versus.p) == (0.0, 0.0, 1.0)
+    assert row.verdict == "no difference shown at n=8: all pairs differ by 0.00"
+
+
+def test_five_seeds_are_too_few_whatever_the_difference(tmp_path):
+    assert (
+        verdicts(tmp_path, max=LONG[:5], bad=[0.1] * 5)["bad"] == "too few seeds (5, at least 6 are needed)"
+    )
+    assert compare(runs_of(tmp_path, max=LONG[:5], bad=[0.1] * 5)).rows[0].rank is None
+
+
+def test_six_seeds_show_one_difference_but_not_one_of_three(tmp_path):
+    worse = [value - 0.1 - 0.001 * k for k, value in enumerate(LONG[:6])]
+    assert verdicts(tmp_path, max=LONG[:6], bad=worse)["bad"] == "worse"
+    three = verdicts(tmp_path, max=LONG[:6], a=worse, b=worse, c=worse)
+    assert three["a"] == "too few seeds (6, 3 comparisons need 7)"
+
+
+def test_lower_loss_is_better_and_a_neutral_measure_is_only_higher(tmp_path):
+    up = [value + 0.02 + 0.001 * k for k, value in enumerate(LONG)]
+    assert verdicts(tmp_path, max=LONG, up=up)["up"] == "better"
+    assert verdicts(tmp_path, "test.loss", max=LONG, up=up)["up"] == "better"
+    assert measure("gradient.s1.zero_fraction").sense == 0
+
+
+def test_noise_is_no_difference_and_says_what_it_could_have_shown(tmp_path):
+    noise = [value + 0.01 * (-1) ** k for k, value in enumerate(LONG)]
+    row = compare(runs_of(tmp_path, max=LONG, noise=noise)).rows[1]
+    shown = f"{100 * row.versus.detectable:.2f} points"
+    assert row.verdict == f"no difference shown at n=8; the smallest it could show: {shown}"
+
+
+def test_a_run_without_a_number_is_shown_and_forbids_a_verdict(tmp_path):
+    comparison = compare(runs_of(tmp_path, max=LONG, broken=[float("nan"), *LONG[1:]]))
+    row = comparison.rows[1]
+    assert row.broken == [0]
+    assert row.summary.n == 7
+    assert row.summary.mean == pytest.approx(np.mean(LONG[1:]))
+    assert row.verdict == "not judged: 1 seed without a number"
+    assert "broken: test accuracy is NaN for seed 0; in no mean" in comparison.notes
+
+
+def test_null_is_not_a_number_and_an_absent_value_is_not_measured(tmp_path):
+    runs = runs_of(tmp_path, max=LONG[:3])
+    runs[0].results["test"]["accuracy"] = None
+    del runs[1].results["test"]
+    row = compare(runs).rows[0]
+    assert row.broken == [0]
+    assert list(row.finite) == [2]
+
+
+def most(trials):
+    """What a test of level 0.05 exceeds in one case of a thousand: the rate itself is close to 0.05."""
+    return binom.ppf(0.999, trials, 0.05)
+
+
+@pytest.mark.slow
+def test_identical_operators_are_called_different_at_the_level_of_the_test(tmp_path):
+    generator = np.random.default_rng(0)
+    words = [
+        verdicts(tmp_path, max=a, other=b)["other"] for a, b in generator.normal(0.95, 0.002, (1000, 2, 10))
+    ]
+    assert words.count("better") <= 0.05 * 1000
+    assert words.count("better") + words.count("worse") <= most(1000)
+
+
+@pytest.mark.slow
+def test_tables_of_six_identical_operators_hold_a_false_verdict_at_the_level_of_the_test(tmp_path):
+    generator = np.random.default_rng(1)
+    false = 0
+    for table in generator.normal(0.95, 0.002, (200, 6, 12)):
+        words = verdicts(tmp_path, **dict(zip(["max", *"abcde"], table, strict=True)))
+        false += bool({"better", "worse"} & set(words.values()))
+    assert false <= most(200)
+
+
+def test_a_difference_of_one_sd_is_found_with_20_seeds(tmp_path):
+    generator = np.random.default_rng(2)
+    found = []
+    for _ in range(60):
+        base = generator.normal(0.95, 0.002, 20)
+        found.append(
+            verdicts(tmp_path, max=base, up=base + generator.normal(0.002, 0.002, 20))["up"] == "better"
+        )
+    assert np.mean(found) >= 0.9
