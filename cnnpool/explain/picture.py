@@ -40,7 +40,7 @@ def figure(example: Example) -> "Figure":
 
 def grid(axes: "Axes", values: Tensor, title: str, colours: str, low: float, high: float) -> None:
     """A matrix with its numbers written in the cells."""
-    image = axes.imshow(values, cmap=colours, vmin=low, vmax=high)
+    image = axes.imshow(values.numpy(), cmap=colours, vmin=low, vmax=high)
     for i, row in enumerate(values.tolist()):
         for j, value in enumerate(row):
             red, green, blue, _ = image.cmap(image.norm(value))

@@ -36,7 +36,7 @@ def shift_figure(accuracy: Tensor) -> pyplot.Figure:
     radius = len(accuracy) // 2
     figure, axes = pyplot.subplots(figsize=(4.6, 4), layout="constrained")
     extent = (-radius - 0.5, radius + 0.5, radius + 0.5, -radius - 0.5)
-    picture = axes.imshow(accuracy, vmin=0, vmax=1, cmap="viridis", extent=extent)
+    picture = axes.imshow(accuracy.numpy(), vmin=0, vmax=1, cmap="viridis", extent=extent)
     axes.set(title="test accuracy of shifted images", xlabel="shift right, px", ylabel="shift down, px")
     figure.colorbar(picture, label="accuracy")
     return figure
@@ -50,10 +50,12 @@ def routing_figure(images: Tensor, taps: dict[str, tuple[Tensor, Tensor]]) -> py
     )
     for column, image in enumerate(images):
         low, high = image.min(), image.max()
-        axes[0, column].imshow(((image - low) / (high - low).clamp_min(1e-9)).permute(1, 2, 0), cmap="gray")
+        axes[0, column].imshow(
+            ((image - low) / (high - low).clamp_min(1e-9)).permute(1, 2, 0).numpy(), cmap="gray"
+        )
         for row, (_, gradient) in enumerate(taps.values(), start=1):
             share = (gradient[column] != 0).double().mean(0).cpu()
-            picture = axes[row, column].imshow(share, vmin=0, vmax=1, cmap="magma")
+            picture = axes[row, column].imshow(share.numpy(), vmin=0, vmax=1, cmap="magma")
     for label, axis in zip(("image", *taps), axes[:, 0], strict=True):
         axis.set_ylabel(label)
     for axis in axes.flat:

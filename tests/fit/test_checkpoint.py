@@ -1,0 +1,78 @@
+import os
+import pickle
+
+import pytest
+import torch
+
+from cnnpool.fit.checkpoint import DamagedError, SafeCheckpointIO, load
+
+
+class Harm:
+    def __reduce__(self):
+        return os.system, ("touch harm",)
+
+
+def write(path):
+    SafeCheckpointIO().save_checkpoint({"weights": torch.arange(5000.0), "step": 3}, path)
+    return path
+
+
+def test_what_is_saved_is_loaded_and_nothing_else_is_left(tmp_path):
+    content = load(write(tmp_path / "folder" / "a.ckpt"))
+    assert content["step"] == 3 and torch.equal(content["weights"], torch.arange(5000.0))
+    assert [p.name for p in (tmp_path / "folder").iterdir()] == ["a.ckpt"]
+
+
+def test_a_flipped_bit_is_refused(tmp_path):
+    path = write(tmp_path / "a.ckpt")
+    whole = path.read_bytes()
+    generator = torch.Generator().manual_seed(0)
+    accepted = 0
+    for _ in range(60):
+        bit = int(torch.randint(len(whole) * 8, (), generator=generator))
+        altered = bytearray(whole)
+        altered[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(altered)
+        try:
+            content = load(path)
+        except DamagedError:
+            continue
+        accepted += not torch.equal(content["weights"], torch.arange(5000.0))
+    assert accepted == 0
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, 4000, -1])
+def test_a_file_cut_anywhere_is_refused(tmp_path, length):
+    path = write(tmp_path / "a.ckpt")
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(DamagedError, match=r"a\.ckpt"):
+        load(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(DamagedError, match="no checkpoint at"):
+        load(tmp_path / "none.ckpt")
+
+
+def test_a_pickle_that_runs_code_is_refused_and_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"weights": Harm()}, tmp_path / "a.ckpt")
+    (tmp_path / "b.ckpt").write_bytes(pickle.dumps(Harm()))
+    for name in ("a.ckpt", "b.ckpt"):
+        with pytest.raises(DamagedError):
+            load(tmp_path / name)
+    assert not (tmp_path / "harm").exists()
+
+
+def test_a_failed_save_leaves_the_earlier_file(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.ckpt")
+    before = path.read_bytes()
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match=r"cannot write .*a.ckpt: No space left"):
+        SafeCheckpointIO().save_checkpoint({}, path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["a.ckpt"]

@@ -1,0 +1,151 @@
+import inspect
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from cnnpool import model, pool, readout, table
+from cnnpool.model import MODELS
+
+CONF = Path(__file__).parents[2] / "conf" / "model"
+
+
+def build(name, operator="max", *, channels=3, size=(32, 32), head="gap", operator_options=None, **options):
+    return model.build(
+        name,
+        channels,
+        size,
+        10,
+        pool=lambda stage, c: pool.build(operator, c, **(operator_options or {})),
+        readout=lambda c, s: readout.build(head, c, s),
+        **options,
+    )
+
+
+def count(net):
+    return sum(p.numel() for p in net.parameters())
+
+
+def test_every_model_has_a_yaml_and_every_yaml_a_model():
+    assert {path.stem for path in CONF.glob("*.yaml")} == set(MODELS)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_yaml_holds_every_option_with_its_default(name):
+    options = table.options_of(MODELS[name])
+    defaults = {key: p.default for key, p in options.items() if p.default is not inspect.Parameter.empty}
+    content = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))
+    assert content.pop("name") == name
+    assert content == defaults
+
+
+@pytest.mark.parametrize("head", ["flatten", "gap", "gmp"])
+@pytest.mark.parametrize("operator", ["max", "avg", "strided", "conv_pool", "none", "subsample"])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_trains_a_step_with_every_operator_and_readout(name, operator, head):
+    torch.manual_seed(0)
+    small = {"resnet20": {"width": 4, "blocks": 1}}.get(name, {"width": 4})
+    net = build(name, operator, size=(16, 12), head=head, **small)
+    logits = net(torch.randn(2, 3, 16, 12))
+    assert logits.shape == (2, 10)
+    logits.square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_stage_may_overlap_and_pad_and_sizes_still_fit(name):
+    small = {"resnet20": {"width": 4, "blocks": 1}}.get(name, {"width": 4})
+    for options in ({"kernel_size": 3}, {"kernel_size": 3, "padding": 1}, {"kernel_size": 2, "stride": 1}):
+        net = build(name, size=(28, 28), operator_options=options, head="flatten", **small)
+        assert net(torch.zeros(1, 3, 28, 28)).shape == (1, 10)
+
+
+def test_images_too_small_name_the_stage_the_operator_and_the_sizes():
+    with pytest.raises(ValueError, match=r"stage s3 \(MaxPool2d\): a 1x1 map .*images are 9x9"):
+        build("vgg", size=(9, 9), operator_options={"kernel_size": 3})
+
+
+def test_the_dry_run_leaves_no_hooks_and_training_mode():
+    net = build("convnet")
+    assert net.training and all(m.training for m in net.modules())
+    assert not any(m._forward_pre_hooks for m in net.modules())
+
+
+def conv(kernel, inputs, outputs):
+    return kernel**2 * inputs * outputs + outputs
+
+
+@pytest.mark.parametrize(
+    ("variant", "between"),
+    [
+        ("A", conv(5, 3, 96) + conv(5, 96, 192)),
+        ("B", conv(5, 3, 96) + conv(1, 96, 96) + conv(5, 96, 192) + conv(1, 192, 192)),
+        ("C", conv(3, 3, 96) + conv(3, 96, 96) + conv(3, 96, 192) + conv(3, 192, 192)),
+    ],
+)
+def test_allconv_has_the_parameters_of_the_papers_tables(variant, between):
+    head = conv(3, 192, 192) + conv(1, 192, 192) + conv(1, 192, 10)
+    downsampling = conv(3, 96, 96) + conv(3, 192, 192)
+    assert count(build("allconv", "max", variant=variant, norm=False)) == between + head
+    assert count(build("allconv", "strided", variant=variant, norm=False)) == between + head + downsampling
+
+
+def test_the_four_columns_of_table_3_order_as_printed():
+    counts = [count(build("allconv", op, norm=False)) for op in ("max", "subsample", "conv_pool", "strided")]
+    assert counts[0] == counts[1] < counts[2] == counts[3]
+
+
+def test_resnet20_has_he_s_parameters():
+    assert count(build("resnet20", "subsample")) == 269_722
+
+
+def test_resnet_with_subsampling_is_he_s_strided_convolution():
+    torch.manual_seed(0)
+    net = build("resnet20", "subsample", width=4, blocks=1, size=(16, 16)).eval()
+    block = net.features[2]
+    x = torch.randn(2, 4, 16, 16)
+    conv, norm, relu = block.first
+    strided = torch.nn.functional.conv2d(x, conv.weight, stride=2, padding=1)
+    main = block.second(relu(norm(strided)))
+    shortcut = torch.nn.functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 2, 2))
+    torch.testing.assert_close(block(x), torch.relu(main + shortcut))
+
+
+def test_resnet_shortcuts_are_stages_of_their_own():
+    assert list(build("resnet20").stages) == ["s1", "s1_shortcut", "s2", "s2_shortcut"]
+
+
+@pytest.mark.parametrize("name", ["convnet", "vgg", "allconv", "resnet20"])
+def test_no_downsampling_and_dilation_hold_the_strided_net_at_every_stride_th_pixel(name):
+    small = {"resnet20": {"width": 4, "blocks": 1}}.get(name, {"width": 4})
+    torch.manual_seed(0)
+    strided = build(name, "subsample", size=(16, 16), padding_mode="circular", **small).double().eval()
+    dense = build(name, "none", size=(16, 16), padding_mode="circular", **small).double().eval()
+    dense.load_state_dict(strided.state_dict())
+    x = torch.randn(2, 3, 16, 16, dtype=torch.float64)
+    few, many = strided.features(x), dense.features(x)
+    step = many.shape[-1] // few.shape[-1]
+    assert many.shape[-1] == 16 and step in (4, 8)
+    torch.testing.assert_close(many[..., ::step, ::step], few)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("convnet", {"width": 0}),
+        ("vgg", {"depth": 0}),
+        ("allconv", {"dropout": 1.0}),
+        ("resnet20", {"blocks": 0}),
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(name, options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        build(name, **options)
+
+
+def test_unknown_models_and_options_get_a_suggestion():
+    with pytest.raises(ValueError, match="did you mean 'convnet'"):
+        build("convnett")
+    with pytest.raises(ValueError, match="did you mean 'width'"):
+        build("convnet", widht=3)

@@ -1,0 +1,58 @@
+import torch
+from torch import nn
+
+from cnnpool import pool
+from cnnpool.probe import Cost
+from cnnpool.probe.cost import flops, parameters, saved_bytes
+
+
+class Tiny(nn.Module):
+    """conv 1->2 (3x3, bias), max 2x2, linear 8->3, on 4x4 images."""
+
+    def __init__(self, operator="max"):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 2, 3, padding=1)
+        self.pool = pool.build(operator, 2)
+        self.stages = {"s1": self.pool}
+        self.linear = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.linear(self.pool(self.conv(x)).flatten(1))
+
+
+def test_parameters_are_those_that_learn():
+    tiny = Tiny()
+    assert parameters(tiny) == 2 * 9 + 2 + 8 * 3 + 3
+    tiny.conv.weight.requires_grad_(False)
+    assert parameters(tiny) == 2 + 8 * 3 + 3
+
+
+def test_flops_count_convolution_linear_and_pooling():
+    tiny = Tiny()
+    convolution, linear = 2 * 16 * 9 * 2, 2 * 8 * 3
+    assert flops(tiny, {}, torch.zeros(1, 1, 4, 4)) == convolution + linear
+    pooling = tiny.pool.flops(4, 4)
+    assert pooling > 0
+    assert flops(tiny, tiny.stages, torch.zeros(1, 1, 4, 4)) == convolution + linear + pooling
+
+
+def test_a_strided_convolution_is_counted_once():
+    tiny = Tiny("strided")
+    convolution, linear, strided = 2 * 16 * 9 * 2, 2 * 8 * 3, 2 * 4 * 9 * 2 * 2
+    assert flops(tiny, tiny.stages, torch.zeros(1, 1, 4, 4)) == convolution + linear + strided
+
+
+def test_saved_bytes_are_those_of_a_hand_count():
+    tiny, n = Tiny(), 2
+    images, labels = torch.randn(n, 1, 4, 4), torch.zeros(n, dtype=torch.int64)
+    # Per image: the convolution keeps the image (16 floats), the pool one byte per output (8), the linear
+    # layer its input (8 floats), cross entropy its log-probabilities (3 floats) and the label.
+    conv, winners, linear, loss = 16 * 4, 8, 8 * 4, 3 * 4 + 8
+    expected = conv + winners + linear + loss
+    assert expected <= saved_bytes(tiny, images, labels) <= expected + 8
+
+
+def test_the_probe_gives_all_three():
+    tiny = Tiny()
+    result = Cost(samples=2).measure(tiny, tiny.stages, torch.zeros(4, 1, 4, 4), torch.zeros(4).long())
+    assert result.keys() == {"parameters", "flops", "saved_bytes"}
