@@ -154,8 +154,9 @@ def quieten() -> None:
         logger.propagate = True
     logging.getLogger("lightning").setLevel(logging.WARNING)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    # Lightning's own use of torch, nothing that a user could change.
+    # Lightning's own use of torch, nothing that a user could change; and no validation is a choice.
     warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", category=FutureWarning)
+    warnings.filterwarnings("ignore", message=".*no `val_dataloader`")
 
 
 def close(
