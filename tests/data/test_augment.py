@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cnnpool.data import augment, mirror, translate
+
+
+def images(n: int, channels: int, height: int, width: int, seed: int = 0) -> torch.Tensor:
+    shape = (n, channels, height, width)
+    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+
+
+def moved_one_by_one(x: torch.Tensor, offset: torch.Tensor, margin: int, mode: str) -> np.ndarray:
+    """The slow obvious version: numpy's own padding, then one crop per image."""
+    out = []
+    for image, (dy, dx) in zip(x.numpy(), offset.tolist(), strict=True):
+        padded = np.pad(image, ((0, 0), (margin, margin), (margin, margin)), mode=mode)
+        top, left = margin - dy, margin - dx
+        out.append(padded[:, top : top + x.shape[2], left : left + x.shape[3]])
+    return np.stack(out)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    n=st.integers(1, 5),
+    channels=st.integers(1, 4),
+    height=st.integers(4, 9),
+    width=st.integers(4, 9),
+    margin=st.integers(0, 3),
+    fill=st.sampled_from(["zero", "reflect"]),
+    channels_last=st.booleans(),
+    data=st.data(),
+)
+def test_translation_equals_padding_and_cropping_each_image(
+    n, channels, height, width, margin, fill, channels_last, data
+):
+    x = images(n, channels, height, width, seed=data.draw(st.integers(0, 99)))
+    if channels_last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    before = x.clone()
+    moves = st.integers(-margin, margin)
+    offset = torch.tensor([[data.draw(moves), data.draw(moves)] for _ in range(n)])
+    y = translate(x, offset, margin=margin, fill=fill)
+    mode = {"zero": "constant", "reflect": "reflect"}[fill]
+    np.testing.assert_array_equal(y.numpy(), moved_one_by_one(x, offset, margin, mode))
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(x, before)
+
+
+def test_a_positive_offset_moves_down_and_right():
+    x = torch.zeros(1, 1, 3, 3, dtype=torch.uint8)
+    x[0, 0, 1, 1] = 9
+    y = translate(x, torch.tensor([[1, 1]]), margin=1, fill="zero")
+    assert y.nonzero().tolist() == [[0, 0, 2, 2]]
+
+
+def test_every_window_at_the_far_corner_is_inside_the_padded_batch():
+    x = images(3, 2, 5, 4)
+    offset = torch.full((3, 2), -3)
+    y = translate(x, offset, margin=3, fill="zero")
+    np.testing.assert_array_equal(y.numpy(), moved_one_by_one(x, offset, 3, "constant"))
+
+
+def test_a_translation_as_large_as_the_image_is_refused():
+    with pytest.raises(ValueError, match="by 4 pixels needs images larger than that, got 4x9"):
+        translate(images(1, 1, 4, 9), torch.zeros(1, 2, dtype=torch.int64), margin=4, fill="reflect")
+
+
+def test_an_empty_batch_stays_empty():
+    x = images(0, 3, 4, 5)
+    assert translate(x, torch.zeros(0, 2, dtype=torch.int64), margin=2, fill="zero").shape == x.shape
+    assert mirror(x, torch.zeros(0, dtype=torch.bool)).shape == x.shape
+
+
+@pytest.mark.parametrize("chosen", [[True, False, True], [False] * 3, [True] * 3])
+def test_mirroring_turns_the_chosen_images_only(chosen):
+    x = images(3, 2, 4, 5)
+    expected = np.stack([i[:, :, ::-1] if c else i for i, c in zip(x.numpy(), chosen, strict=True)])
+    y = mirror(x, torch.tensor(chosen))
+    np.testing.assert_array_equal(y.numpy(), expected)
+    y.zero_()
+    assert x.any()
+
+
+def test_augmentation_repeats_with_its_generator_and_leaves_the_global_one_alone():
+    x = images(64, 3, 8, 8)
+    state = torch.get_rng_state()
+    first, second, other = (
+        augment(x, torch.Generator().manual_seed(seed), crop=2, shift=1, flip=True) for seed in (5, 5, 6)
+    )
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_without_options_nothing_changes():
+    x = images(4, 3, 8, 8)
+    assert torch.equal(augment(x, torch.Generator()), x)
+
+
+def test_shifts_are_uniform_over_all_offsets():
+    x = torch.zeros(9000, 1, 7, 7, dtype=torch.uint8)
+    x[:, :, 3, 3] = 1
+    y = augment(x, torch.Generator().manual_seed(0), shift=1)
+    counts = y.sum(0, dtype=torch.int64)[0]
+    assert counts.sum() == 9000
+    # Nine cells of 1,000 expected, standard deviation 30: five of them either way.
+    inner = counts[2:5, 2:5]
+    assert inner.sum() == 9000
+    assert inner.min() > 850 and inner.max() < 1150
+
+
+def test_half_of_the_images_are_mirrored():
+    x = torch.zeros(10000, 1, 1, 2, dtype=torch.uint8)
+    x[..., 0] = 1
+    mirrored = augment(x, torch.Generator().manual_seed(0), flip=True)[..., 1].sum(dtype=torch.int64)
+    assert abs(int(mirrored) - 5000) < 250

@@ -1,0 +1,197 @@
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cnnpool.data import Batches, from_pixels
+
+PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+
+
+def split(n: int, height: int = 6, width: int = 5):
+    """Image i is known by its label i."""
+    pixels = torch.randint(
+        0, 256, (n, height, width, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
+    )
+    return from_pixels(pixels, torch.arange(n))
+
+
+def seen(batches) -> list[int]:
+    return [label for _, labels in batches for label in labels.tolist()]
+
+
+@settings(deadline=None, max_examples=50)
+@given(n=st.integers(1, 40), size=st.integers(1, 12), epoch=st.integers(0, 3))
+def test_an_epoch_shows_every_image_once(n, size, epoch):
+    batches = Batches(split(n), batch_size=size, shuffle=True, **PLAIN)
+    batches.set_epoch(epoch)
+    lengths = [len(labels) for _, labels in batches]
+    assert len(lengths) == len(batches)
+    assert set(lengths[:-1]) <= {size} and 1 <= lengths[-1] <= size
+    assert sorted(seen(batches)) == list(range(n))
+
+
+def test_dropping_the_last_batch_leaves_only_full_ones():
+    batches = Batches(split(10), batch_size=4, shuffle=True, drop_last=True, **PLAIN)
+    assert [len(labels) for _, labels in batches] == [4, 4]
+    assert len(set(seen(batches))) == 8
+
+
+def test_the_order_follows_seed_and_epoch_and_nothing_else():
+    def order(seed, epoch):
+        batches = Batches(split(50), batch_size=7, shuffle=True, seed=seed, **PLAIN)
+        batches.set_epoch(epoch)
+        return seen(batches)
+
+    orders = {(seed, epoch): tuple(order(seed, epoch)) for seed in (0, 1) for epoch in (0, 1, 2)}
+    assert len(set(orders.values())) == 6
+    torch.manual_seed(1234)
+    torch.rand(10)
+    assert all(tuple(order(*key)) == value for key, value in orders.items())
+
+
+def test_without_shuffling_the_order_is_the_splits_own():
+    assert seen(Batches(split(10), batch_size=3, **PLAIN)) == list(range(10))
+
+
+def test_images_are_normalised_in_channels_last_format():
+    data = split(5)
+    mean, std = (0.1, 0.5, 0.9), (0.2, 0.3, 1.5)
+    ((images, labels),) = Batches(data, batch_size=5, mean=mean, std=std)
+    shape = (1, 3, 1, 1)
+    exact = data.images.double() / 255
+    exact = (exact - torch.tensor(mean).double().view(shape)) / torch.tensor(std).double().view(shape)
+    torch.testing.assert_close(images.double(), exact, atol=2e-6, rtol=0)
+    assert images.dtype == torch.float32
+    assert images.is_contiguous(memory_format=torch.channels_last)
+    assert labels.dtype == torch.int64
+
+
+def test_another_dtype_is_the_rounded_float32():
+    ((expected, _),) = Batches(split(4), batch_size=4, **PLAIN)
+    ((images, _),) = Batches(split(4), batch_size=4, dtype=torch.bfloat16, **PLAIN)
+    assert torch.equal(images, expected.bfloat16())
+
+
+def test_a_batch_is_its_images_augmented():
+    data = split(20)
+    plain = Batches(data, batch_size=20, shuffle=True, **PLAIN)
+    shifted = Batches(data, batch_size=20, shuffle=True, shift=1, **PLAIN)
+    (before, labels), (after, same) = next(iter(plain)), next(iter(shifted))
+    assert torch.equal(labels, same)
+    moves = set()
+    for x, y in zip(before, after, strict=True):
+        fits = [
+            (dy, dx)
+            for dy, dx in itertools.product((-1, 0, 1), repeat=2)
+            if torch.equal(x.roll((dy, dx), (1, 2))[:, 1:-1, 1:-1], y[:, 1:-1, 1:-1])
+        ]
+        assert len(fits) == 1
+        moves.update(fits)
+    assert len(moves) > 4
+
+
+def epoch_of(batches, epoch):
+    batches.set_epoch(epoch)
+    return list(batches)
+
+
+def loader(**options):
+    return Batches(split(23), batch_size=5, shuffle=True, shift=1, flip=True, seed=3, **PLAIN, **options)
+
+
+def same(first, second) -> bool:
+    return len(first) == len(second) and all(
+        torch.equal(x, y) and torch.equal(a, b) for (x, a), (y, b) in zip(first, second, strict=True)
+    )
+
+
+@pytest.mark.parametrize("stop", range(6))
+def test_a_run_resumed_after_any_batch_sees_exactly_the_rest(stop):
+    whole = epoch_of(loader(), 2)
+    first = loader()
+    first.set_epoch(2)
+    list(itertools.islice(first, stop))
+    state = first.state_dict()
+    assert all(type(value) is int for value in state.values())
+    second = loader()
+    second.load_state_dict(state)
+    if stop < 5:
+        second.set_epoch(2)
+        assert same(list(second), whole[stop:])
+        assert same(epoch_of(second, 3), epoch_of(loader(), 3))
+    else:
+        # The epoch was whole: the next thing is the next one.
+        assert same(list(second), epoch_of(loader(), 3))
+
+
+def test_an_iterator_made_before_the_epoch_is_set_follows_it():
+    batches = loader()
+    iterator = iter(batches)
+    batches.set_epoch(4)
+    assert same(list(iterator), epoch_of(loader(), 4))
+
+
+def test_an_iteration_that_was_left_starts_again_from_the_front():
+    batches = Batches(split(9), batch_size=2, **PLAIN)
+    next(iter(batches))
+    assert seen(batches) == list(range(9))
+
+
+def test_a_state_beyond_the_epoch_is_refused():
+    with pytest.raises(ValueError, match="cannot resume after batch 9: an epoch has 5"):
+        loader().load_state_dict({"epoch": 0, "step": 9})
+
+
+def test_the_global_generator_is_left_alone():
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    batches = loader(crop=2)
+    for epoch in range(2):
+        epoch_of(batches, epoch)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_augmentation_differs_between_epochs_and_steps():
+    same_image = from_pixels(split(1).pixels.repeat(40, 1, 1, 1), torch.arange(40))
+    batches = Batches(same_image, batch_size=20, shift=2, **PLAIN)
+    (first, _), (second, _) = batches
+    batches.set_epoch(1)
+    third, _ = next(iter(batches))
+    assert not torch.equal(first, second) and not torch.equal(first, third)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_shards_share_out_the_images(world):
+    shards = [Batches(split(20), batch_size=4, shuffle=True, shard=(r, world), **PLAIN) for r in range(world)]
+    assert len({len(b) for b in shards}) == 1
+    parts = [seen(b) for b in shards]
+    assert len({len(p) for p in parts}) == 1
+    together = [label for part in parts for label in part]
+    assert len(together) == len(set(together)) == 20 // world * world
+    plain = [seen(Batches(split(20), batch_size=4, shard=(r, world), **PLAIN)) for r in range(world)]
+    assert sorted(label for part in plain for label in part) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"batch_size": 11, "drop_last": True}, "no batch of 11 in 10 images"),
+        ({"batch_size": 2, "crop": 5}, "crop must be at least 0 and less than 5, got 5"),
+        ({"batch_size": 2, "shift": -1}, "shift must be at least 0 and less than 5, got -1"),
+        ({"batch_size": 2, "std": (1.0, 0.0, 1.0)}, "std above 0"),
+        ({"batch_size": 2, "mean": (1.0,)}, "must be 3 numbers"),
+        ({"batch_size": 2, "shard": (2, 2)}, r"rank < world, got \(2, 2\)"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Batches(split(10), **{**PLAIN, **options})
+
+
+def test_an_empty_split_is_refused():
+    with pytest.raises(ValueError, match="no batch of 4 in 0 images"):
+        Batches(split(0), batch_size=4, **PLAIN)

@@ -1,0 +1,142 @@
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cnnpool.data import Raw, cache, from_pixels
+from cnnpool.data.cache import cached
+
+RNG = np.random.default_rng(0)
+
+
+def raw(seed: int = 0) -> Raw:
+    rng = np.random.default_rng(seed)
+    parts = [
+        from_pixels(rng.integers(0, 256, (n, 5, 6, 3), np.uint8), rng.integers(0, 2, n)) for n in (20, 10)
+    ]
+    return Raw(("a", "é b"), *parts)
+
+
+def never() -> Raw:
+    raise AssertionError("made again")
+
+
+def test_what_was_kept_comes_back_whole(tmp_path):
+    path = tmp_path / "new" / "x.images"
+    assert cached(path, "k", raw).sha256 == raw().sha256
+    again = cached(path, "k", never)
+    assert (again.sha256, again.classes) == (raw().sha256, ("a", "é b"))
+
+
+def test_another_key_makes_and_replaces_it(tmp_path):
+    path = tmp_path / "x.images"
+    cached(path, "k", raw)
+    assert cached(path, "other", lambda: raw(1)).sha256 == raw(1).sha256
+    assert cached(path, "other", never).sha256 == raw(1).sha256
+
+
+def test_a_file_cut_anywhere_is_not_taken_for_whole(tmp_path, caplog):
+    path = tmp_path / "x.images"
+    cached(path, "k", raw)
+    whole = path.read_bytes()
+    for length in [*range(0, 300, 17), *range(300, len(whole), 331), len(whole) - 1]:
+        path.write_bytes(whole[:length])
+        assert cached(path, "k", raw).sha256 == raw().sha256
+        assert path.read_bytes() == whole
+    assert "is damaged and will be made again" in caplog.text
+
+
+def test_a_changed_byte_anywhere_is_found(tmp_path):
+    path = tmp_path / "x.images"
+    cached(path, "k", raw)
+    whole = path.read_bytes()
+    for place in RNG.integers(0, len(whole), 150):
+        changed = bytearray(whole)
+        changed[place] ^= 1 << int(RNG.integers(8))
+        path.write_bytes(changed)
+        again = cached(path, "k", raw)
+        assert again.sha256 == raw().sha256
+        np.testing.assert_array_equal(again.train.labels, raw().train.labels)
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_cache import raw
+from cnnpool.data.cache import cached
+root = Path({root!r})
+def make():
+    with (root / "made").open("a") as file:
+        file.write("x")
+    time.sleep(0.3)
+    return raw()
+print(cached(root / "x.images", "k", make).sha256)
+"""
+
+
+def child(root: Path) -> subprocess.Popen:
+    code = CHILD.format(tests=str(Path(__file__).parent), root=str(root))
+    environment = {**os.environ, "PYTHONPATH": str(Path(cache.__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_of_two_processes_one_makes_it_and_both_have_it(tmp_path):
+    children = [child(tmp_path) for _ in range(2)]
+    assert [process.communicate(timeout=60)[0].strip() for process in children] == [raw().sha256] * 2
+    assert (tmp_path / "made").read_text() == "x"
+
+
+def test_a_process_killed_while_making_leaves_nothing_that_is_believed(tmp_path):
+    process = child(tmp_path)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "made").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    (tmp_path / "x.images.part").write_bytes(b"half a file")
+    assert cached(tmp_path / "x.images", "k", raw).sha256 == raw().sha256
+    assert cached(tmp_path / "x.images", "k", never).sha256 == raw().sha256
+    assert not (tmp_path / "x.images.part").exists()
+
+
+def test_being_killed_before_the_rename_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "x.images"
+    cached(path, "k", raw)
+
+    def killed(*names):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        cached(path, "other", lambda: raw(1))
+    monkeypatch.undo()
+    assert cached(path, "k", never).sha256 == raw().sha256
+
+
+def test_a_full_disk_costs_only_the_cache(tmp_path, monkeypatch, caplog):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert cached(tmp_path / "x.images", "k", raw).sha256 == raw().sha256
+    assert "No space left" in caplog.text
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
+
+
+def test_a_place_that_cannot_be_written_costs_only_the_cache(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    assert cached(tmp_path / "file" / "x.images", "k", raw).sha256 == raw().sha256
+    assert caplog.records[-1].levelno == logging.WARNING
+
+
+def test_an_error_while_making_frees_the_lock(tmp_path):
+    with pytest.raises(AssertionError, match="made again"):
+        cached(tmp_path / "x.images", "k", never)
+    assert cached(tmp_path / "x.images", "k", raw).sha256 == raw().sha256

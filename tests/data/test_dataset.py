@@ -1,0 +1,201 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from cnnpool import data, table
+from cnnpool.data import DATASETS, Raw, Source, from_pixels
+from cnnpool.data.dataset import assemble, statistics
+
+CONF = Path(__file__).parents[2] / "conf" / "data"
+
+
+def numbered(n: int, num_classes: int = 3, seed: int = 0):
+    """Image i is known by its first bytes."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (n, 4, 4, 2), np.uint8)
+    pixels[:, 0, 0, 0], pixels[:, 0, 0, 1] = np.arange(n) % 256, np.arange(n) // 256
+    return from_pixels(pixels, np.arange(n) % num_classes)
+
+
+def raw(n: int = 90) -> Raw:
+    return Raw(("a", "b", "c"), numbered(n), numbered(30, seed=1))
+
+
+class Given(Source):
+    def read(self) -> Raw:
+        return raw()
+
+
+def build(seed: int = 0, **options):
+    return assemble("given", Given(**{"val_size": 9, **options}), seed=seed)
+
+
+def names(split) -> set[int]:
+    first = split.images[:, :, 0, 0].long()
+    return set((first[:, 0] + 256 * first[:, 1]).tolist())
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 1000), val_size=st.one_of(st.integers(0, 89), st.sampled_from([0.1, 0.5])))
+def test_validation_is_cut_from_the_training_images_and_shares_none(seed, val_size):
+    dataset = build(seed, val_size=val_size)
+    assert len(dataset.val) == (val_size if isinstance(val_size, int) else round(90 * val_size))
+    assert names(dataset.train) | names(dataset.val) == set(range(90))
+    assert not names(dataset.train) & names(dataset.val)
+    assert len(dataset.train) + len(dataset.val) == 90
+    assert torch.equal(dataset.test.images, raw().test.images)
+    assert torch.equal(dataset.test.labels, raw().test.labels)
+
+
+def test_labels_stay_with_their_images():
+    dataset = build(3)
+    first = dataset.train.images[:, :, 0, 0].long()
+    assert torch.equal((first[:, 0] + 256 * first[:, 1]) % 3, dataset.train.labels)
+
+
+def test_the_validation_cut_follows_the_seed_and_is_stratified():
+    assert names(build(1).val) == names(build(1).val) != names(build(2).val)
+    assert build(1).val.labels.bincount().tolist() == [3, 3, 3]
+
+
+def test_the_identity_is_that_of_the_published_data():
+    assert build(1).sha256 == build(2, val_size=20, batch_size=4, flip=True).sha256 == raw().sha256
+    changed = raw()
+    changed.train.images[5, 0, 1, 1] ^= 1
+    relabelled = raw()
+    relabelled.test.labels[0] += 1
+    assert len({raw().sha256, changed.sha256, relabelled.sha256, raw(89).sha256}) == 4
+
+
+def test_limit_takes_a_balanced_part_that_grows_and_keeps_the_rest():
+    few, more, whole = build(limit=12), build(limit=30), build()
+    assert (len(few.train), len(more.train)) == (12, 30)
+    assert names(few.train) < names(more.train) < names(whole.train)
+    assert few.train.labels.bincount().tolist() == [4, 4, 4]
+    assert names(few.val) == names(whole.val)
+    assert len({few.sha256, more.sha256, whole.sha256}) == 3
+    assert build(limit=81).sha256 == build(limit=1000).sha256 == whole.sha256
+    assert build(seed=5, limit=12).sha256 == few.sha256
+
+
+@settings(deadline=None, max_examples=30)
+@given(n=st.integers(1, 30), channels=st.integers(1, 3), size=st.integers(1, 6), seed=st.integers(0, 99))
+def test_statistics_are_those_of_numpy_in_double_precision(n, channels, size, seed):
+    pixels = np.random.default_rng(seed).integers(0, 256, (n, size, size, channels), np.uint8)
+    mean, std = statistics(from_pixels(pixels, np.zeros(n)).images)
+    np.testing.assert_allclose(mean, (pixels / 255).mean((0, 1, 2)), rtol=1e-12)
+    np.testing.assert_allclose(std, (pixels / 255).std((0, 1, 2)), rtol=1e-9, atol=1e-12)
+
+
+def test_statistics_over_several_chunks_are_exact():
+    pixels = np.full((2500, 1, 1, 1), 255, np.uint8)
+    pixels[::2] = 0
+    assert statistics(from_pixels(pixels, np.zeros(2500)).images) == ((0.5,), (0.5,))
+
+
+def test_statistics_see_the_training_part_alone():
+    dataset = build(val_size=30, limit=20)
+    assert (dataset.mean, dataset.std) == statistics(dataset.train.images)
+    assert dataset.mean != statistics(raw().train.images)[0]
+
+
+def test_batches_come_as_the_options_say():
+    dataset = build(seed=4, batch_size=16, eval_batch_size=7, shift=1, flip=True, crop=2)
+    train = dataset.train_batches()
+    assert (len(train), train.batch_size, train.seed, train.shuffle) == (81 // 16, 16, 4, True)
+    assert train.augmentation == {"crop": 2, "shift": 1, "flip": True}
+    for batches, split in ((dataset.val_batches(), dataset.val), (dataset.test_batches(), dataset.test)):
+        assert torch.equal(torch.cat([labels for _, labels in batches]), split.labels)
+        assert [len(labels) for _, labels in batches][:-1] == [7] * (len(split) // 7)
+        assert not any(batches.augmentation.values())
+    images = torch.cat([images for images, _ in build(batch_size=81, limit=81).train_batches()])
+    torch.testing.assert_close(images.mean((0, 2, 3)), torch.zeros(2), atol=1e-5, rtol=0)
+    torch.testing.assert_close(images.std((0, 2, 3), correction=0), torch.ones(2), atol=1e-5, rtol=0)
+
+
+def test_a_training_part_smaller_than_a_batch_is_one_batch():
+    batches = build(batch_size=1000).train_batches()
+    assert [len(labels) for _, labels in batches] == [81]
+
+
+def test_no_validation_gives_no_validation_batches():
+    assert build(val_size=0).val_batches() is None
+
+
+def test_a_class_without_training_images_is_named(caplog):
+    build(limit=2)
+    assert "given: no train image of" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"val_size": 90}, "data.val_size=90 of 90 training images leaves none"),
+        ({"val_size": 0.001}, "data.val_size=0.001 of 90"),
+        ({"val_size": 1.0}, "a fraction below 1, got 1.0"),
+        ({"val_size": -1}, "got -1"),
+        ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),
+        ({"limit": 0}, "data.limit must be at least 1, got 0"),
+        ({"shift": -1}, "data.shift must be at least 0, got -1"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        build(**options)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (lambda r: Raw(("a", "b"), r.train, r.test), "training labels go from 0 to 2, not 0 to 1"),
+        (lambda r: Raw(r.classes, r.train, r.test.take(torch.arange(0))), "has no test images"),
+        (
+            lambda r: Raw(r.classes, from_pixels(np.zeros((9, 5, 4, 2), np.uint8), np.arange(9) % 3), r.test),
+            "are",
+        ),
+        (
+            lambda r: Raw(
+                r.classes, from_pixels(np.ones((90, 4, 4, 2), np.uint8), np.arange(90) % 3), r.test
+            ),
+            "same value",
+        ),
+    ],
+)
+def test_inconsistent_data_is_refused(monkeypatch, bad, message):
+    monkeypatch.setattr(Given, "read", lambda self: bad(raw()))
+    with pytest.raises(data.DataError, match=message):
+        build()
+
+
+def test_splits_of_wrong_type_or_count_are_refused():
+    with pytest.raises(ValueError, match="must be uint8"):
+        from_pixels(np.zeros((2, 3, 3, 1), np.float32), np.zeros(2))
+    with pytest.raises(ValueError, match="2 images need as many int64 labels"):
+        from_pixels(np.zeros((2, 3, 3, 1), np.uint8), np.zeros(3))
+
+
+def test_unknown_names_and_keys_are_refused_with_a_suggestion():
+    with pytest.raises(ValueError, match="no dataset named 'minst'; did you mean 'mnist'"):
+        data.build("minst")
+    with pytest.raises(ValueError, match="digits has no option 'batchsize'; did you mean 'batch_size'"):
+        data.build("digits", batchsize=3)
+    with pytest.raises(ValueError, match="flip=3 is not true or false"):
+        data.build("digits", flip=3)
+
+
+@pytest.mark.parametrize("name", sorted(DATASETS))
+def test_each_yaml_holds_every_option_with_its_default(name, monkeypatch):
+    monkeypatch.delenv("CNNPOOL_DATA", raising=False)
+    written = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"), resolve=True)
+    defaults = {key: parameter.default for key, parameter in table.options_of(DATASETS[name]).items()}
+    assert written == {"name": name, **defaults}
+    monkeypatch.setenv("CNNPOOL_DATA", "elsewhere")
+    assert OmegaConf.load(CONF / f"{name}.yaml").root == "elsewhere"
+
+
+def test_each_data_set_has_its_yaml():
+    assert {path.stem for path in CONF.glob("*.yaml")} == set(DATASETS)

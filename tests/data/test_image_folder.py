@@ -1,0 +1,212 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cnnpool import data
+from cnnpool.data import DataError, ImageFolder, image_folder
+
+RNG = np.random.default_rng(0)
+
+
+def pixels(height: int = 8, width: int = 8) -> np.ndarray:
+    return RNG.integers(0, 256, (height, width, 3), np.uint8)
+
+
+def save(path: Path, array: np.ndarray, **options) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(array).save(path, **options)
+    return path
+
+
+@pytest.fixture
+def root(tmp_path):
+    for part, n in (("train", 4), ("test", 2)):
+        for name in ("cat", "ant", "bee"):
+            for i in range(n):
+                save(tmp_path / part / name / f"{i}.png", pixels())
+    return tmp_path
+
+
+def read(root: Path, **options):
+    return ImageFolder(root=str(root), **options).read()
+
+
+def test_classes_images_and_labels_are_those_of_the_folders(root):
+    raw = read(root)
+    assert raw.classes == ("ant", "bee", "cat")
+    assert raw.train.labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    expected = [np.array(Image.open(path)) for path in sorted((root / "train").glob("*/*.png"))]
+    np.testing.assert_array_equal(raw.train.pixels.numpy(), np.stack(expected))
+    assert raw.test.labels.tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_run_is_built_from_it(root):
+    dataset = data.build("image_folder", root=str(root), seed=1, val_size=3, batch_size=4)
+    assert [len(split) for split in (dataset.train, dataset.val, dataset.test)] == [9, 3, 6]
+    assert dataset.val.labels.tolist() == [0, 1, 2]
+    assert len(list(dataset.train_batches())) == 2
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "JPEG", "bmp", "gif", "webp", "tif"])
+def test_every_usual_format_is_read(root, suffix):
+    flat = np.full((8, 8, 3), (200, 100, 40), np.uint8)
+    save(root / "train" / "ant" / f"z.{suffix}", flat)
+    image = read(root).train.pixels[4].numpy().astype(int)
+    assert np.abs(image - flat).max() <= 4
+
+
+def test_hidden_and_other_files_are_left_alone(root):
+    (root / "train" / "ant" / "notes.txt").write_text("x")
+    (root / "train" / "ant" / ".hidden.png").write_bytes(b"x")
+    (root / "train" / "ant" / "nested").mkdir()
+    (root / "train" / ".cache").mkdir()
+    assert len(read(root).train) == 12
+
+
+def test_grey_is_one_channel_by_the_usual_weights(root):
+    raw = read(root, channels=1)
+    assert raw.train.images.shape == (12, 1, 8, 8)
+    colour = read(root).train.pixels.numpy()
+    exact = colour @ np.array([0.299, 0.587, 0.114])
+    assert np.abs(raw.train.pixels[..., 0].numpy() - exact).max() <= 1
+
+
+def test_other_sizes_are_brought_to_the_commonest(root):
+    save(root / "train" / "ant" / "wide.png", np.full((16, 40, 3), 90, np.uint8))
+    raw = read(root)
+    assert raw.train.images.shape[2:] == (8, 8)
+    assert (raw.train.images[4] == 90).all()
+
+
+def test_the_centre_is_cut_out_of_an_image_of_another_shape(root):
+    wide = np.zeros((8, 24, 3), np.uint8)
+    wide[:, 8:16] = 255
+    save(root / "train" / "ant" / "wide.png", wide)
+    assert (read(root).train.images[4] == 255).all()
+
+
+def test_resizing_averages_rather_than_picks(root):
+    fine = np.zeros((64, 64, 3), np.uint8)
+    fine[:, ::2] = 255
+    save(root / "train" / "ant" / "fine.png", fine)
+    image = read(root).train.images[4].float()
+    assert (image[:, :, 1:-1] - 127.5).abs().max() < 3
+
+
+@pytest.mark.parametrize(("size", "expected"), [(5, (5, 5)), ((6, 9), (6, 9))])
+def test_a_size_that_is_asked_for_is_given(root, size, expected):
+    assert read(root, size=size).train.images.shape[2:] == expected
+
+
+def test_transparency_lies_over_black(root):
+    clear = np.full((8, 8, 4), 200, np.uint8)
+    clear[..., 3] = 0
+    clear[0, 0, 3] = 255
+    save(root / "train" / "ant" / "clear.png", clear)
+    image = read(root).train.pixels[4]
+    assert image[0, 0].tolist() == [200] * 3 and image.sum() == 600
+
+
+def test_the_cameras_orientation_is_applied(root):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    upright = pixels()
+    # Orientation 6: the stored picture must be turned clockwise to stand upright.
+    save(root / "train" / "ant" / "turned.png", np.rot90(upright).copy(), exif=exif)
+    np.testing.assert_array_equal(read(root).train.pixels[4].numpy(), upright)
+
+
+def test_images_are_decoded_once(root, monkeypatch):
+    first = read(root)
+    monkeypatch.setattr(image_folder, "decode_all", None)
+    assert read(root).sha256 == first.sha256
+    assert ImageFolder(root=os.path.relpath(root)).read().sha256 == first.sha256
+
+
+def test_a_changed_new_or_removed_file_is_seen(root):
+    digests = [read(root).sha256]
+    path = save(root / "train" / "ant" / "0.png", pixels())
+    digests.append(read(root).sha256)
+    save(path.with_name("9.png"), pixels())
+    digests.append(read(root).sha256)
+    path.unlink()
+    digests.append(read(root).sha256)
+    assert len(set(digests)) == 4
+
+
+def test_options_do_not_share_a_cache(root):
+    shapes = {
+        read(root, channels=channels, size=size).train.images.shape
+        for channels in (1, 3, 1)
+        for size in (None, 4, (4, 5), None)
+    }
+    assert len(shapes) == 6
+
+
+def test_a_folder_that_cannot_be_written_is_cached_elsewhere(root, monkeypatch, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(elsewhere))
+    # The superuser may write anywhere, so the answer is put in its mouth.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    first = read(root)
+    assert not (root / ".cnnpool-cache").exists()
+    monkeypatch.setattr(image_folder, "decode_all", None)
+    assert read(root).sha256 == first.sha256
+    assert list(elsewhere.glob("cnnpool/*/*.images"))
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: os.urandom(1000)])
+@pytest.mark.parametrize("suffix", ["png", "jpg"])
+def test_a_damaged_image_is_named(root, damage, suffix):
+    path = save(root / "train" / "bee" / f"z.{suffix}", pixels(64, 64))
+    path.write_bytes(damage(path.read_bytes()))
+    for options in ({}, {"size": 8}):
+        with pytest.raises(
+            DataError, match=rf"cannot decode .*bee/z.{suffix} .*repair or remove it"
+        ) as caught:
+            read(root, **options)
+        assert "\n" not in str(caught.value)
+
+
+def test_more_than_eight_bits_are_refused(root):
+    save(root / "train" / "ant" / "deep.png", np.full((8, 8), 1000, np.uint16))
+    with pytest.raises(DataError, match=r"deep.png has more than 8 bits .*save it with 8"):
+        read(root)
+
+
+def test_a_class_that_is_only_tested_is_refused(root):
+    save(root / "test" / "dog" / "0.png", pixels())
+    with pytest.raises(DataError, match=r"test/dog is a class that .*train lacks"):
+        read(root)
+
+
+def test_an_empty_class_is_refused(root):
+    (root / "train" / "dog").mkdir()
+    with pytest.raises(DataError, match=r"train/dog holds no image"):
+        read(root)
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_a_missing_part_is_named(root, part):
+    (root / part).rename(root / "other")
+    with pytest.raises(DataError, match=rf"cannot read .*{part} .*train/CLASS and test/CLASS"):
+        read(root)
+
+
+def test_images_that_lie_in_no_class_are_refused(tmp_path):
+    for part in ("train", "test"):
+        save(tmp_path / part / "0.png", pixels())
+    with pytest.raises(DataError, match=r"train holds no folder"):
+        read(tmp_path)
+
+
+def test_a_large_size_must_be_asked_for(root):
+    for i in range(13):
+        save(root / "train" / "ant" / f"large{i}.png", np.zeros((600, 700, 3), np.uint8))
+    with pytest.raises(ValueError, match=r"most images are 600x700: choose .*data.size=224"):
+        read(root)
+    with pytest.raises(ValueError, match=r"data.size must be at least 1, got 0"):
+        read(root, size=0)
