@@ -37,9 +37,6 @@ def main(argv: list[str]) -> int:
     except ValueError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    except BrokenPipeError:
-        # The reader (head, less) has seen enough; python would complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
@@ -129,5 +126,9 @@ def _say(text: str) -> None:
         text.encode(encoding)
     except UnicodeEncodeError:
         text = text.replace("±", "+-").replace("–", "-").encode(encoding, "replace").decode(encoding)
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; the report is to be written all the same.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from cnnpool.report.choice import UNSET, facts, nearest, value_at
+from cnnpool.report.choice import nearest
+from cnnpool.report.facts import UNSET, facts, value_at
 from cnnpool.report.runs import NAMED, Run
 
 # Where a run lies, what it shows while it runs and on what machine: noted in the report, no reason to refuse.

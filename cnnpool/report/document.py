@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cnnpool.report.choice import facts
 from cnnpool.report.columns import Column, main_columns, measure_columns, pair_columns, ranking
 from cnnpool.report.comparison import Comparison
+from cnnpool.report.facts import facts
 from cnnpool.report.plots import Plot
 from cnnpool.report.statistics import BOOTSTRAPS, EXACT_PAIRS
 

@@ -103,9 +103,10 @@ def lines(
                 place + nudge, mean, half, ls=dash, marker=mark, color=colour, label=name, capsize=3
             )
         axes.set_xticks(place, [str(one) for one in x])
-        axes.margins(x=0.12)
-        axes.set_ylim(bottom=0)
+        axes.margins(x=0.12, y=0.08)
         axes.set(title=title, xlabel=x_label)
+    # Only now: a limit set earlier would hold for what later panels draw.
+    row[0].set_ylim(bottom=0)
     row[0].set_ylabel(y_label)
     _legend(figure, *row)
     return figure

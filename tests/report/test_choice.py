@@ -60,6 +60,28 @@ def test_baseline_is_max_else_the_first_else_what_was_asked(shelf):
         baseline(choices, "maxx")
 
 
+def test_baseline_is_max_in_all_stages_before_max_in_some(shelf):
+    pool, avg = {"name": "max", "kernel_size": 3}, {"name": "avg", "kernel_size": 3}
+    shelf.put("a", pool=avg)
+    shelf.put("b", pool=pool | {"kernel_size": 2}, stages={"s1": avg})
+    assert baseline(group(find([shelf.root]), ["pool"]), None).label == "max + s1:avg"
+    shelf.put("c", pool=pool)
+    assert baseline(group(find([shelf.root]), ["pool"]), None).label == "max(kernel_size=3)"
+
+
+def test_labels_count_as_people_do(shelf):
+    for kernel in (10, 2, 9):
+        shelf.put(f"{kernel}", pool={"name": "avg", "kernel_size": kernel})
+    assert labels(shelf) == ["avg(kernel_size=2)", "avg(kernel_size=9)", "avg(kernel_size=10)"]
+
+
+def test_a_key_that_is_a_name_is_shown_bare_and_found_as_baseline(shelf):
+    shelf.sweep(max=[0.9], avg=[0.9])
+    choices = group(find([shelf.root]), ["pool.name", "readout.name"])
+    assert [choice.label for choice in choices] == ["avg / flatten", "max / flatten"]
+    assert baseline(choices, "avg").label == "avg / flatten"
+
+
 def test_baseline_by_a_part_of_the_label_must_be_unique(shelf):
     for pool, readout in (("max", "gap"), ("max", "gem"), ("avg", "gap")):
         shelf.put(f"{pool}{readout}", pool=pool, readout={"name": readout})

@@ -1,5 +1,6 @@
 import csv
 import json
+import os
 import re
 import subprocess
 import sys
@@ -127,6 +128,17 @@ def test_a_folder_that_cannot_be_written_is_named(two, tmp_path, capsys):
     out = tmp_path / "file" / "r"
     expected = f"error: --out {out} cannot be written: Not a directory; choose another with --out\n"
     assert capsys.readouterr().err == expected
+
+
+def test_a_reader_that_stops_early_costs_nothing_but_the_rest(two, tmp_path):
+    code = "import sys; from cnnpool.report import main; sys.exit(main(sys.argv[1:]))"
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as broken:
+        command = [sys.executable, "-c", code, str(two.root), "--out", str(tmp_path / "r")]
+        done = subprocess.run(command, stdout=broken, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (tmp_path / "r" / "report.html").exists()
 
 
 def test_figures_of_an_earlier_report_do_not_stay(two, shelf):

@@ -11,7 +11,7 @@ from cnnpool.report import find, html, latex, markdown, text
 from cnnpool.report.columns import ranking
 from cnnpool.report.comparison import compare
 from cnnpool.report.document import compose
-from cnnpool.report.panels import dominated, look
+from cnnpool.report.panels import dominated, lines, look
 from cnnpool.report.plots import draw
 
 SEEDS = [0.90, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96]
@@ -155,6 +155,13 @@ def test_axes_name_what_they_show_their_unit_and_n(comparison, plots):
     assert {"downsampling stage", "zero gradient (% of inputs)", "s1", "s2"} <= set(words["gradient"])
     assert {"shift of the input (px)", "relative change", "stage s1", "stage s2"} <= set(words["shift"])
     assert {"FLOPs", "(less is better)", "images/s", "consistency (distinct) (%)"} <= set(words["pareto"])
+
+
+def test_no_point_of_a_later_panel_lies_outside():
+    low, high = np.array([[1.0, 2.0]] * 3), np.array([[30.0, 40.0]] * 3)
+    figure = lines({"a": ([1, 2], {"x": low}), "b": ([1, 2], {"x": high})}, "px", "change")
+    assert [axes.get_ylim()[0] for axes in figure.axes] == [0, 0]
+    assert all(axes.get_ylim()[1] > 40 for axes in figure.axes)
 
 
 def test_looks_of_seventy_choices_are_all_different():
