@@ -6,14 +6,20 @@ from cnnpool import table
 from cnnpool.pool.ada import AdaPool2d, ada_pool2d
 from cnnpool.pool.adaptive_avg import AdaptiveAvgPool2d
 from cnnpool.pool.adaptive_max import AdaptiveMaxPool2d
+from cnnpool.pool.asap import AsapPool2d
 from cnnpool.pool.avg import AvgPool2d, avg_pool2d
 from cnnpool.pool.avg_conv import AvgConv2d
 from cnnpool.pool.base import Pool2d
 from cnnpool.pool.conv_pool import ConvPool2d
 from cnnpool.pool.depthwise import DepthwiseConv2d
+from cnnpool.pool.diffstride import DiffStride2d
 from cnnpool.pool.dpp import DppPool2d, dpp_pool2d
+from cnnpool.pool.flc import FlcPool2d
+from cnnpool.pool.fractional_max import FractionalMaxPool2d
 from cnnpool.pool.gated import GatedPool2d, gated_pool2d
 from cnnpool.pool.gem import GemPool2d, gem_pool2d
+from cnnpool.pool.haar import HaarPool2d
+from cnnpool.pool.ideal_lowpass import IdealLowpassPool2d, ideal_lowpass_pool2d
 from cnnpool.pool.lip import LipPool2d, lip_pool2d
 from cnnpool.pool.logsumexp import LogSumExpPool2d, logsumexp_pool2d
 from cnnpool.pool.lp import LpPool2d, lp_pool2d
@@ -26,23 +32,33 @@ from cnnpool.pool.patchify import PatchConv2d
 from cnnpool.pool.random_mixed import RandomMixedPool2d
 from cnnpool.pool.reduction import ReductionBlock2d
 from cnnpool.pool.resize import Resize2d
+from cnnpool.pool.s3 import S3Pool2d
 from cnnpool.pool.soft import SoftPool2d, soft_pool2d
+from cnnpool.pool.spectral import SpectralPool2d, spectral_pool2d
+from cnnpool.pool.stochastic import StochasticPool2d, stochastic_pool2d
 from cnnpool.pool.strided import StridedConv2d
 from cnnpool.pool.subsample import Subsample2d
 from cnnpool.pool.sum import SumPool2d, sum_pool2d
 from cnnpool.pool.tree import TreePool2d, tree_pool2d
+from cnnpool.pool.wavelet import WaveletPool2d, wavelet_bands2d, wavelet_bank
 
 OPERATORS: dict[str, type[Pool2d]] = {
     "ada": AdaPool2d,
     "adaptive_avg": AdaptiveAvgPool2d,
     "adaptive_max": AdaptiveMaxPool2d,
+    "asap": AsapPool2d,
     "avg": AvgPool2d,
     "avg_conv": AvgConv2d,
     "conv_pool": ConvPool2d,
     "depthwise": DepthwiseConv2d,
+    "diffstride": DiffStride2d,
     "dpp": DppPool2d,
+    "flc": FlcPool2d,
+    "fractional_max": FractionalMaxPool2d,
     "gated": GatedPool2d,
     "gem": GemPool2d,
+    "haar": HaarPool2d,
+    "ideal_lowpass": IdealLowpassPool2d,
     "lip": LipPool2d,
     "logsumexp": LogSumExpPool2d,
     "lp": LpPool2d,
@@ -55,11 +71,15 @@ OPERATORS: dict[str, type[Pool2d]] = {
     "random_mixed": RandomMixedPool2d,
     "reduction": ReductionBlock2d,
     "resize": Resize2d,
+    "s3": S3Pool2d,
     "soft": SoftPool2d,
+    "spectral": SpectralPool2d,
+    "stochastic": StochasticPool2d,
     "strided": StridedConv2d,
     "subsample": Subsample2d,
     "sum": SumPool2d,
     "tree": TreePool2d,
+    "wavelet": WaveletPool2d,
 }
 
 
@@ -77,13 +97,19 @@ __all__ = [
     "AdaPool2d",
     "AdaptiveAvgPool2d",
     "AdaptiveMaxPool2d",
+    "AsapPool2d",
     "AvgConv2d",
     "AvgPool2d",
     "ConvPool2d",
     "DepthwiseConv2d",
+    "DiffStride2d",
     "DppPool2d",
+    "FlcPool2d",
+    "FractionalMaxPool2d",
     "GatedPool2d",
     "GemPool2d",
+    "HaarPool2d",
+    "IdealLowpassPool2d",
     "LipPool2d",
     "LogSumExpPool2d",
     "LpPool2d",
@@ -97,17 +123,22 @@ __all__ = [
     "RandomMixedPool2d",
     "ReductionBlock2d",
     "Resize2d",
+    "S3Pool2d",
     "SoftPool2d",
+    "SpectralPool2d",
+    "StochasticPool2d",
     "StridedConv2d",
     "Subsample2d",
     "SumPool2d",
     "TreePool2d",
+    "WaveletPool2d",
     "ada_pool2d",
     "avg_pool2d",
     "build",
     "dpp_pool2d",
     "gated_pool2d",
     "gem_pool2d",
+    "ideal_lowpass_pool2d",
     "lip_pool2d",
     "logsumexp_pool2d",
     "lp_pool2d",
@@ -117,6 +148,10 @@ __all__ = [
     "mixed_pool2d",
     "ordinal_pool2d",
     "soft_pool2d",
+    "spectral_pool2d",
+    "stochastic_pool2d",
     "sum_pool2d",
     "tree_pool2d",
+    "wavelet_bands2d",
+    "wavelet_bank",
 ]

@@ -1,0 +1,90 @@
+"""Downsampling in the frequency domain with a learnt bandwidth."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.pool.base import Pool2d
+from cnnpool.pool.fourier import check_map, keep_lowest, like, separable_flops
+from cnnpool.pool.rational import Stride, fractions, rounded_up, whole
+from cnnpool.pool.windows import wide
+
+
+class DiffStride2d(Pool2d):
+    """Cut the spectrum down and shape it with a mask of learnt strides (Riad 2022, DiffStride).
+
+    Each frequency k of an axis (in whole periods per map) is multiplied by the paper's mask,
+    clip((R + H/(2S) - |k|)/R, 0, 1): 1 up to the band of a stride S, then a ramp of R frequencies down to 0.
+    S is learnt for each axis: its gradient comes from the frequencies on the ramp; that of the input is the
+    adjoint, dense.
+
+    Departs from the paper, where the output keeps every frequency that the mask leaves, about H/S + 2R, so
+    that it is larger than H/S and changes size while S is learnt. Here the size is fixed at H/s by the
+    constructor's ``stride`` and S = s/b, with 0 < b < 1 the share of the output's band that passes untouched:
+    S can only narrow the band, never outgrow it, and no step of the optimiser can change a shape or
+    stop the gradient for good. S is ``learnt_stride``; b is learnt as its logit ``band``, one number per axis
+    for all channels.
+
+    Edges: the map counts as periodic, so opposite edges meet. H' = ceil(H/s). The frequency H'/2 of an even
+    H' is the mean of the input's pair +H'/2 and -H'/2, times the mask.
+
+    Args:
+        channels: C of the input.
+        stride: s, H is divided by it, >= 1, not necessarily whole, or (vertical, horizontal).
+        bandwidth: b at the start, 0 < b < 1: S starts at s/b, 1.25 s by default.
+        smoothness: R, width of the ramp in frequencies, > 0.
+
+    Raises:
+        ValueError: if a number is out of range.
+    """
+
+    formula = "inverse Fourier transform of X(k) clip((R + H/(2S) - |k|)/R, 0, 1), S learnt"
+    paper = "Riad 2022, arXiv:2202.01653"
+    shift = "commutes with shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
+    gradient = "dense"
+
+    def __init__(
+        self, channels: int, *, stride: Stride = 2.0, bandwidth: float = 0.8, smoothness: float = 4.0
+    ):
+        super().__init__()
+        if not 0 < bandwidth < 1:
+            raise ValueError(f"bandwidth must be above 0 and below 1, got {bandwidth!r}")
+        if not 0 < smoothness < math.inf:
+            raise ValueError(f"smoothness must be a number above 0, got {smoothness!r}")
+        self.channels, self.smoothness = channels, smoothness
+        self.ratio = fractions(stride, least=1)
+        self.stride = whole(self.ratio)
+        self.band = nn.Parameter(torch.full((2,), math.log(bandwidth / (1 - bandwidth))))
+
+    @property
+    def learnt_stride(self) -> Tensor:
+        """S of each axis, (2,): vertical, horizontal."""
+        band = self.band.sigmoid()
+        return torch.stack([p / q / b for (p, q), b in zip(self.ratio, band.unbind(), strict=True)])
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return rounded_up(height, width, self.ratio)
+
+    def mask(self, height: int, width: int) -> tuple[Tensor, Tensor]:
+        """What the frequencies 0, 1, ... of each axis are multiplied by, (H'//2 + 1,) and (W'//2 + 1,)."""
+        strides, masks = wide(self.band).sigmoid(), []
+        sizes = (height, width), self.output_size(height, width), self.ratio, strides.unbind()
+        for length, kept, (p, q), band in zip(*sizes, strict=True):
+            frequency = torch.arange(kept // 2 + 1, dtype=band.dtype, device=band.device)
+            edge = band * (length * q / (2 * p))
+            masks.append(((self.smoothness + edge - frequency) / self.smoothness).clamp(0, 1))
+        return masks[0], masks[1]
+
+    def flops(self, height: int, width: int) -> int:
+        return separable_flops(self.channels, height, width, *self.output_size(height, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        check_map(x, type(self).__name__)
+        rows, columns = self.output_size(*x.shape[-2:])
+        down, across = (mask.to(wide(x).dtype) for mask in self.mask(*x.shape[-2:]))
+        return like(keep_lowest(keep_lowest(wide(x), columns, across, -1), rows, down, -2), x)
+
+    def extra_repr(self) -> str:
+        (p, q), (r, s) = self.ratio
+        return f"stride=({p / q:g}, {r / s:g}), smoothness={self.smoothness:g}"

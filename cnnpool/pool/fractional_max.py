@@ -1,0 +1,128 @@
+"""Max pooling over windows of unequal size, so that the map can shrink by any ratio."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cnnpool.pool.base import Pool2d
+from cnnpool.pool.rational import Stride, fractions, rounded_down, whole
+from cnnpool.pool.window import is_channels_last, memory_format
+
+
+class FractionalMaxPool2d(Pool2d):
+    """Maximum over windows between randomly spaced edges (Graham 2014, fractional max-pooling).
+
+    Along an axis of H pixels and H' windows the edges a_0 < a_1 < ... rise by floor or ceil of their mean
+    distance. ``random``: in every order equally likely; ``pseudorandom``: a_i = ceil(alpha (i + u)) -
+    ceil(alpha u), alpha their mean distance and u uniform in [0, 1), which keeps them evenly spread. Training
+    draws edges for every sample, the same for all its channels; eval mode uses the pseudorandom edges of u =
+    1/2 for all. The gradient goes to the maximum of each window alone, the first in row-major order among
+    equals.
+
+    ``overlapping`` windows run from pixel a_(i-1) to pixel a_i, both included, with the edges between pixel
+    0 and pixel H - 1, as in the paper: at stride 2 they are 3 wide and one of them, at random, is 2 wide.
+    Disjoint windows end before a_i, with the edges between 0 and H, so that they cover every pixel (the
+    paper's leave out the last row and column): at stride 2 they are plain 2 x 2 windows and there is nothing
+    to draw unless H is odd.
+
+    Edges: H' = floor(H/stride), and the windows cover the whole map.
+
+    Args:
+        channels: C of the input.
+        stride: H/H', above 1, not necessarily whole, or (vertical, horizontal); often 1.414 in the paper.
+        mode: random or pseudorandom.
+        overlapping: whether neighbours share their edge.
+
+    Raises:
+        ValueError: if stride is not above 1, the mode is unknown, or the map is smaller than the stride.
+    """
+
+    formula = "max_i x_i between edges a_0 < a_1 < ... with random distances floor(alpha) or ceil(alpha)"
+    paper = "Graham 2014, arXiv:1412.6071"
+    shift = "commutes with no shift: the windows are unequal"
+    gradient = "sparse"
+    random = True
+    equivariant = False
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        stride: Stride = 2.0,
+        mode: Literal["random", "pseudorandom"] = "random",
+        overlapping: bool = True,
+    ):
+        super().__init__()
+        if mode not in ("random", "pseudorandom"):
+            raise ValueError(f"mode must be random or pseudorandom, got {mode!r}")
+        self.channels, self.mode, self.overlapping = channels, mode, overlapping
+        self.ratio = fractions(stride, least=1, excluded=True)
+        self.stride = whole(self.ratio)
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        size = rounded_down(height, width, self.ratio)
+        if min(size) < 1:
+            raise ValueError(
+                f"{type(self).__name__} leaves nothing of a {height}x{width} map: {self.extra_repr()}"
+            )
+        return size
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        reach = [self._reach(length, count) for length, count in ((height, rows), (width, columns))]
+        return self.channels * columns * (height * (reach[1] - 1) + rows * (reach[0] - 1))
+
+    def _reach(self, length: int, count: int) -> int:
+        """Pixels in the longest window of an axis."""
+        return -(-(length - self.overlapping) // count) + self.overlapping
+
+    def edges(self, length: int, count: int, samples: int, device: torch.device) -> Tensor:
+        """a_0 ... a_count along an axis of ``length`` pixels, (samples, count + 1), or (1, ...) for all."""
+        total = length - self.overlapping
+        if self.training and self.mode == "random":
+            return random_edges(total, count, samples, device)
+        if self.training:
+            return pseudorandom_edges(total, count, torch.rand(samples, 1, device=device))
+        return pseudorandom_edges(total, count, torch.full((1, 1), 0.5, device=device))
+
+    def forward(self, x: Tensor) -> Tensor:
+        size = self.output_size(*x.shape[-2:])
+        # Columns first: the winner is then the first of its window in row-major order.
+        y = x
+        for axis in (3, 2):
+            length, count = x.shape[axis], size[axis - 2]
+            edges = self.edges(length, count, x.shape[0], x.device)
+            y = max_between(y, edges, self.overlapping, self._reach(length, count), axis)
+        return y.contiguous(memory_format=memory_format(is_channels_last(x)))
+
+    def extra_repr(self) -> str:
+        (p, q), (r, s) = self.ratio
+        return f"stride=({p / q:g}, {r / s:g}), mode={self.mode!r}, overlapping={self.overlapping}"
+
+
+def random_edges(total: int, count: int, samples: int, device: torch.device) -> Tensor:
+    """Edges from 0 to ``total`` whose ``count`` distances come in every order, (samples, count + 1)."""
+    longer = torch.rand(samples, count, device=device).argsort(1) < total % count
+    return F.pad((total // count + longer.long()).cumsum(1), (1, 0))
+
+
+def pseudorandom_edges(total: int, count: int, u: Tensor) -> Tensor:
+    """Edges ceil(a (i + u)) - ceil(a u), a = total/count, (samples, count + 1), from u (samples, 1)."""
+    steps = torch.arange(count + 1, device=u.device) * total
+    # Whole parts stay integers, so that rounding can neither lose the last edge nor a distance.
+    offset = total / count * u
+    rest = (steps % count / count + offset).ceil() - offset.ceil()
+    return steps // count + rest.long()
+
+
+def max_between(x: Tensor, edges: Tensor, overlapping: bool, reach: int, axis: int) -> Tensor:
+    """Maxima along ``axis`` of windows that start at one edge and end at the next, at most ``reach`` long."""
+    start, last = edges[:, :-1, None], edges[:, 1:, None] - int(not overlapping)
+    # A shorter window repeats its last pixel, which changes neither the maximum nor which comes first.
+    places = torch.minimum(start + torch.arange(reach, device=x.device), last)
+    samples, count = places.shape[:2]
+    places = places.reshape([samples if i == 0 else count * reach if i == axis else 1 for i in range(4)])
+    shape = [count * reach if i == axis else n for i, n in enumerate(x.shape)]
+    return x.gather(axis, places.expand(shape)).unflatten(axis, (count, reach)).max(axis + 1).values

@@ -1,0 +1,57 @@
+"""The low-pass band of the Haar wavelet."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from cnnpool.pool.avg import avg_pool2d
+from cnnpool.pool.base import Pool2d
+
+
+class HaarPool2d(Pool2d):
+    """Keep the low-pass band of the Haar transform, (a + b + c + d)/2 (Li 2020, WaveCNet).
+
+    Twice the 2 x 2 average: the transform is orthonormal, so that the band keeps its share of the energy and
+    a constant map doubles. Without ``orthonormal`` it is the average itself. The gradient is 1/2 (1/4) for
+    every input. All four bands, and longer filters: ``wavelet``.
+
+    Edges: an odd size repeats its last row or column, H' = ceil(H/2).
+
+    Args:
+        channels: C of the input.
+        stride: 2, that of the transform.
+        orthonormal: scale by 2.
+
+    Raises:
+        ValueError: if stride is not 2.
+    """
+
+    formula = "(x_1 + x_2 + x_3 + x_4)/2"
+    paper = "Li 2020, arXiv:2005.03337"
+    shift = "commutes with shifts by multiples of the stride; aliases as the 2 x 2 average"
+    gradient = "dense"
+    gain = 2.0
+
+    def __init__(self, channels: int, *, stride: Literal[2] = 2, orthonormal: bool = True):
+        super().__init__()
+        if stride != 2:
+            raise ValueError(f"stride must be 2, got {stride!r}")
+        self.channels, self.orthonormal = channels, orthonormal
+        self.stride = (2, 2)
+        if not orthonormal:
+            self.gain = 1.0
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return -(-height // 2), -(-width // 2)
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        return 4 * self.channels * rows * columns
+
+    def forward(self, x: Tensor) -> Tensor:
+        # The mean of the pixels there are is the mean with the last ones repeated.
+        mean = avg_pool2d(x, 2, ceil_mode=True, count_include_pad=False)
+        return 2 * mean if self.orthonormal else mean
+
+    def extra_repr(self) -> str:
+        return f"orthonormal={self.orthonormal}"

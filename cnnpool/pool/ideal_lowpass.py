@@ -1,0 +1,87 @@
+"""An ideal low-pass filter, then plain subsampling."""
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.fourier import check_map, like, transform_flops
+from cnnpool.pool.windows import wide
+
+
+def ideal_lowpass_pool2d(x: Tensor, stride: Size = 2) -> Tensor:
+    """Remove every frequency that subsampling would alias, then subsample (Michaeli 2023, arXiv:2303.08085).
+
+    The map counts as periodic. Frequencies |f| >= 1/(2s) cycles per pixel are set to zero along each axis,
+    the new Nyquist frequency 1/(2s) included: its phase would be lost. What is kept is sampled at every s-th
+    pixel.
+
+    Args:
+        x: (N, C, H, W), any floating dtype; half precision is transformed in float32.
+        stride: s, >= 1, or (vertical, horizontal).
+
+    Returns:
+        (N, C, ceil(H/s), ceil(W/s)), same dtype as ``x``.
+
+    Raises:
+        ValueError: if ``x`` is no map, or stride is below 1.
+    """
+    check_map(x, "ideal_lowpass_pool2d")
+    down, across = pair(stride, "stride", least=1)
+    return like(_lowpass(_lowpass(wide(x), across, -1), down, -2), x)
+
+
+def _lowpass(x: Tensor, stride: int, axis: int) -> Tensor:
+    length = x.shape[axis]
+    kept = -(-length // (2 * stride))
+    spectrum = torch.fft.rfft(x, dim=axis, norm="forward").narrow(axis, 0, kept)
+    if length % stride == 0:
+        # The shorter inverse transform is the subsampled one.
+        return torch.fft.irfft(spectrum, n=length // stride, dim=axis, norm="forward")
+    smooth = torch.fft.irfft(spectrum, n=length, dim=axis, norm="forward")
+    return smooth[..., ::stride] if axis == -1 else smooth[..., ::stride, :]
+
+
+class IdealLowpassPool2d(Pool2d):
+    """Remove every frequency that subsampling would alias, then subsample (Michaeli 2023).
+
+    The linear operator of ``ideal_lowpass_pool2d``: exact for shifts by any fraction of a pixel, as long as
+    nothing non-linear follows. The gradient is the adjoint: spread by zeros, then low-passed; dense.
+
+    Edges: the map counts as periodic, so opposite edges meet. H' = ceil(H/s); where s does not divide H the
+    last step across the edge is shorter than the others, and shifts by s no longer commute there.
+
+    Args:
+        channels: C of the input.
+        stride: pixels per output pixel, >= 1, or (vertical, horizontal). Stride 1 still removes the Nyquist
+            frequency of an even size.
+
+    Raises:
+        ValueError: if stride is below 1.
+    """
+
+    formula = "inverse Fourier transform of X(f) [|f| < 1/(2s)], at every s-th pixel"
+    paper = "Michaeli 2023, arXiv:2303.08085"
+    shift = "commutes with shifts by multiples of the stride, and with any shift in between: nothing aliases"
+    gradient = "dense"
+
+    def __init__(self, channels: int, *, stride: Size = 2):
+        super().__init__()
+        self.channels = channels
+        self.stride = pair(stride, "stride", least=1)
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return -(-height // self.stride[0]), -(-width // self.stride[1])
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        (sh, sw) = self.stride
+        back = transform_flops(columns if width % sw == 0 else width)
+        across = height * (transform_flops(width) + back)
+        back = transform_flops(rows if height % sh == 0 else height)
+        return self.channels * (across + columns * (transform_flops(height) + back))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ideal_lowpass_pool2d(x, self.stride)
+
+    def extra_repr(self) -> str:
+        return f"stride={self.stride}"

@@ -1,0 +1,99 @@
+"""Downsampling by cutting the spectrum down."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.fourier import check_map, keep_lowest, like, separable_flops
+from cnnpool.pool.rational import Stride, fractions, rounded_up, whole
+from cnnpool.pool.windows import wide
+
+Nyquist = Literal["mean", "sum", "zero"]
+NYQUIST_GAIN = {"mean": 1.0, "sum": 2.0, "zero": 0.0}
+
+
+def spectral_pool2d(x: Tensor, size: Size, *, nyquist: Nyquist = "mean") -> Tensor:
+    """Keep the H' x W' lowest frequencies of the map's Fourier transform (Rippel 2015, arXiv:1506.03767).
+
+    Scaled so that the mean is kept. An even H' has one frequency at H'/2 in place of the input's pair +H'/2
+    and -H'/2. A real output needs it real: ``mean`` takes their mean, which is the real part of a plain crop
+    (the paper's treatment); ``sum`` takes both, as if the spectrum had been folded (what
+    ``scipy.signal.resample`` does); ``zero`` takes neither (an ideal low-pass filter).
+
+    Args:
+        x: (N, C, H, W), any floating dtype; half precision is transformed in float32.
+        size: H' and W', or one number for both; from 1 to H and W.
+        nyquist: mean, sum or zero.
+
+    Returns:
+        (N, C, H', W'), same dtype as ``x``.
+
+    Raises:
+        ValueError: if ``x`` is no map, ``size`` is larger than the map, or ``nyquist`` is unknown.
+    """
+    check_map(x, "spectral_pool2d")
+    size = pair(size, "size", least=1)
+    _check(nyquist)
+    if size[0] > x.shape[-2] or size[1] > x.shape[-1]:
+        raise ValueError(f"size must be at most that of the map, {tuple(x.shape[-2:])}, got {size}")
+    y = wide(x)
+    for axis in (-1, -2):
+        kept = size[axis]
+        gain = torch.ones(kept // 2 + 1, dtype=y.dtype, device=y.device)
+        if kept % 2 == 0 and kept < x.shape[axis]:
+            gain[-1:] = NYQUIST_GAIN[nyquist]
+        y = keep_lowest(y, kept, gain, axis)
+    return like(y, x)
+
+
+def _check(nyquist: str) -> None:
+    if nyquist not in NYQUIST_GAIN:
+        raise ValueError(f"nyquist must be mean, sum or zero, got {nyquist!r}")
+
+
+class SpectralPool2d(Pool2d):
+    """Keep the lowest frequencies of the map's Fourier transform (Rippel 2015), by ``spectral_pool2d``.
+
+    The gradient is the adjoint: the upstream spectrum, padded with zeros; dense. Any output size can be had:
+    with stride 1.5 a map of 32 becomes 22. Departs from the paper, which draws the bandwidth at random in
+    training; here it is fixed.
+
+    Edges: the map counts as periodic, so opposite edges meet. H' = ceil(H/s).
+
+    Args:
+        channels: C of the input.
+        stride: H is divided by it, >= 1, not necessarily whole, or (vertical, horizontal).
+        nyquist: the highest frequency of an even output size: mean (the paper's), sum or zero.
+
+    Raises:
+        ValueError: if stride is below 1, or nyquist is unknown.
+    """
+
+    formula = "inverse Fourier transform of the H/s x W/s lowest frequencies X(f)"
+    paper = "Rippel 2015, arXiv:1506.03767"
+    shift = "commutes with shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
+    gradient = "dense"
+
+    def __init__(
+        self, channels: int, *, stride: Stride = 2.0, nyquist: Literal["mean", "sum", "zero"] = "mean"
+    ):
+        super().__init__()
+        _check(nyquist)
+        self.channels, self.nyquist = channels, nyquist
+        self.ratio = fractions(stride, least=1)
+        self.stride = whole(self.ratio)
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return rounded_up(height, width, self.ratio)
+
+    def flops(self, height: int, width: int) -> int:
+        return separable_flops(self.channels, height, width, *self.output_size(height, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return spectral_pool2d(x, self.output_size(*x.shape[-2:]), nyquist=self.nyquist)
+
+    def extra_repr(self) -> str:
+        (p, q), (r, s) = self.ratio
+        return f"stride=({p / q:g}, {r / s:g}), nyquist={self.nyquist!r}"

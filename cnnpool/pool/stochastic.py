@@ -1,0 +1,106 @@
+"""Pooling that draws one value of each window, the larger the likelier."""
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.window import is_channels_last, memory_format, window_of
+from cnnpool.pool.windows import WindowPool2d, cells, wide
+
+
+def stochastic_pool2d(
+    x: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    *,
+    training: bool = True,
+) -> Tensor:
+    """Draw one value of each window with probability p_i = x_i / sum x (Zeiler & Fergus 2013).
+
+    In place of x stands r = max(x, 0), as after a ReLU, so that negative values are never drawn. A window
+    without positive value gives 0: its cells are equally likely. A window that holds infinity or NaN gives
+    it.
+
+    Args:
+        x: (N, C, H, W) or (C, H, W), any floating dtype; sums are kept in float32 at least.
+        kernel_size: window, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal); None for the kernel's size.
+        padding: cells around the map that are never drawn, at most half of the kernel.
+        ceil_mode: keep the last window although it hangs over the edge.
+        training: draw from torch's generator of x's device; else return the expectation sum p_i r_i.
+
+    Returns:
+        (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - k)/s) + 1, same dtype as ``x``.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    values = torch.stack(cells(wide(x).clamp(min=0), window), -1)
+    total = values.sum(-1, keepdim=True)
+    weights = torch.where(total == 0, 1.0, values)
+    if training:
+        y = values.gather(-1, _draw(weights.detach()))
+    else:
+        y = (weights / weights.sum(-1, keepdim=True) * values).sum(-1, keepdim=True)
+    y = torch.where(total.isfinite(), y, total).squeeze(-1).to(x.dtype)
+    return y.contiguous(memory_format=memory_format(x.dim() == 4 and is_channels_last(x)))
+
+
+def _draw(weights: Tensor) -> Tensor:
+    """An index along the last axis with probability proportional to ``weights``, (..., 1)."""
+    ladder = weights.cumsum(-1)
+    top = ladder[..., -1:]
+    # In (0, top]: the first rung at or above it has a positive weight, and there always is one.
+    threshold = (1 - torch.rand_like(top)) * top
+    return (ladder < threshold).sum(-1, keepdim=True)
+
+
+class StochasticPool2d(WindowPool2d):
+    """Training: draw one value of each window, p_i = x_i / sum x; eval: sum p_i x_i (Zeiler & Fergus 2013).
+
+    By ``stochastic_pool2d``, which reads max(x, 0) for x: made to follow a ReLU. Eval mode is the weighted
+    mean of the paper, not the mean: it lies between that and the maximum. Gradient in training: 1 at the
+    value drawn, 0 elsewhere. In eval mode: (2 x_i - y) / sum x, negative for small x_i, and 0 for negative
+    x_i. A window of zeros gives 0, and its gradient to one of its cells (training) or to all, evenly (eval).
+
+    Edges: torch's size formula; cells in the padding or the overhang are never drawn.
+
+    Args:
+        channels: C of the input.
+        kernel_size: window, >= 1, or (vertical, horizontal); 3 in the paper.
+        stride: >= 1, or (vertical, horizontal).
+        padding: at most half of ``kernel_size``.
+        ceil_mode: let the last window overhang.
+
+    Raises:
+        ValueError: if a number is out of range, or the output would be empty.
+    """
+
+    formula = "x_i with probability x_i / sum_j x_j in training, sum_i x_i^2 / sum_j x_j in eval (x >= 0)"
+    paper = "Zeiler & Fergus 2013, arXiv:1301.3557"
+    shift = "commutes with shifts by multiples of the stride in eval mode; between max and average"
+    gradient = "sparse"
+    random = True
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+    ):
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+
+    def flops(self, height: int, width: int) -> int:
+        """As for every operator; here of eval mode."""
+        rows, columns = self.output_size(height, width)
+        return 4 * self.window_cells(height, width) + self.channels * rows * columns
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.output_size(*x.shape[-2:])
+        return stochastic_pool2d(x, *self.window, training=self.training)

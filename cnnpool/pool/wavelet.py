@@ -1,0 +1,177 @@
+"""Bands of an orthonormal wavelet transform."""
+
+import math
+from functools import cache
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cnnpool.pool.base import Pool2d
+from cnnpool.pool.fourier import check_map, like
+
+Edges = Literal["circular", "symmetric"]
+HIGHEST_ORDER = 10
+
+
+def wavelet_bank(order: int) -> Tensor:
+    """The four 2-D filters of Daubechies' wavelet: low-low, high-low, low-high, high-high (rows first).
+
+    Returns:
+        (4, 1, 2 order, 2 order), float64, in the order in which correlation takes them.
+
+    Raises:
+        ValueError: if ``order`` is not 1 to 10.
+    """
+    if isinstance(order, bool) or not isinstance(order, int) or not 1 <= order <= HIGHEST_ORDER:
+        raise ValueError(f"order must be a whole number from 1 to {HIGHEST_ORDER}, got {order!r}")
+    low = torch.tensor(daubechies(order), dtype=torch.float64)
+    # The quadrature mirror: reversed, every second sign turned.
+    sign = 1 - 2 * (torch.arange(2 * order) % 2).double()
+    high = low.flip(0) * sign
+    pairs = [(low, low), (high, low), (low, high), (high, high)]
+    return torch.stack([torch.outer(rows, columns) for rows, columns in pairs]).unsqueeze(1)
+
+
+def wavelet_bands2d(x: Tensor, bank: Tensor, *, edges: Edges = "circular") -> Tensor:
+    """Wavelet transform of one level: each channel in as many bands as ``bank`` has filters (Mallat 1989).
+
+    With all four filters, ``circular`` edges and even H and W the transform is orthonormal: the bands hold
+    the energy of the map, and the adjoint brings the map back.
+
+    Args:
+        x: (N, C, H, W), any floating dtype.
+        bank: filters of ``wavelet_bank``, (B, 1, L, L).
+        edges: circular (opposite edges meet; an odd size first repeats its last pixel) or symmetric (the map
+            is
+            mirrored, its last pixel repeated).
+
+    Returns:
+        (N, C B, ceil(H/2), ceil(W/2)), the bands of a channel side by side, same dtype as ``x``.
+
+    Raises:
+        ValueError: if ``x`` is no map, or ``edges`` is unknown.
+    """
+    check_map(x, "wavelet_bands2d")
+    _check_edges(edges)
+    bank = bank.to(x.dtype)
+    for axis in (-2, -1):
+        x = x.index_select(axis, _places(x.shape[axis], bank.shape[-1], edges, x.device))
+    channels = x.shape[1]
+    return F.conv2d(x, bank.repeat(channels, 1, 1, 1), stride=2, groups=channels)
+
+
+def _places(length: int, taps: int, edges: Edges, device: torch.device) -> Tensor:
+    """Which pixel stands at each place of the axis, extended by what the windows reach over its edges."""
+    even = length + length % 2
+    place = torch.arange(even + taps - 2, device=device) - (taps // 2 - 1)
+    if edges == "circular":
+        return (place % even).clamp(max=length - 1)
+    place = place % (2 * length)
+    return torch.minimum(place, 2 * length - 1 - place)
+
+
+def _check_edges(edges: str) -> None:
+    if edges not in ("circular", "symmetric"):
+        raise ValueError(f"edges must be circular or symmetric, got {edges!r}")
+
+
+class WaveletPool2d(Pool2d):
+    """Keep the low-pass band of Daubechies' wavelet, or mix all four (Li 2020, WaveCNet).
+
+    The filter has 2 ``order`` taps per axis and is blind to polynomials below that order in the bands that
+    are dropped; ``order=1`` is Haar's. It is orthonormal, so that a constant map doubles. ``bands=all`` keeps
+    the three high-pass bands too, loses nothing, and brings the 4 C channels back to C by a learnt 1x1
+    convolution; the gain is then learnt. The gradient is the transposed filter, dense.
+
+    Edges: H' = ceil(H/2), by ``wavelet_bands2d``: opposite edges meet, or the map is mirrored.
+
+    Args:
+        channels: C of input and output.
+        stride: 2, that of the transform.
+        order: vanishing moments, 1 to 10.
+        bands: ll (the low-pass band) or all.
+        edges: circular or symmetric.
+
+    Raises:
+        ValueError: if stride is not 2, or an option is out of range.
+    """
+
+    formula = "sum_ij h_i h_j x_ij, h Daubechies' low-pass filter"
+    paper = "Li 2020, arXiv:2005.03337"
+    shift = "commutes with shifts by multiples of the stride; aliases the less, the higher the order"
+    gradient = "dense"
+    gain = 2.0
+
+    bank: Tensor
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        stride: Literal[2] = 2,
+        order: int = 2,
+        bands: Literal["ll", "all"] = "ll",
+        edges: Literal["circular", "symmetric"] = "circular",
+    ):
+        super().__init__()
+        if stride != 2:
+            raise ValueError(f"stride must be 2, got {stride!r}")
+        if bands not in ("ll", "all"):
+            raise ValueError(f"bands must be ll or all, got {bands!r}")
+        _check_edges(edges)
+        self.channels, self.order, self.bands, self.edges = channels, order, bands, edges
+        self.stride = (2, 2)
+        bank = wavelet_bank(order)[: None if bands == "all" else 1]
+        self.register_buffer("bank", bank.to(torch.get_default_dtype()), persistent=False)
+        self.mix = nn.Conv2d(4 * channels, channels, 1) if bands == "all" else nn.Identity()
+        if bands == "all":
+            self.gain = None
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return -(-height // 2), -(-width // 2)
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        per_pixel = 2 * self.bank.numel() + (8 * self.channels if self.bands == "all" else 0)
+        return self.channels * rows * columns * per_pixel
+
+    def forward(self, x: Tensor) -> Tensor:
+        return like(self.mix(wavelet_bands2d(x, self.bank, edges=self.edges)), x)
+
+    def extra_repr(self) -> str:
+        return f"order={self.order}, bands={self.bands!r}, edges={self.edges!r}"
+
+
+@cache
+def daubechies(order: int) -> tuple[float, ...]:
+    """The extremal-phase low-pass filter with ``order`` vanishing moments, 2 ``order`` taps: Daubechies 1988.
+
+    |H|^2 = 2 cos^2N(w/2) P(sin^2(w/2)) fixes the filter up to phase, P(y) = sum_k C(N-1+k, k) y^k; the factor
+    with its zeros inside the unit circle is taken.
+    """
+    polynomial = [float(math.comb(order - 1 + k, k)) for k in range(order)]
+    taps = [complex(1)]
+    for root in [complex(-1)] * order + [_inside(y) for y in _roots(polynomial)]:
+        taps = [a - root * b for a, b in zip([*taps, 0], [0, *taps], strict=True)]
+    scale = math.sqrt(2) / sum(taps).real
+    return tuple(scale * tap.real for tap in taps)
+
+
+def _inside(y: complex) -> complex:
+    """The z inside the unit circle with y = (2 - z - 1/z)/4."""
+    half = 1 - 2 * y
+    z = half + (half * half - 1) ** 0.5
+    return z if abs(z) < 1 else 1 / z
+
+
+def _roots(coefficients: list[float]) -> list[complex]:
+    """All roots of sum_k c_k y^k, by Durand and Kerner's iteration."""
+    monic = [c / coefficients[-1] for c in coefficients]
+    roots = [complex(0.4, 0.9) ** k for k in range(len(monic) - 1)]
+    for _ in range(200):
+        for i, y in enumerate(roots):
+            others = math.prod(y - other for j, other in enumerate(roots) if j != i)
+            roots[i] = y - sum(c * y**k for k, c in enumerate(monic)) / others
+    return roots
