@@ -40,19 +40,22 @@ def backward(
     half = grad.dtype in (torch.bfloat16, torch.float16)
     # Summed in float32 and rounded once, where an input belongs to several windows.
     wide = grad.float() if half and window.overlaps else grad
-    _, right, _, bottom = window.pads(*size)
+    height, width = size
     if window.ceil_mode:
-        # On a map so large that nothing hangs over: torch's compiler divides by the wrong count otherwise.
+        # On a map so large that no window hangs over: torch's compiler gets the counts wrong otherwise.
         wide = wide / _counts(wide, window, counting, size)
         counting = Counting(True, 1)
-    else:
-        right = bottom = 0
-    shape, layout = (*grad.shape[:2], size[0] + bottom, size[1] + right), memory_format(channels_last)
-    like = torch.empty(shape, dtype=wide.dtype, device=wide.device, memory_format=layout)
-    out = torch.ops.aten.avg_pool2d_backward(
-        wide.contiguous(memory_format=layout), like, *window[:3], False, *counting
+        _, right, _, bottom = window.pads(height, width)
+        height += max(0, bottom - window.padding[0])
+        width += max(0, right - window.padding[1])
+    layout = memory_format(channels_last)
+    like = torch.empty(
+        (*grad.shape[:2], height, width), dtype=wide.dtype, device=wide.device, memory_format=layout
     )
-    return out[..., : size[0], : size[1]].to(grad.dtype, memory_format=layout)
+    out = torch.ops.aten.avg_pool2d_backward(wide, like, *window[:3], False, *counting)
+    if (height, width) != size:
+        out = out[..., : size[0], : size[1]].contiguous(memory_format=layout)
+    return out.to(grad.dtype)
 
 
 def _counts(like: Tensor, window: Window, counting: Counting, size: tuple[int, int]) -> Tensor | int:
@@ -60,7 +63,7 @@ def _counts(like: Tensor, window: Window, counting: Counting, size: tuple[int, i
         return counting.override
     sides = []
     for length, k, s, p in zip(size, *window[:3], strict=True):
-        start = torch.arange(like.shape[-2 + len(sides)], dtype=like.dtype, device=like.device) * s - p
+        start = torch.arange(like.shape[-2 + len(sides)], device=like.device) * s - p
         outer = p if counting.include_pad else 0
         sides.append((start + k).clamp(max=length + outer) - start.clamp(min=-outer))
     return sides[0][:, None] * sides[1]

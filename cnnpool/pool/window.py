@@ -59,12 +59,18 @@ def window_of(
     Raises:
         ValueError: if a number is out of range, or the padding exceeds half the kernel.
     """
-    kernel = pair(kernel_size, "kernel_size", least=1)
-    pads = pair(padding, "padding", least=0)
+    kernel = _pair(kernel_size, "kernel_size", 1)
+    pads = _pair(padding, "padding", 0)
     if any(2 * p > k for p, k in zip(pads, kernel, strict=True)):
         raise ValueError(f"padding must be at most half of kernel_size={kernel_size}, got {padding}")
-    steps = kernel if stride is None else pair(stride, "stride", least=1)
-    return Window(kernel, steps, pads, pair(dilation, "dilation", least=1), bool(ceil_mode))
+    steps = kernel if stride in (None, (), []) else _pair(stride, "stride", 1)
+    return Window(kernel, steps, pads, _pair(dilation, "dilation", 1), bool(ceil_mode))
+
+
+def _pair(value: Size, name: str, least: int) -> tuple[int, int]:
+    # A sequence of one stands for both axes, as in torch.
+    one = not isinstance(value, int) and len(value) == 1
+    return pair(value[0] if one else value, name, least=least)
 
 
 def check_map(x: Tensor, window: Window, operator: str) -> None:

@@ -47,9 +47,7 @@ def backward(
         return _deal(wide, winners, window, shape).to(grad.dtype, memory_format=layout)
     like = torch.empty(shape, dtype=wide.dtype, device=wide.device, memory_format=layout)
     index = _indices(winners, window, *size)
-    out = torch.ops.aten.max_pool2d_with_indices_backward(
-        wide.contiguous(memory_format=layout), like, *window, index.contiguous(memory_format=layout)
-    )
+    out = torch.ops.aten.max_pool2d_with_indices_backward(wide, like, *window, index)
     return out.to(grad.dtype)
 
 
