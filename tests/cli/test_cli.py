@@ -1,0 +1,219 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cnnpool import cli
+from cnnpool.config import choice_name, conf_dir, refuse_code, stage_settings
+
+QUICK = [
+    "data.limit=64", "model.width=2", "fit.epochs=1", "fit.pictures=false", "fit.progress=false",
+    "probe=none",
+]  # fmt: skip
+
+
+def call(capfd, *arguments):
+    """(status, stdout, stderr) of one command, run in this process."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main(list(arguments))
+    out, err = capfd.readouterr()
+    return stop.value.code or 0, out, err
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CNNPOOL_DATA", raising=False)
+    return tmp_path
+
+
+def test_help_names_every_command(capfd):
+    status, out, _ = call(capfd, "--help")
+    assert status == 0
+    assert all(f"\n  {command} " in out for command in cli.COMMANDS)
+
+
+def test_help_imports_nothing_heavy():
+    heavy = "{'torch', 'lightning', 'hydra', 'omegaconf', 'numpy', 'matplotlib', 'torchvision', 'sklearn'}"
+    code = (
+        "import sys\nfrom cnnpool import cli\ntry: cli.main(['--help'])\nexcept SystemExit: pass\n"
+        f"sys.exit(bool({heavy} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_the_version_is_the_packages(capfd):
+    from cnnpool import __version__
+
+    assert call(capfd, "--version")[1] == f"cnnpool {__version__}\n"
+
+
+def test_an_unknown_command_is_one_line_and_status_2(capfd):
+    status, _, err = call(capfd, "trian")
+    assert status == 2
+    assert err.startswith("error: no command 'trian'; choose from train") and err.count("\n") == 1
+
+
+MISTAKES = {
+    "pool=nosuch": "pool/nosuch",
+    "lrr=1": "lrr",
+    "pool.kernal_size=3": "kernal_size",
+    "+extra=1": "extra",
+    "+pool.extra=1": "max has no option 'extra'",
+    "pool.kernel_size=abc": "kernel_size='abc' is not",
+    "pool.kernel_size=0": "stage s1: kernel_size must be",
+    "pool.kernel_size=2.5": "kernel_size=2.5",
+    "pool.stride=-1": "stride must be",
+    "pool.ties=all": "ties='all' is not one of",
+    "pool.padding=9": "padding",
+    "pool@stage.s4=avg": "stage.s4: model convnet has no stage s4; it has s1, s2",
+    "fit.lr=nan": "lr",
+    "fit.lr=-1": "fit.lr must be above 0",
+    "fit.epochs=0": "fit.epochs must be at least 1",
+    "fit.epochs=many": "epochs='many'",
+    "data.batch_size=0": "data.batch_size must be at least 1",
+    "seed=-1": "seed must be",
+    "seed=x": "seed must be",
+    "model.width=-5": "width must be at least 1",
+    "out=${nosuch.key}": "nosuch",
+    "+model._target_=os.system": "cannot name code",
+    "+probe.gradient.samples=0": "gradient probe",
+    "pool.kernel_size=50": "stage s1",
+}
+
+
+@pytest.mark.parametrize("override", MISTAKES)
+def test_a_mistake_is_a_line_that_names_it_and_status_2_and_trains_nothing(override, capfd, in_a_folder):
+    status, _, err = call(capfd, "train", *QUICK, override)
+    assert status == 2, err
+    assert MISTAKES[override] in err
+    assert "Traceback" not in err
+    assert not list(in_a_folder.rglob("results.json"))
+    assert not list(in_a_folder.rglob("*.ckpt"))
+
+
+def test_a_run_leaves_the_documented_files_in_a_stable_folder(capfd, in_a_folder):
+    status, out, err = call(capfd, "train", "pool=avg", "seed=3", *QUICK)
+    assert status == 0, err
+    (results,) = in_a_folder.rglob("results.json")
+    folder = results.parent
+    assert folder.parts[-1] == "seed3"
+    assert folder.relative_to(in_a_folder).parts[:3] == ("outputs", "digits", "convnet")
+    assert folder.parts[-2].startswith("avg+")
+    for name in (".hydra/config.yaml", "train.log", "metrics.jsonl", "checkpoints/last.ckpt", "status.json"):
+        assert (folder / name).exists()
+    content = json.loads(results.read_text())
+    assert content["pool"]["name"] == "avg" and content["seed"] == 3
+    assert "pool=avg" in content["overrides"]
+    assert "epoch 1/1" in out
+    assert "epoch 1/1" in (folder / "train.log").read_text()
+
+
+def test_the_same_command_again_keeps_the_finished_run(capfd, in_a_folder):
+    call(capfd, "train", *QUICK)
+    (results,) = in_a_folder.rglob("results.json")
+    before = results.stat().st_mtime_ns
+    status, out, _ = call(capfd, "train", *QUICK)
+    assert status == 0 and "finished already" in out
+    assert results.stat().st_mtime_ns == before
+
+
+def test_a_folder_of_another_run_is_refused(capfd, in_a_folder):
+    call(capfd, "train", *QUICK, "hydra.run.dir=here")
+    status, _, err = call(capfd, "train", *QUICK, "hydra.run.dir=here", "pool=avg")
+    assert status == 2
+    assert "holds a finished run with another pool" in err
+
+
+def test_a_sweep_goes_on_after_a_failing_job_and_says_so(capfd, in_a_folder):
+    status, out, err = call(capfd, "train", "-m", "pool=max,avg", "pool.stride=2,-1", *QUICK)
+    assert status == 2
+    assert len(list(in_a_folder.rglob("results.json"))) == 2
+    assert out.count("failed") == 2 and out.count("done") == 2
+    assert err.count("stride must be") == 2
+    states = [json.loads(p.read_text())["state"] for p in in_a_folder.rglob("status.json")]
+    assert sorted(states) == ["done", "done", "failed", "failed"]
+
+
+def test_one_override_sets_every_stage_and_one_sets_a_single_stage(capfd, in_a_folder):
+    overrides = ["pool=avg", "pool@stage.s2=max", "stage.s2.kernel_size=3"]
+    status, _, err = call(capfd, "train", *overrides, *QUICK)
+    assert status == 0, err
+    (results,) = in_a_folder.rglob("results.json")
+    stages = json.loads(results.read_text())["stages"]
+    assert stages["s1"]["name"] == "avg" and stages["s1"]["kernel_size"] == 2
+    assert stages["s2"]["name"] == "max" and stages["s2"]["kernel_size"] == 3
+
+
+def test_own_configuration_from_another_folder_is_found(capfd, in_a_folder):
+    (in_a_folder / "mine" / "pool").mkdir(parents=True)
+    (in_a_folder / "mine" / "pool" / "wide.yaml").write_text("name: avg\nkernel_size: 4\n")
+    status, _, err = call(capfd, "train", "--config-dir", "mine", "pool=wide", *QUICK)
+    assert status == 0, err
+    (results,) = in_a_folder.rglob("results.json")
+    assert json.loads(results.read_text())["pool"] == {"name": "avg", "kernel_size": 4}
+
+
+def test_every_pool_and_readout_yaml_can_be_chosen(capfd):
+    status, out, _ = call(capfd, "train", "--help")
+    assert status == 0
+    for room in ("pool", "readout", "model", "data"):
+        for path in (conf_dir() / room).glob("*.yaml"):
+            assert path.stem in out
+
+
+def test_hydra_starts_where_argparse_checks_help_texts(capfd, monkeypatch):
+    import argparse
+
+    def check(self, action):
+        if not isinstance(action.help, str | None):
+            raise ValueError("badly formed help string")
+
+    monkeypatch.setattr(argparse.ArgumentParser, "_check_help", check, raising=False)
+    monkeypatch.setattr(sys, "version_info", (3, 14, 0))
+    assert call(capfd, "train", "--help")[0] == 0
+
+
+def test_scripts_are_doors_to_the_same_commands():
+    scripts = Path(__file__).parents[2] / "scripts"
+    done = subprocess.run(
+        [sys.executable, str(scripts / "explain.py"), "subsample"], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "== subsample ==" in done.stdout
+
+
+def test_choice_names_are_the_same_in_any_order():
+    assert choice_name("max", []) == "max"
+    assert choice_name("max", ["pool.kernel_size=3"]) == "max+kernel_size=3"
+    parts = ["readout=gap", "pool@stage.s2=avg", "stage.s2.kernel_size=3"]
+    assert choice_name("blur", parts) == choice_name("blur", parts[::-1])
+    assert choice_name("blur", parts) == "blur+readout=gap+s2.kernel_size=3+s2=avg"
+    assert "/" not in choice_name("max", ["data.path=/a/b"])
+
+
+def test_a_stage_inherits_the_common_operator_and_its_options():
+    config = {
+        "pool": {"name": "max", "kernel_size": 3},
+        "stage": {"s1": {"name": "inherit"}, "s2": {"name": "avg", "stride": 2}},
+        "model": {"name": "convnet"},
+    }
+    assert stage_settings(config, ("s1", "s2")) == {
+        "s1": {"name": "max", "kernel_size": 3},
+        "s2": {"name": "avg", "stride": 2},
+    }
+
+
+def test_code_in_a_configuration_is_refused_wherever_it_stands():
+    with pytest.raises(ValueError, match=r"a\.b\._target_"):
+        refuse_code({"a": {"b": {"_target_": "os.system"}}})
+    with pytest.raises(ValueError, match="_partial_"):
+        refuse_code({"a": [{"_partial_": True}]})
+
+
+def test_no_yaml_of_ours_names_code():
+    for path in conf_dir().rglob("*.yaml"):
+        if path.parts[-3] != "hydra":
+            refuse_code(yaml.safe_load(path.read_text()) or {})
