@@ -13,6 +13,10 @@ class DataError(ValueError):
     """Files that are missing, damaged or not what they claim to be; the message names them and the remedy."""
 
 
+class IncompleteError(DataError):
+    """A published file that is missing or damaged, which fetching it again may mend."""
+
+
 @dataclass(frozen=True, eq=False)
 class Split:
     """Images and their classes.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cnnpool.data.base import DataError, Raw, Source, Split, from_pixels
+from cnnpool.data.base import DataError, IncompleteError, Raw, Source, Split, from_pixels
 from cnnpool.data.download import fetch
 
 
@@ -43,9 +43,15 @@ class CIFAR10(Source):
     def read(self) -> Raw:
         root = Path(self.root).expanduser()
         folder = root / self.folder
-        files = {**self.train, **self.test, **self.meta}
-        if self.download and not all((folder / name).exists() for name in files):
-            fetch(root, self.dataset, folder)
+        try:
+            return self._parse(folder)
+        except IncompleteError:
+            if not self.download:
+                raise
+        fetch(root, self.dataset, folder)
+        return self._parse(folder)
+
+    def _parse(self, folder: Path) -> Raw:
         (meta,) = _batches(folder, self.meta)
         classes = tuple(meta[self.names])
         return Raw(classes, self._split(folder, self.train), self._split(folder, self.test))
@@ -65,12 +71,12 @@ def _batches(folder: Path, files: dict[str, str]) -> list[dict[str, Any]]:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise DataError(
+            raise IncompleteError(
                 f"cannot read {path} ({type(error).__name__}): set data.download=true, put it there by hand, "
                 "or name another folder by data.root=FOLDER"
             ) from error
         if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
-            raise DataError(f"{path} is damaged (its MD5 is not {md5}): delete it and run again")
+            raise IncompleteError(f"{path} is damaged (its MD5 is not {md5}): delete it and run again")
         batches.append(load_arrays(data, path))
     return batches
 

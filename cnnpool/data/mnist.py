@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from cnnpool.data.base import DataError, Raw, Source, Split, from_pixels
+from cnnpool.data.base import DataError, IncompleteError, Raw, Source, Split, from_pixels
 from cnnpool.data.download import fetch
 
 
@@ -37,8 +37,15 @@ class MNIST(Source):
     def read(self) -> Raw:
         root = Path(self.root).expanduser()
         folder = root / self.folder / "raw"
-        if self.download and not all(_present(folder / name) for name in self.md5):
-            fetch(root, self.folder, folder)
+        try:
+            return self._parse(folder)
+        except IncompleteError:
+            if not self.download:
+                raise
+        fetch(root, self.folder, folder)
+        return self._parse(folder)
+
+    def _parse(self, folder: Path) -> Raw:
         train_images, train_labels, test_images, test_labels = (
             _read(folder / name, md5) for name, md5 in self.md5.items()
         )
@@ -64,10 +71,6 @@ class MNIST(Source):
         return from_pixels(images[..., None], labels)
 
 
-def _present(path: Path) -> bool:
-    return path.with_name(f"{path.name}.gz").exists() or path.exists()
-
-
 def _read(path: Path, md5: str) -> np.ndarray:
     """The array of one file, packed or unpacked."""
     packed = path.with_name(f"{path.name}.gz")
@@ -76,10 +79,10 @@ def _read(path: Path, md5: str) -> np.ndarray:
             return parse_idx(path.read_bytes(), path)
         data = packed.read_bytes()
         if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
-            raise DataError(f"{packed} is damaged (its MD5 is not {md5}): delete it and run again")
+            raise IncompleteError(f"{packed} is damaged (its MD5 is not {md5}): delete it and run again")
         return parse_idx(gzip.decompress(data), packed)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(
+        raise IncompleteError(
             f"cannot read {packed} ({type(error).__name__}): set data.download=true, put it there by hand, "
             "or name another folder by data.root=FOLDER"
         ) from error

@@ -64,11 +64,12 @@ def test_images_and_labels_come_as_they_were_written(tmp_path, packed):
 
 
 def test_torchvision_and_scikit_learn_are_not_imported_to_read_files(tmp_path):
-    write(tmp_path)
+    write(tmp_path, packed=False)
     code = (
-        "import sys; from cnnpool.data import MNIST, DataError\n"
-        f"try: MNIST(root={str(tmp_path)!r}, download=True).read()\n"
-        "except DataError: pass\n"
+        "import sys; from cnnpool.data import MNIST, Digits\n"
+        "class Tiny(MNIST): sha256 = None\n"
+        f"assert len(Tiny(root={str(tmp_path)!r}, download=True).read().train) == 30\n"
+        "assert len(Digits().read().test) == 360\n"
         "sys.exit(bool({'torchvision', 'sklearn', 'lightning', 'hydra'} & set(sys.modules)))"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(data.__file__).parents[2])}
@@ -175,6 +176,21 @@ def test_processes_download_in_turns_and_only_what_is_missing(tmp_path, monkeypa
     done = len(calls)
     read(tmp_path, download=True)
     assert len(calls) == done
+
+
+def test_a_download_that_was_cut_off_is_fetched_again(tmp_path, monkeypatch):
+    path = write(tmp_path) / f"{NAMES[0]}.gz"
+    path.write_bytes(PACKED[NAMES[0]][:100])
+    module = torchvision_that(lambda root, train, download: write(Path(root)))
+    monkeypatch.setitem(sys.modules, "torchvision", module)
+    assert len(read(tmp_path, download=True).train) == 30
+
+
+def test_files_that_stay_damaged_after_a_download_are_named(tmp_path, monkeypatch):
+    (write(tmp_path) / f"{NAMES[0]}.gz").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "torchvision", torchvision_that(lambda root, train, download: None))
+    with pytest.raises(DataError, match=rf"{NAMES[0]}.gz is damaged"):
+        read(tmp_path, download=True)
 
 
 @pytest.fixture(scope="module")
