@@ -9,8 +9,10 @@ from cnnpool.report.facts import UNSET, facts, value_at
 from cnnpool.report.runs import NAMED, Run
 
 # Where a run lies, what it shows while it runs and on what machine: noted in the report, no reason to refuse.
-FREE = ("deterministic", "environment", "fit.deterministic", "fit.channels_last")
-SILENT = ("data.root", "fit.log_every_steps", "fit.pictures", "fit.progress")
+FREE = ("deterministic", "environment", "fit.deterministic", "fit.channels_last", "data.eval_batch_size")
+SILENT = ("data.root", "data.download", "fit.log_every_steps", "fit.pictures", "fit.progress")
+# How measurements were made.
+MEASURED = ("probe.", "invariance.")
 CODE = ("environment.cnnpool", "environment.commit")
 ALIASES = {
     "data": ("data_sha256",),
@@ -80,13 +82,14 @@ def _covers(name: str, key: str) -> bool:
 
 
 def _values(runs: Sequence[Run], table: list[dict[str, Any]], key: str) -> dict[str, list[Run]]:
-    """Value as text -> the runs that have it. A seed inside a room repeats the run's own."""
+    """Value as text -> the runs that have it. A room's seed repeats the run's own."""
     values: dict[str, list[Run]] = {}
-    if key.endswith(".seed"):
+    measured = key.startswith(MEASURED)
+    if key.endswith(".every_epochs") or (key.endswith(".seed") and not measured):
         return values
     for run, flat in zip(runs, table, strict=True):
-        # A run with the shift probe switched off has no preset that could disagree.
-        if key != "invariance.consistency" or key in flat:
+        # A run with a probe switched off has no setting of it that could disagree.
+        if key in flat or not measured:
             values.setdefault(_text(flat.get(key, UNSET)), []).append(run)
     return values
 

@@ -14,6 +14,9 @@ def facts(results: Mapping[str, Any]) -> dict[str, Any]:
     for key in (*NAMED, "fit", "environment"):
         flat |= _flatten(results.get(key, {}), key)
     flat |= _flatten(exceptions(results), "stages")
+    asked = results.get("asked")
+    if isinstance(asked, Mapping):
+        flat |= _flatten(asked.get("probe") or {}, "probe")
     presets = results.get("invariance", {}).get("consistency")
     if isinstance(presets, dict) and presets:
         flat["invariance.consistency"] = sorted(presets)

@@ -54,6 +54,7 @@ def results(pool="max", seed=0, accuracy=0.9, **changes):
             "device": "cpu",
             "threads": 2,
         },
+        "asked": {"probe": {"invariance": {"worst_px": 1, "seed": 0, "every_epochs": 0}}},
         "overrides": [f"pool={pool['name']}", f"seed={seed}"],
     }
     return full | changes

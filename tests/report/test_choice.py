@@ -109,6 +109,8 @@ def test_unknown_key_is_refused_with_the_nearest(shelf):
         ("readout", {"readout": {"name": "gem"}}),
         ("model.width", {"model": {"name": "convnet", "width": 8}}),
         ("invariance.consistency", {"invariance": {"consistency": {"tips": 0.9}}}),
+        ("probe.invariance.worst_px", {"asked": {"probe": {"invariance": {"worst_px": 3}}}}),
+        ("probe.invariance.seed", {"asked": {"probe": {"invariance": {"worst_px": 1, "seed": 3}}}}),
         ("environment.commit", {"environment": {"cnnpool": "0.1.0", "commit": "fffffff"}}),
     ],
 )
@@ -129,6 +131,14 @@ def test_machine_and_root_may_differ_and_the_machine_is_noted(shelf):
     shelf.put("a", pool="max", environment={"cnnpool": "1", "commit": "c", "threads": 1})
     shelf.put("b", pool="avg", environment={"cnnpool": "1", "commit": "c", "threads": 2}, seed=4)
     assert refuse(find([shelf.root]), ["pool"], []) == ["environment.threads differs among the runs: 1, 2"]
+
+
+def test_settings_that_change_no_number_may_differ(shelf):
+    data, fit = {"name": "digits", "batch_size": 128}, {"epochs": 5, "optimizer": "adamw", "lr": 0.01}
+    probe = {"invariance": {"worst_px": 1, "every_epochs": 2}}
+    shelf.put("a", pool="max", data=data | {"root": "a", "seed": 0}, fit=fit | {"progress": "bar"})
+    shelf.put("b", pool="avg", data=data | {"root": "b", "seed": 1}, fit=fit, asked={"probe": probe})
+    assert refuse(find([shelf.root]), ["pool"], []) == []
 
 
 def test_a_run_without_the_shift_probe_stands_beside_one_with_it(shelf):
