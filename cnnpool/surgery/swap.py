@@ -1,0 +1,109 @@
+"""One operator or readout in place of those a model has."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from cnnpool import table
+from cnnpool.pool import OPERATORS
+from cnnpool.readout import READOUTS
+from cnnpool.surgery.fitting import new_downsampling, new_head
+from cnnpool.surgery.trace import Target, Where, dry_run, select
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One replacement: the module's dotted name, what stood there and what stands there now."""
+
+    name: str
+    before: nn.Module
+    after: nn.Module
+
+
+def swap(
+    model: nn.Module, name: str, *, example: Tensor, where: Where = None, **options: Any
+) -> list[Change]:
+    """Replace the downsampling of ``model`` by the operator ``name``, or its head by the readout ``name``.
+
+    Works on any module whose downsampling is modules (not calls of torch.nn.functional), in place:
+
+    * a max, average or blur pooling, or an operator of cnnpool, becomes the operator;
+    * a convolution of stride s keeps its weights at stride 1, followed by the operator of stride s (with
+      ``subsample`` that is the same function as before), as ``Sequential(conv, operator)``;
+    * for a readout: the last global pooling that the example passes, or the ones that ``where`` names.
+
+    The stride is the original's, and so are window, padding, dilation and ceil_mode for an operator that by
+    default pools cells side by side: ``max`` in place of MaxPool2d changes no bit. ``options`` come first.
+    If the size of the output then differs, ceil_mode and padding are changed until it does not; if nothing
+    helps, zeros are added (or pixels dropped) at the bottom and right of the operator's input. New parameters
+    are initialised as usual. Load a checkpoint before swapping, and make the optimizer after it: the names of
+    parameters in replaced convolutions change, and operators may bring their own.
+
+    Args:
+        model: changed in place, or left untouched if anything is refused.
+        name: a stem of ``conf/pool`` or ``conf/readout``; one in both is an operator, unless ``where`` is head.
+        example: input of the dry run that finds channels and sizes, e.g. zeros (1, 3, 224, 224). Modules that
+            it does not reach are left alone.
+        where: pool, conv or head; or a regular expression found in the dotted names; or a function of
+            (name, module); None for all pooling and strided convolutions, or the head.
+        options: of the operator or readout.
+
+    Returns:
+        What was replaced, in the order of the forward pass.
+
+    Raises:
+        ValueError: for an unknown name or option, a value out of range, if there is nothing to replace, or
+            if a module cannot keep the size of its output; the message names the module.
+    """
+    reads_out = where == "head" or (name in READOUTS and name not in OPERATORS)
+    room, entries = ("readouts", READOUTS) if reads_out else ("operators", OPERATORS)
+    entry = table.lookup(entries, room, name)
+    options = table.check(entry, name, options)
+    targets = select(dry_run(model, example), where, reads_out)
+    make = new_head if reads_out else new_downsampling
+    plan: dict[nn.Module, nn.Module] = {}
+    for target in targets:
+        try:
+            after = make(target, entry, options)
+        except ValueError as error:
+            raise ValueError(f"{name} cannot replace {target.name}: {error}") from error
+        plan[target.module] = after.to(target.inputs[0]).train(target.module.training)
+    install(model, plan)
+    try:
+        verify(targets, plan, dry_run(model, example))
+    except Exception:
+        install(model, {after: before for before, after in plan.items()})
+        raise
+    changes = [Change(target.name, target.module, plan[target.module]) for target in targets]
+    log.info("%s replaces %s", name, ", ".join(change.name for change in changes))
+    return changes
+
+
+def install(model: nn.Module, plan: Mapping[nn.Module, nn.Module]) -> None:
+    """Put ``plan[module]`` wherever ``module`` stands in the model, its tables of stages included."""
+    for dotted, module in list(model.named_modules(remove_duplicate=False)):
+        if module in plan:
+            parent, _, leaf = dotted.rpartition(".")
+            setattr(model.get_submodule(parent), leaf, plan[module])
+        stages = getattr(module, "stages", None)
+        if isinstance(stages, dict):
+            stages.update({stage: plan[pool] for stage, pool in stages.items() if pool in plan})
+
+
+def verify(targets: Sequence[Target], plan: Mapping[nn.Module, nn.Module], seen: Sequence[Target]) -> None:
+    """Compare what the replacements returned with what the originals did.
+
+    Raises:
+        ValueError: naming the module whose output changed its shape.
+    """
+    now = {target.module: [tuple(y.shape[1:]) for y in target.outputs] for target in seen}
+    for target in targets:
+        before = [tuple(y.shape[1:]) for y in target.outputs]
+        after = now.get(plan[target.module])
+        if after != before:
+            raise ValueError(f"{target.name} returned maps {before}, its replacement {after}")

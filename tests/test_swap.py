@@ -1,0 +1,332 @@
+"""Swapping the downsampling of models people have: same shapes, same weights, same bits where it must."""
+
+import copy
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+from torch.testing import assert_close
+
+import cnnpool
+from cnnpool.model import build
+from cnnpool.pool import AvgPool2d, MaxPool2d, Pool2d, StridedConv2d, Subsample2d
+from cnnpool.readout import GlobalAvgPool2d, GlobalGeM2d, GlobalMaxPool2d
+
+# Per model: max, average and strided convolutions that downsample, and whether its head is a module.
+ZOO = {
+    "resnet18": (1, 0, 7, True),
+    "vgg16_bn": (5, 0, 0, False),
+    "mobilenet_v3_small": (0, 0, 5, True),
+    "densenet121": (1, 3, 1, False),
+    "convnext_tiny": (0, 0, 4, True),
+}
+EXAMPLE = torch.zeros(1, 3, 64, 64)
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module", params=ZOO)
+def untouched(request):
+    """A model of torchvision with random weights, and its name."""
+    torch.manual_seed(0)
+    model = getattr(torchvision.models, request.param)(weights=None, num_classes=10)
+    if request.param == "vgg16_bn":
+        # Its three large layers take seconds to train, and no part in what is asked here.
+        model.classifier = nn.Linear(512 * 7 * 7, 10)
+    return model.eval(), request.param
+
+
+@pytest.fixture
+def zoo(untouched):
+    return copy.deepcopy(untouched[0]), untouched[1]
+
+
+def images(count=2, size=64):
+    return torch.randn(count, 3, size, size)
+
+
+def small(*, kernel_size=3, stride=2, padding=1, ceil_mode=False):
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(kernel_size, stride, padding, ceil_mode=ceil_mode),
+        nn.Sequential(nn.Conv2d(4, 6, 1, stride=2), nn.AdaptiveAvgPool2d(1)),
+        nn.Flatten(),
+        nn.Linear(6, 5),
+    )
+
+
+def state(model):
+    return {key: value.clone() for key, value in model.state_dict().items()}
+
+
+def test_max_in_place_of_max_pooling_changes_no_bit(zoo):
+    model, name = zoo
+    if not ZOO[name][0]:
+        pytest.skip("the model has no max pooling")
+    x = images()
+    before = model(x)
+    changes = cnnpool.swap(
+        model, "max", example=EXAMPLE, where=lambda _, module: isinstance(module, nn.MaxPool2d)
+    )
+    assert len(changes) == ZOO[name][0]
+    assert all(isinstance(c.after, MaxPool2d) and isinstance(c.before, nn.MaxPool2d) for c in changes)
+    assert torch.equal(model(x), before)
+
+
+def test_subsample_in_place_of_strides_is_the_same_function(zoo):
+    model, name = zoo
+    if not ZOO[name][2]:
+        pytest.skip("the model has no strided convolution")
+    x = images()
+    with torch.no_grad():
+        before = model(x)
+        changes = cnnpool.swap(model, "subsample", example=EXAMPLE, where="conv")
+        assert len(changes) == ZOO[name][2]
+        assert_close(model(x), before)
+    assert not any(max(m.stride) > 1 for m in model.modules() if isinstance(m, nn.Conv2d))
+
+
+@pytest.mark.parametrize("operator", ["avg", "depthwise", "patchify"])
+def test_swapped_model_keeps_its_shapes_and_trains_a_step(zoo, operator):
+    model, name = zoo
+    changes = cnnpool.swap(model, operator, example=EXAMPLE)
+    assert len(changes) == sum(ZOO[name][:3])
+    model.train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    logits = model(images())
+    assert logits.shape == (2, 10)
+    nn.functional.cross_entropy(logits, torch.tensor([1, 2])).backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    optimizer.step()
+
+
+def test_head_becomes_the_readout_where_it_is_a_module(zoo):
+    model, name = zoo
+    if not ZOO[name][3]:
+        with pytest.raises(ValueError, match=r"nothing to replace.*torch\.nn\.functional do not count"):
+            cnnpool.swap(model, "gmp", example=EXAMPLE)
+        return
+    x = images()
+    before = model(x)
+    (same,) = cnnpool.swap(model, "gap", example=EXAMPLE)
+    assert_close(model(x), before)
+    assert same.name == "avgpool" and isinstance(same.before, nn.AdaptiveAvgPool2d)
+    cnnpool.swap(model, "gem", example=EXAMPLE, where="head", p=2.0)
+    assert model(x).shape == before.shape and not torch.allclose(model(x), before)
+
+
+@pytest.mark.parametrize("blurred", [False, True])
+def test_timms_resnet50_is_swapped_as_torchvisions(blurred):
+    timm = pytest.importorskip("timm")
+    options = {"aa_layer": timm.layers.BlurPool2d} if blurred else {}
+    model, x = timm.create_model("resnet50", num_classes=7, **options).eval(), images()
+    before = model(x)
+    pools = cnnpool.swap(model, "avg" if blurred else "max", example=EXAMPLE, where="pool")
+    if blurred:
+        assert {type(change.before).__name__ for change in pools} == {"BlurPool2d"} and len(pools) == 4
+    else:
+        assert [change.name for change in pools] == ["maxpool"] and torch.equal(model(x), before)
+    (head,) = cnnpool.swap(model, "gmp", example=EXAMPLE)
+    assert head.name == "global_pool" and isinstance(head.after, GlobalMaxPool2d)
+    model.train()(x).square().sum().backward()
+    assert model(x).shape == before.shape
+
+
+def test_change_says_what_stood_there_and_what_stands_there_now():
+    model = small()
+    first, pool = model[0], model[2]
+    changes = cnnpool.swap(model, "avg", example=EXAMPLE)
+    assert [change.name for change in changes] == ["0", "2", "3.0"]
+    assert changes[0].before is first and changes[0].after is model[0]
+    assert changes[1].before is pool and changes[1].after is model[2]
+
+
+def test_convolution_keeps_its_very_weights():
+    model = small()
+    weight, bias = model[0].weight, model[0].bias
+    (change,) = cnnpool.swap(model, "avg", example=EXAMPLE, where="^0$")
+    assert model[0][0].weight is weight and model[0][0].bias is bias and model[0][0].stride == (1, 1)
+    assert change.before.stride == (2, 2)
+
+
+def test_window_padding_and_ceil_mode_are_the_originals():
+    model, x = small(kernel_size=(3, 2), stride=(2, 3), padding=(1, 0), ceil_mode=True), images()
+    before = model(x)
+    cnnpool.swap(model, "max", example=EXAMPLE, where="pool")
+    assert torch.equal(model(x), before)
+    cnnpool.swap(model, "avg", example=EXAMPLE, where="pool")
+    assert (model[2].kernel_size, model[2].stride, model[2].padding) == ((3, 2), (2, 3), (1, 0))
+
+
+def test_padding_of_a_maximum_does_not_darken_the_average_in_its_place():
+    model = nn.Sequential(nn.MaxPool2d(3, 2, 1))
+    cnnpool.swap(model, "avg", example=EXAMPLE)
+    assert torch.equal(model(torch.ones(1, 3, 8, 8)), torch.ones(1, 3, 4, 4))
+
+
+def test_window_of_an_operator_with_its_own_is_left_to_it_and_to_the_options():
+    model = small(kernel_size=2, padding=0)
+    cnnpool.swap(model, "strided", example=EXAMPLE, where="pool")
+    assert model[2].kernel_size == (3, 3)
+    cnnpool.swap(model, "strided", example=EXAMPLE, where="pool", kernel_size=5, activation="none")
+    assert model[2].kernel_size == (5, 5) and isinstance(model[2].activation, nn.Identity)
+
+
+@pytest.mark.parametrize("size", [31, 32, 33, 35, 36])
+@pytest.mark.parametrize(
+    ("kernel_size", "padding", "ceil_mode"), [(2, 0, False), (2, 0, True), (3, 0, False), (3, 1, True)]
+)
+@pytest.mark.parametrize("operator", ["max", "avg", "subsample", "patchify", "avg_conv", "conv_pool"])
+def test_output_keeps_its_size_at_odd_and_even_maps(operator, kernel_size, padding, ceil_mode, size):
+    model = nn.Sequential(nn.MaxPool2d(kernel_size, 2, padding, ceil_mode=ceil_mode))
+    x = images(1, size)
+    before = model(x).shape
+    cnnpool.swap(model, operator, example=x)
+    assert model(x).shape == before
+
+
+@pytest.mark.parametrize("operator", ["max", "subsample", "patchify"])
+def test_patches_of_a_stem_are_pooled_over_its_stride(operator):
+    model, x = nn.Sequential(nn.Conv2d(3, 4, 4, stride=4)), images()
+    dense = nn.functional.conv2d(x, model[0].weight, model[0].bias)
+    cnnpool.swap(model, operator, example=EXAMPLE)
+    assert model(x).shape == (2, 4, 16, 16)
+    if operator == "max":
+        assert torch.equal(model(x), nn.functional.max_pool2d(dense, 4, 4, ceil_mode=True))
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (None, ["0", "2", "3.0"]),
+        ("pool", ["2"]),
+        ("conv", ["0", "3.0"]),
+        (r"^3\.", ["3.0"]),
+        (lambda name, module: name != "2", ["0", "3.0"]),
+    ],
+)
+def test_where_is_a_kind_a_pattern_or_a_predicate(where, expected):
+    assert [c.name for c in cnnpool.swap(small(), "avg", example=EXAMPLE, where=where)] == expected
+
+
+def test_name_of_both_an_operator_and_a_readout_is_an_operator_unless_the_head_is_meant():
+    model = small()
+    assert all(isinstance(c.after, Pool2d) for c in cnnpool.swap(model, "gem", example=EXAMPLE, where="pool"))
+    (head,) = cnnpool.swap(model, "gem", example=EXAMPLE, where="head")
+    assert isinstance(head.after[0], GlobalGeM2d)
+
+
+def test_head_is_the_last_global_pooling_and_not_that_of_an_attention_block():
+    model = torchvision.models.mobilenet_v3_small(weights=None)
+    squeezes = [n for n, m in model.named_modules() if isinstance(m, nn.AdaptiveAvgPool2d) and n != "avgpool"]
+    assert [c.name for c in cnnpool.swap(model, "gap", example=EXAMPLE)] == ["avgpool"]
+    assert [c.name for c in cnnpool.swap(model, "gmp", example=EXAMPLE, where="features")] == squeezes
+
+
+def test_pooling_that_keeps_the_size_is_no_downsampling():
+    model = nn.Sequential(nn.MaxPool2d(3, stride=1, padding=1), nn.Conv2d(3, 4, 3), nn.MaxPool2d(2))
+    assert [change.name for change in cnnpool.swap(model, "avg", example=EXAMPLE)] == ["2"]
+
+
+def test_operators_of_cnnpool_are_swapped_too_and_found_by_their_stage():
+    model = build(
+        "convnet",
+        1,
+        (28, 28),
+        10,
+        pool=lambda stage, channels: MaxPool2d(channels),
+        readout=lambda channels, size: GlobalAvgPool2d(channels, size),
+    )
+    cnnpool.swap(model, "avg", example=torch.zeros(1, 1, 28, 28))
+    assert all(isinstance(pool, AvgPool2d) for pool in model.stages.values())
+    assert [m for m in model.features if isinstance(m, Pool2d)] == list(model.stages.values())
+
+
+def test_swapped_convolution_can_be_swapped_again():
+    model, x = small(), images()
+    before = model(x)
+    cnnpool.swap(model, "avg", example=EXAMPLE, where="conv")
+    cnnpool.swap(model, "subsample", example=EXAMPLE, where=r"^0\.1$|^3\.0\.1$")
+    assert isinstance(model[0][1], Subsample2d)
+    assert_close(model(x), before)
+
+
+def test_module_that_stands_in_two_places_is_replaced_in_both():
+    pool = nn.MaxPool2d(2)
+    model = nn.Sequential(pool, nn.Conv2d(3, 3, 3, padding=1), pool)
+    (change,) = cnnpool.swap(model, "avg", example=EXAMPLE)
+    assert model[0] is model[2] is change.after
+
+
+def test_dtype_and_training_mode_are_the_originals():
+    model = small().double()
+    model[2].eval()
+    cnnpool.swap(model, "strided", example=EXAMPLE.double())
+    assert model(EXAMPLE.double()).dtype == torch.float64
+    assert model.training and model[0].training and not model[2].training
+
+
+def test_dry_run_leaves_statistics_modes_hooks_and_random_numbers_alone():
+    model = nn.Sequential(nn.BatchNorm2d(3), nn.Dropout(), nn.MaxPool2d(2))
+    model[0].eval()
+    x, before, random = images(), state(model), torch.get_rng_state()
+    cnnpool.swap(model, "max", example=x)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random)
+    assert (model.training, model[0].training, model[1].training) == (True, False, True)
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("maxx", {}, "no operator named 'maxx'; did you mean 'max'"),
+        ("max", {"where": "head"}, "no readout named 'max'"),
+        ("max", {"colour": 1}, "max has no option 'colour'"),
+        ("max", {"kernel_size": "wide"}, "kernel_size='wide' is not a whole number"),
+        ("max", {"kernel_size": 0}, "max cannot replace 0: kernel_size must be"),
+        ("none", {}, "none cannot replace 0: makes .*64, 64.* where the original made .*32, 32"),
+        ("max", {"stride": 3}, r"max cannot replace 0: makes \[\(21, 21\)\]"),
+        ("catavgmax", {}, r"catavgmax cannot replace 3.1: 12 features do not fit .* made for 6"),
+        ("max", {"where": "nowhere"}, "nothing to replace where='nowhere'.*: 0, 2, 3.0"),
+        ("max", {"where": "("}, "is no regular expression"),
+        ("max", {"example": torch.zeros(1, 5, 8, 8)}, r"does not run on an example \(1, 5, 8, 8\)"),
+    ],
+)
+def test_refusal_names_the_fault_and_leaves_the_model_untouched(name, options, message):
+    model = small()
+    modules, before = list(model.modules()), state(model)
+    with pytest.raises(ValueError, match=message):
+        cnnpool.swap(model, name, **{"example": EXAMPLE, **options})
+    assert list(map(id, model.modules())) == list(map(id, modules))
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert model[0].stride == (2, 2) and model.training
+
+
+def test_model_is_put_back_when_a_replacement_turns_out_wrong_only_in_the_run(monkeypatch):
+    model = small()
+    modules = list(map(id, model.modules()))
+    monkeypatch.setattr(StridedConv2d, "output_size", lambda self, height, width: (height // 2, width // 2))
+    with pytest.raises(ValueError, match=re.escape("0 returned maps [(4, 32, 32)], its replacement")):
+        cnnpool.swap(model, "strided", example=EXAMPLE, kernel_size=5, padding=0)
+    assert list(map(id, model.modules())) == modules
+
+
+def test_loading_cnnpool_does_not_load_torch():
+    code = (
+        "import sys, cnnpool; assert 'torch' not in sys.modules; cnnpool.swap; assert 'torch' in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 0
+
+
+def test_unknown_attribute_of_cnnpool_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'cnnpool' has no attribute 'swop'"):
+        cnnpool.swop
