@@ -3,8 +3,9 @@
 from torch import Tensor
 
 from cnnpool.pool.base import Size
-from cnnpool.pool.lp import lp_pool2d
+from cnnpool.pool.lp import power_sum
 from cnnpool.pool.scalar import Per, Positive, repeats
+from cnnpool.pool.window import window_of
 from cnnpool.pool.windows import WindowPool2d, wide
 
 
@@ -37,8 +38,10 @@ def gem_pool2d(
     """
     if not eps > 0:
         raise ValueError(f"eps must be above 0, got {eps}")
-    floored = wide(x).clamp(min=eps)
-    return lp_pool2d(floored, p, kernel_size, stride, ceil_mode, padding=padding, form="mean").to(x.dtype)
+    if not isinstance(p, Tensor) and not p > 0:
+        raise ValueError(f"p must be above 0, got {p}")
+    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    return power_sum(wide(x).clamp(min=eps), p, window, mean=True).to(x.dtype)
 
 
 class GemPool2d(WindowPool2d):

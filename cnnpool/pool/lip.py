@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Size
-from cnnpool.pool.window import window_of
+from cnnpool.pool.window import Window, window_of
 from cnnpool.pool.windows import WindowPool2d, cells, largest_finite, peak, wide
 
 
@@ -38,14 +38,17 @@ def lip_pool2d(
     if x.shape != logits.shape:
         raise ValueError(f"logits must have the shape of x, {tuple(x.shape)}, got {tuple(logits.shape)}")
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
-    values = cells(wide(x), window)
-    importance = wide(logits)
+    exact, importance = wide(x), wide(logits)
     bound = largest_finite(importance)
-    importance = importance.clamp(-bound, bound)
-    largest = peak(importance, window)
-    weights = [(part - largest).exp() for part in cells(importance, window, fill=-float("inf"))]
+    return softmax_mean(exact, importance.clamp(-bound, bound), window).to(x.dtype)
+
+
+def softmax_mean(x: Tensor, logits: Tensor, window: Window) -> Tensor:
+    """sum e^g_i x_i / sum e^g_i in every window, for ``logits`` whose difference does not overflow to NaN."""
+    values, largest = cells(x, window), peak(logits, window)
+    weights = [(part - largest).exp() for part in cells(logits, window, fill=-float("inf"))]
     weighted = sum(value * weight for value, weight in zip(values, weights, strict=True))
-    return (weighted / sum(weights)).to(x.dtype)
+    return weighted / sum(weights)
 
 
 class Importance(nn.Module):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cnnpool.pool.base import Size
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import window_of
+from cnnpool.pool.window import Window, window_of
 from cnnpool.pool.windows import WindowPool2d, cells, count, peak, wide
 
 
@@ -34,7 +34,7 @@ def lp_pool2d(
         norm_type: p > 0; infinity is max |x_i|, ties sharing the gradient; or a tensor that fits (C, 1, 1).
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1; None for ``kernel_size``.
-        ceil_mode: let the last window overhang.
+        ceil_mode: let the last window overhang; torch then scales its sum by kh*kw over its cells, here not.
         padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
         form: sum (torch) or mean (a constant map keeps its value).
 
@@ -49,19 +49,23 @@ def lp_pool2d(
         raise ValueError(f"form must be 'sum' or 'mean', got {form!r}")
     if not isinstance(norm_type, Tensor) and not norm_type > 0:
         raise ValueError(f"norm_type must be above 0, got {norm_type}")
-    size = wide(x).abs()
+    return power_sum(wide(x).abs(), norm_type, window, form == "mean").to(x.dtype)
+
+
+def power_sum(size: Tensor, norm_type: float | Tensor, window: Window, mean: bool) -> Tensor:
+    """(sum or mean of size^p)^(1/p) in every window, for ``size`` >= 0."""
     parts = cells(size, window)
     if not isinstance(norm_type, Tensor) and norm_type == math.inf:
-        return torch.stack(parts).amax(0).to(x.dtype)
+        return torch.stack(parts).amax(0)
     largest = peak(size, window)
     scale = torch.where((largest == 0) | largest.isinf(), 1.0, largest)
     total = sum(_power(part / scale, norm_type) for part in parts)
-    if form == "mean":
+    if mean:
         total = total / count(size, window)
     # At zero the root has an infinite slope: take it of 1 instead and give 0.
     empty = total == 0
     root = torch.where(empty, 1.0, total).pow(1 / norm_type)
-    return torch.where(empty, 0.0, root * scale).to(x.dtype)
+    return torch.where(empty, 0.0, root * scale)
 
 
 def _power(base: Tensor, exponent: float | Tensor) -> Tensor:

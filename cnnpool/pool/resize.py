@@ -62,8 +62,12 @@ class Resize2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         size = self.output_size(*x.shape[-2:])
-        # torch's antialiased kernel has no half precision.
-        return F.interpolate(wide(x), size, mode=self.mode, antialias=self.antialias).to(x.dtype)
+        # torch's antialiased kernel has no half precision, and in torch 2.15 on CPU it takes a map for
+        # channels_last and mixes its rows where the output is one column wide: such a map is turned.
+        turned = size[1] == 1
+        exact, size = (wide(x).mT, size[::-1]) if turned else (wide(x), size)
+        out = F.interpolate(exact, size, mode=self.mode, antialias=self.antialias)
+        return (out.mT if turned else out).to(x.dtype)
 
     def extra_repr(self) -> str:
         return f"stride={self.stride}, mode={self.mode}, antialias={self.antialias}"

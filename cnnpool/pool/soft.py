@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.base import Size
-from cnnpool.pool.lip import lip_pool2d
+from cnnpool.pool.lip import softmax_mean
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.pool.window import window_of
 from cnnpool.pool.windows import WindowPool2d, largest_finite, peak, wide
@@ -43,12 +43,14 @@ def soft_pool2d(
     """
     if not isinstance(beta, Tensor) and not 0 < beta < math.inf:
         raise ValueError(f"beta must be finite and above 0, got {beta}")
+    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
     exact = wide(x)
     bound = largest_finite(exact)
     finite = exact.clamp(-bound, bound)
-    logits = finite if not isinstance(beta, Tensor) and beta == 1 else beta * finite
-    soft = lip_pool2d(finite, logits, kernel_size, stride, padding, ceil_mode)
-    largest = peak(exact, window_of(kernel_size, stride, padding, ceil_mode=ceil_mode))
+    plain = not isinstance(beta, Tensor) and beta == 1
+    # Sharpened values may pass the largest number: bounded again, they stay comparable.
+    soft = softmax_mean(finite, finite if plain else (beta * finite).clamp(-bound, bound), window)
+    largest = peak(exact, window)
     return torch.where(largest.isinf(), largest, soft).to(x.dtype)
 
 

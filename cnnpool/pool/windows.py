@@ -40,9 +40,13 @@ def check(x: Tensor, window: Window) -> None:
     Raises:
         ValueError: if ``x`` is no map of floating numbers, or no window fits.
     """
+    _check_floating(x)
+    check_map(x, window, "pooling")
+
+
+def _check_floating(x: Tensor) -> None:
     if not x.is_floating_point():
         raise ValueError(f"pooling takes maps of floating numbers, got {x.dtype}")
-    check_map(x, window, "pooling")
 
 
 def cells(x: Tensor, window: Window, fill: float = 0.0) -> list[Tensor]:
@@ -87,7 +91,12 @@ def peak(x: Tensor, window: Window) -> Tensor:
 
 
 def wide(x: Tensor) -> Tensor:
-    """``x`` in the type sums are kept in: float32 for half precision, else its own."""
+    """``x`` in the type sums are kept in: float32 for half precision, else its own.
+
+    Raises:
+        ValueError: if ``x`` is not of a floating dtype.
+    """
+    _check_floating(x)
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 

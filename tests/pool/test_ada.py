@@ -1,0 +1,79 @@
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from cnnpool.pool import ada_pool2d, build, soft_pool2d
+from cnnpool.pool.ada import dice_pool2d
+
+
+def test_hand_worked_example():
+    # Mean 1; similarities 2*3/10, 0, 2*1/2 and 0.
+    x = torch.tensor([[3.0, 0.0], [1.0, 0.0]])[None, None]
+    weights = [math.exp(0.6), 1.0, math.exp(1.0), 1.0]
+    expected = (3 * weights[0] + weights[2]) / sum(weights)
+    assert_close(dice_pool2d(x, 2).item(), expected)
+    soft = (3 * math.exp(3) + math.exp(1)) / (math.exp(3) + math.exp(1) + 2)
+    assert_close(ada_pool2d(x, 2, beta=0.25).item(), 0.25 * expected + 0.75 * soft)
+
+
+def test_ends_of_beta_are_the_two_halves():
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    assert_close(ada_pool2d(x, 2, beta=1), dice_pool2d(x, 2))
+    assert_close(ada_pool2d(x, 2, beta=0), soft_pool2d(x, 2))
+
+
+def test_similarity_half_scales_with_its_input_at_any_magnitude():
+    x = torch.randn(2, 3, 8, 8)
+    for scale in (1e30, 1e-30):
+        assert_close(dice_pool2d(x * scale, 2) / scale, dice_pool2d(x, 2))
+
+
+def test_zero_over_zero_is_zero_with_a_finite_gradient():
+    x = torch.tensor([[0.0, 0, 1, -1], [0, 0, 0, 0]])[None, None].requires_grad_()
+    y = ada_pool2d(x, 2)
+    y.sum().backward()
+    # Mean 0: all similarities are 0, so the second window's similarity half is its mean.
+    assert_close(dice_pool2d(x, 2).flatten(), torch.zeros(2))
+    assert x.grad.isfinite().all()
+
+
+def test_gradient_flows_through_weights_and_mean():
+    x = torch.randn(1, 2, 4, 4, dtype=torch.float64, requires_grad=True)
+    beta = torch.rand(2, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, beta: ada_pool2d(x, 2, beta=beta), (x, beta))
+
+
+def test_beta_per_location_follows_the_map():
+    op = build("ada", 2, size=(8, 6))
+    with torch.no_grad():
+        op.beta.raw.copy_(torch.linspace(-3, 3, 12))
+    x = torch.randn(2, 2, 8, 6)
+    beta = torch.linspace(-3, 3, 12).sigmoid().reshape(4, 3)
+    assert_close(op(x), beta * dice_pool2d(x, 2) + (1 - beta) * soft_pool2d(x, 2))
+    with pytest.raises(ValueError, match=r"size=\(8, 6\), got \(8, 8\)"):
+        op(torch.randn(2, 2, 8, 8))
+
+
+def test_learnt_beta_moves_and_stays_in_range():
+    torch.manual_seed(0)
+    op, x = build("ada", 3), torch.randn(4, 3, 8, 8)
+    assert_close(op(x), ada_pool2d(x, 2, beta=0.5))
+    optimiser = torch.optim.SGD(op.parameters(), lr=100)
+    for _ in range(20):
+        optimiser.zero_grad()
+        op(x).mean().backward()
+        optimiser.step()
+    assert 0.9 < op.beta(x).item() <= 1 and op(x).isfinite().all()
+
+
+@pytest.mark.parametrize("bad", [{"beta": -0.1}, {"beta": 1.5}, {"beta": 1.0}])
+def test_beta_out_of_range_is_refused(bad):
+    with pytest.raises(ValueError, match="beta must"):
+        build("ada", 3, **bad)
+    if bad["beta"] != 1:
+        with pytest.raises(ValueError, match="beta must"):
+            ada_pool2d(torch.zeros(1, 1, 2, 2), 2, **bad)
+    else:
+        assert build("ada", 3, beta=1.0, learnable=False).beta(torch.zeros(1)) == 1

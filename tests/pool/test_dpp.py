@@ -1,0 +1,90 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from cnnpool.pool import build, dpp_pool2d
+
+
+def test_hand_worked_example():
+    # Mean 1; squared details 1, 1, 1, 9 over their mean 3; lambda 2, alpha 0.
+    x = torch.tensor([[0.0, 0.0], [0.0, 4.0]], dtype=torch.float64)[None, None]
+    assert_close(dpp_pool2d(x, 0.0, 2.0, 2, eps=1e-12).item(), 4 * 9 / 12)
+    # Upward details only: 0, 0, 0, 9 over 9/4.
+    assert_close(dpp_pool2d(x, 1.0, 2.0, 2, eps=1e-12, form="asymmetric").item(), 4 * 5 / 8)
+
+
+def test_equals_the_published_composition_of_average_poolings():
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    for form, rectify in (("symmetric", lambda t: t), ("asymmetric", torch.relu)):
+        up = lambda t: F.interpolate(t, scale_factor=2)  # noqa: E731
+        d = rectify(x - up(F.avg_pool2d(x, 2))) ** 2 + 1e-3
+        w = (d / up(F.avg_pool2d(d, 2))) ** (1.4 / 2) + 0.6
+        expected = F.avg_pool2d(x * w, 2) / F.avg_pool2d(w, 2)
+        assert_close(dpp_pool2d(x, 0.6, 1.4, 2, form=form), expected)
+
+
+def test_no_strength_or_a_huge_floor_is_the_average():
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    for alpha, strength in ((0.3, 0.0), (1e12, 2.0)):
+        assert_close(dpp_pool2d(x, alpha, strength, 2), F.avg_pool2d(x, 2))
+
+
+def test_great_strength_selects_the_strongest_detail():
+    x = torch.tensor([[0.0, 1.0], [1.0, 1.1]], dtype=torch.float64)[None, None]
+    assert_close(dpp_pool2d(x, 0.0, 200.0, 2, eps=1e-9).item(), 0.0)
+    assert_close(dpp_pool2d(x, 0.0, 200.0, 2, eps=1e-9, form="asymmetric").item(), 1.1, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("form", ["symmetric", "asymmetric"])
+@pytest.mark.parametrize("options", [{}, {"kernel_size": 3, "padding": 1}, {"ceil_mode": True}])
+def test_full_starts_as_lite_inside_the_map(form, options):
+    x = torch.randn(2, 3, 9, 8)
+    lite, full = (build("dpp", 3, form=form, full=full, **options) for full in (False, True))
+    assert full(x).shape == lite(x).shape
+    assert_close(full(x)[..., 1:3, 1:3], lite(x)[..., 1:3, 1:3])
+    if not options:
+        assert_close(full(x), lite(x))
+
+
+def test_full_reference_is_a_strided_depthwise_convolution():
+    x = torch.randn(2, 3, 8, 8)
+    op = build("dpp", 3, full=True)
+    torch.nn.init.normal_(op.filter)
+    reference = F.conv2d(x, op.filter.reshape(3, 1, 3, 3), stride=2, padding=1, groups=3)
+    assert_close(op(x), dpp_pool2d(x, 1.0, 1.0, 2, reference=reference))
+
+
+def test_parameters_are_exponents_per_channel():
+    op, x = build("dpp", 2), torch.randn(1, 2, 4, 4)
+    with torch.no_grad():
+        op.log_alpha.copy_(torch.tensor([0.5, -1.0]))
+        op.log_strength.copy_(torch.tensor([1.0, -2.0]))
+    for channel in range(2):
+        alpha, strength = op.log_alpha[channel].exp().item(), op.log_strength[channel].exp().item()
+        only = slice(channel, channel + 1)
+        assert_close(op(x)[:, only], dpp_pool2d(x[:, only], alpha, strength, 2))
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_every_parameter_learns(full):
+    torch.manual_seed(0)
+    op, x = build("dpp", 3, full=full), torch.randn(4, 3, 8, 8)
+    before = [p.detach().clone() for p in op.parameters()]
+    optimiser = torch.optim.SGD(op.parameters(), lr=1.0)
+    for _ in range(5):
+        optimiser.zero_grad()
+        (op(x) - F.max_pool2d(x, 2)).square().mean().backward()
+        optimiser.step()
+    assert all(not torch.equal(a, b) for a, b in zip(before, op.parameters(), strict=True))
+    assert op(x).isfinite().all()
+
+
+def test_bad_options_are_refused():
+    with pytest.raises(ValueError, match="form"):
+        build("dpp", 3, form="odd")
+    x = torch.zeros(1, 1, 2, 2)
+    with pytest.raises(ValueError, match="form"):
+        dpp_pool2d(x, 1.0, 1.0, 2, form="odd")
+    with pytest.raises(ValueError, match="eps"):
+        dpp_pool2d(x, 1.0, 1.0, 2, eps=0.0)

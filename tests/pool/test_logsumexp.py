@@ -1,0 +1,89 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from cnnpool.pool import build, logsumexp_pool2d
+
+
+def test_hand_worked_example():
+    log = math.log
+    x = torch.tensor([[log(1), log(2), 0, 0], [log(3), log(2), 0, 0]])[None, None]
+    assert_close(logsumexp_pool2d(x, 2), torch.tensor([[[[log(2), 0.0]]]]))
+
+
+def test_equals_torch_logsumexp_of_the_windows():
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    cells = x.unfold(2, 2, 2).unfold(3, 2, 2).flatten(4)
+    for r in (0.5, 5.0, 50.0):
+        assert_close(logsumexp_pool2d(x, 2, r=r), ((r * cells).logsumexp(-1) - math.log(4)) / r)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_small_r_is_the_average_without_cancellation(dtype):
+    x = torch.randn(2, 3, 8, 8, dtype=dtype)
+    for r in (1e-6, 1e-20):
+        assert_close(logsumexp_pool2d(x, 2, r=r), F.avg_pool2d(x, 2), rtol=1e-5, atol=1e-5)
+
+
+def test_large_r_is_the_maximum():
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    assert_close(logsumexp_pool2d(x, 2, r=1e9), F.max_pool2d(x, 2))
+
+
+def test_lies_between_average_and_maximum_and_grows_with_r():
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    chain = [F.avg_pool2d(x, 2), *(logsumexp_pool2d(x, 2, r=r) for r in (0.1, 1.0, 10.0)), F.max_pool2d(x, 2)]
+    assert all((a <= b + 1e-12).all() for a, b in zip(chain, chain[1:], strict=False))
+
+
+def test_gradient_is_softmax_and_sums_to_one():
+    x = torch.randn(1, 1, 2, 2, dtype=torch.float64, requires_grad=True)
+    logsumexp_pool2d(x, 2, r=3.0).backward()
+    assert_close(x.grad.flatten(), (3 * x.detach()).flatten().softmax(0))
+
+
+def test_huge_values_neither_overflow_nor_lose_the_maximum():
+    x = torch.tensor([[1e4, 1e4 - 1], [-1e30, 0.0]])[None, None]
+    expected = 1e4 + math.log((1 + math.exp(-1)) / 4)
+    assert_close(logsumexp_pool2d(x, 2).item(), expected, rtol=1e-6, atol=0)
+
+
+def test_infinities_have_the_limit_and_a_finite_gradient():
+    inf = math.inf
+    x = torch.tensor([[-inf, -inf, inf, 1, -inf, 1], [-inf, -inf, 0, 2, 1, 1]])[None, None].requires_grad_()
+    y = logsumexp_pool2d(x, 2)
+    assert_close(y.flatten(), torch.tensor([-inf, inf, 1 + math.log(0.75)]))
+    y[..., 2].sum().backward()
+    assert_close(x.grad[0, 0, :, 4:], torch.tensor([[0, 1], [1, 1]]) / 3)
+    x.grad = None
+    logsumexp_pool2d(x, 2).sum().backward()
+    assert x.grad.isfinite().all()
+
+
+def test_learnt_r_moves_and_stays_positive():
+    torch.manual_seed(0)
+    op, x = build("logsumexp", 3, learnable=True, r=1.0), torch.randn(4, 3, 8, 8)
+    assert_close(op(x), logsumexp_pool2d(x, 2, r=1.0))
+    optimiser = torch.optim.SGD(op.parameters(), lr=20)
+    for _ in range(20):
+        optimiser.zero_grad()
+        op(x).mean().backward()
+        optimiser.step()
+    assert 0 < op.r(x).item() < 0.5 and op(x).isfinite().all()
+
+
+def test_gradient_of_r_is_the_numerical_one():
+    x, r = torch.randn(1, 2, 4, 4, dtype=torch.float64), torch.tensor([0.01, 3.0], dtype=torch.float64)
+    r = r[:, None, None].requires_grad_()
+    assert torch.autograd.gradcheck(lambda r: logsumexp_pool2d(x, 2, r=r), r)
+
+
+@pytest.mark.parametrize("r", [0.0, -1.0, math.inf])
+def test_r_out_of_range_is_refused(r):
+    with pytest.raises(ValueError, match="r must be finite and above 0"):
+        build("logsumexp", 3, r=r)
+    with pytest.raises(ValueError, match="r must be finite and above 0"):
+        logsumexp_pool2d(torch.zeros(1, 1, 2, 2), 2, r=r)

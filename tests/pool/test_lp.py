@@ -1,0 +1,114 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from cnnpool.pool import build, lp_pool2d
+
+
+def test_hand_worked_example():
+    x = torch.tensor([[3.0, -4, 0, 0], [0, 0, 0, 5], [1, 1, 2, -2], [1, 1, 2, 2]])[None, None]
+    assert_close(lp_pool2d(x, 2, 2), torch.tensor([[[[5.0, 5.0], [2.0, 4.0]]]]))
+    assert_close(lp_pool2d(x, 2, 2, form="mean"), torch.tensor([[[[2.5, 2.5], [1.0, 2.0]]]]))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    p=st.sampled_from([0.5, 1, 1.5, 2, 3, 7]),
+    kernel=st.integers(1, 3),
+    stride=st.integers(1, 3),
+    ceil=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_equals_torch_on_non_negative_input(p, kernel, stride, ceil, seed):
+    x = torch.rand(2, 3, 7, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.1
+    # torch sums the overhang as zeros, then scales by the count of cells: only whole windows compare.
+    ceil = ceil and (7 - kernel) % stride == 0 and (6 - kernel) % stride == 0
+    assert_close(lp_pool2d(x, p, kernel, stride, ceil), F.lp_pool2d(x, p, kernel, stride, ceil))
+
+
+def test_odd_power_of_a_negative_sum_is_real_where_torch_has_nan():
+    x = torch.full((1, 1, 2, 2), -1.0)
+    assert F.lp_pool2d(x, 2.5, 2).isnan().all()
+    assert_close(lp_pool2d(x, 2.5, 2).item(), 4 ** (1 / 2.5))
+
+
+def test_power_one_is_the_average_and_a_large_power_nears_the_maximum_of_magnitudes():
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    assert_close(lp_pool2d(x, 1, 2, form="mean"), F.avg_pool2d(x.abs(), 2))
+    assert_close(lp_pool2d(x, 2000, 2), F.max_pool2d(x.abs(), 2), rtol=1e-3, atol=0)
+    assert torch.equal(lp_pool2d(x, math.inf, 2), F.max_pool2d(x.abs(), 2))
+
+
+@pytest.mark.parametrize("p", [0.5, 1, 1.5, 2, 3])
+def test_gradient_is_the_formula_and_zero_at_zero(p):
+    x = torch.tensor([[3.0, -4.0], [0.0, 1.0]], dtype=torch.float64)[None, None].requires_grad_()
+    y = lp_pool2d(x, p, 2)
+    (grad,) = torch.autograd.grad(y, x)
+    a = x.detach().abs()
+    expected = torch.where(a == 0, 0.0, x.detach().sign() * a ** (p - 1)) * y.item() ** (1 - p)
+    assert_close(grad, expected)
+
+
+@pytest.mark.parametrize("p", [0.5, 1, 2, 3, math.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_all_zero_window_gives_zero_with_zero_gradient(p, dtype):
+    x = torch.zeros(1, 1, 4, 4, dtype=dtype, requires_grad=True)
+    y = lp_pool2d(x, p, 2)
+    y.sum().backward()
+    assert not y.any() and not x.grad.any()
+
+
+def test_infinite_power_shares_the_gradient_among_equals():
+    x = torch.tensor([[2.0, -2.0], [1.0, 2.0]])[None, None].requires_grad_()
+    lp_pool2d(x, math.inf, 2).backward()
+    assert_close(x.grad[0, 0], torch.tensor([[1, -1], [0, 1]]) / 3)
+
+
+def test_neither_huge_nor_tiny_values_over_or_underflow():
+    for scale in (1e30, 1e-30):
+        x = torch.tensor([[3.0, 4.0], [0.0, 0.0]])[None, None] * scale
+        assert_close(lp_pool2d(x, 2, 2).item() / scale, 5.0)
+        assert_close(lp_pool2d(x, 30, 2).item() / scale, 4.0, rtol=1e-4, atol=0)
+
+
+def test_infinite_cell_makes_its_window_infinite():
+    x = torch.tensor([[-math.inf, 1.0], [0.0, 2.0]])[None, None]
+    assert lp_pool2d(x, 3, 2).item() == math.inf
+    assert lp_pool2d(x, math.inf, 2).item() == math.inf
+
+
+def test_learnt_power_moves_and_stays_above_one():
+    torch.manual_seed(0)
+    op, x = build("lp", 3, learnable=True, per="channel", p=1.5), torch.randn(4, 3, 8, 8)
+    assert_close(op.p(x).flatten(), torch.full((3,), 1.5))
+    assert_close(op(x), lp_pool2d(x, 1.5, 2, form="mean"))
+    optimiser = torch.optim.SGD(op.parameters(), lr=50)
+    for _ in range(20):
+        optimiser.zero_grad()
+        op(x).mean().backward()
+        optimiser.step()
+    assert (op.p(x) < 1.5).all() and (op.p(x) >= 1).all()
+    assert op(x).isfinite().all()
+
+
+def test_gradient_of_the_power_is_the_numerical_one():
+    x, p = torch.randn(1, 2, 4, 4, dtype=torch.float64), torch.tensor([1.5, 3.0], dtype=torch.float64)
+    p = p[:, None, None].requires_grad_()
+    assert torch.autograd.gradcheck(lambda p: lp_pool2d(x, p, 2, form="mean"), p)
+
+
+@pytest.mark.parametrize("bad", [{"p": 0.0}, {"p": -1.0}, {"p": 1.0, "learnable": True}])
+def test_power_out_of_range_is_refused(bad):
+    with pytest.raises(ValueError, match="p must be"):
+        build("lp", 3, **bad)
+    with pytest.raises(ValueError, match="norm_type"):
+        lp_pool2d(torch.zeros(1, 1, 2, 2), 0, 2)
+
+
+def test_sum_form_promises_no_gain():
+    assert build("lp", 3).gain == 1 and build("lp", 3, form="sum").gain is None

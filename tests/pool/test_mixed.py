@@ -1,0 +1,55 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from cnnpool.pool import build, mixed_pool2d
+
+
+def test_hand_worked_example():
+    x = torch.tensor([[1.0, 2, 0, 0], [3, 6, 0, -4]])[None, None]
+    assert_close(mixed_pool2d(x, 2, mix=0.25), torch.tensor([[[[3.75, -0.75]]]]))
+
+
+@pytest.mark.parametrize("options", [{}, {"stride": 1}, {"stride": 2, "padding": 1, "ceil_mode": True}])
+def test_ends_are_average_and_maximum(options):
+    x = torch.randn(2, 3, 9, 8, dtype=torch.float64)
+    average = F.avg_pool2d(x, 3, **options, count_include_pad=False)
+    assert_close(mixed_pool2d(x, 3, **options, mix=0), average)
+    assert_close(mixed_pool2d(x, 3, **options, mix=1), F.max_pool2d(x, 3, **options))
+
+
+def test_gradients_are_the_formulas():
+    x = torch.tensor([[1.0, 4.0], [4.0, -1.0]], dtype=torch.float64)[None, None].requires_grad_()
+    mix = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    by_x, by_mix = torch.autograd.grad(mixed_pool2d(x, 2, mix=mix), (x, mix))
+    assert_close(by_mix.item(), 4.0 - 2.0)
+    assert_close(by_x.flatten(), torch.tensor([0.175, 0.475, 0.175, 0.175], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("per, count", [("layer", 1), ("channel", 3)])
+def test_learnt_share_moves_towards_what_is_asked_and_stays_in_range(per, count):
+    torch.manual_seed(0)
+    op, x = build("mixed", 3, per=per), torch.randn(4, 3, 8, 8)
+    assert op.mix(x).numel() == count
+    assert_close(op(x), mixed_pool2d(x, 2, mix=0.5))
+    optimiser = torch.optim.SGD(op.parameters(), lr=50)
+    for _ in range(30):
+        optimiser.zero_grad()
+        (op(x) - F.max_pool2d(x, 2)).square().mean().backward()
+        optimiser.step()
+    assert (op.mix(x) > 0.9).all() and (op.mix(x) <= 1).all()
+
+
+def test_fixed_share_has_no_parameter_and_may_be_an_end():
+    op, x = build("mixed", 3, mix=1.0, learnable=False), torch.randn(1, 3, 4, 4)
+    assert not list(op.parameters()) and torch.equal(op(x), F.max_pool2d(x, 2))
+
+
+@pytest.mark.parametrize("bad", [{"mix": -0.1}, {"mix": 1.1}, {"mix": 1.0}, {"mix": 0.0}])
+def test_share_out_of_range_is_refused(bad):
+    with pytest.raises(ValueError, match="mix must"):
+        build("mixed", 3, **bad)
+    if bad["mix"] not in (0, 1):
+        with pytest.raises(ValueError, match="mix must"):
+            mixed_pool2d(torch.zeros(1, 1, 2, 2), 2, **bad)

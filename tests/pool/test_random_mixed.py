@@ -1,0 +1,89 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from cnnpool.pool import build
+
+
+@pytest.mark.parametrize("per", ["layer", "channel"])
+def test_training_gives_max_or_average_for_each_draw(per):
+    op, x = build("random_mixed", 5, per=per).train(), torch.randn(40, 5, 4, 4, dtype=torch.float64)
+    out = op(x)
+    is_max = (out == F.max_pool2d(x, 2)).all((2, 3))
+    is_average = torch.isclose(out, F.avg_pool2d(x, 2)).all((2, 3))
+    assert (is_max ^ is_average).all()
+    assert is_max.any() and is_average.any()
+    mixed_within_a_sample = (is_max.any(1) & is_average.any(1)).any()
+    assert mixed_within_a_sample == (per == "channel")
+    taken = is_max.sum(0) if per == "channel" else is_max[:, :1].sum(0)
+    assert torch.equal(op.max_draws, taken) and op.draws == 40
+
+
+def test_gradient_is_that_of_what_was_drawn():
+    op, x = build("random_mixed", 3).train(), torch.randn(8, 3, 4, 4, dtype=torch.float64, requires_grad=True)
+    out = op(x)
+    out.sum().backward()
+    is_max = (out == F.max_pool2d(x, 2)).all((2, 3))
+    counts = (x.grad != 0).sum((2, 3))
+    assert torch.equal(counts, torch.where(is_max, 4, 16))
+
+
+def test_draws_have_the_stated_probability():
+    op, x = build("random_mixed", 8, probability=0.2).train(), torch.zeros(500, 8, 2, 2)
+    op(x)
+    # 4000 draws: five standard deviations of their mean are 0.032.
+    assert abs(op.frequency().mean().item() - 0.2) < 0.032
+
+
+@pytest.mark.parametrize("evaluate", ["expected", "majority"])
+def test_eval_mixes_by_the_recorded_frequencies(evaluate):
+    op, x = build("random_mixed", 2, evaluate=evaluate).eval(), torch.randn(3, 2, 4, 4)
+    op.draws.fill_(10)
+    op.max_draws.copy_(torch.tensor([2, 7]))
+    share = torch.tensor([0.2, 0.7]) if evaluate == "expected" else torch.tensor([0.0, 1.0])
+    share = share[:, None, None]
+    assert_close(op(x), share * F.max_pool2d(x, 2) + (1 - share) * F.avg_pool2d(x, 2))
+
+
+def test_untrained_operator_expects_its_probability():
+    op, x = build("random_mixed", 2, probability=0.25).eval(), torch.randn(3, 2, 4, 4)
+    assert_close(op(x), 0.25 * F.max_pool2d(x, 2) + 0.75 * F.avg_pool2d(x, 2))
+
+
+def test_frequencies_travel_with_the_state():
+    op = build("random_mixed", 3).train()
+    op(torch.zeros(7, 3, 2, 2))
+    fresh = build("random_mixed", 3)
+    fresh.load_state_dict(op.state_dict())
+    assert torch.equal(fresh.frequency(), op.frequency()) and fresh.draws == 7
+
+
+def test_eval_counts_nothing():
+    op = build("random_mixed", 3).eval()
+    op(torch.zeros(7, 3, 2, 2))
+    assert op.draws == 0 and not op.max_draws.any()
+
+
+def test_half_precision_model_counts_on():
+    op = build("random_mixed", 3).half().train()
+    op(torch.zeros(4096, 3, 2, 2, dtype=torch.float16))
+    op(torch.zeros(1, 3, 2, 2, dtype=torch.float16))
+    assert op.draws == 4097
+
+
+@pytest.mark.parametrize("probability", [0.0, 1.0])
+def test_ends_of_the_probability_are_average_and_maximum(probability):
+    op, x = build("random_mixed", 3, probability=probability).train(), torch.randn(4, 3, 4, 4)
+    assert_close(op(x), (F.max_pool2d if probability else F.avg_pool2d)(x, 2))
+
+
+def test_map_without_batch_axis_is_one_sample():
+    op, x = build("random_mixed", 3).train(), torch.randn(3, 4, 4)
+    assert op(x).shape == (3, 2, 2) and op.draws == 1
+
+
+@pytest.mark.parametrize("bad", [{"probability": 1.5}, {"evaluate": "both"}, {"per": "net"}])
+def test_bad_option_is_refused(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        build("random_mixed", 3, **bad)

@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch.testing import assert_close
+
+from cnnpool.pool import build
+
+
+def triangle(length, count):
+    """Weights (count, length) of the widened triangle, normalised inside the map, written out."""
+    scale = length / count
+    centres = (np.arange(count) + 0.5) * scale
+    distance = np.abs(np.arange(length)[None] + 0.5 - centres[:, None]) / max(scale, 1)
+    weights = np.maximum(1 - distance, 0)
+    return torch.from_numpy(weights / weights.sum(1, keepdims=True))
+
+
+def test_hand_worked_example():
+    # Inside, the stride 2 triangle is [1 3 3 1] / 8; at the border one weight is missing.
+    x = torch.zeros(1, 1, 1, 8).expand(1, 1, 8, 8).clone()
+    x[..., 3] = 8
+    assert_close(build("resize", 1)(x)[0, 0, 0], torch.tensor([0.0, 3, 1, 0]))
+    x = x.roll(-3, 3)
+    assert_close(build("resize", 1)(x)[0, 0, 0], torch.tensor([24 / 7, 0, 0, 0]))
+
+
+@pytest.mark.parametrize("size", [(8, 8), (9, 7), (12, 5), (12, 3), (3, 12), (4, 4)])
+@pytest.mark.parametrize("stride", [1, 2, 3, (3, 1)])
+def test_equals_the_widened_triangle_written_out(size, stride):
+    op, x = build("resize", 3, stride=stride), torch.randn(2, 3, *size, dtype=torch.float64)
+    down, across = (triangle(a, b) for a, b in zip(size, op.output_size(*size), strict=True))
+    grad = torch.randn(2, 3, *op.output_size(*size), dtype=torch.float64)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        y = x.contiguous(memory_format=layout).requires_grad_()
+        assert_close(op(y), down @ x @ across.T)
+        assert_close(torch.autograd.grad(op(y), y, grad)[0], down.T @ grad @ across)
+
+
+@pytest.mark.parametrize("mode, resample", [("bilinear", Image.BILINEAR), ("bicubic", Image.BICUBIC)])
+def test_equals_pil(mode, resample):
+    image = np.random.default_rng(0).random((16, 12)).astype(np.float32)
+    expected = np.array(Image.fromarray(image).resize((6, 8), resample))
+    out = build("resize", 1, mode=mode)(torch.from_numpy(image)[None, None])
+    assert_close(out[0, 0], torch.from_numpy(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_without_antialias_stride_two_is_the_average():
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    assert_close(build("resize", 3, antialias=False)(x), F.avg_pool2d(x, 2))
+
+
+def test_finest_stripes_leave_less_than_after_subsampling():
+    stripes = torch.ones(1, 1, 16, 16, dtype=torch.float64)
+    stripes[..., 1::2] = -1
+    assert build("resize", 1)(stripes).abs()[..., 1:-1].max() < 1e-12
+    assert build("subsample", 1)(stripes).abs().min() == 1
+
+
+def test_odd_size_keeps_every_row():
+    x = torch.randn(1, 1, 7, 7, dtype=torch.float64, requires_grad=True)
+    out = build("resize", 1)(x)
+    out.sum().backward()
+    assert out.shape[2:] == (3, 3) and (x.grad > 0).all()
+
+
+def test_stride_one_is_the_map_itself():
+    x = torch.randn(1, 2, 5, 5)
+    assert_close(build("resize", 2, stride=1)(x), x)
+
+
+def test_unknown_mode_is_refused():
+    with pytest.raises(ValueError, match="mode"):
+        build("resize", 3, mode="nearest")

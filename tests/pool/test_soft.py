@@ -1,0 +1,81 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from cnnpool.pool import build, lip_pool2d, soft_pool2d
+
+
+def test_hand_worked_example():
+    log = math.log
+    x = torch.tensor([[0.0, log(2), 1, 1], [0.0, 0.0, 1, 1]])[None, None]
+    assert_close(soft_pool2d(x, 2), torch.tensor([[[[2 * log(2) / 5, 1.0]]]]))
+
+
+def test_gradient_is_the_formula_and_negative_far_below_the_output():
+    x = torch.tensor([[3.0, 0.5], [0.0, -1.0]], dtype=torch.float64)[None, None].requires_grad_()
+    for beta in (1.0, 2.0):
+        y = soft_pool2d(x, 2, beta=beta)
+        (grad,) = torch.autograd.grad(y, x)
+        w = (beta * x.detach()).flatten().softmax(0)
+        assert_close(grad.flatten(), w * (1 + beta * (x.detach().flatten() - y.item())))
+        assert (grad < 0).any()
+        assert_close(grad.sum().item(), 1.0)
+
+
+def test_small_beta_is_the_average_and_large_beta_the_maximum():
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    assert_close(soft_pool2d(x, 2, beta=1e-12), F.avg_pool2d(x, 2))
+    assert_close(soft_pool2d(x, 2, beta=1e9), F.max_pool2d(x, 2))
+
+
+def test_equals_the_published_ratio_of_averages_where_that_does_not_overflow():
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    e = x.exp()
+    assert_close(soft_pool2d(x, 3, 2), F.avg_pool2d(e * x, 3, 2) / F.avg_pool2d(e, 3, 2))
+    assert_close(soft_pool2d(x, 3, 2), lip_pool2d(x, x, 3, 2))
+
+
+def test_channels_do_not_share_their_weights():
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    assert_close(soft_pool2d(x, 2)[:, 1:2], soft_pool2d(x[:, 1:2], 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_large_values_do_not_overflow(dtype):
+    x = torch.tensor([[100.0, 1000.0], [-1000.0, 0.0]], dtype=dtype)[None, None].requires_grad_()
+    y = soft_pool2d(x, 2, beta=7.0)
+    y.backward()
+    assert y.item() == 1000 and x.grad.flatten().tolist() == [0, 1, 0, 0]
+
+
+def test_infinities_have_the_limit_and_a_finite_gradient():
+    inf = math.inf
+    x = torch.tensor([[-inf, -inf, inf, 1, -inf, 1], [-inf, -inf, 0, 2, 3, 1]])[None, None].requires_grad_()
+    y = soft_pool2d(x, 2, beta=100.0)
+    assert_close(y.flatten(), torch.tensor([-inf, inf, 3.0]))
+    y.sum().backward()
+    assert x.grad.isfinite().all()
+    assert_close(x.grad[0, 0, :, 4:], torch.tensor([[0.0, 0.0], [1.0, 0.0]]))
+
+
+def test_learnt_beta_moves_and_stays_positive():
+    torch.manual_seed(0)
+    op, x = build("soft", 3, learnable=True, per="channel"), torch.randn(4, 3, 8, 8)
+    assert_close(op(x), soft_pool2d(x, 2))
+    optimiser = torch.optim.SGD(op.parameters(), lr=20)
+    for _ in range(20):
+        optimiser.zero_grad()
+        op(x).mean().backward()
+        optimiser.step()
+    assert (op.beta(x) > 0).all() and (op.beta(x) < 0.5).all() and op(x).isfinite().all()
+
+
+@pytest.mark.parametrize("beta", [0.0, -1.0, math.inf])
+def test_beta_out_of_range_is_refused(beta):
+    with pytest.raises(ValueError, match="beta must be finite and above 0"):
+        build("soft", 3, beta=beta)
+    with pytest.raises(ValueError, match="beta must be finite and above 0"):
+        soft_pool2d(torch.zeros(1, 1, 2, 2), 2, beta=beta)

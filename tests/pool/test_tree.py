@@ -1,0 +1,83 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from cnnpool.pool import build, tree_pool2d
+
+
+def test_hand_worked_example():
+    # Leaves 1*1 = 1 and 2*4 = 8; gate sigmoid(0) = 1/2.
+    leaves = torch.tensor([[[1.0, 0, 0, 0]], [[0.0, 2, 0, 0]]])
+    gates = torch.tensor([[[1.0, 0, 0, -1]]])
+    x = torch.tensor([[1.0, 4.0], [7.0, 1.0]])[None, None]
+    assert_close(tree_pool2d(x, leaves, gates, 2).item(), 4.5)
+
+
+def test_one_leaf_is_a_convolution_and_even_weights_its_average():
+    x, leaf = torch.randn(2, 3, 8, 8, dtype=torch.float64), torch.randn(1, 3, 9, dtype=torch.float64)
+    expected = F.conv2d(x, leaf[0].reshape(3, 1, 3, 3), stride=2, padding=1, groups=3)
+    assert_close(tree_pool2d(x, leaf, leaf[:0], 3, 2, 1), expected)
+    assert_close(tree_pool2d(x, torch.full_like(leaf, 1 / 9), leaf[:0], 3), F.avg_pool2d(x, 3))
+
+
+def test_equal_leaves_make_the_gates_irrelevant():
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    leaf, gates = torch.randn(1, 1, 4, dtype=torch.float64), torch.randn(7, 1, 4, dtype=torch.float64)
+    assert_close(tree_pool2d(x, leaf.expand(8, 1, 4), gates, 2), tree_pool2d(x, leaf, gates[:0], 2))
+
+
+def test_decided_gates_select_the_leaf_they_lead_to():
+    # Gates: root, then its left and its right child; an open gate leads left.
+    x = torch.ones(1, 1, 2, 2, dtype=torch.float64)
+    leaves = torch.arange(4.0, dtype=torch.float64)[:, None, None].expand(4, 1, 4) / 4
+    for signs, expected in (((1, 1, 0), 0), ((1, -1, 0), 1), ((-1, 0, 1), 2), ((-1, 0, -1), 3)):
+        gates = 1e4 * torch.tensor(signs, dtype=torch.float64)[:, None, None].expand(3, 1, 4)
+        assert_close(tree_pool2d(x, leaves, gates, 2).item(), float(expected))
+
+
+def test_three_levels_are_two_levels_twice_mixed_at_the_root():
+    x = torch.randn(2, 3, 6, 6, dtype=torch.float64)
+    leaves, gates = torch.randn(4, 3, 4, dtype=torch.float64), torch.randn(3, 3, 4, dtype=torch.float64)
+    root = F.conv2d(x, gates[0].reshape(3, 1, 2, 2), stride=2, groups=3).sigmoid()
+    left, right = (tree_pool2d(x, leaves[2 * i : 2 * i + 2], gates[i + 1 : i + 2], 2) for i in range(2))
+    assert_close(tree_pool2d(x, leaves, gates, 2), root * left + (1 - root) * right)
+
+
+@pytest.mark.parametrize("levels, per, copies", [(1, "layer", 1), (2, "layer", 1), (3, "channel", 5)])
+def test_parameter_count_is_that_of_the_paper(levels, per, copies):
+    op = build("tree", 5, levels=levels, per=per, kernel_size=3)
+    leaves = 2 ** (levels - 1)
+    assert sum(p.numel() for p in op.parameters()) == copies * 9 * (2 * leaves - 1)
+
+
+def test_starts_near_the_average():
+    x = torch.randn(4, 3, 16, 16)
+    error = build("tree", 3)(x) - F.avg_pool2d(x, 2)
+    assert 0 < error.abs().mean() < 0.1
+
+
+def test_every_leaf_and_gate_learns_apart():
+    torch.manual_seed(0)
+    op, x = build("tree", 3, levels=3), torch.randn(16, 3, 8, 8)
+    optimiser = torch.optim.Adam(op.parameters(), lr=0.05)
+    losses = []
+    for _ in range(40):
+        optimiser.zero_grad()
+        loss = (op(x) - F.max_pool2d(x, 2)).square().mean()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.6 * losses[0]
+    assert (op.gates != 0).all()
+    assert torch.pdist(op.leaves.detach().flatten(1)).min() > 0.05
+
+
+def test_trees_that_do_not_fit_are_refused():
+    x, four = torch.zeros(1, 1, 4, 4), torch.zeros(3, 1, 4)
+    with pytest.raises(ValueError, match="3 leaves"):
+        tree_pool2d(x, four, four[:2], 2)
+    with pytest.raises(ValueError, match="2 gates"):
+        tree_pool2d(x, four[:2], four[:2], 2)
+    with pytest.raises(ValueError, match="levels"):
+        build("tree", 3, levels=0)

@@ -1,0 +1,262 @@
+"""Every operator that slides a window, against its formula written out for one window in float64."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from cnnpool.pool import (
+    ada_pool2d,
+    dpp_pool2d,
+    gated_pool2d,
+    gem_pool2d,
+    lip_pool2d,
+    logsumexp_pool2d,
+    lp_pool2d,
+    median_pool2d,
+    mixed_pool2d,
+    ordinal_pool2d,
+    soft_pool2d,
+    tree_pool2d,
+)
+from cnnpool.pool.window import window_of
+from cnnpool.pool.windows import cells, comparisons, count, inside, order, peak
+
+
+def weights(seed, *shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def sigmoid(value):
+    return 1 / (1 + math.exp(-value))
+
+
+def average(values, share):
+    return float(np.sum(values * share) / np.sum(share))
+
+
+def soft(values, beta=1.0):
+    return average(values, np.exp(beta * values))
+
+
+def dice(values):
+    mean = values.mean()
+    pairs = [(2 * abs(v * mean), v * v + mean * mean) for v in values]
+    return average(values, np.exp([top / bottom if bottom else 0.0 for top, bottom in pairs]))
+
+
+def detail(values, rectify):
+    gap = values - values.mean()
+    gap = np.maximum(gap, 0) if rectify else gap
+    d = gap**2 + 1e-3
+    return average(values, 0.7 + (d / d.mean()) ** (1.6 / 2))
+
+
+def ranked(values, w):
+    w = w[: len(values)] / w[: len(values)].sum() * w.sum()
+    return float(np.sum(np.sort(values)[::-1] * w))
+
+
+def mixture(values, a):
+    return a * values.max() + (1 - a) * values.mean()
+
+
+# Name: the operator of (x, kernel, options), and one window's answer from its cells inside the map, and from
+# all of its cells with zeros outside the map.
+OPERATIONS = {
+    "lp 3 sum": (
+        lambda x, k, o: lp_pool2d(x, 3.0, k, o["stride"], o["ceil_mode"], padding=o["padding"]),
+        lambda v, z: (abs(v) ** 3).sum() ** (1 / 3),
+    ),
+    "lp 0.7 mean": (
+        lambda x, k, o: lp_pool2d(x, 0.7, k, o["stride"], o["ceil_mode"], padding=o["padding"], form="mean"),
+        lambda v, z: (abs(v) ** 0.7).mean() ** (1 / 0.7),
+    ),
+    "lp inf": (
+        lambda x, k, o: lp_pool2d(x, math.inf, k, o["stride"], o["ceil_mode"], padding=o["padding"]),
+        lambda v, z: abs(v).max(),
+    ),
+    "gem": (
+        lambda x, k, o: gem_pool2d(x, k, **o, p=2.5, eps=1e-2),
+        lambda v, z: (np.maximum(v, 1e-2) ** 2.5).mean() ** (1 / 2.5),
+    ),
+    "median": (
+        lambda x, k, o: median_pool2d(x, k, **o),
+        lambda v, z: np.sort(v)[(len(v) - 1) // 2],
+    ),
+    "logsumexp": (
+        lambda x, k, o: logsumexp_pool2d(x, k, **o, r=2.0),
+        lambda v, z: math.log(np.exp(2 * v).mean()) / 2,
+    ),
+    "soft": (lambda x, k, o: soft_pool2d(x, k, **o, beta=1.3), lambda v, z: soft(v, 1.3)),
+    "ada": (
+        lambda x, k, o: ada_pool2d(x, k, **o, beta=0.3),
+        lambda v, z: 0.3 * dice(v) + 0.7 * soft(v),
+    ),
+    "lip": (
+        lambda x, k, o: lip_pool2d(x, x.cos() * 3, k, **o),
+        lambda v, z: average(v, np.exp(3 * np.cos(v))),
+    ),
+    "dpp symmetric": (
+        lambda x, k, o: dpp_pool2d(x, 0.7, 1.6, k, **o),
+        lambda v, z: detail(v, rectify=False),
+    ),
+    "dpp asymmetric": (
+        lambda x, k, o: dpp_pool2d(x, 0.7, 1.6, k, **o, form="asymmetric"),
+        lambda v, z: detail(v, rectify=True),
+    ),
+    "mixed": (lambda x, k, o: mixed_pool2d(x, k, **o, mix=0.3), lambda v, z: mixture(v, 0.3)),
+    "gated": (
+        lambda x, k, o: gated_pool2d(x, weights(1, 1, math.prod(k)), k, **o),
+        lambda v, z: mixture(v, sigmoid(z @ weights(1, 1, len(z)).numpy()[0])),
+    ),
+    "tree": (
+        lambda x, k, o: tree_pool2d(
+            x, weights(2, 2, 1, math.prod(k)), weights(3, 1, 1, math.prod(k)), k, **o
+        ),
+        lambda v, z: tree(z, *(weights(2, 2, 1, len(z)).numpy()[:, 0] @ z)),
+    ),
+    "ordinal": (
+        lambda x, k, o: ordinal_pool2d(x, weights(4, 1, math.prod(k)).exp(), k, **o),
+        lambda v, z: ranked(v, np.exp(weights(4, len(z)).numpy())),
+    ),
+    "ordinal free": (
+        lambda x, k, o: ordinal_pool2d(x, weights(5, 1, math.prod(k)), k, **o, normalise=False),
+        lambda v, z: float(np.sort(v)[::-1] @ weights(5, len(z)).numpy()[: len(v)]),
+    ),
+}
+
+
+def tree(z, left, right):
+    share = sigmoid(z @ weights(3, 1, 1, len(z)).numpy()[0, 0])
+    return share * left + (1 - share) * right
+
+
+def slow(image, kernel, window, size, operation):
+    """One answer per window of a (H, W) array, in the obvious way."""
+    (kh, kw), (sh, sw), (ph, pw) = kernel, window.stride, window.padding
+    out = np.zeros(size)
+    for i, j in itertools.product(*map(range, size)):
+        within, filled = [], np.zeros(kh * kw)
+        for a, b in itertools.product(range(kh), range(kw)):
+            row, column = i * sh - ph + a, j * sw - pw + b
+            if 0 <= row < image.shape[0] and 0 <= column < image.shape[1]:
+                within.append(image[row, column])
+                filled[a * kw + b] = image[row, column]
+        out[i, j] = operation(np.array(within), filled)
+    return out
+
+
+@st.composite
+def cases(draw):
+    kernel = draw(st.tuples(*[st.integers(1, 3)] * 2))
+    options = {
+        "stride": draw(st.tuples(*[st.integers(1, 4)] * 2)),
+        "padding": tuple(draw(st.integers(0, k // 2)) for k in kernel),
+        "ceil_mode": draw(st.booleans()),
+    }
+    shape = draw(st.tuples(*[st.integers(1, 7)] * 2))
+    number = st.one_of(st.sampled_from([-1.0, 0.0, 1.0]), st.floats(-4, 4, allow_subnormal=False))
+    size = math.prod(shape)
+    values = draw(st.lists(number, min_size=size, max_size=size))
+    return torch.tensor(values, dtype=torch.float64).reshape(1, 1, *shape), kernel, options
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@settings(deadline=None, max_examples=60)
+@given(case=cases())
+def test_operator_follows_its_formula_at_every_window(name, case):
+    x, kernel, options = case
+    window = window_of(kernel, options["stride"], options["padding"], ceil_mode=options["ceil_mode"])
+    size = window.output_size(*x.shape[2:])
+    fast, operation = OPERATIONS[name]
+    if min(size) < 1:
+        with pytest.raises(ValueError, match=f"{x.shape[2]}x{x.shape[3]}"):
+            fast(x, kernel, options)
+        return
+    expected = slow(x[0, 0].numpy(), kernel, window, size, operation)
+    assert_close(fast(x, kernel, options)[0, 0], torch.from_numpy(expected), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_gradient_is_the_numerical_one_with_padding_and_overlap(name, distinct):
+    fast, _ = OPERATIONS[name]
+    options = {"stride": (2, 1), "padding": (1, 1), "ceil_mode": True}
+    x = distinct(1, 2, 6, 5).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: fast(x, (3, 2), options), x)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_map_without_batch_axis_is_one_sample(name, distinct):
+    fast, _ = OPERATIONS[name]
+    x, options = distinct(3, 6, 6), {"stride": 2, "padding": 0, "ceil_mode": False}
+    assert torch.equal(fast(x, (2, 2), options), fast(x[None], (2, 2), options)[0])
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("kernel, stride, padding", [(2, 2, 0), (3, 2, 1)])
+def test_float16_activations_of_a_hundred_survive(name, kernel, stride, padding):
+    fast, _ = OPERATIONS[name]
+    x = (100 * torch.rand(1, 2, 8, 8, dtype=torch.float64)).half()
+    options = {"stride": stride, "padding": padding, "ceil_mode": False}
+    out, exact = (fast(v, (kernel, kernel), options) for v in (x, x.double()))
+    assert out.dtype == torch.float16
+    assert_close(out.double(), exact, rtol=2e-3, atol=1e-3 * exact.abs().max().item())
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_integers_and_other_shapes_are_refused(name):
+    fast, _ = OPERATIONS[name]
+    options = {"stride": 2, "padding": 0, "ceil_mode": False}
+    with pytest.raises(ValueError, match=r"\(2, 2\)"):
+        fast(torch.zeros(2, 2, dtype=torch.float64), (2, 2), options)
+    if name != "lip":
+        with pytest.raises(ValueError, match="int64"):
+            fast(torch.zeros(1, 1, 4, 4, dtype=torch.int64), (2, 2), options)
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if name != "lp inf"])
+def test_nan_spoils_its_own_windows_only(name):
+    fast, _ = OPERATIONS[name]
+    x = torch.rand(1, 1, 6, 6, dtype=torch.float64)
+    x[0, 0, 3, 2] = math.nan
+    spoilt = fast(x, (2, 2), {"stride": 2, "padding": 0, "ceil_mode": False}).isnan()[0, 0]
+    assert spoilt.nonzero().tolist() == [[1, 1]]
+
+
+def test_cells_are_views_of_the_map():
+    x = torch.randn(1, 2, 7, 7)
+    for window in (window_of(2, 2, 0), window_of(3, 2, 0)):
+        assert {part.untyped_storage().data_ptr() for part in cells(x, window)} == {
+            x.untyped_storage().data_ptr()
+        }
+
+
+def test_count_and_inside_are_those_of_an_average_without_its_padding():
+    x = torch.rand(1, 1, 7, 6)
+    for kernel, stride, padding, ceil in itertools.product((2, 3), (1, 2, 3), (0, 1), (False, True)):
+        window = window_of(kernel, stride, padding, ceil_mode=ceil)
+        mean = sum(cells(x, window)) / count(x, window)
+        reference = torch.nn.functional.avg_pool2d(x, kernel, stride, padding, ceil, count_include_pad=False)
+        assert_close(mean, reference)
+        masks = inside(x, window)
+        assert (masks is None) == (not any(window.pads(7, 6)))
+        assert_close(peak(x, window), torch.nn.functional.max_pool2d(x, kernel, stride, padding, 1, ceil))
+
+
+@pytest.mark.parametrize("length", range(1, 13))
+def test_network_sorts_every_sequence_of_zeros_and_ones(length):
+    # A comparison network that sorts these sorts everything (the 0-1 principle).
+    sequences = torch.tensor(list(itertools.product([0.0, 1.0], repeat=length)))
+    ordered = torch.stack(order(list(sequences.unbind(1)), range(length)), 1)
+    assert torch.equal(ordered, sequences.sort(1).values)
+    for place in range(length):
+        assert torch.equal(
+            order(list(sequences.unbind(1)), range(place, place + 1))[place], ordered[:, place]
+        )
+    assert comparisons(length, range(length)) <= length * (length - 1) // 2
