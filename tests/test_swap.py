@@ -13,8 +13,8 @@ from torch.testing import assert_close
 
 import cnnpool
 from cnnpool.model import build
-from cnnpool.pool import AvgPool2d, MaxPool2d, Pool2d, StridedConv2d, Subsample2d
-from cnnpool.readout import GlobalAvgPool2d, GlobalGeM2d, GlobalMaxPool2d
+from cnnpool.pool import OPERATORS, AvgPool2d, MaxPool2d, Pool2d, StridedConv2d, Subsample2d
+from cnnpool.readout import READOUTS, GlobalAvgPool2d, GlobalGeM2d, GlobalMaxPool2d
 
 # Per model: max, average and strided convolutions that downsample, and whether its head is a module.
 ZOO = {
@@ -138,6 +138,28 @@ def test_timms_resnet50_is_swapped_as_torchvisions(blurred):
     assert head.name == "global_pool" and isinstance(head.after, GlobalMaxPool2d)
     model.train()(x).square().sum().backward()
     assert model(x).shape == before.shape
+
+
+@pytest.mark.parametrize("size", [64, 60])
+@pytest.mark.parametrize("operator", sorted(set(OPERATORS) - {"none"}))
+def test_every_operator_stands_in_for_pooling_and_strides_and_trains(operator, size):
+    model, x = small(), images(3, size)
+    changes = cnnpool.swap(model, operator, example=x)
+    assert [change.name for change in changes] == ["0", "2", "3.0"]
+    model(x).square().sum().backward()
+    assert model[0][0].weight.grad.any()
+
+
+@pytest.mark.parametrize("readout", sorted(READOUTS))
+def test_every_readout_as_long_as_the_channels_stands_in_for_the_head(readout):
+    options = {"flatten": {"hidden": 6}, "pyramid": {"levels": (1,)}}.get(readout, {})
+    model, x = small(), images()
+    if readout == "catavgmax":
+        with pytest.raises(ValueError, match="12 features do not fit"):
+            cnnpool.swap(model, readout, example=x, where="head", **options)
+        return
+    (change,) = cnnpool.swap(model, readout, example=x, where="head", **options)
+    assert isinstance(change.after[0], READOUTS[readout]) and model(x).shape == (2, 5)
 
 
 def test_change_says_what_stood_there_and_what_stands_there_now():

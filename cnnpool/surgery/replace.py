@@ -46,7 +46,7 @@ def swap(
 
     Args:
         model: changed in place, or left untouched if anything is refused.
-        name: a stem of ``conf/pool`` or ``conf/readout``; one in both is an operator, unless ``where`` is head.
+        name: a stem of ``conf/pool`` or ``conf/readout``; one in both is an operator, unless where="head".
         example: input of the dry run that finds channels and sizes, e.g. zeros (1, 3, 224, 224). Modules that
             it does not reach are left alone.
         where: pool, conv or head; or a regular expression found in the dotted names; or a function of
