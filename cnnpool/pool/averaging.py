@@ -54,7 +54,8 @@ def backward(
     )
     out = torch.ops.aten.avg_pool2d_backward(wide, like, *window[:3], False, *counting)
     if (height, width) != size:
-        out = out[..., : size[0], : size[1]].contiguous(memory_format=layout)
+        # A negative padding crops to a fresh tensor: batched gradients cannot pass through a full slice.
+        out = F.pad(out, (0, size[1] - width, 0, size[0] - height))
     return out.to(grad.dtype)
 
 

@@ -44,7 +44,8 @@ def backward(
     wide = grad.float() if half and (window.overlaps or ties == "split") else grad
     shape, layout = (*grad.shape[:2], *size), memory_format(channels_last)
     if ties == "split":
-        return _deal(wide, winners, window, shape).to(grad.dtype, memory_format=layout)
+        out = _deal(wide, winners, window, shape).to(grad.dtype)
+        return out.contiguous(memory_format=layout) if channels_last else out
     like = torch.empty(shape, dtype=wide.dtype, device=wide.device, memory_format=layout)
     index = _indices(winners, window, *size)
     out = torch.ops.aten.max_pool2d_with_indices_backward(wide, like, *window, index)
@@ -135,4 +136,5 @@ def _deal(grad: Tensor, winners: Tensor, window: Window, shape: tuple[int, ...])
     share = grad / _count(winners, window)
     for place, cell in enumerate(cell_views(padded, window, *grad.shape[-2:])):
         cell += torch.where(_won(winners, place), share, 0)
-    return padded[..., top : top + shape[2], left : left + shape[3]]
+    # Cropped by a negative padding, a fresh tensor: batched gradients cannot pass through a full slice.
+    return F.pad(padded, (-left, -right, -top, -bottom))
