@@ -15,8 +15,8 @@ class GlobalGeM2d(Readout):
     p = 1 is the average of the positive part, p to infinity the maximum. The gradient is
     (x_i/y)^(p - 1)/(HW) where x_i > eps, and 0 elsewhere: a channel that is nowhere above eps is dead.
 
-    A learnt p is softplus(raw), so it stays above 0. Powers are taken of x over the channel's maximum, in
-    float32 at least: neither a large p nor half precision overflows.
+    A learnt p is softplus(raw), so it stays above 0. Computed as exp(log(mean exp(p log x))/p), in float32
+    at least: neither a large p nor half precision overflows.
 
     Args:
         channels: C, and the length of the vector.
@@ -55,12 +55,11 @@ class GlobalGeM2d(Readout):
         return self.channels * (5 * height * width + 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        positive = wide(x).clamp(min=self.eps)
-        p = self.p(positive)
-        # The result does not depend on the scale, so its gradient may ignore where the scale came from.
-        scale = positive.detach().amax((2, 3), keepdim=True)
-        mean = (positive / scale).pow(p).mean((2, 3), keepdim=True)
-        return (mean.pow(1 / p) * scale).flatten(1).to(x.dtype)
+        logs = wide(x).clamp(min=self.eps).log()
+        p = self.p(logs)
+        # Through logarithms, since torch's pow with a learnt exponent takes more than twice as long.
+        mean = (p * logs).logsumexp((2, 3), keepdim=True) - math.log(x.shape[-2] * x.shape[-1])
+        return (mean / p).exp().flatten(1).to(x.dtype)
 
     def extra_repr(self) -> str:
         return f"eps={self.eps:g}"

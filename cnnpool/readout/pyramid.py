@@ -1,9 +1,9 @@
 """Maxima over grids of several sizes."""
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from cnnpool.pool.adaptive_max import AdaptiveMaxPool2d
 from cnnpool.readout.base import Readout
 
 
@@ -34,17 +34,17 @@ class SpatialPyramidPool2d(Readout):
             raise ValueError(
                 f"levels must be whole numbers of at least 1, and one of them at least, got {levels!r}"
             )
-        self.channels, self.levels = channels, tuple(levels)
+        self.levels = tuple(levels)
         self.out_features = channels * sum(level**2 for level in levels)
+        self.grids = nn.ModuleList(AdaptiveMaxPool2d(channels, output_size=level) for level in levels)
         self._fit(*size)
 
     def flops(self, height: int, width: int) -> int:
-        cells = ((-(-height // level), -(-width // level), level**2) for level in self.levels)
-        return self.channels * sum(count * (rows * columns - 1) for rows, columns, count in cells)
+        return sum(grid.flops(height, width) for grid in self.grids)
 
     def forward(self, x: Tensor) -> Tensor:
         self._fit(*x.shape[-2:])
-        return torch.cat([F.adaptive_max_pool2d(x, level).flatten(1) for level in self.levels], 1)
+        return torch.cat([grid(x).flatten(1) for grid in self.grids], 1)
 
     def extra_repr(self) -> str:
         return f"levels={self.levels}"
