@@ -34,7 +34,8 @@ def swap(
 
     * a max, average or blur pooling, or an operator of cnnpool, becomes the operator;
     * a convolution of stride s keeps its weights at stride 1, followed by the operator of stride s (with
-      ``subsample`` that is the same function as before), as ``Sequential(conv, operator)``;
+      ``subsample`` that is the same function as before, but for convolutions that pad by their stride, as
+      timm's Conv2dSame), as ``Sequential(conv, operator)``;
     * for a readout: the last global pooling that the example passes, or the ones that ``where`` names.
 
     The stride is the original's, and so are window, padding, dilation and ceil_mode for an operator that by
