@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.base import Size
+from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.pool.window import Window, window_of
-from cnnpool.pool.windows import WindowPool2d, cells, count, peak, wide
+from cnnpool.pool.windows import WindowPool2d, cells, check, count, peak, wide
 
 
 def lp_pool2d(
@@ -54,9 +55,10 @@ def lp_pool2d(
 
 def power_sum(size: Tensor, norm_type: float | Tensor, window: Window, mean: bool) -> Tensor:
     """(sum or mean of size^p)^(1/p) in every window, for ``size`` >= 0."""
-    parts = cells(size, window)
+    check(size, window)
     if not isinstance(norm_type, Tensor) and norm_type == math.inf:
-        return torch.stack(parts).amax(0)
+        return max_pool2d(size, *window, ties="split")
+    parts = cells(size, window)
     largest = peak(size, window)
     scale = torch.where((largest == 0) | largest.isinf(), 1.0, largest)
     total = sum(_power(part / scale, norm_type) for part in parts)
