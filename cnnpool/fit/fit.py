@@ -21,6 +21,7 @@ from cnnpool.fit.callbacks import Checkpoints, Chronicle
 from cnnpool.fit.checkpoint import SafeCheckpointIO, load
 from cnnpool.fit.environment import environment
 from cnnpool.fit.journal import Journal, write_json
+from cnnpool.fit.machine import keep_memory
 from cnnpool.fit.module import Net
 from cnnpool.fit.pictures import draw
 from cnnpool.fit.recipe import Recipe
@@ -78,6 +79,8 @@ def fit(
         DamagedError: if the checkpoint to go on from cannot be used.
     """
     started = time.perf_counter()
+    if recipe.keep_memory:
+        keep_memory()
     train, val, test = dataset.train_batches(), dataset.val_batches(), dataset.test_batches()
     steps = len(train) * recipe.epochs
     total = min(steps, recipe.max_steps or steps)
