@@ -119,3 +119,10 @@ def test_timms_resnet50_is_swapped_as_torchvisions(blurred):
     assert head.name == "global_pool" and isinstance(head.after, GlobalMaxPool2d)
     model.train()(x).square().sum().backward()
     assert model(x).shape == before.shape
+
+
+def test_head_is_the_last_global_pooling_and_not_that_of_an_attention_block():
+    model = torchvision.models.mobilenet_v3_small(weights=None)
+    squeezes = [n for n, m in model.named_modules() if isinstance(m, nn.AdaptiveAvgPool2d) and n != "avgpool"]
+    assert [c.name for c in cnnpool.swap(model, "gap", example=EXAMPLE)] == ["avgpool"]
+    assert [c.name for c in cnnpool.swap(model, "gmp", example=EXAMPLE, where="features")] == squeezes
