@@ -57,6 +57,16 @@ def test_six_seeds_show_one_difference_but_not_one_of_three(tmp_path):
     assert three["a"] == "too few seeds (6, 3 comparisons need 7)"
 
 
+def test_what_passes_alone_need_not_pass_among_four(tmp_path):
+    # Only the last sign can turn without a smaller sum: p = 4/2^8 = 0.016, times 4 above 0.05.
+    up = [value + (0.03 if k < 7 else -0.005) for k, value in enumerate(LONG)]
+    assert verdicts(tmp_path, max=LONG, up=up)["up"] == "better"
+    four = compare(runs_of(tmp_path, max=LONG, a=up, b=up, c=up, d=up)).rows[1]
+    assert (four.versus.p, four.versus.p_holm) == (4 / 256, 16 / 256)
+    assert four.versus.summary.low > 0
+    assert four.verdict.startswith("no difference shown at n=8")
+
+
 def test_lower_loss_is_better_and_a_neutral_measure_is_only_higher(tmp_path):
     up = [value + 0.02 + 0.001 * k for k, value in enumerate(LONG)]
     assert verdicts(tmp_path, max=LONG, up=up)["up"] == "better"
