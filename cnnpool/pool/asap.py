@@ -2,12 +2,9 @@
 
 import math
 
-import torch
 from torch import Tensor
 
 from cnnpool.pool.flc import FlcPool2d
-from cnnpool.pool.fourier import check_map, keep_centre
-from cnnpool.pool.windows import wide
 
 
 class AsapPool2d(FlcPool2d):
@@ -32,20 +29,5 @@ class AsapPool2d(FlcPool2d):
     formula = "Re inverse Fourier transform of X(f) sqrt(0.54 + 0.46 cos 2 pi f) at -1/(2s) <= f < 1/(2s)"
     paper = "Grabinski 2023, arXiv:2307.09804"
 
-    def flops(self, height: int, width: int) -> int:
-        rows, columns = self.output_size(height, width)
-        return super().flops(height, width) + 4 * self.channels * rows * columns
-
-    def forward(self, x: Tensor) -> Tensor:
-        check_map(x, type(self).__name__)
-        size = self.output_size(*x.shape[-2:])
-        rows, columns = (
-            _window(length, kept, wide(x)) for length, kept in zip(x.shape[-2:], size, strict=True)
-        )
-        return keep_centre(x, size, (rows, columns))
-
-
-def _window(length: int, kept: int, like: Tensor) -> Tensor:
-    """sqrt(w) at the frequencies 0, 1, ..., -2, -1 kept of an axis, (kept,)."""
-    frequency = torch.fft.fftfreq(kept, d=length / kept, dtype=like.dtype, device=like.device)
-    return (0.54 + 0.46 * (2 * math.pi * frequency).cos()).sqrt()
+    def gain_of(self, frequency: Tensor) -> Tensor:
+        return (0.54 + 0.46 * (2 * math.pi * frequency).cos()).sqrt()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Pool2d
-from cnnpool.pool.fourier import check_map, keep_lowest, like, separable_flops
+from cnnpool.pool.fourier import check_map, crop, full_precision, resample, resample_flops
 from cnnpool.pool.rational import Stride, fractions, rounded_up, whole
 from cnnpool.pool.windows import wide
 
@@ -22,9 +22,9 @@ class DiffStride2d(Pool2d):
     Departs from the paper, where the output keeps every frequency that the mask leaves, about H/S + 2R, so
     that it is larger than H/S and changes size while S is learnt. Here the size is fixed at H/s by the
     constructor's ``stride`` and S = s/b, with 0 < b < 1 the share of the output's band that passes untouched:
-    S can only narrow the band, never outgrow it, and no step of the optimiser can change a shape or
-    stop the gradient for good. S is ``learnt_stride``; b is learnt as its logit ``band``, one number per axis
-    for all channels.
+    S can only narrow the band, never outgrow it, and no step of the optimiser can change a shape. S is
+    ``learnt_stride``; b is learnt as its logit ``band``, one number per axis for all channels. Where no kept
+    frequency lies on the ramp (small odd H', or b near 1 with H' odd) S gets no gradient.
 
     Edges: the map counts as periodic, so opposite edges meet. H' = ceil(H/s). The frequency H'/2 of an even
     H' is the mean of the input's pair +H'/2 and -H'/2, times the mask.
@@ -68,22 +68,23 @@ class DiffStride2d(Pool2d):
 
     def mask(self, height: int, width: int) -> tuple[Tensor, Tensor]:
         """What the frequencies 0, 1, ... of each axis are multiplied by, (H'//2 + 1,) and (W'//2 + 1,)."""
-        strides, masks = wide(self.band).sigmoid(), []
-        sizes = (height, width), self.output_size(height, width), self.ratio, strides.unbind()
-        for length, kept, (p, q), band in zip(*sizes, strict=True):
+        size, bands, masks = self.output_size(height, width), wide(self.band).sigmoid().unbind(), []
+        for length, kept, (p, q), band in zip((height, width), size, self.ratio, bands, strict=True):
             frequency = torch.arange(kept // 2 + 1, dtype=band.dtype, device=band.device)
             edge = band * (length * q / (2 * p))
             masks.append(((self.smoothness + edge - frequency) / self.smoothness).clamp(0, 1))
         return masks[0], masks[1]
 
     def flops(self, height: int, width: int) -> int:
-        return separable_flops(self.channels, height, width, *self.output_size(height, width))
+        return resample_flops(self.channels, height, width, *self.output_size(height, width))
 
     def forward(self, x: Tensor) -> Tensor:
         check_map(x, type(self).__name__)
-        rows, columns = self.output_size(*x.shape[-2:])
-        down, across = (mask.to(wide(x).dtype) for mask in self.mask(*x.shape[-2:]))
-        return like(keep_lowest(keep_lowest(wide(x), columns, across, -1), rows, down, -2), x)
+        lengths = x.shape[-2:]
+        axes = zip(lengths, self.output_size(*lengths), self.mask(*lengths), strict=True)
+        with full_precision(x):
+            rows, columns = (crop(length, kept, mask.to(wide(x).dtype)) for length, kept, mask in axes)
+            return resample(x, rows, columns)
 
     def extra_repr(self) -> str:
         (p, q), (r, s) = self.ratio

@@ -1,9 +1,13 @@
 """FrequencyLowCut pooling: the central quarter of the spectrum, transformed back."""
 
+import math
+
+import torch
 from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, pair
-from cnnpool.pool.fourier import check_map, keep_centre, transform_flops
+from cnnpool.pool.fourier import check_map, crop, full_precision, like, resample, resample_flops
+from cnnpool.pool.windows import wide
 
 
 class FlcPool2d(Pool2d):
@@ -41,14 +45,44 @@ class FlcPool2d(Pool2d):
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
-        there = height * transform_flops(width) + width * transform_flops(height)
-        back = rows * transform_flops(columns) + columns * transform_flops(rows)
-        # Complex transforms do the work of two real ones.
-        return self.channels * 2 * (there + back)
+        corner = 2 * height * (width + 1) + 2 * rows * columns
+        return resample_flops(self.channels, height, width, rows, columns) + self.channels * corner
+
+    def gain_of(self, frequency: Tensor) -> Tensor:
+        """What ``frequency``, in periods per pixel, is multiplied by."""
+        return torch.ones_like(frequency)
 
     def forward(self, x: Tensor) -> Tensor:
         check_map(x, type(self).__name__)
-        return keep_centre(x, self.output_size(*x.shape[-2:]))
+        gains = [
+            self.gain_of(torch.arange(kept // 2 + 1, dtype=wide(x).dtype, device=x.device) / length)
+            for length, kept in zip(x.shape[-2:], self.output_size(*x.shape[-2:]), strict=True)
+        ]
+        with full_precision(x):
+            return _centre(x, self.output_size(*x.shape[-2:]), gains)
 
     def extra_repr(self) -> str:
         return f"stride={self.stride}"
+
+
+def _centre(x: Tensor, size: tuple[int, int], gains: list[Tensor]) -> Tensor:
+    """Real part of the inverse transform of the ``size`` frequencies around 0, times ``gains``."""
+    lengths = x.shape[-2:]
+    rows, columns = (crop(n, kept, gain) for n, kept, gain in zip(lengths, size, gains, strict=True))
+    y = resample(x, rows, columns)
+    if any(kept % 2 or kept == n for n, kept in zip(lengths, size, strict=True)):
+        return y
+    # The two unpaired frequencies make both matrices complex; the product of the imaginary parts is real.
+    (down, up), (right, left) = (
+        _unpaired(n, kept, gain) for n, kept, gain in zip(lengths, size, gains, strict=True)
+    )
+    amplitude = (wide(x) @ left) @ up
+    return like(y - amplitude[..., None, None] * torch.outer(down, right), x)
+
+
+def _unpaired(length: int, kept: int, gain: Tensor) -> tuple[Tensor, Tensor]:
+    """Imaginary part of the frequency -kept/2, an outer product of outputs (kept,) and inputs (length,)."""
+    places = torch.arange(length, device=gain.device)
+    turns = (places * (kept // 2) % length).to(gain.dtype)
+    alternating = 1 - 2 * (places[:kept] % 2)
+    return alternating.to(gain.dtype), gain[-1] * (turns * (2 * math.pi / length)).sin() / length

@@ -1,8 +1,14 @@
-"""Feature maps cut down in the frequency domain, real in and real out."""
+"""Feature maps resampled in the frequency domain, as one real matrix product per axis.
+
+At the sizes of feature maps that is several times faster than a fast Fourier transform there and back, and it
+needs no complex numbers.
+"""
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from cnnpool.pool.window import is_channels_last, memory_format
@@ -19,53 +25,56 @@ def check_map(x: Tensor, operator: str) -> None:
         raise ValueError(f"{operator} takes floating (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}")
 
 
+def full_precision(x: Tensor) -> AbstractContextManager:
+    """Keeps autocast from rounding the matrices to half precision, which would lose the gain of 1."""
+    kind = x.device.type
+    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
+
+
+def low_pass(length: int, gain: Tensor, places: Tensor, period: int) -> Tensor:
+    """Matrix that keeps the lowest frequencies of a periodic signal of ``length`` samples.
+
+    Args:
+        gain: what the frequencies 0, 1, ... are multiplied by, (K,); higher ones are removed.
+        places: where to sample what is kept, whole numbers (M,), ``period`` of them to the signal's length.
+            The frequency period/2 counts once, with its real part, in place of a pair of opposite ones.
+
+    Returns:
+        (M, length), dtype and device of ``gain``.
+    """
+    frequency = torch.arange(len(gain), device=gain.device)
+    alone = (frequency == 0) | (2 * frequency == period)
+    weight = torch.where(alone, gain, 2 * gain) / length
+    # cos(a - b) = cos a cos b + sin a sin b
+    there = waves(torch.arange(length, device=gain.device), frequency, length, gain.dtype)
+    back = waves(places, frequency, period, gain.dtype)
+    return (back * weight.repeat(2)) @ there.T
+
+
+def waves(places: Tensor, frequency: Tensor, period: int, dtype: torch.dtype) -> Tensor:
+    """Cosines, then sines of each frequency at each place, (places, 2 frequencies)."""
+    # Whole periods are taken off as integers: exact.
+    turns = torch.outer(places, frequency) % period
+    angle = turns.to(dtype) * (2 * math.pi / period)
+    return torch.cat([angle.cos(), angle.sin()], 1)
+
+
+def crop(length: int, size: int, gain: Tensor) -> Tensor:
+    """Matrix from ``length`` samples to ``size`` by the frequencies 0 ... size//2, each times its gain."""
+    return low_pass(length, gain, torch.arange(size, device=gain.device), size)
+
+
+def resample(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """``rows`` x ``columns``^T for each channel, (N, C, H', W'), in the dtype and memory format of ``x``."""
+    # Not matmul, which sums in another order where gradients are wanted.
+    return like(torch.einsum("mh,nchw->ncmw", rows, F.linear(wide(x), columns)), x)
+
+
 def like(y: Tensor, x: Tensor) -> Tensor:
-    """``y`` in the dtype and memory format of ``x``, in memory of its own."""
+    """``y`` in the dtype and memory format of ``x``."""
     return y.to(x.dtype).contiguous(memory_format=memory_format(is_channels_last(x)))
 
 
-def keep_lowest(x: Tensor, size: int, gain: Tensor, axis: int) -> Tensor:
-    """Resample the real ``x`` to ``size`` along ``axis`` (-1 or -2) from its lowest frequencies.
-
-    Args:
-        gain: what each kept frequency 0, 1, ..., size//2 is multiplied by, (size//2 + 1,).
-    """
-    spectrum = torch.fft.rfft(x, dim=axis, norm="forward").narrow(axis, 0, size // 2 + 1)
-    # A half-sampled cosine has no phase: of the Nyquist bin of an even size only the real part counts.
-    has_phase = torch.ones_like(gain)
-    if size % 2 == 0:
-        has_phase = torch.cat([has_phase[:-1], torch.zeros_like(has_phase[:1])])
-    gain, phase_gain = (g if axis == -1 else g.unsqueeze(-1) for g in (gain, gain * has_phase))
-    scaled = torch.complex(spectrum.real * gain, spectrum.imag * phase_gain)
-    return torch.fft.irfft(scaled, n=size, dim=axis, norm="forward")
-
-
-def keep_centre(x: Tensor, size: tuple[int, int], window: tuple[Tensor, Tensor] | None = None) -> Tensor:
-    """Real part of the inverse transform of the ``size`` frequencies around zero, (N, C, *size).
-
-    The frequencies kept along an axis of M are -floor(M/2) ... ceil(M/2) - 1.
-
-    Args:
-        window: what those frequencies of each axis are multiplied by, in torch's order (0 first).
-    """
-    spectrum = torch.fft.fft2(wide(x), norm="forward")
-    for axis, length, kept in zip((-2, -1), x.shape[-2:], size, strict=True):
-        negative = kept // 2
-        low = spectrum.narrow(axis, 0, kept - negative)
-        high = spectrum.narrow(axis, length - negative, negative)
-        spectrum = torch.cat([low, high], axis)
-    if window is not None:
-        spectrum = spectrum * window[0].unsqueeze(-1) * window[1]
-    return like(torch.fft.ifft2(spectrum, norm="forward").real, x)
-
-
-def transform_flops(length: int) -> int:
-    """Of one real Fourier transform: 5/2 n log2 n, the count that FFT benchmarks quote."""
-    return math.ceil(2.5 * length * math.log2(length)) if length > 1 else 0
-
-
-def separable_flops(channels: int, height: int, width: int, rows: int, columns: int) -> int:
-    """Of transforms there and back along each axis, rows first, with one product per frequency kept."""
-    across = height * (transform_flops(width) + transform_flops(columns) + columns)
-    down = columns * (transform_flops(height) + transform_flops(rows) + rows)
-    return channels * (across + down)
+def resample_flops(channels: int, height: int, width: int, rows: int, columns: int) -> int:
+    """Multiplications and additions of ``resample``; the matrices are made once for all channels."""
+    return 2 * channels * height * columns * (width + rows)

@@ -94,7 +94,8 @@ class FractionalMaxPool2d(Pool2d):
         for axis in (3, 2):
             length, count = x.shape[axis], size[axis - 2]
             edges = self.edges(length, count, x.shape[0], x.device)
-            y = max_between(y, edges, self.overlapping, self._reach(length, count), axis)
+            start, last = edges[:, :-1], edges[:, 1:] - int(not self.overlapping)
+            y = max_between(y, start, last, self._reach(length, count), axis)
         return y.contiguous(memory_format=memory_format(is_channels_last(x)))
 
     def extra_repr(self) -> str:
@@ -117,11 +118,10 @@ def pseudorandom_edges(total: int, count: int, u: Tensor) -> Tensor:
     return steps // count + rest.long()
 
 
-def max_between(x: Tensor, edges: Tensor, overlapping: bool, reach: int, axis: int) -> Tensor:
-    """Maxima along ``axis`` of windows that start at one edge and end at the next, at most ``reach`` long."""
-    start, last = edges[:, :-1, None], edges[:, 1:, None] - int(not overlapping)
+def max_between(x: Tensor, start: Tensor, last: Tensor, reach: int, axis: int) -> Tensor:
+    """Maxima along ``axis`` of the windows from ``start`` to ``last``, (samples or 1, windows)."""
     # A shorter window repeats its last pixel, which changes neither the maximum nor which comes first.
-    places = torch.minimum(start + torch.arange(reach, device=x.device), last)
+    places = torch.minimum(start[..., None] + torch.arange(reach, device=x.device), last[..., None])
     samples, count = places.shape[:2]
     places = places.reshape([samples if i == 0 else count * reach if i == axis else 1 for i in range(4)])
     shape = [count * reach if i == axis else n for i, n in enumerate(x.shape)]

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, pair
-from cnnpool.pool.fourier import check_map, like, transform_flops
+from cnnpool.pool.fourier import check_map, full_precision, low_pass, resample, resample_flops
 from cnnpool.pool.windows import wide
 
 
@@ -16,7 +16,7 @@ def ideal_lowpass_pool2d(x: Tensor, stride: Size = 2) -> Tensor:
     pixel.
 
     Args:
-        x: (N, C, H, W), any floating dtype; half precision is transformed in float32.
+        x: (N, C, H, W), any floating dtype; half precision is filtered in float32.
         stride: s, >= 1, or (vertical, horizontal).
 
     Returns:
@@ -26,19 +26,15 @@ def ideal_lowpass_pool2d(x: Tensor, stride: Size = 2) -> Tensor:
         ValueError: if ``x`` is no map, or stride is below 1.
     """
     check_map(x, "ideal_lowpass_pool2d")
-    down, across = pair(stride, "stride", least=1)
-    return like(_lowpass(_lowpass(wide(x), across, -1), down, -2), x)
+    steps = pair(stride, "stride", least=1)
+    with full_precision(x):
+        rows, columns = (_matrix(length, s, wide(x)) for length, s in zip(x.shape[-2:], steps, strict=True))
+        return resample(x, rows, columns)
 
 
-def _lowpass(x: Tensor, stride: int, axis: int) -> Tensor:
-    length = x.shape[axis]
-    kept = -(-length // (2 * stride))
-    spectrum = torch.fft.rfft(x, dim=axis, norm="forward").narrow(axis, 0, kept)
-    if length % stride == 0:
-        # The shorter inverse transform is the subsampled one.
-        return torch.fft.irfft(spectrum, n=length // stride, dim=axis, norm="forward")
-    smooth = torch.fft.irfft(spectrum, n=length, dim=axis, norm="forward")
-    return smooth[..., ::stride] if axis == -1 else smooth[..., ::stride, :]
+def _matrix(length: int, stride: int, like: Tensor) -> Tensor:
+    gain = like.new_ones(-(-length // (2 * stride)))
+    return low_pass(length, gain, torch.arange(0, length, stride, device=like.device), length)
 
 
 class IdealLowpassPool2d(Pool2d):
@@ -73,12 +69,7 @@ class IdealLowpassPool2d(Pool2d):
         return -(-height // self.stride[0]), -(-width // self.stride[1])
 
     def flops(self, height: int, width: int) -> int:
-        rows, columns = self.output_size(height, width)
-        (sh, sw) = self.stride
-        back = transform_flops(columns if width % sw == 0 else width)
-        across = height * (transform_flops(width) + back)
-        back = transform_flops(rows if height % sh == 0 else height)
-        return self.channels * (across + columns * (transform_flops(height) + back))
+        return resample_flops(self.channels, height, width, *self.output_size(height, width))
 
     def forward(self, x: Tensor) -> Tensor:
         return ideal_lowpass_pool2d(x, self.stride)

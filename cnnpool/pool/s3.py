@@ -57,7 +57,6 @@ class S3Pool2d(Pool2d):
         return size
 
     def flops(self, height: int, width: int) -> int:
-        """As for every operator; here of eval mode."""
         rows, columns = self.output_size(height, width)
         maxima = height * width * (self.max_size[0] * self.max_size[1] - 1)
         return self.channels * (maxima + rows * columns * self.stride[0] * self.stride[1])
@@ -65,13 +64,13 @@ class S3Pool2d(Pool2d):
     def forward(self, x: Tensor) -> Tensor:
         self.output_size(*x.shape[-2:])
         (kh, kw), (height, width) = self.max_size, x.shape[-2:]
-        reach = ((kw - 1) // 2, kw // 2, (kh - 1) // 2, kh // 2)
-        maxima = max_pool2d(F.pad(x, reach, value=-torch.inf), self.max_size, 1)
         if not self.training:
-            return avg_pool2d(maxima, self.stride)
-        rows = _draw(height, self.stride[0], self.grid[0], x.device)
-        columns = _draw(width, self.stride[1], self.grid[1], x.device)
-        kept = maxima.index_select(-2, rows).index_select(-1, columns)
+            reach = ((kw - 1) // 2, kw // 2, (kh - 1) // 2, kh // 2)
+            return avg_pool2d(max_pool2d(F.pad(x, reach, value=-torch.inf), self.max_size, 1), self.stride)
+        # Only the windows of the rows and columns kept are laid side by side and pooled.
+        rows = _windows(_draw(height, self.stride[0], self.grid[0], x.device), kh, height)
+        columns = _windows(_draw(width, self.stride[1], self.grid[1], x.device), kw, width)
+        kept = max_pool2d(x.index_select(-2, rows).index_select(-1, columns), self.max_size)
         return kept.contiguous(memory_format=memory_format(is_channels_last(x)))
 
     def extra_repr(self) -> str:
@@ -83,6 +82,12 @@ def _draw(length: int, stride: int, grid: int, device: torch.device) -> Tensor:
     grids, rest = length // grid, length % grid // stride
     whole = _draw_grids(grids, grid, grid // stride, device)
     return torch.cat([whole, grids * grid + _draw_grids(1, rest * stride, rest, device)]) if rest else whole
+
+
+def _windows(places: Tensor, kernel: int, length: int) -> Tensor:
+    """Every pixel of the windows at ``places``; at the edge, where a window is cut off, one counts twice."""
+    reach = torch.arange(kernel, device=places.device) - (kernel - 1) // 2
+    return (places.unsqueeze(1) + reach).clamp(0, length - 1).flatten()
 
 
 def _draw_grids(count: int, grid: int, keep: int, device: torch.device) -> Tensor:

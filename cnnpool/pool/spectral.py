@@ -2,11 +2,10 @@
 
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, pair
-from cnnpool.pool.fourier import check_map, keep_lowest, like, separable_flops
+from cnnpool.pool.fourier import check_map, crop, full_precision, resample, resample_flops
 from cnnpool.pool.rational import Stride, fractions, rounded_up, whole
 from cnnpool.pool.windows import wide
 
@@ -23,7 +22,7 @@ def spectral_pool2d(x: Tensor, size: Size, *, nyquist: Nyquist = "mean") -> Tens
     ``scipy.signal.resample`` does); ``zero`` takes neither (an ideal low-pass filter).
 
     Args:
-        x: (N, C, H, W), any floating dtype; half precision is transformed in float32.
+        x: (N, C, H, W), any floating dtype; half precision is resampled in float32.
         size: H' and W', or one number for both; from 1 to H and W.
         nyquist: mean, sum or zero.
 
@@ -38,14 +37,18 @@ def spectral_pool2d(x: Tensor, size: Size, *, nyquist: Nyquist = "mean") -> Tens
     _check(nyquist)
     if size[0] > x.shape[-2] or size[1] > x.shape[-1]:
         raise ValueError(f"size must be at most that of the map, {tuple(x.shape[-2:])}, got {size}")
-    y = wide(x)
-    for axis in (-1, -2):
-        kept = size[axis]
-        gain = torch.ones(kept // 2 + 1, dtype=y.dtype, device=y.device)
-        if kept % 2 == 0 and kept < x.shape[axis]:
-            gain[-1:] = NYQUIST_GAIN[nyquist]
-        y = keep_lowest(y, kept, gain, axis)
-    return like(y, x)
+    with full_precision(x):
+        rows, columns = (
+            _matrix(length, kept, nyquist, wide(x)) for length, kept in zip(x.shape[-2:], size, strict=True)
+        )
+        return resample(x, rows, columns)
+
+
+def _matrix(length: int, kept: int, nyquist: Nyquist, like: Tensor) -> Tensor:
+    gain = like.new_ones(kept // 2 + 1)
+    if kept % 2 == 0 and kept < length:
+        gain[-1:] = NYQUIST_GAIN[nyquist]
+    return crop(length, kept, gain)
 
 
 def _check(nyquist: str) -> None:
@@ -89,7 +92,7 @@ class SpectralPool2d(Pool2d):
         return rounded_up(height, width, self.ratio)
 
     def flops(self, height: int, width: int) -> int:
-        return separable_flops(self.channels, height, width, *self.output_size(height, width))
+        return resample_flops(self.channels, height, width, *self.output_size(height, width))
 
     def forward(self, x: Tensor) -> Tensor:
         return spectral_pool2d(x, self.output_size(*x.shape[-2:]), nyquist=self.nyquist)

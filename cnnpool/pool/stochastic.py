@@ -1,5 +1,7 @@
 """Pooling that draws one value of each window, the larger the likelier."""
 
+from itertools import accumulate
+
 import torch
 from torch import Tensor
 
@@ -20,8 +22,7 @@ def stochastic_pool2d(
     """Draw one value of each window with probability p_i = x_i / sum x (Zeiler & Fergus 2013).
 
     In place of x stands r = max(x, 0), as after a ReLU, so that negative values are never drawn. A window
-    without positive value gives 0: its cells are equally likely. A window that holds infinity or NaN gives
-    it.
+    without positive value gives 0. A window that holds infinity or NaN gives it.
 
     Args:
         x: (N, C, H, W) or (C, H, W), any floating dtype; sums are kept in float32 at least.
@@ -38,24 +39,28 @@ def stochastic_pool2d(
         ValueError: if a number is out of range, or the output would be empty.
     """
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
-    values = torch.stack(cells(wide(x).clamp(min=0), window), -1)
-    total = values.sum(-1, keepdim=True)
-    weights = torch.where(total == 0, 1.0, values)
+    # Not clamp or relu: they stop the gradient of a cell that is exactly 0.
+    parts = cells(torch.where(x < 0, 0, wide(x)), window)
+    total = sum(parts[1:], parts[0])
     if training:
-        y = values.gather(-1, _draw(weights.detach()))
+        y = _draw(parts)
     else:
-        y = (weights / weights.sum(-1, keepdim=True) * values).sum(-1, keepdim=True)
-    y = torch.where(total.isfinite(), y, total).squeeze(-1).to(x.dtype)
+        share = torch.where(total == 0, 1, total)
+        y = sum(part / share * part for part in parts)
+    y = torch.where(total.isfinite(), y, total).to(x.dtype)
     return y.contiguous(memory_format=memory_format(x.dim() == 4 and is_channels_last(x)))
 
 
-def _draw(weights: Tensor) -> Tensor:
-    """An index along the last axis with probability proportional to ``weights``, (..., 1)."""
-    ladder = weights.cumsum(-1)
-    top = ladder[..., -1:]
-    # In (0, top]: the first rung at or above it has a positive weight, and there always is one.
-    threshold = (1 - torch.rand_like(top)) * top
-    return (ladder < threshold).sum(-1, keepdim=True)
+def _draw(parts: list[Tensor]) -> Tensor:
+    """One of ``parts`` at each place, with probability proportional to its value there."""
+    ladder = list(accumulate(part.detach() for part in parts))
+    top = ladder[-1]
+    # In (0, top]: the first rung at or above it belongs to a positive value, and there always is one.
+    threshold = (1 - torch.rand(top.shape, dtype=top.dtype, device=top.device)) * top
+    drawn = parts[-1]
+    for part, rung in zip(parts[-2::-1], ladder[-2::-1], strict=True):
+        drawn = torch.where(threshold <= rung, part, drawn)
+    return drawn
 
 
 class StochasticPool2d(WindowPool2d):
@@ -64,7 +69,7 @@ class StochasticPool2d(WindowPool2d):
     By ``stochastic_pool2d``, which reads max(x, 0) for x: made to follow a ReLU. Eval mode is the weighted
     mean of the paper, not the mean: it lies between that and the maximum. Gradient in training: 1 at the
     value drawn, 0 elsewhere. In eval mode: (2 x_i - y) / sum x, negative for small x_i, and 0 for negative
-    x_i. A window of zeros gives 0, and its gradient to one of its cells (training) or to all, evenly (eval).
+    x_i. A window of zeros gives 0, and its gradient to its first cell (training) or to none.
 
     Edges: torch's size formula; cells in the padding or the overhang are never drawn.
 
@@ -97,7 +102,6 @@ class StochasticPool2d(WindowPool2d):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
 
     def flops(self, height: int, width: int) -> int:
-        """As for every operator; here of eval mode."""
         rows, columns = self.output_size(height, width)
         return 4 * self.window_cells(height, width) + self.channels * rows * columns
 

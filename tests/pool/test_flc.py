@@ -1,0 +1,86 @@
+"""FrequencyLowCut pooling against numpy's shifted Fourier transform."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from cnnpool.pool import FlcPool2d, SpectralPool2d
+
+
+def naive(x, stride):
+    """Real part of the transformed-back centre of the shifted spectrum."""
+    spectrum, cut = np.fft.fftshift(np.fft.fft2(x.numpy(), norm="forward"), (-2, -1)), [...]
+    for length, s in zip(x.shape[-2:], stride, strict=True):
+        kept = -(-length // s)
+        start = length // 2 - kept // 2
+        cut.append(slice(start, start + kept))
+    return torch.from_numpy(
+        np.fft.ifft2(np.fft.ifftshift(spectrum[tuple(cut)], (-2, -1)), norm="forward").real
+    )
+
+
+def quarter(x):
+    """The paper's cut, from 1/4 to 3/4 of the shifted spectrum."""
+    (height, width), spectrum = (
+        x.shape[-2:],
+        np.fft.fftshift(np.fft.fft2(x.numpy(), norm="forward"), (-2, -1)),
+    )
+    cut = spectrum[..., int(height / 4) : int(height / 4 * 3), int(width / 4) : int(width / 4 * 3)]
+    return torch.from_numpy(np.fft.ifft2(np.fft.ifftshift(cut, (-2, -1)), norm="forward").real)
+
+
+def test_hand_worked_4x4_keeps_the_mean_and_half_of_the_quarter_waves():
+    # cos(pi n / 2) along each axis: on the new grid cos(pi n), half of it each; their product: the real part.
+    line = torch.tensor([1.0, 0, -1, 0])
+    x = 4 + line[:, None] + torch.outer(line, line)
+    assert_close(FlcPool2d(1)(x[None, None]), torch.tensor([[[[4.75, 4.25], [3.25, 3.75]]]]))
+
+
+@given(
+    st.tuples(st.integers(1, 16), st.integers(1, 16)),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.integers(0, 99),
+)
+@settings(deadline=None, max_examples=100)
+def test_every_size_and_stride_agrees_with_numpy(size, stride, seed):
+    x = torch.randn(2, 2, *size, generator=torch.Generator().manual_seed(seed)).double()
+    assert_close(FlcPool2d(2, stride=stride)(x), naive(x, stride), rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("size", [(8, 8), (12, 16), (31, 32), (7, 11)])
+def test_it_is_the_papers_cut_where_that_is_centred(size):
+    x = torch.randn(2, 3, *size).double()
+    assert_close(FlcPool2d(3)(x), quarter(x), rtol=1e-10, atol=1e-11)
+
+
+def test_constant_map_stays_constant_where_the_papers_cut_loses_its_centre():
+    x = torch.ones(1, 1, 6, 6).double()
+    assert (quarter(x) - 1).abs().max() > 1
+    assert_close(FlcPool2d(1)(x), torch.ones(1, 1, 3, 3).double())
+
+
+def test_spectral_pooling_differs_in_the_doubly_unpaired_frequency_alone():
+    x = torch.randn(2, 3, 12, 16).double()
+    difference = FlcPool2d(3)(x) - SpectralPool2d(3)(x)
+    spectrum = torch.fft.fft2(difference).abs()
+    assert spectrum[..., 3, 4].min() > 1e-3
+    spectrum[..., 3, 4] = 0
+    assert spectrum.max() < 1e-12
+    odd = x[..., :10, :]
+    assert_close(FlcPool2d(3)(odd), SpectralPool2d(3)(odd))
+
+
+def test_adjoint_is_the_transposed_jacobian():
+    x, upstream = torch.randn(1, 1, 8, 4).double(), torch.randn(1, 1, 4, 2).double()
+    columns = [FlcPool2d(1)(unit.reshape(1, 1, 8, 4)).flatten() for unit in torch.eye(32).double()]
+    x.requires_grad_()
+    (grad,) = torch.autograd.grad(FlcPool2d(1)(x), x, upstream)
+    assert_close(grad.flatten(), torch.stack(columns) @ upstream.flatten())
+
+
+def test_stride_below_one_is_refused():
+    with pytest.raises(ValueError, match="stride must be a whole number of at least 1"):
+        FlcPool2d(1, stride=0)

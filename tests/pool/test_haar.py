@@ -1,0 +1,54 @@
+"""The Haar band against PyWavelets and twice the average."""
+
+import pytest
+import pywt
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from cnnpool.pool import HaarPool2d
+
+
+def test_hand_worked_4x4():
+    x = torch.arange(16.0).reshape(1, 1, 4, 4)
+    assert HaarPool2d(1)(x).tolist() == [[[[5, 9], [21, 25]]]]
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.sampled_from(["periodization", "symmetric"]))
+@settings(deadline=None, max_examples=60)
+def test_every_size_agrees_with_pywavelets(height, width, mode):
+    x = torch.randn(2, 3, height, width, generator=torch.Generator().manual_seed(0)).double()
+    low, _ = pywt.dwt2(x.numpy(), "haar", mode=mode)
+    assert_close(HaarPool2d(3)(x), torch.from_numpy(low))
+
+
+def test_it_is_exactly_twice_the_average():
+    x = torch.randn(2, 3, 8, 6)
+    assert torch.equal(HaarPool2d(3)(x), 2 * F.avg_pool2d(x, 2))
+
+
+def test_without_orthonormality_it_is_the_average_and_says_so():
+    x, op = torch.randn(2, 3, 7, 6).double(), HaarPool2d(3, orthonormal=False)
+    assert_close(op(x), HaarPool2d(3)(x) / 2)
+    assert (HaarPool2d(3).gain, op.gain, HaarPool2d.gain) == (2, 1, 2)
+    assert_close(op(torch.ones(1, 3, 7, 6)), torch.ones(1, 3, 4, 3))
+
+
+def test_gradient_is_a_half_everywhere():
+    x = torch.randn(1, 2, 6, 8, requires_grad=True)
+    HaarPool2d(2)(x).sum().backward()
+    assert (x.grad == 0.5).all()
+
+
+def test_band_keeps_the_energy_of_flat_cells_and_no_more():
+    x = torch.randn(1, 2, 8, 8).double()
+    assert HaarPool2d(2)(x).norm() < x.norm()
+    flat = x[..., ::2, ::2].repeat_interleave(2, -1).repeat_interleave(2, -2)
+    assert_close(HaarPool2d(2)(flat).norm(), flat.norm())
+
+
+def test_other_strides_are_refused():
+    with pytest.raises(ValueError, match="stride must be 2, got 3"):
+        HaarPool2d(1, stride=3)

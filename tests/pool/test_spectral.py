@@ -1,0 +1,113 @@
+"""Spectral pooling against scipy.signal.resample and numpy's Fourier transform."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.signal import resample
+from torch.testing import assert_close
+
+from cnnpool.pool import SpectralPool2d, spectral_pool2d
+
+SIZES = st.tuples(st.integers(1, 16), st.integers(1, 16))
+
+
+def naive(x, size, nyquist):
+    """Symmetrised crop of numpy's transform: the pair +-M/2 of an even M meets in one frequency."""
+    spectrum = np.fft.fft2(x.numpy(), norm="forward")
+    for axis, (length, kept) in zip((-2, -1), zip(x.shape[-2:], size, strict=True), strict=True):
+        number = np.fft.fftfreq(length, 1 / length).round().astype(int)
+        wanted = np.fft.fftfreq(kept, 1 / kept).round().astype(int)
+        picked = np.stack([spectrum.take(np.where(number == k)[0][0], axis) for k in wanted], axis)
+        if kept % 2 == 0 and kept < length:
+            pair = [spectrum.take(np.where(number == k)[0][0], axis) for k in (kept // 2, -(kept // 2))]
+            both = {"mean": 0.5, "sum": 1, "zero": 0}[nyquist] * (pair[0] + pair[1])
+            picked[(..., kept // 2, slice(None)) if axis == -2 else (..., kept // 2)] = both
+        spectrum = picked
+    out = np.fft.ifft2(spectrum, norm="forward")
+    assert np.abs(out.imag).max() < 1e-12
+    return torch.from_numpy(out.real)
+
+
+def test_hand_worked_4x4():
+    # Of (1, 0, -1, 0), a wave of frequency 1/4, half is kept: cos(pi n)/2 on the new grid.
+    line = torch.tensor([5.0, 4, 3, 4])
+    out = SpectralPool2d(1)(line.expand(1, 1, 4, 4))
+    assert_close(out, torch.tensor([4.5, 3.5]).expand(1, 1, 2, 2))
+
+
+@given(SIZES, st.data())
+@settings(deadline=None, max_examples=80)
+def test_every_size_agrees_with_numpy(size, data):
+    kept = tuple(data.draw(st.integers(1, n)) for n in size)
+    nyquist = data.draw(st.sampled_from(["mean", "sum", "zero"]))
+    x = torch.randn(
+        2, 2, *size, generator=torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
+    ).double()
+    assert_close(spectral_pool2d(x, kept, nyquist=nyquist), naive(x, kept, nyquist), rtol=1e-10, atol=1e-11)
+
+
+@given(SIZES, st.data())
+@settings(deadline=None, max_examples=50)
+def test_scipy_resamples_the_same_at_odd_sizes_and_sums_at_even_ones(size, data):
+    kept = tuple(data.draw(st.integers(1, n)) for n in size)
+    x = torch.randn(1, 2, *size, generator=torch.Generator().manual_seed(1)).double()
+    theirs = torch.from_numpy(resample(resample(x.numpy(), kept[0], axis=2), kept[1], axis=3))
+    assert_close(spectral_pool2d(x, kept, nyquist="sum"), theirs, rtol=1e-10, atol=1e-11)
+    if kept[0] % 2 and kept[1] % 2:
+        assert_close(spectral_pool2d(x, kept), theirs, rtol=1e-10, atol=1e-11)
+
+
+def test_adjoint_pads_the_spectrum_with_zeros():
+    x, upstream = torch.randn(1, 2, 12, 11).double().requires_grad_(), torch.randn(1, 2, 5, 7).double()
+    (grad,) = torch.autograd.grad(spectral_pool2d(x, (5, 7)), x, upstream)
+    padded = torch.from_numpy(resample(resample(upstream.numpy(), 12, axis=2), 11, axis=3))
+    assert_close(grad, padded * (5 * 7) / (12 * 11), rtol=1e-10, atol=1e-12)
+
+
+def test_map_without_high_frequencies_comes_back_from_a_smaller_one():
+    x = torch.from_numpy(resample(resample(torch.randn(1, 1, 5, 5).double().numpy(), 12, axis=2), 12, axis=3))
+    assert_close(torch.from_numpy(resample(resample(spectral_pool2d(x, 7), 12, axis=2), 12, axis=3)), x)
+
+
+def test_operator_is_linear():
+    x, y = torch.randn(2, 2, 1, 9, 10).double()
+    op = SpectralPool2d(1)
+    assert_close(op(2 * x - 3 * y), 2 * op(x) - 3 * op(y))
+
+
+@pytest.mark.parametrize("size", [8, 9])
+def test_stride_one_keeps_the_map(size):
+    x = torch.randn(1, 2, size, size).double()
+    assert_close(SpectralPool2d(2, stride=1)(x), x)
+
+
+@pytest.mark.parametrize(
+    ("stride", "size"), [(2.0, 16), (1.5, 22), (32 / 11, 11), (3, 11), (1.01, 32), (40, 1)]
+)
+def test_any_size_can_be_had(stride, size):
+    op = SpectralPool2d(1, stride=stride)
+    assert op(torch.zeros(1, 1, 32, 64)).shape[2] == size == op.output_size(32, 64)[0]
+
+
+@pytest.mark.parametrize("stride", [1.25, 2, 4])
+def test_shift_by_the_stride_shifts_the_output_by_one(stride):
+    x, op = torch.randn(1, 2, 20, 20).double(), SpectralPool2d(2, stride=stride)
+    steps = 5 if stride == 1.25 else int(stride)
+    moved = 4 if stride == 1.25 else 1
+    assert_close(op(x.roll(steps, 3)), op(x).roll(moved, 3))
+
+
+def test_bad_arguments_are_refused():
+    x = torch.zeros(1, 1, 8, 6)
+    with pytest.raises(ValueError, match=r"size must be at most that of the map, \(8, 6\), got \(7, 7\)"):
+        spectral_pool2d(x, 7)
+    with pytest.raises(ValueError, match="nyquist must be mean, sum or zero, got 'half'"):
+        SpectralPool2d(1, nyquist="half")
+    with pytest.raises(ValueError, match=r"stride must be a number of at least 1, or two of them, got 0\.5"):
+        SpectralPool2d(1, stride=0.5)
+    with pytest.raises(
+        ValueError, match=r"takes floating \(N, C, H, W\), got torch.float32 of shape \(1, 8, 6\)"
+    ):
+        spectral_pool2d(x[0], 4)

@@ -1,0 +1,150 @@
+"""Stochastic pooling: its frequencies by binomial bounds, its expectation by hand and by slow loops."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import func
+from torch.testing import assert_close
+
+from cnnpool.pool import StochasticPool2d, stochastic_pool2d
+
+EXAMPLE = (
+    torch.tensor([[1.0, 2, 0, 0], [3, 4, 0, 5], [0, 0, 7, 7], [0, 0, 7, 7]]).double().reshape(1, 1, 4, 4)
+)
+
+
+def windows(x, op):
+    """The cells of each window that lie in the map, as lists; slow and obvious."""
+    (kh, kw), (sh, sw), (ph, pw) = op.kernel_size, op.stride, op.padding
+    height, width = x.shape
+    for i, j in itertools.product(*map(range, op.output_size(height, width))):
+        rows = [r for r in range(i * sh - ph, i * sh - ph + kh) if 0 <= r < height]
+        columns = [c for c in range(j * sw - pw, j * sw - pw + kw) if 0 <= c < width]
+        yield [float(x[r, c]) for r in rows for c in columns]
+
+
+def expectation(values):
+    positive = [max(v, 0.0) for v in values]
+    return sum(v * v for v in positive) / sum(positive) if sum(positive) else 0.0
+
+
+def test_eval_mode_is_the_hand_worked_weighted_mean_and_not_the_mean():
+    out = StochasticPool2d(1).eval()(EXAMPLE)
+    assert_close(out, torch.tensor([[[[3.0, 5], [0, 7]]]]).double())
+    assert F.avg_pool2d(EXAMPLE, 2).flatten().tolist() == [2.5, 1.25, 0, 7]
+
+
+def test_eval_gradient_is_two_x_minus_y_over_the_sum():
+    x = EXAMPLE.clone().requires_grad_()
+    StochasticPool2d(1).eval()(x)[..., 0, :].sum().backward()
+    assert_close(x.grad[0, 0, :2, :2], torch.tensor([[-1.0, 1], [3, 5]]).double() / 10)
+    assert_close(x.grad[0, 0, :2, 2:], torch.tensor([[-5.0, -5], [-5, 5]]).double() / 5)
+
+
+@given(
+    st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(0, 2),
+    st.booleans(),
+    st.integers(0, 2**31),
+)
+@settings(deadline=None, max_examples=60)
+def test_every_geometry_agrees_with_slow_loops(size, kernel, stride, padding, ceil_mode, seed):
+    options = {"stride": stride, "padding": min(padding, kernel // 2), "ceil_mode": ceil_mode}
+    op = StochasticPool2d(1, kernel_size=kernel, **options)
+    x = torch.randn(1, 1, *size, generator=torch.Generator().manual_seed(seed)).double()
+    try:
+        count = op.output_size(*size)
+    except ValueError:
+        with pytest.raises(ValueError, match="leaves nothing"):
+            op(x)
+        return
+    cells = list(windows(x[0, 0], op))
+    means = torch.tensor([expectation(w) for w in cells]).double().reshape(1, 1, *count)
+    assert_close(op.eval()(x), means)
+    drawn = op.train()(x).flatten().tolist()
+    assert all(y in w if max(w) > 0 else y == 0 for y, w in zip(drawn, cells, strict=True))
+    assert all(y > 0 for y, w in zip(drawn, cells, strict=True) if max(w) > 0)
+
+
+@pytest.mark.parametrize("values", [(1, 2, 3, 4), (0, 5, 0, 1), (-3, 1, 1, 0), (2, 2, 2, 2)])
+def test_each_value_is_drawn_as_often_as_its_share(values):
+    draws, places = 40_000, torch.tensor(values).float().reshape(1, 1, 2, 2)
+    # The position, by the gradient, so that equal values are told apart.
+    x = places.repeat(draws, 1, 1, 1).requires_grad_()
+    StochasticPool2d(1)(x).sum().backward()
+    assert set(x.grad.unique().tolist()) == {0, 1} and (x.grad.sum((1, 2, 3)) == 1).all()
+    counts = x.grad.sum((0, 1)).flatten()
+    share = places.clamp(min=0).flatten() / places.clamp(min=0).sum()
+    bound = 4.5 * (draws * share * (1 - share)).sqrt()
+    assert ((counts - draws * share).abs() <= bound).all()
+
+
+def test_draws_of_neighbouring_windows_channels_and_samples_are_independent():
+    # Each window draws one of two equal columns: two draws agree half the time.
+    x = torch.tensor([[1.0, 2], [0, 0]]).repeat(8, 8, 16, 16)
+    x[x == 2] = 1 + 1e-3
+    first = (StochasticPool2d(8)(x) > 1).double()
+    for other in (first.roll(1, 0), first.roll(1, 1), first.roll(1, 2), first.roll(1, 3)):
+        agreement, n = (first == other).double().mean(), first.numel()
+        assert abs(agreement - 0.5) < 4.5 * (0.25 / n) ** 0.5
+
+
+def test_zero_window_gives_zero_and_its_gradient_to_its_first_cell():
+    x = torch.zeros(1, 1, 4, 4, requires_grad=True)
+    out = StochasticPool2d(1)(x)
+    out.sum().backward()
+    assert out.abs().sum() == 0
+    assert x.grad.nonzero()[:, 2:].tolist() == [[0, 0], [0, 2], [2, 0], [2, 2]]
+    (grad,) = torch.autograd.grad(StochasticPool2d(1).eval()(x).sum(), x)
+    assert grad.abs().sum() == 0
+
+
+def test_negative_window_gives_zero_and_no_gradient():
+    x = -torch.rand(1, 2, 4, 4) - 0.1
+    for training in (True, False):
+        x.requires_grad_()
+        out = StochasticPool2d(2).train(training)(x)
+        assert (out == 0).all()
+        assert (torch.autograd.grad(out.sum(), x)[0] == 0).all()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_infinity_and_nan_come_through(training):
+    x = torch.ones(1, 1, 2, 4)
+    x[..., 1, 1], x[..., 0, 2] = torch.inf, torch.nan
+    out = StochasticPool2d(1).train(training)(x).flatten().tolist()
+    assert out[0] == torch.inf and out[1] != out[1]
+
+
+def test_half_precision_sums_do_not_overflow():
+    x = torch.full((1, 1, 4, 4), 60_000.0, dtype=torch.float16)
+    for training in (True, False):
+        assert torch.equal(StochasticPool2d(1).train(training)(x), x[..., ::2, ::2])
+
+
+def test_tiny_values_are_not_lost():
+    x = EXAMPLE.float() * 1e-35
+    assert_close(
+        StochasticPool2d(1).eval()(x), torch.tensor([[[[3e-35, 5e-35], [0, 7e-35]]]]), atol=0, rtol=1e-5
+    )
+
+
+def test_each_sample_draws_its_own_under_vmap():
+    x = torch.rand(1, 1, 32, 32).expand(2, -1, -1, -1, -1)
+    draws = func.vmap(StochasticPool2d(1), randomness="different")(x)
+    assert draws.shape == (2, 1, 1, 16, 16) and not torch.equal(draws[0], draws[1])
+
+
+def test_function_takes_a_map_without_batch():
+    assert stochastic_pool2d(EXAMPLE[0], 2, training=False).tolist() == [[[3, 5], [0, 7]]]
+
+
+def test_padding_beyond_half_the_kernel_is_refused():
+    with pytest.raises(ValueError, match="padding"):
+        StochasticPool2d(1, kernel_size=3, padding=2)
