@@ -41,3 +41,12 @@ def test_network_sorts_every_sequence_of_zeros_and_ones(length):
             order(list(sequences.unbind(1)), range(place, place + 1))[place], ordered[:, place]
         )
     assert comparisons(length, range(length)) <= length * (length - 1) // 2
+
+
+@pytest.mark.parametrize("length", [1, 4, 9])
+def test_equal_cells_stay_where_they_are(length):
+    # The gradient of a tie goes where the order puts it, so this decides which of equal cells it reaches.
+    parts = [torch.zeros(1, requires_grad=True) for _ in range(length)]
+    for place, ordered in enumerate(order(parts, range(length))):
+        grads = torch.autograd.grad(ordered, parts, retain_graph=True, materialize_grads=True)
+        assert [grad.item() for grad in grads] == [float(i == place) for i in range(length)]
