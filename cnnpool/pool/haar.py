@@ -50,7 +50,7 @@ class HaarPool2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         # The mean of the pixels there are is the mean with the last ones repeated.
-        mean = avg_pool2d(x, 2, ceil_mode=True, count_include_pad=False)
+        mean = avg_pool2d(x, 2, ceil_mode=True)
         return 2 * mean if self.orthonormal else mean
 
     def extra_repr(self) -> str:
