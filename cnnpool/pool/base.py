@@ -52,6 +52,10 @@ class Pool2d(nn.Module):
     """A constant image c comes out as gain*c everywhere, borders included; None: not promised."""
     random: ClassVar[bool] = False
     """Draws random numbers in training mode (never in eval mode)."""
+    equivariant: bool = True
+    """Commutes with circular shifts by multiples of the stride, away from the borders."""
+    twice_differentiable: bool = True
+    """Has second derivatives by autograd."""
     dilates: int = 1
     """What later convolutions must be dilated by, for an operator that keeps the resolution."""
 
