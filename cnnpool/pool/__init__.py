@@ -5,11 +5,15 @@ from typing import Any
 from cnnpool import table
 from cnnpool.pool.ada import AdaPool2d, ada_pool2d
 from cnnpool.pool.adaptive_avg import AdaptiveAvgPool2d
+from cnnpool.pool.adaptive_blur import AdaptiveBlurPool2d, adaptive_blur_pool2d
 from cnnpool.pool.adaptive_max import AdaptiveMaxPool2d
+from cnnpool.pool.aps import ApsPool2d, aps_pool2d
 from cnnpool.pool.asap import AsapPool2d
 from cnnpool.pool.avg import AvgPool2d, avg_pool2d
 from cnnpool.pool.avg_conv import AvgConv2d
 from cnnpool.pool.base import Pool2d
+from cnnpool.pool.blur import BlurPool2d, blur_pool2d
+from cnnpool.pool.conv_blur import ConvBlur2d
 from cnnpool.pool.conv_pool import ConvPool2d
 from cnnpool.pool.depthwise import DepthwiseConv2d
 from cnnpool.pool.diffstride import DiffStride2d
@@ -23,7 +27,9 @@ from cnnpool.pool.ideal_lowpass import IdealLowpassPool2d, ideal_lowpass_pool2d
 from cnnpool.pool.lip import LipPool2d, lip_pool2d
 from cnnpool.pool.logsumexp import LogSumExpPool2d, logsumexp_pool2d
 from cnnpool.pool.lp import LpPool2d, lp_pool2d
+from cnnpool.pool.lps import LpsPool2d
 from cnnpool.pool.max import MaxPool2d, max_pool2d, max_pool2d_with_winners
+from cnnpool.pool.max_blur import MaxBlurPool2d, max_blur_pool2d
 from cnnpool.pool.median import MedianPool2d, median_pool2d
 from cnnpool.pool.mixed import MixedPool2d, mixed_pool2d
 from cnnpool.pool.none import NoPool2d
@@ -39,16 +45,22 @@ from cnnpool.pool.stochastic import StochasticPool2d, stochastic_pool2d
 from cnnpool.pool.strided import StridedConv2d
 from cnnpool.pool.subsample import Subsample2d
 from cnnpool.pool.sum import SumPool2d, sum_pool2d
+from cnnpool.pool.tips import TipsPool2d
 from cnnpool.pool.tree import TreePool2d, tree_pool2d
+from cnnpool.pool.unshuffle import UnshuffleConv2d, pixel_unshuffle2d
 from cnnpool.pool.wavelet import WaveletPool2d, wavelet_bands2d, wavelet_bank
 
 OPERATORS: dict[str, type[Pool2d]] = {
     "ada": AdaPool2d,
     "adaptive_avg": AdaptiveAvgPool2d,
+    "adaptive_blur": AdaptiveBlurPool2d,
     "adaptive_max": AdaptiveMaxPool2d,
+    "aps": ApsPool2d,
     "asap": AsapPool2d,
     "avg": AvgPool2d,
     "avg_conv": AvgConv2d,
+    "blur": BlurPool2d,
+    "conv_blur": ConvBlur2d,
     "conv_pool": ConvPool2d,
     "depthwise": DepthwiseConv2d,
     "diffstride": DiffStride2d,
@@ -62,7 +74,9 @@ OPERATORS: dict[str, type[Pool2d]] = {
     "lip": LipPool2d,
     "logsumexp": LogSumExpPool2d,
     "lp": LpPool2d,
+    "lps": LpsPool2d,
     "max": MaxPool2d,
+    "max_blur": MaxBlurPool2d,
     "median": MedianPool2d,
     "mixed": MixedPool2d,
     "none": NoPool2d,
@@ -78,7 +92,9 @@ OPERATORS: dict[str, type[Pool2d]] = {
     "strided": StridedConv2d,
     "subsample": Subsample2d,
     "sum": SumPool2d,
+    "tips": TipsPool2d,
     "tree": TreePool2d,
+    "unshuffle": UnshuffleConv2d,
     "wavelet": WaveletPool2d,
 }
 
@@ -96,10 +112,14 @@ __all__ = [
     "OPERATORS",
     "AdaPool2d",
     "AdaptiveAvgPool2d",
+    "AdaptiveBlurPool2d",
     "AdaptiveMaxPool2d",
+    "ApsPool2d",
     "AsapPool2d",
     "AvgConv2d",
     "AvgPool2d",
+    "BlurPool2d",
+    "ConvBlur2d",
     "ConvPool2d",
     "DepthwiseConv2d",
     "DiffStride2d",
@@ -113,6 +133,8 @@ __all__ = [
     "LipPool2d",
     "LogSumExpPool2d",
     "LpPool2d",
+    "LpsPool2d",
+    "MaxBlurPool2d",
     "MaxPool2d",
     "MedianPool2d",
     "MixedPool2d",
@@ -130,10 +152,15 @@ __all__ = [
     "StridedConv2d",
     "Subsample2d",
     "SumPool2d",
+    "TipsPool2d",
     "TreePool2d",
+    "UnshuffleConv2d",
     "WaveletPool2d",
     "ada_pool2d",
+    "adaptive_blur_pool2d",
+    "aps_pool2d",
     "avg_pool2d",
+    "blur_pool2d",
     "build",
     "dpp_pool2d",
     "gated_pool2d",
@@ -142,11 +169,13 @@ __all__ = [
     "lip_pool2d",
     "logsumexp_pool2d",
     "lp_pool2d",
+    "max_blur_pool2d",
     "max_pool2d",
     "max_pool2d_with_winners",
     "median_pool2d",
     "mixed_pool2d",
     "ordinal_pool2d",
+    "pixel_unshuffle2d",
     "soft_pool2d",
     "spectral_pool2d",
     "stochastic_pool2d",

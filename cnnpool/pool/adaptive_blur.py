@@ -1,0 +1,140 @@
+"""A low-pass filter that the map itself chooses: :func:`adaptive_blur_pool2d`."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.edges import EdgeConv2d, PaddingMode, check_mode, pad
+from cnnpool.pool.strided import NORMS
+
+
+def adaptive_blur_pool2d(
+    x: Tensor,
+    logits: Tensor,
+    filter_size: Size = 3,
+    stride: Size = 2,
+    padding_mode: PaddingMode = "reflect",
+) -> Tensor:
+    """Average of the window around every ``stride``-th pixel by its own filter, softmax of logits (Zou 2020).
+
+    Args:
+        x: (N, C, H, W), any floating dtype; half precision is summed in float32.
+        logits: (N, groups m m, H', W'), H' = ceil(H/s): for each group of C/groups channels its m x m
+            filter, row by row; +-inf is not allowed.
+        filter_size: m, odd, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding_mode: what stands past the edges: reflect, replicate, circular or zeros.
+
+    Returns:
+        (N, C, H', W'), same dtype as ``x``.
+
+    Raises:
+        ValueError: for a number out of range, an unknown padding mode or shapes that do not fit.
+    """
+    check_mode(padding_mode)
+    kernel, (sh, sw) = _odd(filter_size), pair(stride, "stride", least=1)
+    cells = kernel[0] * kernel[1]
+    rows, columns = -(-x.shape[-2] // sh), -(-x.shape[-1] // sw)
+    groups = logits.shape[1] // cells
+    if logits.shape[1:] != (groups * cells, rows, columns) or groups < 1 or x.shape[1] % groups:
+        raise ValueError(
+            f"logits must be (N, groups*{cells}, {rows}, {columns}), groups a divisor of C = {x.shape[1]}, "
+            f"got {tuple(logits.shape)}"
+        )
+    half = x.dtype in (torch.bfloat16, torch.float16)
+    weights = (logits.float() if half else logits).unflatten(1, (groups, cells)).softmax(2)
+    down, across = kernel[0] // 2, kernel[1] // 2
+    padded = pad(x, (across, across, down, down), padding_mode).unflatten(1, (groups, -1))
+    total = 0
+    for place in range(cells):
+        i, j = divmod(place, kernel[1])
+        cell = padded[..., i : i + (rows - 1) * sh + 1 : sh, j : j + (columns - 1) * sw + 1 : sw]
+        # The map comes first, so that the sum takes its memory format.
+        total = cell * weights[:, :, place, None] + total
+    return total.flatten(1, 2).to(x.dtype)
+
+
+def _odd(filter_size: Size) -> tuple[int, int]:
+    kernel = pair(filter_size, "filter_size", least=1)
+    if any(k % 2 == 0 for k in kernel):
+        raise ValueError(f"filter_size must be odd, got {filter_size!r}")
+    return kernel
+
+
+class AdaptiveBlurPool2d(Pool2d):
+    """y = sum_i w_i x_i, w = softmax(norm(conv(x))) per output pixel and group of channels (Zou 2020, DDAC).
+
+    Where the map is smooth it can blur, where it has an edge it can keep it. Gradient: w_i, plus the part
+    through the logits, sum_j w_j (x_j - y) dlogit_j/dx_i. Starts as an average: the convolution starts at 0.
+
+    Edges: H' = ceil(H/s); both filters mirror the map, or as ``padding_mode`` says.
+
+    Departures from the paper: the logits are not batch-normalised by default, so that an image's filters do
+    not hang on its batch (``norm: batch`` is the paper's); the convolution starts at zero; it is computed at
+    the kept pixels alone, which is the same function.
+
+    Args:
+        channels: C of the input.
+        filter_size: m of the m x m filters and of the convolution, odd, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        groups: filters per pixel, a divisor of C; null for the paper's 8, or as much of it as divides C.
+        padding_mode: reflect, replicate, circular or zeros.
+        norm: none or batch, before the softmax (batch: the convolution has no bias).
+
+    Raises:
+        ValueError: if a number is out of range, or filter_size is even.
+    """
+
+    formula = "sum_i w_i x_i, w = softmax(norm(conv(x)))"
+    paper = "Zou 2020, arXiv:2008.09604"
+    shift = "commutes with shifts by multiples of the stride; learns where to blur"
+    gradient = "uneven"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        filter_size: Size = 3,
+        stride: Size = 2,
+        groups: int | None = None,
+        padding_mode: PaddingMode = "reflect",
+        norm: Literal["none", "batch"] = "none",
+    ):
+        super().__init__()
+        check_mode(padding_mode)
+        self.channels = channels
+        self.filter_size = _odd(filter_size)
+        self.stride = pair(stride, "stride", least=1)
+        self.groups = math.gcd(8, channels) if groups is None else groups
+        if self.groups < 1 or channels % self.groups:
+            raise ValueError(f"groups must divide the {channels} channels, got {groups}")
+        self.padding_mode = padding_mode
+        if padding_mode == "zeros":
+            self.gain = None
+        filters = self.groups * self.filter_size[0] * self.filter_size[1]
+        self.conv = EdgeConv2d(
+            channels, filters, self.filter_size, self.stride, mode=padding_mode, bias=norm == "none"
+        )
+        nn.init.zeros_(self.conv.weight)
+        if self.conv.bias is not None:
+            nn.init.zeros_(self.conv.bias)
+        self.norm = NORMS[norm](filters)
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return -(-height // self.stride[0]), -(-width // self.stride[1])
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        cells = self.filter_size[0] * self.filter_size[1]
+        per_pixel = 2 * self.channels * cells * (self.groups * cells + 1) + 3 * self.groups * cells
+        return rows * columns * per_pixel
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = self.norm(self.conv(x))
+        return adaptive_blur_pool2d(x, logits, self.filter_size, self.stride, self.padding_mode)
+
+    def extra_repr(self) -> str:
+        return f"filter_size={self.filter_size}, stride={self.stride}, groups={self.groups}"

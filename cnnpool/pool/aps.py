@@ -1,0 +1,122 @@
+"""Adaptive polyphase sampling: :func:`aps_pool2d`."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.base import Size, pair
+from cnnpool.pool.phases import blocks, complete, sample_phase
+from cnnpool.pool.polyphase import PolyphasePool2d
+from cnnpool.pool.windows import wide
+
+Choose = Literal["max", "min"]
+
+
+def aps_pool2d(
+    x: Tensor,
+    stride: Size = 2,
+    *,
+    p: float = 2.0,
+    choose: Choose = "max",
+    filter_size: Size = 1,
+    phase: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Keep, of the s x s ways to subsample a map, the one of largest norm (Chaman & Dokmanic 2021, APS).
+
+    Norms are summed in whole numbers, so they do not hang on the order of summation: a circular shift of the
+    map chooses the same pixels, and the output is the same to the last bit, up to a circular shift. The
+    exception are phases of equal norm that are no shifts of each other.
+
+    Args:
+        x: (N, C, H, W), any floating dtype.
+        stride: >= 1, or (vertical, horizontal).
+        p: of the norm: 1, 2 or inf.
+        choose: the phase of largest (max) or smallest (min) norm; among equals the first in row-major order.
+        filter_size: taps of a binomial blur, circular, of what is kept; the phase is chosen without it.
+        phase: (N,), to sample these phases instead, as a residual branch must.
+
+    Returns:
+        (N, C, H', W'), H' = ceil(H/s), same dtype as ``x``, and the phase of each sample, (N,) int64: i*sw +
+        j for x[i::sh, j::sw]. A size that the stride does not divide is first continued circularly.
+
+    Raises:
+        ValueError: for a number out of range, or a phase of another shape.
+    """
+    steps = pair(stride, "stride", least=1)
+    taps = pair(filter_size, "filter_size", least=1)
+    _check(p, choose)
+    if phase is None:
+        phase = _strongest(wide(complete(x, steps)), steps, p, choose)
+    return sample_phase(x, phase, steps, taps), phase
+
+
+def _check(p: float, choose: str) -> None:
+    if p not in (1, 2, math.inf):
+        raise ValueError(f"p must be 1, 2 or inf, got {p!r}")
+    if choose not in ("max", "min"):
+        raise ValueError(f"choose must be max or min, got {choose!r}")
+
+
+def _strongest(x: Tensor, stride: tuple[int, int], p: float, choose: Choose) -> Tensor:
+    size = x.detach().abs()
+    if p == math.inf:
+        norms = blocks(size, stride).amax((1, 2, 4))
+    else:
+        largest = size.amax((1, 2, 3), keepdim=True)
+        size = (size / torch.where(largest == 0, 1.0, largest)).nan_to_num(nan=1.0)
+        size = size.square() if p == 2 else size
+        # Floating sums would differ in the last bits from shift to shift; whole numbers add up in any order.
+        # The scale is the largest that cannot overflow.
+        count = x.shape[1:].numel() // (stride[0] * stride[1])
+        whole = (size * 2.0 ** (62 - count.bit_length())).long().sum(1, keepdim=True)
+        norms = blocks(whole, stride).sum((1, 2, 4))
+    norms = norms.flatten(1)
+    return norms.argmax(1) if choose == "max" else norms.argmin(1)
+
+
+class ApsPool2d(PolyphasePool2d):
+    """Of the s x s subsampled maps, the one of largest norm (Chaman & Dokmanic 2021), as ``aps_pool2d``.
+
+    One phase per sample for all channels, so that circular shifts of the input shift the output, exactly. The
+    gradient goes to the chosen pixels alone: 1/s^2 of them (with a blur, to their neighbours too).
+
+    Edges: H' = ceil(H/s); a size that the stride does not divide is first continued circularly, and then the
+    exactness is lost. Equal norms: the first phase in row-major order.
+
+    Args:
+        channels: C of the input.
+        stride: >= 1, or (vertical, horizontal).
+        p: of the norm: 1, 2 or .inf.
+        choose: the phase of largest (max) or smallest (min) norm.
+        filter_size: taps of a binomial blur, circular, of what is kept, >= 1; the phase is chosen without it.
+
+    Raises:
+        ValueError: if a number is out of range.
+    """
+
+    formula = "x_k, k = argmax_k ||x_k||_p over the s x s phases x_k"
+    paper = "Chaman & Dokmanic 2021, arXiv:2011.14214"
+    shift = "commutes with every circular shift, up to a shift of the output"
+    gradient = "sparse"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        stride: Size = 2,
+        p: float = 2.0,
+        choose: Choose = "max",
+        filter_size: Size = 1,
+    ):
+        super().__init__(channels, stride, filter_size)
+        _check(p, choose)
+        self.p, self.by = p, choose
+
+    def decide(self, x: Tensor) -> Tensor:
+        return _strongest(x, self.stride, self.p, self.by)
+
+    def flops(self, height: int, width: int) -> int:
+        taps = sum(2 * m - 1 for m in self.filter_size if m > 1)
+        return self.channels * self.pixels(height, width) * (2 + taps)

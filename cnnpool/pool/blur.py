@@ -1,0 +1,105 @@
+"""Binomial blur, then subsampling: :func:`blur_pool2d`."""
+
+from torch import Tensor
+
+from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.blurring import Blur, Geometry
+from cnnpool.pool.edges import PaddingMode, check_mode
+from cnnpool.pool.transforms import apply
+from cnnpool.pool.window import is_channels_last
+
+
+def blur_pool2d(
+    x: Tensor, filter_size: Size = 3, stride: Size = 2, padding_mode: PaddingMode = "reflect"
+) -> Tensor:
+    """Blur each channel with a binomial filter, then keep every ``stride``-th pixel (Zhang 2019, BlurPool).
+
+    Separable, exact to rounding, and nothing is kept for the backward pass, which is the transpose and the
+    same on every run. Half precision is summed in float32. An even filter reaches one pixel further to the
+    right and to the bottom.
+
+    Args:
+        x: (N, C, H, W) or (C, H, W), any floating dtype.
+        filter_size: m taps, Pascal's row (m - 1 over k)/2^(m - 1), >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding_mode: what stands past the edges: reflect, replicate, circular or zeros; any map is large
+            enough for any of them.
+
+    Returns:
+        (N, C, H', W') or (C, H', W'), H' = ceil(H/s), same dtype as ``x``.
+
+    Raises:
+        ValueError: for a number out of range, an unknown padding mode, an empty map or no floating numbers.
+    """
+    if not x.is_floating_point() or x.dim() not in (3, 4):
+        raise ValueError(
+            f"blur_pool2d takes floating (N, C, H, W) or (C, H, W), got {x.dtype} {tuple(x.shape)}"
+        )
+    if min(x.shape[-3:]) < 1:
+        raise ValueError(f"blur_pool2d needs a map, got {tuple(x.shape)}")
+    check_mode(padding_mode)
+    batch = x if x.dim() == 4 else x.unsqueeze(0)
+    geometry = Geometry(
+        pair(filter_size, "filter_size", least=1),
+        pair(stride, "stride", least=1),
+        padding_mode,
+        (x.shape[-2], x.shape[-1]),
+        is_channels_last(batch),
+    )
+    y = apply(Blur, batch, geometry, False)
+    return y if x.dim() == 4 else y.squeeze(0)
+
+
+class BlurPool2d(Pool2d):
+    """Binomial blur, then subsampling: y = (b b^T * x)[::s] (Zhang 2019, BlurPool), by ``blur_pool2d``.
+
+    The gradient is the transpose: dense and fixed; with stride 2 every inner input gets the same total.
+
+    Edges: H' = ceil(H/s); what stands past the edge is the map's mirror image, as in the paper's code, or by
+    another ``padding_mode``. With zeros the borders fade (a 3x3 filter leaves 9/16 of a corner).
+
+    Args:
+        channels: C of the input.
+        filter_size: taps of the binomial filter, >= 1, or (vertical, horizontal); 1 does not blur.
+        stride: >= 1, or (vertical, horizontal).
+        padding_mode: reflect, replicate, circular or zeros.
+
+    Raises:
+        ValueError: if a number is out of range.
+    """
+
+    formula = "sum_i b_i x_i, b = binomial / 2^(m-1) per axis"
+    paper = "Zhang 2019, arXiv:1904.11486"
+    shift = "commutes with shifts by multiples of the stride; aliases less the wider the filter"
+    gradient = "dense"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        filter_size: Size = 3,
+        stride: Size = 2,
+        padding_mode: PaddingMode = "reflect",
+    ):
+        super().__init__()
+        check_mode(padding_mode)
+        self.channels = channels
+        self.filter_size = pair(filter_size, "filter_size", least=1)
+        self.stride = pair(stride, "stride", least=1)
+        self.padding_mode = padding_mode
+        if padding_mode == "zeros" and self.filter_size != (1, 1):
+            self.gain = None
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return -(-height // self.stride[0]), -(-width // self.stride[1])
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        down, across = (2 * m - 1 if m > 1 else 0 for m in self.filter_size)
+        return self.channels * rows * (width * down + columns * across)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return blur_pool2d(x, self.filter_size, self.stride, self.padding_mode)
+
+    def extra_repr(self) -> str:
+        return f"filter_size={self.filter_size}, stride={self.stride}, padding_mode={self.padding_mode!r}"

@@ -1,0 +1,119 @@
+"""The arithmetic of binomial blurring, and its autograd: linear, so nothing need be remembered."""
+
+from collections.abc import Iterator
+from math import comb
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.edges import PaddingMode, source
+from cnnpool.pool.transforms import Transformable, apply, fold, unfold
+from cnnpool.pool.window import memory_format
+
+
+class Geometry(NamedTuple):
+    """Which map is blurred, and how: all that ``forward`` and ``adjoint`` must know."""
+
+    filter_size: tuple[int, int]
+    stride: tuple[int, int]
+    padding_mode: PaddingMode
+    size: tuple[int, int]
+    channels_last: bool
+
+    @property
+    def output_size(self) -> tuple[int, int]:
+        """One output for every ``stride``-th pixel, the first included: ceil(H/s)."""
+        (height, width), (sh, sw) = self.size, self.stride
+        return -(-height // sh), -(-width // sw)
+
+    def moves(self, axis: int) -> list["Move"]:
+        """The filter along one axis, 0 for rows and 1 for columns."""
+        return list(_moves(self.size[axis], self.filter_size[axis], self.stride[axis], self.padding_mode))
+
+
+class Move(NamedTuple):
+    """Outputs that get ``weight`` times the inputs."""
+
+    weight: float
+    outputs: slice
+    inputs: slice
+
+
+def taps(filter_size: int) -> list[float]:
+    """Row ``filter_size`` - 1 of Pascal's triangle, over its sum 2^(filter_size - 1)."""
+    return [comb(filter_size - 1, k) / 2 ** (filter_size - 1) for k in range(filter_size)]
+
+
+def _moves(length: int, filter_size: int, stride: int, mode: PaddingMode) -> Iterator[Move]:
+    """Tap by tap, so that every output sums in the same order; the middle tap, first, reaches all of them."""
+    count, before = -(-length // stride), (filter_size - 1) // 2
+    middle_first = sorted(range(filter_size), key=lambda k: k != before)
+    for offset, weight in ((k - before, taps(filter_size)[k]) for k in middle_first):
+        first = min(count, max(0, -(offset // stride)))
+        end = max(first, min(count, (length - 1 - offset) // stride + 1))
+        if first < end:
+            start = first * stride + offset
+            inside = slice(start, start + (end - first - 1) * stride + 1, stride)
+            yield Move(weight, slice(first, end), inside)
+        for i in [*range(first), *range(end, count)]:
+            pixel = source(i * stride + offset, length, mode)
+            if pixel is not None:
+                yield Move(weight, slice(i, i + 1), slice(pixel, pixel + 1))
+
+
+def forward(x: Tensor, geometry: Geometry) -> Tensor:
+    """Blurred and subsampled (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
+    half = x.dtype in (torch.bfloat16, torch.float16)
+    y = x.float() if half else x
+    for axis in (0, 1):
+        whole, *rest = geometry.moves(axis)
+        total = y[_along(axis, whole.inputs)] * whole.weight
+        for move in rest:
+            total[_along(axis, move.outputs)].add_(y[_along(axis, move.inputs)], alpha=move.weight)
+        y = total
+    return y.to(x.dtype).contiguous(memory_format=memory_format(geometry.channels_last))
+
+
+def adjoint(grad: Tensor, geometry: Geometry) -> Tensor:
+    """Gradient of the (N, C, *size) input: the transpose of ``forward``; no autograd."""
+    half = grad.dtype in (torch.bfloat16, torch.float16)
+    x = grad.float() if half else grad
+    layout = memory_format(geometry.channels_last)
+    for axis in (1, 0):
+        shape = list(x.shape)
+        shape[axis - 2] = geometry.size[axis]
+        total = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=layout).zero_()
+        for move in geometry.moves(axis):
+            total[_along(axis, move.inputs)].add_(x[_along(axis, move.outputs)], alpha=move.weight)
+        x = total
+    return x.to(grad.dtype)
+
+
+def _along(axis: int, part: slice) -> tuple[Any, ...]:
+    return (..., part, slice(None)) if axis == 0 else (..., part)
+
+
+class Blur(Transformable):
+    """(map, geometry, transposed) -> ``forward`` or, transposed, ``adjoint`` of the map."""
+
+    @staticmethod
+    def forward(x: Tensor, geometry: Geometry, transposed: bool) -> Tensor:
+        return adjoint(x, geometry) if transposed else forward(x, geometry)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        _, ctx.geometry, ctx.transposed = inputs
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return apply(Blur, grad, ctx.geometry, not ctx.transposed), None, None
+
+    @staticmethod
+    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        return apply(Blur, tangent, ctx.geometry, ctx.transposed)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, x: Tensor, geometry: Geometry, transposed: bool) -> tuple:
+        folded = fold(info.batch_size, x, in_dims[0])
+        return unfold(info.batch_size, apply(Blur, folded, geometry, transposed)), 0

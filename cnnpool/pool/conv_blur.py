@@ -1,0 +1,91 @@
+"""A learnt convolution with a blur before its stride."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.blur import BlurPool2d
+from cnnpool.pool.edges import EdgeConv2d, PaddingMode
+from cnnpool.pool.strided import ACTIVATIONS, NORMS
+
+
+class ConvBlur2d(Pool2d):
+    """Strided convolution made shift-tolerant: y = blur_s(act(norm(w * x))) (Zhang 2019, ConvBlurPool).
+
+    ``order: conv_blur`` is the paper's: convolution, non-linearity, then blur and stride. ``blur_conv`` is
+    another operator by the same name in public code: blur at full resolution, then convolution with the
+    stride, then the non-linearity, which aliases again. The gradient reaches every input, through w and the
+    binomial filter.
+
+    Edges: H' = ceil(H/s). The convolution pads (kernel - 1)/2, by default zeros, the blur by default mirrors
+    the map; both circular makes the operator commute exactly with circular shifts by the stride.
+
+    Args:
+        channels: C of input and output.
+        kernel_size: window of the convolution, odd, or (vertical, horizontal).
+        filter_size: taps of the blur, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        order: conv_blur or blur_conv.
+        padding_mode: of the blur: reflect, replicate, circular or zeros.
+        conv_padding_mode: of the convolution, the same four.
+        norm: none or batch (then the convolution has no bias).
+        activation: none, relu, gelu or silu.
+
+    Raises:
+        ValueError: if a number is out of range, or kernel_size is even.
+    """
+
+    formula = "sum_i b_i act(norm(sum_j w_j x_ij + b))"
+    paper = "Zhang 2019, arXiv:1904.11486"
+    shift = "commutes with shifts by multiples of the stride; aliases less the wider the filter"
+    gradient = "uneven"
+    gain = None
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 3,
+        filter_size: Size = 3,
+        stride: Size = 2,
+        order: Literal["conv_blur", "blur_conv"] = "conv_blur",
+        padding_mode: PaddingMode = "reflect",
+        conv_padding_mode: PaddingMode = "zeros",
+        norm: Literal["none", "batch"] = "none",
+        activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+    ):
+        super().__init__()
+        self.channels = channels
+        if order not in ("conv_blur", "blur_conv"):
+            raise ValueError(f"order must be conv_blur or blur_conv, got {order!r}")
+        self.order = order
+        self.kernel_size = pair(kernel_size, "kernel_size", least=1)
+        self.stride = pair(stride, "stride", least=1)
+        conv_stride, blur_stride = (1, self.stride) if order == "conv_blur" else (self.stride, 1)
+        self.conv = EdgeConv2d(
+            channels,
+            channels,
+            self.kernel_size,
+            conv_stride,
+            mode=conv_padding_mode,
+            bias=norm == "none",
+        )
+        self.norm = NORMS[norm](channels)
+        self.activation = ACTIVATIONS[activation]()
+        self.blur = BlurPool2d(
+            channels, filter_size=filter_size, stride=blur_stride, padding_mode=padding_mode
+        )
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return -(-height // self.stride[0]), -(-width // self.stride[1])
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = (height, width) if self.order == "conv_blur" else self.output_size(height, width)
+        convolved = 2 * rows * columns * self.channels**2 * self.kernel_size[0] * self.kernel_size[1]
+        return convolved + self.blur.flops(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.order == "conv_blur":
+            return self.blur(self.activation(self.norm(self.conv(x))))
+        return self.activation(self.norm(self.conv(self.blur(x))))

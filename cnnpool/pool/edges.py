@@ -1,0 +1,98 @@
+"""What stands past the edges of a feature map: :func:`pad`, and a convolution that uses it."""
+
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cnnpool.pool.base import Size, pair
+
+PaddingMode = Literal["reflect", "replicate", "circular", "zeros"]
+
+
+def check_mode(mode: str) -> None:
+    """Refuse an unknown way past the edge.
+
+    Raises:
+        ValueError: if ``mode`` is none of reflect, replicate, circular and zeros.
+    """
+    if mode not in get_args(PaddingMode):
+        raise ValueError(f"padding_mode must be one of {', '.join(get_args(PaddingMode))}, got {mode!r}")
+
+
+def source(index: int, length: int, mode: PaddingMode) -> int | None:
+    """The pixel among 0..length - 1 that stands at ``index``, or None for a zero.
+
+    Defined at any distance from the map, however short it is: reflect goes to and fro (d c b | a b c d | c b
+    a), circular round and round.
+    """
+    if 0 <= index < length:
+        return index
+    if mode == "zeros":
+        return None
+    if mode == "replicate":
+        return 0 if index < 0 else length - 1
+    if mode == "circular":
+        return index % length
+    period = max(2 * (length - 1), 1)
+    return min(index % period, period - index % period)
+
+
+def pad(x: Tensor, sides: tuple[int, int, int, int], mode: PaddingMode) -> Tensor:
+    """``x`` (N, C, H, W) with left, right, top and bottom ``sides``, in its memory format.
+
+    Unlike torch's, deterministic in its backward pass on every device, and legal for sides longer than the
+    map.
+    """
+    if mode == "zeros":
+        return F.pad(x, sides)
+    left, right, top, bottom = sides
+    return _extend(_extend(x, -1, left, right, mode), -2, top, bottom, mode)
+
+
+def _extend(x: Tensor, axis: int, before: int, after: int, mode: PaddingMode) -> Tensor:
+    if before == after == 0:
+        return x
+    length = x.shape[axis]
+    outside = [*range(-before, 0), *range(length, length + after)]
+    strips = [x.narrow(axis, source(index, length, mode), 1) for index in outside]
+    return torch.cat([*strips[:before], x, *strips[before:]], axis)
+
+
+def conv2d(
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Size, groups: int, mode: PaddingMode
+) -> Tensor:
+    """Convolution of ``x`` padded by half the odd kernel, so that H' = ceil(H/s)."""
+    down, across = (k // 2 for k in weight.shape[-2:])
+    if mode == "zeros":
+        return F.conv2d(x, weight, bias, stride, (down, across), groups=groups)
+    return F.conv2d(pad(x, (across, across, down, down), mode), weight, bias, stride, groups=groups)
+
+
+class EdgeConv2d(nn.Conv2d):
+    """``nn.Conv2d`` by :func:`conv2d`: odd kernel, H' = ceil(H/s), any padding mode on any map."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        *,
+        mode: PaddingMode,
+        groups: int = 1,
+        bias: bool = True,
+    ):
+        kernel = pair(kernel_size, "kernel_size", least=1)
+        if any(k % 2 == 0 for k in kernel):
+            raise ValueError(f"kernel_size must be odd, to keep the size of the map, got {kernel_size!r}")
+        check_mode(mode)
+        super().__init__(in_channels, out_channels, kernel, stride, groups=groups, bias=bias)
+        self.mode = mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        return conv2d(x, self.weight, self.bias, self.stride, self.groups, self.mode)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, mode={self.mode!r}"

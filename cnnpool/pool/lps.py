@@ -1,0 +1,81 @@
+"""Polyphase sampling that learns which phase to keep."""
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.edges import EdgeConv2d, conv2d
+from cnnpool.pool.phases import components
+from cnnpool.pool.polyphase import PolyphasePool2d
+
+
+class LpsPool2d(PolyphasePool2d):
+    """Of the s x s subsampled maps, the one that a small network prefers (Rojas-Gomez 2022, LPS).
+
+    The logit of a phase is the mean of conv(relu(conv(x_k))), the same network for every phase. Training
+    mixes the phases by softmax((logits + Gumbel noise)/tau); evaluation keeps the phase of the largest logit,
+    so that circular shifts of the input shift the output, as long as no two logits agree to rounding. The
+    gradient is dense in training and goes to the chosen pixels alone in evaluation.
+
+    Edges: H' = ceil(H/s), all convolutions circular; a size that the stride does not divide is first
+    continued circularly (the paper's code pads zeros), and then the exactness is lost.
+
+    Args:
+        channels: C of the input.
+        stride: >= 1, or (vertical, horizontal).
+        hidden: channels between the two convolutions, >= 1; null for C.
+        kernel_size: of both convolutions, odd, or (vertical, horizontal).
+        tau: temperature of the mixture in training, > 0; a schedule may set the attribute ``tau``.
+        filter_size: taps of a binomial blur, circular, of what is kept, >= 1.
+
+    Raises:
+        ValueError: if a number is out of range, or kernel_size is even.
+    """
+
+    formula = "x_k, k = argmax_k mean conv(relu(conv(x_k))); training: sum_k softmax_k(logits/tau) x_k"
+    paper = "Rojas-Gomez 2022, arXiv:2210.08001"
+    shift = "commutes with every circular shift in evaluation, up to a shift of the output"
+    gradient = "sparse"
+    random = True
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        stride: Size = 2,
+        hidden: int | None = None,
+        kernel_size: Size = 3,
+        tau: float = 1.0,
+        filter_size: Size = 1,
+    ):
+        super().__init__(channels, stride, filter_size)
+        hidden = channels if hidden is None else hidden
+        if hidden < 1:
+            raise ValueError(f"hidden must be at least 1, got {hidden}")
+        if not 0 < tau < float("inf"):
+            raise ValueError(f"tau must be finite and above 0, got {tau}")
+        self.tau = tau
+        self.first = EdgeConv2d(channels, hidden, kernel_size, mode="circular")
+        self.second = EdgeConv2d(hidden, 1, kernel_size, mode="circular")
+
+    def logits(self, x: Tensor) -> Tensor:
+        """One number per sample and phase of a complete map, (N, P)."""
+        parts = torch.stack(components(x, self.stride), 1)
+        score = self._convolve(self.second, self._convolve(self.first, parts.flatten(0, 1)).relu())
+        return score.mean((1, 2, 3)).unflatten(0, parts.shape[:2])
+
+    def decide(self, x: Tensor) -> Tensor:
+        logits = self.logits(x)
+        if not self.training:
+            return logits.argmax(1)
+        gumbel = -torch.empty_like(logits).exponential_().log()
+        return ((logits + gumbel) / self.tau).softmax(1)
+
+    @staticmethod
+    def _convolve(conv: EdgeConv2d, x: Tensor) -> Tensor:
+        return conv2d(x, conv.weight.to(x.dtype), conv.bias.to(x.dtype), 1, 1, conv.mode)
+
+    def flops(self, height: int, width: int) -> int:
+        weights = self.first.weight.numel() + self.second.weight.numel()
+        taps = sum(2 * m - 1 for m in self.filter_size if m > 1)
+        return self.pixels(height, width) * (2 * weights + self.channels * taps)

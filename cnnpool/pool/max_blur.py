@@ -1,0 +1,104 @@
+"""Dense maximum, then blur and subsampling: :func:`max_blur_pool2d`."""
+
+from torch import Tensor
+
+from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.blur import BlurPool2d, blur_pool2d
+from cnnpool.pool.edges import PaddingMode
+from cnnpool.pool.max import MaxPool2d, max_pool2d
+from cnnpool.pool.winners import Ties
+
+
+def max_blur_pool2d(
+    x: Tensor,
+    kernel_size: Size = 2,
+    filter_size: Size = 3,
+    stride: Size = 2,
+    padding_mode: PaddingMode = "reflect",
+    *,
+    ties: Ties = "first",
+) -> Tensor:
+    """Maximum around every pixel, blurred, every ``stride``-th pixel kept (Zhang 2019, MaxBlurPool).
+
+    Max pooling with a stride is the dense maximum subsampled; the blur stands between the two. An even kernel
+    reaches one pixel further to the right and to the bottom; what lies outside the map never wins.
+
+    Args:
+        x: (N, C, H, W) or (C, H, W), any floating dtype.
+        kernel_size: window of the maximum, >= 1, or (vertical, horizontal).
+        filter_size: taps of the blur, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding_mode: of the blur: reflect, replicate, circular or zeros.
+        ties: among equals the gradient goes to the first, to the last, or is split evenly.
+
+    Returns:
+        (N, C, H', W') or (C, H', W'), H' = ceil(H/s), same dtype as ``x``.
+
+    Raises:
+        ValueError: for a number out of range or an unknown padding mode or tie rule.
+    """
+    kernel = pair(kernel_size, "kernel_size", least=1)
+    dense = max_pool2d(x, kernel, 1, (kernel[0] // 2, kernel[1] // 2), ties=ties)
+    return blur_pool2d(_drop_first(dense, kernel), filter_size, stride, padding_mode)
+
+
+def _drop_first(dense: Tensor, kernel: tuple[int, int]) -> Tensor:
+    # Padded on both sides, an even kernel gives one window too many: the first, mostly outside.
+    return dense[..., 1 - kernel[0] % 2 :, 1 - kernel[1] % 2 :]
+
+
+class MaxBlurPool2d(Pool2d):
+    """Dense maximum, blur, subsampling: y = (b b^T * max_k x)[::s] (Zhang 2019, MaxBlurPool).
+
+    The gradient goes to the winners of the dense maximum, each weighted by the blur: an input that wins no
+    window gets none, but far more win one than with a stride.
+
+    Edges: H' = ceil(H/s). The maximum takes what of its window lies in the map, so padding never wins, and
+    keeps the size (the paper's code pads nothing there and loses a row and a column); an even kernel reaches
+    further to the right and to the bottom. The blur then mirrors the map, or as ``padding_mode`` says.
+
+    Args:
+        channels: C of the input.
+        kernel_size: window of the maximum, >= 1, or (vertical, horizontal).
+        filter_size: taps of the blur, >= 1, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        padding_mode: of the blur: reflect, replicate, circular or zeros.
+        ties: who among equals gets the gradient: first, last, or split evenly.
+
+    Raises:
+        ValueError: if a number is out of range.
+    """
+
+    formula = "sum_i b_i max_j x_ij, b = binomial / 2^(m-1) per axis"
+    paper = "Zhang 2019, arXiv:1904.11486"
+    shift = "commutes with shifts by multiples of the stride; nearly commutes with the rest"
+    gradient = "sparse"
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        filter_size: Size = 3,
+        stride: Size = 2,
+        padding_mode: PaddingMode = "reflect",
+        ties: Ties = "first",
+    ):
+        super().__init__()
+        self.channels = channels
+        kernel = pair(kernel_size, "kernel_size", least=1)
+        half = (kernel[0] // 2, kernel[1] // 2)
+        self.max = MaxPool2d(channels, kernel_size=kernel, stride=1, padding=half, ties=ties)
+        self.blur = BlurPool2d(channels, filter_size=filter_size, stride=stride, padding_mode=padding_mode)
+        self.stride, self.gain = self.blur.stride, self.blur.gain
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return self.blur.output_size(height, width)
+
+    def flops(self, height: int, width: int) -> int:
+        down, across = self.max.kernel_size
+        comparisons = self.channels * height * width * (down * across - 1)
+        return comparisons + self.blur.flops(height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.blur(_drop_first(self.max(x), self.max.kernel_size))

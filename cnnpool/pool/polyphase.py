@@ -1,0 +1,59 @@
+"""What operators that choose or mix the phases of a map have in common."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.phases import complete, sample_phase
+from cnnpool.pool.windows import wide
+
+
+class PolyphasePool2d(Pool2d):
+    """An operator that chooses one of the s x s phases of a map per sample, or mixes them.
+
+    ``forward(x, phase=None)``: a residual branch must sample the phase of the main path, so a model may call
+    ``choose`` once and hand its answer to both, or set ``keep_phase`` and find in ``phase`` what the latest
+    forward pass sampled, as ``sample_phase`` takes it.
+    """
+
+    keep_phase: bool = False
+    phase: Tensor | None = None
+
+    def __init__(self, channels: int, stride: Size, filter_size: Size = 1):
+        super().__init__()
+        self.channels = channels
+        self.stride = pair(stride, "stride", least=1)
+        self.filter_size = pair(filter_size, "filter_size", least=1)
+
+    def decide(self, x: Tensor) -> Tensor:
+        """The phase, as ``sample_phase`` takes it, of a complete map in float32 or float64."""
+        raise NotImplementedError
+
+    def choose(self, x: Tensor) -> Tensor:
+        """The phase of each sample of ``x``, found in float32 at least, outside autocast too."""
+        with _full_precision(x.device.type):
+            return self.decide(complete(wide(x), self.stride))
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return -(-height // self.stride[0]), -(-width // self.stride[1])
+
+    def pixels(self, height: int, width: int) -> int:
+        """Pixels of the complete map."""
+        rows, columns = self.output_size(height, width)
+        return rows * self.stride[0] * columns * self.stride[1]
+
+    def forward(self, x: Tensor, phase: Tensor | None = None) -> Tensor:
+        phase = self.choose(x) if phase is None else phase
+        if self.keep_phase:
+            self.phase = phase
+        return sample_phase(x, phase, self.stride, self.filter_size)
+
+    def extra_repr(self) -> str:
+        return f"stride={self.stride}, filter_size={self.filter_size}"
+
+
+def _full_precision(device_type: str) -> AbstractContextManager:
+    available = torch.amp.is_autocast_available(device_type)
+    return torch.autocast(device_type, enabled=False) if available else nullcontext()

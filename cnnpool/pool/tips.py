@@ -1,0 +1,55 @@
+"""Polyphase sampling that mixes the phases of each channel by learnt weights."""
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.edges import EdgeConv2d, conv2d
+from cnnpool.pool.phases import blocks
+from cnnpool.pool.polyphase import PolyphasePool2d
+
+
+class TipsPool2d(PolyphasePool2d):
+    """Weighted sum of the s x s subsampled maps, weights per channel (Saha & Gokhale 2024, TIPS).
+
+    y = sum_k t_k x_k with t = softmax over the phases of w_c times the mean of relu(conv_c(x)) on phase k,
+    the convolution depthwise. Gradient: t_k, plus the part through the weights: dense.
+
+    Departures from the paper's public code: it averages relu(conv(x)) over s x s tiles of the map in place of
+    the phases, so there the weights do not follow the phases under a shift, here they do; it rolls the map at
+    random in every forward pass, which only its two extra losses use, and those are no part of the operator;
+    its convolution pads zeros.
+
+    Edges: H' = ceil(H/s), the convolution circular; a size that the stride does not divide is first continued
+    circularly.
+
+    Args:
+        channels: C of the input.
+        stride: >= 1, or (vertical, horizontal).
+        kernel_size: of the convolution, odd, or (vertical, horizontal).
+        filter_size: taps of a binomial blur, circular, of what is mixed, >= 1.
+
+    Raises:
+        ValueError: if a number is out of range, or kernel_size is even.
+    """
+
+    formula = "sum_k t_k x_k, t = softmax_k(w mean relu(conv(x))_k) over the s x s phases x_k"
+    paper = "Saha & Gokhale 2024, arXiv:2404.07410"
+    shift = "commutes with shifts by multiples of the stride; other shifts move the weights with the phases"
+    gradient = "dense"
+
+    def __init__(self, channels: int, *, stride: Size = 2, kernel_size: Size = 3, filter_size: Size = 1):
+        super().__init__(channels, stride, filter_size)
+        self.conv = EdgeConv2d(channels, channels, kernel_size, mode="circular", groups=channels, bias=False)
+        self.scale = nn.Parameter(torch.empty(channels).uniform_(-1, 1))
+
+    def decide(self, x: Tensor) -> Tensor:
+        weight = self.conv.weight.to(x.dtype)
+        response = conv2d(x, weight, None, 1, self.channels, self.conv.mode).relu()
+        means = blocks(response, self.stride).mean((2, 4)).flatten(2)
+        return (means * self.scale[:, None].to(x.dtype)).softmax(2).transpose(1, 2)
+
+    def flops(self, height: int, width: int) -> int:
+        taps = sum(2 * m - 1 for m in self.filter_size if m > 1)
+        convolved = 2 * self.conv.weight[0].numel()
+        return self.channels * self.pixels(height, width) * (convolved + 4 + taps)

@@ -1,0 +1,109 @@
+"""Space to depth, then a convolution back to as many channels: :func:`pixel_unshuffle2d`."""
+
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.edges import EdgeConv2d
+from cnnpool.pool.strided import ACTIVATIONS, NORMS
+from cnnpool.pool.window import is_channels_last
+
+
+def pixel_unshuffle2d(x: Tensor, stride: Size = 2) -> Tensor:
+    """Every s x s cell of pixels becomes s^2 channels (Shi 2016), as ``torch.nn.functional.pixel_unshuffle``.
+
+    Also for cells that are not square, and in the memory format of ``x``.
+
+    Args:
+        x: (N, C, H, W), any dtype.
+        stride: s, >= 1, or (vertical, horizontal); divides H and W.
+
+    Returns:
+        (N, C sh sw, H/sh, W/sw): channel (c sh + i) sw + j holds x[c, i::sh, j::sw], torch's order.
+
+    Raises:
+        ValueError: if the stride is below 1 or does not divide the size.
+    """
+    sh, sw = pair(stride, "stride", least=1)
+    samples, channels, height, width = x.shape
+    if height % sh or width % sw or min(height, width) < 1:
+        raise ValueError(f"H and W must be multiples of stride={(sh, sw)}, got a {height}x{width} map")
+    rows, columns = height // sh, width // sw
+    if is_channels_last(x):
+        cells = x.permute(0, 2, 3, 1).reshape(samples, rows, sh, columns, sw, channels)
+        deep = cells.permute(0, 1, 3, 5, 2, 4).reshape(samples, rows, columns, channels * sh * sw)
+        return deep.permute(0, 3, 1, 2)
+    cells = x.reshape(samples, channels, rows, sh, columns, sw)
+    return cells.permute(0, 1, 3, 5, 2, 4).reshape(samples, channels * sh * sw, rows, columns)
+
+
+class UnshuffleConv2d(Pool2d):
+    """Space to depth, then a convolution of stride 1 back to C channels (Sunkara 2022, SPD-Conv).
+
+    No pixel is thrown away before the learnt map. With kernel 1 it is the same function as a convolution with
+    kernel = stride (``patchify``); larger kernels look at the neighbouring cells too. The gradient reaches
+    every input through the s^2 C columns of W: dense.
+
+    Edges: H' = ceil(H/s), what is missing in the last cells is zeros (the paper needs sizes that the stride
+    divides: ``ragged: refuse``); the convolution pads zeros.
+
+    Args:
+        channels: C of input and output.
+        kernel_size: of the convolution, odd, or (vertical, horizontal).
+        stride: >= 1, or (vertical, horizontal).
+        ragged: what to do about a size that the stride does not divide: pad or refuse.
+        norm: none or batch (then the convolution has no bias).
+        activation: none, relu, gelu or silu.
+
+    Raises:
+        ValueError: if a number is out of range, kernel_size is even, or a size is refused.
+    """
+
+    formula = "act(norm(sum_i w_i x_i + b)), cells side by side"
+    paper = "Sunkara 2022, arXiv:2208.03641"
+    shift = "commutes with shifts by multiples of the stride; aliases unless it learns a low-pass filter"
+    gradient = "dense"
+    gain = None
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 1,
+        stride: Size = 2,
+        ragged: Literal["pad", "refuse"] = "pad",
+        norm: Literal["none", "batch"] = "none",
+        activation: Literal["none", "relu", "gelu", "silu"] = "none",
+    ):
+        super().__init__()
+        if ragged not in ("pad", "refuse"):
+            raise ValueError(f"ragged must be pad or refuse, got {ragged!r}")
+        self.channels = channels
+        self.stride = pair(stride, "stride", least=1)
+        self.ragged = ragged
+        cells = self.stride[0] * self.stride[1]
+        kernel = pair(kernel_size, "kernel_size", least=1)
+        self.conv = EdgeConv2d(channels * cells, channels, kernel, mode="zeros", bias=norm == "none")
+        self.norm = NORMS[norm](channels)
+        self.activation = ACTIVATIONS[activation]()
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        if self.ragged == "refuse" and (height % self.stride[0] or width % self.stride[1]):
+            raise ValueError(f"H and W must be multiples of stride={self.stride}, got a {height}x{width} map")
+        return -(-height // self.stride[0]), -(-width // self.stride[1])
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        return 2 * rows * columns * self.conv.weight.numel()
+
+    def forward(self, x: Tensor) -> Tensor:
+        height, width = x.shape[-2:]
+        self.output_size(height, width)
+        missing = (0, -width % self.stride[1], 0, -height % self.stride[0])
+        whole = F.pad(x, missing) if any(missing) else x
+        return self.activation(self.norm(self.conv(pixel_unshuffle2d(whole, self.stride))))
+
+    def extra_repr(self) -> str:
+        return f"stride={self.stride}, ragged={self.ragged!r}"
