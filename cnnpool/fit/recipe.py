@@ -43,10 +43,10 @@ class Recipe:
     max_steps: int | None = None
     optimizer: Literal["adamw", "sgd"] = "adamw"
     lr: float = 0.01
-    weight_decay: float = 0.01
+    weight_decay: float = 0.05
     schedule: Literal["one_cycle", "cosine", "constant"] = "one_cycle"
     warmup: float = 0.2
-    label_smoothing: float = 0.0
+    label_smoothing: float = 0.1
     accumulate: int = 1
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     devices: int = 1

@@ -6,10 +6,11 @@ from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Tr
 
 
 class ConvNet(Cnn):
-    """Three 3x3 convolutions with batch normalisation and two downsampling stages, s1 and s2.
+    """Four 3x3 convolutions with batch normalisation and two downsampling stages, s1 and s2.
 
-    conv(width), s1, conv(2 width), s2, conv(4 width), readout, linear: the plan of LeNet (LeCun 1998) with
-    today's layers.
+    conv(width), s1, conv(2 width), s2, conv(4 width), conv(4 width), readout, linear: the plan of LeNet
+    (LeCun 1998) with today's layers. The last feature sees 26 pixels of the image, most of a digit, so that a
+    global readout works too.
 
     Args:
         in_channels: C of the images.
@@ -35,7 +36,7 @@ class ConvNet(Cnn):
         *,
         pool: PoolFactory,
         readout: ReadoutFactory,
-        width: int = 24,
+        width: int = 16,
         dropout: float = 0.0,
         padding_mode: PaddingMode = "zeros",
     ):
@@ -46,6 +47,7 @@ class ConvNet(Cnn):
         for number, stage in enumerate(self.STAGES, start=1):
             trunk.stage(stage)
             trunk.conv(2**number * width)
+        trunk.conv(4 * width)
         super().__init__(
             nn.Sequential(*trunk.layers),
             trunk.stages,

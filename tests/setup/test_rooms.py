@@ -22,12 +22,13 @@ ROOMS = {
     "report": {"numpy", "scipy", "matplotlib"},
     "explain": {"torch", "matplotlib", "cnnpool.pool", "cnnpool.readout", "cnnpool.table"},
     "bench": {"torch", "numpy", "cnnpool.table", *LAYERS, *RIVALS},
-    "__init__": set(),
+    "__init__": {"cnnpool.surgery"},
     "__main__": {"cnnpool.cli"},
     "cli": {"hydra", "omegaconf", "cnnpool"},
     "config": {"hydra", "omegaconf", "cnnpool"},
     "job": {"torch", "cnnpool"},
-    "swap": {"torch", "cnnpool.pool", "cnnpool.table"},
+    "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.table"},
+    "examine": {"torch", "torchvision", "timm", "matplotlib", "cnnpool.explain", "cnnpool.surgery", *LAYERS},
     "table": set(),
 }
 DUMPING_GROUNDS = {"util", "utils", "helper", "helpers", "common", "misc", "tools"}
