@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, func, nn
+
+from cnnpool.pool import Pool2d, build
 
 CONF = Path(__file__).parents[2] / "conf" / "pool"
 STEMS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "inherit")
@@ -40,3 +42,40 @@ def distinct() -> Callable[..., Tensor]:
         return ((torch.randperm(count).double() + 0.5) * (4 / max(count, 1)) - 2).reshape(shape).to(dtype)
 
     return make
+
+
+@pytest.fixture
+def make() -> Callable[..., Pool2d]:
+    """The operator in float64 and eval mode, unless told otherwise."""
+
+    def build_ready(stem, channels=3, dtype=torch.float64, training=False, **options):
+        return build(stem, channels, **options).to(dtype).train(training)
+
+    return build_ready
+
+
+@pytest.fixture
+def halved() -> Callable[[Pool2d, int, int], tuple[int, int]]:
+    """The output size that default options promise for an even input size."""
+
+    def size(op, height, width):
+        return (height, width) if op.dilates > 1 else (height // 2, width // 2)
+
+    return size
+
+
+@pytest.fixture
+def pure() -> Callable[..., Callable[..., Tensor]]:
+    """The module as a function of (parameters, x), or ``flat`` of (x, *parameters), of fixed draws."""
+
+    def make_pure(op: nn.Module, flat: bool = False):
+        names = [name for name, _ in op.named_parameters()]
+
+        def call(parameters, x):
+            if op.training:
+                torch.manual_seed(0)
+            return func.functional_call(op, parameters, (x,))
+
+        return (lambda x, *values: call(dict(zip(names, values, strict=True)), x)) if flat else call
+
+    return make_pure

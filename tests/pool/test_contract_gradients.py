@@ -1,0 +1,98 @@
+"""What every operator of conf/pool is under autograd, ``torch.func``, ``torch.compile`` and export."""
+
+import pytest
+import torch
+from torch import func
+from torch.autograd import gradcheck, gradgradcheck
+from torch.testing import assert_close
+
+from cnnpool.pool import OPERATORS
+
+
+def test_stated_gradient_density_is_the_measured_one(stem, make, distinct):
+    op, x = make(stem), distinct(16, 3, 8, 8).requires_grad_()
+    out = op(x)
+    reached = torch.autograd.grad(out, x, torch.rand_like(out) + 0.5)[0] != 0
+    assert OPERATORS[stem].gradient in ("dense", "sparse", "uneven")
+    if OPERATORS[stem].gradient == "sparse":
+        assert not reached.flatten(1).all(1).any(), "a sparse operator leaves inputs without gradient"
+    else:
+        assert reached.any(0).all(), "an operator that is not sparse reaches every input"
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_gradient_is_the_numerical_one(stem, pure, make, training, distinct):
+    op = make(stem, training=training)
+    inputs = (distinct(2, 3, 6, 6).requires_grad_(), *(p.detach().requires_grad_() for p in op.parameters()))
+    assert gradcheck(pure(op, flat=True), inputs, fast_mode=True)
+    if getattr(op, "twice_differentiable", True):
+        assert gradgradcheck(pure(op, flat=True), inputs, fast_mode=True)
+
+
+def test_gradient_of_an_all_zero_map_is_finite(stem, make):
+    op, x = make(stem), torch.zeros(2, 3, 8, 8, dtype=torch.float64, requires_grad=True)
+    op(x).sum().backward()
+    assert all(t.grad is None or t.grad.isfinite().all() for t in [x, *op.parameters()])
+
+
+def test_compiles_whole_and_trains_the_same(stem, make):
+    op, x = make(stem, training=True), torch.randn(2, 3, 8, 8, dtype=torch.float64, requires_grad=True)
+    torch._dynamo.reset()
+    compiled = torch.compile(op, fullgraph=True, backend="aot_eager")
+    results = []
+    for call in (op, compiled):
+        torch.manual_seed(1)
+        out = call(x)
+        inputs = [x, *op.parameters()]
+        results.append((out, torch.autograd.grad(out.square().sum(), inputs, allow_unused=True)))
+    assert_close(results[1], results[0])
+
+
+def test_exports_and_runs_at_other_batch_sizes(stem, make):
+    op = make(stem, dtype=torch.float32)
+    batch = torch.export.Dim("batch", min=2, max=64)
+    program = torch.export.export(op, (torch.randn(2, 3, 8, 8),), dynamic_shapes=({0: batch},))
+    x = torch.randn(5, 3, 8, 8)
+    assert_close(program.module()(x), op(x))
+
+
+def test_per_sample_gradients_are_those_of_each_sample_alone(stem, pure, make, distinct):
+    op, x = make(stem), distinct(3, 3, 8, 8)
+    parameters = {name: p.detach() for name, p in op.named_parameters()}
+
+    def loss(parameters, x):
+        return pure(op)(parameters, x.unsqueeze(0)).square().sum()
+
+    per_sample = func.vmap(func.grad(loss, argnums=(0, 1)), in_dims=(None, 0))(parameters, x)
+    alone = [func.grad(loss, argnums=(0, 1))(parameters, sample) for sample in x]
+    assert_close(per_sample[1], torch.stack([inputs for _, inputs in alone]))
+    for name in parameters:
+        assert_close(per_sample[0][name], torch.stack([weights[name] for weights, _ in alone]))
+    whole = torch.autograd.functional.vjp(lambda x: op(x).square().sum(), x)[1]
+    assert_close(per_sample[1], whole)
+
+
+def test_forward_mode_agrees_with_reverse_mode(stem, make, distinct):
+    op, x = make(stem), distinct(2, 3, 8, 8)
+    tangent = torch.randn_like(x)
+    out, pushed = func.jvp(op, (x,), (tangent,))
+    cotangent = torch.randn_like(out)
+    (pulled,) = func.vjp(op, x)[1](cotangent)
+    assert_close((pushed * cotangent).sum(), (pulled * tangent).sum())
+
+
+def test_autocast_runs_forward_and_backward(stem, make):
+    op, x = make(stem, dtype=torch.float32, training=True), torch.randn(2, 3, 8, 8, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = op(x)
+    out.float().sum().backward()
+    assert out.dtype in (torch.float32, torch.bfloat16)
+    assert out.isfinite().all() and x.grad.dtype == torch.float32 and x.grad.isfinite().all()
+
+
+def test_non_contiguous_gradient_gives_the_same(stem, make):
+    op, x = make(stem), torch.randn(2, 3, 8, 8, dtype=torch.float64, requires_grad=True)
+    grad = torch.randn_like(op(x)).mT.contiguous().mT
+    (strided,) = torch.autograd.grad(op(x), x, grad)
+    (plain,) = torch.autograd.grad(op(x), x, grad.contiguous())
+    assert_close(strided, plain)

@@ -1,0 +1,120 @@
+"""What every operator of conf/pool does to a tensor: dtype, layout, constants, shifts, state, draws."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_dtype_is_kept_forward_and_backward(stem, make, dtype):
+    x = torch.randn(2, 3, 8, 8, dtype=dtype, requires_grad=True)
+    out = make(stem, dtype=dtype)(x)
+    out.sum().backward()
+    assert out.dtype == x.grad.dtype == dtype
+    assert out.isfinite().all() and x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_is_near_float64(stem, make, dtype):
+    op, x = make(stem, dtype=dtype), torch.randn(4, 3, 8, 8, dtype=dtype)
+    exact = copy.deepcopy(op).double()(x.double())
+    error = (op(x).double() - exact).abs().max()
+    assert error <= 4 * torch.finfo(dtype).eps * exact.abs().max()
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_channels_last_is_kept(stem, pure, make, training):
+    x = torch.randn(2, 3, 8, 12, dtype=torch.float64)
+    op = make(stem, training=training)
+    plain = pure(op)({}, x)
+    last = pure(op)({}, x.contiguous(memory_format=torch.channels_last))
+    assert plain.is_contiguous()
+    assert last.is_contiguous(memory_format=torch.channels_last)
+    assert_close(last, plain)
+
+
+def test_non_contiguous_input_gives_the_same(stem, make):
+    op, x = make(stem), torch.randn(2, 3, 8, 12, dtype=torch.float64)
+    spread = torch.full((2, 3, 8, 24), torch.nan, dtype=torch.float64)
+    spread[..., ::2] = x
+    turned = x.transpose(2, 3).contiguous().transpose(2, 3)
+    for view in (spread[..., ::2], turned, x[:1].expand(2, -1, -1, -1)):
+        assert_close(op(view), op(view.contiguous()))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_input_is_left_alone_and_not_handed_out(stem, make, training):
+    op, x = make(stem, training=training), torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    before, version = x.clone(), x._version
+    out = op(x)
+    assert torch.equal(x, before) and x._version == version
+    if op.dilates == 1:
+        assert out.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+
+
+def test_empty_batch_gives_an_empty_batch(stem, make, halved):
+    x = torch.randn(0, 3, 8, 8, dtype=torch.float64, requires_grad=True)
+    op = make(stem)
+    out = op(x)
+    assert out.shape == (0, 3, *halved(op, 8, 8))
+    out.sum().backward()
+    assert x.grad.shape == x.shape
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 3.0])
+def test_constant_map_comes_out_scaled_by_the_gain_borders_included(stem, make, value):
+    op = make(stem)
+    if op.gain is None:
+        pytest.skip("the operator promises no gain")
+    for size in [(8, 8), (10, 6), (7, 9)]:
+        out = op(torch.full((1, 3, *size), value, dtype=torch.float64))
+        assert_close(out, torch.full_like(out, op.gain * value), rtol=1e-6, atol=2e-6)
+
+
+def test_shift_by_the_stride_shifts_the_output(stem, make, distinct):
+    op, x = make(stem), distinct(2, 3, 24, 24)
+    if not getattr(op, "equivariant", True):
+        pytest.skip("the operator promises no equivariance")
+    step = 1 if op.dilates == 1 else 2
+    shifted = op(x.roll((2, 4), (2, 3))).roll((-step, -2 * step), (2, 3))
+    tiles = getattr(op, "kernel_size", (0, 0)) == getattr(op, "stride", None) and op.padding == (0, 0)
+    crop = slice(None) if tiles else slice(3, -4)
+    assert_close(shifted[..., crop, crop], op(x)[..., crop, crop])
+
+
+def test_state_dict_brings_back_the_same_operator(stem, make):
+    op, x = make(stem), torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    fresh = make(stem)
+    fresh.load_state_dict(op.state_dict(), strict=True)
+    assert torch.equal(fresh(x), op(x))
+    assert torch.equal(pickle.loads(pickle.dumps(op))(x), op(x))
+
+
+def test_eval_mode_is_deterministic_and_draws_nothing(stem, make):
+    op, x = make(stem), torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    state = torch.get_rng_state()
+    assert torch.equal(op(x), op(x))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_training_mode_draws_as_stated_and_repeats_by_seed(stem, make):
+    op, x = make(stem, training=True), torch.randn(4, 3, 16, 16, dtype=torch.float64)
+    state = torch.get_rng_state()
+    first = op(x)
+    drew = not torch.equal(torch.get_rng_state(), state)
+    assert drew == op.random
+    assert torch.equal(op(x), first) != op.random
+    torch.set_rng_state(state)
+    assert torch.equal(op(x), first)
+
+
+def test_inference_mode_gives_the_same(stem, make):
+    op, x = make(stem), torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    with torch.inference_mode():
+        out = op(x)
+    assert torch.equal(out, op(x))
