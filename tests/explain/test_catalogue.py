@@ -1,0 +1,27 @@
+from pathlib import Path
+
+import pytest
+
+from cnnpool import pool, readout
+from cnnpool.explain.catalogue import catalogue, density
+from cnnpool.explain.example import example
+from cnnpool.explain.text import text
+
+DOCS = Path(__file__).parents[2] / "docs" / "operators.md"
+
+
+def test_the_committed_table_is_what_the_code_says():
+    assert DOCS.read_text() == catalogue(), "run scripts/document_operators.py"
+
+
+@pytest.mark.parametrize(("name", "expected"), [("max", 0.25), ("avg", 1.0), ("subsample", 0.25)])
+def test_density_is_the_known_share(name, expected):
+    assert density(pool.build(name, 16)) == expected
+
+
+@pytest.mark.parametrize("name", [*pool.OPERATORS, *readout.READOUTS])
+def test_every_operator_and_readout_can_be_explained(name):
+    shown = example(name)
+    total = (shown.derivatives * shown.upstream.flatten(1)[..., None, None]).sum(1)
+    assert (total - shown.gradients[:, 0]).abs().max() < 1e-9
+    assert shown.formula in text(shown)
