@@ -21,7 +21,7 @@ from cnnpool.fit.callbacks import Checkpoints, Chronicle
 from cnnpool.fit.checkpoint import SafeCheckpointIO, load
 from cnnpool.fit.environment import environment
 from cnnpool.fit.journal import Journal, write_json
-from cnnpool.fit.machine import keep_memory
+from cnnpool.fit.machine import fast_precision, keep_memory
 from cnnpool.fit.module import Net
 from cnnpool.fit.pictures import draw
 from cnnpool.fit.recipe import Recipe
@@ -135,7 +135,7 @@ def build_trainer(recipe: Recipe, callbacks: list) -> Trainer:
         accelerator="cpu" if on_cpu else "auto",
         devices=recipe.devices,
         strategy=recipe.strategy,
-        precision=recipe.precision,
+        precision=fast_precision() if recipe.precision == "auto" else recipe.precision,
         max_epochs=recipe.epochs,
         logger=False,
         enable_checkpointing=False,

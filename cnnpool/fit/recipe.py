@@ -24,7 +24,7 @@ class Recipe:
         label_smoothing: 0..1 (1 excluded).
         accumulate: micro-batches into which each batch is split to save memory, >= 1. The gradient is that
             of the whole batch, but batch normalisation sees micro-batches.
-        precision: 32-true, or bf16-mixed (autocast).
+        precision: 32-true, bf16-mixed (autocast), or auto: bf16-mixed where the processor multiplies bf16.
         devices: number of devices, >= 1.
         strategy: Lightning's strategy, e.g. auto or ddp.
         channels_last: memory format of model and images.
@@ -48,7 +48,7 @@ class Recipe:
     warmup: float = 0.2
     label_smoothing: float = 0.1
     accumulate: int = 1
-    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
     devices: int = 1
     strategy: str = "auto"
     channels_last: bool = True

@@ -2,6 +2,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+from cnnpool.fit.machine import fast_precision
 
 # mallinfo2().hblks: blocks that the C library maps from the kernel one by one, to be given back when freed.
 MAPPED = """
@@ -26,3 +29,13 @@ def test_large_blocks_come_from_the_heap_only_where_memory_is_kept(way, mapped):
     done = subprocess.run([sys.executable, "-c", MAPPED, way], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == mapped
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [({"avx512_bf16": True}, "bf16-mixed"), ({"amx_bf16": True}, "bf16-mixed"), ({"avx2": True}, "32-true")],
+)
+def test_precision_follows_the_processor(capabilities, expected, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    assert fast_precision() == expected
