@@ -13,6 +13,9 @@ from torch.testing import assert_close
 
 from cnnpool.pool import avg_pool2d, max_pool2d, max_pool2d_with_winners
 
+# The import would forbid to set torch's global flags for the rest of the process, which Lightning does.
+_disable_global_flags = torch.backends.disable_global_flags
+torch.backends.disable_global_flags = lambda: None
 try:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its deprecated imports are not ours
@@ -20,6 +23,8 @@ try:
         from torch.testing._internal.common_utils import noncontiguous_like
 except ImportError as error:
     pytest.skip(f"torch {torch.__version__} has no OpInfo to import: {error}", allow_module_level=True)
+finally:
+    torch.backends.disable_global_flags = _disable_global_flags
 
 OPINFOS = {op.name: op for op in op_db}
 MAX, AVG = OPINFOS["nn.functional.max_pool2d"], OPINFOS["nn.functional.avg_pool2d"]
