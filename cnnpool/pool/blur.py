@@ -1,5 +1,7 @@
 """Binomial blur, then subsampling: :func:`blur_pool2d`."""
 
+from operator import index
+
 from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, pair
@@ -43,7 +45,8 @@ def blur_pool2d(
         pair(filter_size, "filter_size", least=1),
         pair(stride, "stride", least=1),
         padding_mode,
-        (x.shape[-2], x.shape[-1]),
+        # Plain numbers, also while torch.compile traces sizes as symbols: the passes depend on each of them.
+        (index(x.shape[-2]), index(x.shape[-1])),
         is_channels_last(batch),
     )
     y = apply(Blur, batch, geometry, False)

@@ -68,9 +68,9 @@ def forward(x: Tensor, geometry: Geometry) -> Tensor:
     y = x.float() if half else x
     for axis in (0, 1):
         whole, *rest = geometry.moves(axis)
-        total = y[_along(axis, whole.inputs)] * whole.weight
+        total = _part(y, axis, whole.inputs) * whole.weight
         for move in rest:
-            total[_along(axis, move.outputs)].add_(y[_along(axis, move.inputs)], alpha=move.weight)
+            _part(total, axis, move.outputs).add_(_part(y, axis, move.inputs), alpha=move.weight)
         y = total
     return y.to(x.dtype).contiguous(memory_format=memory_format(geometry.channels_last))
 
@@ -79,19 +79,22 @@ def adjoint(grad: Tensor, geometry: Geometry) -> Tensor:
     """Gradient of the (N, C, *size) input: the transpose of ``forward``; no autograd."""
     half = grad.dtype in (torch.bfloat16, torch.float16)
     x = grad.float() if half else grad
-    layout = memory_format(geometry.channels_last)
     for axis in (1, 0):
-        shape = list(x.shape)
-        shape[axis - 2] = geometry.size[axis]
-        total = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=layout).zero_()
+        samples, channels, *size = x.shape
+        size[axis] = geometry.size[axis]
+        if geometry.channels_last:
+            total = x.new_zeros((samples, *size, channels)).permute(0, 3, 1, 2)
+        else:
+            total = x.new_zeros((samples, channels, *size))
         for move in geometry.moves(axis):
-            total[_along(axis, move.inputs)].add_(x[_along(axis, move.outputs)], alpha=move.weight)
+            _part(total, axis, move.inputs).add_(_part(x, axis, move.outputs), alpha=move.weight)
         x = total
     return x.to(grad.dtype)
 
 
-def _along(axis: int, part: slice) -> tuple[Any, ...]:
-    return (..., part, slice(None)) if axis == 0 else (..., part)
+def _part(x: Tensor, axis: int, part: slice) -> Tensor:
+    # As indexing, but always one and the same operation, which batched gradients can go through.
+    return torch.ops.aten.slice(x, axis - 2, part.start, part.stop, part.step or 1)
 
 
 class Blur(Transformable):

@@ -1,0 +1,63 @@
+"""What stands past the edges, against numpy's padding and torch's convolution."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.testing import assert_close
+
+from cnnpool.pool.edges import EdgeConv2d, check_mode, pad, source
+
+NUMPY = {"reflect": "reflect", "replicate": "edge", "circular": "wrap", "zeros": "constant"}
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    mode=st.sampled_from(sorted(NUMPY)),
+    size=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    sides=st.tuples(*[st.integers(0, 7)] * 4),
+)
+def test_padding_is_numpys_on_maps_of_any_size(mode, size, sides):
+    x = torch.randn(2, 3, *size, dtype=torch.float64)
+    left, right, top, bottom = sides
+    expected = np.pad(x.numpy(), ((0, 0), (0, 0), (top, bottom), (left, right)), mode=NUMPY[mode])
+    assert_close(pad(x, sides, mode), torch.from_numpy(expected), rtol=0, atol=0)
+
+
+def test_source_of_a_short_row_goes_to_and_fro_or_round():
+    assert [source(i, 3, "reflect") for i in range(-5, 8)] == [1, 0, 1, 2, 1, 0, 1, 2, 1, 0, 1, 2, 1]
+    assert [source(i, 3, "circular") for i in range(-4, 5)] == [2, 0, 1, 2, 0, 1, 2, 0, 1]
+    assert [source(i, 3, "replicate") for i in (-9, 1, 9)] == [0, 1, 2]
+    assert [source(i, 3, "zeros") for i in (-1, 1, 3)] == [None, 1, None]
+    assert {source(i, 1, "reflect") for i in range(-3, 4)} == {0}
+
+
+@pytest.mark.parametrize("mode", sorted(NUMPY))
+def test_padding_keeps_the_memory_format_and_its_gradient_is_the_numerical_one(mode):
+    x = torch.randn(2, 3, 4, 3, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
+    assert pad(x, (2, 1, 1, 4), mode).is_contiguous(memory_format=torch.channels_last)
+    assert torch.autograd.gradcheck(lambda x: pad(x, (2, 1, 1, 4), mode), x.requires_grad_())
+
+
+@pytest.mark.parametrize("mode", sorted(NUMPY))
+@pytest.mark.parametrize("stride", [1, 2])
+def test_convolution_is_torchs(mode, stride):
+    ours = EdgeConv2d(4, 6, (3, 5), stride, mode=mode, groups=2).double()
+    theirs = nn.Conv2d(4, 6, (3, 5), stride, padding=(1, 2), groups=2, padding_mode=mode).double()
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(2, 4, 7, 8, dtype=torch.float64)
+    assert_close(ours(x), theirs(x))
+    assert ours(x).shape[2:] == (-(-7 // stride), 8 // stride)
+
+
+@pytest.mark.parametrize("kernel_size", [2, (3, 4), 0])
+def test_even_kernel_is_refused_with_its_size(kernel_size):
+    with pytest.raises(ValueError, match="kernel_size must be"):
+        EdgeConv2d(1, 1, kernel_size, mode="zeros")
+
+
+def test_unknown_mode_is_refused_with_the_choices():
+    with pytest.raises(ValueError, match="one of reflect, replicate, circular, zeros, got 'mirror'"):
+        check_mode("mirror")
