@@ -1,0 +1,165 @@
+"""Adaptive blur pooling against loops, fixed filters and its own limits."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.autograd import gradcheck, gradgradcheck
+from torch.testing import assert_close
+
+from cnnpool.pool import AdaptiveBlurPool2d, Subsample2d, adaptive_blur_pool2d, blur_pool2d
+from cnnpool.pool.blurring import taps
+from cnnpool.pool.edges import source
+
+MODES = ["reflect", "replicate", "circular", "zeros"]
+
+
+def image(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def slow(x, logits, m, stride, mode):
+    """One output at a time."""
+    n, c, height, width = x.shape
+    groups = logits.shape[1] // (m * m)
+    y = torch.zeros(n, c, *logits.shape[2:], dtype=x.dtype)
+    for sample in range(n):
+        for channel in range(c):
+            group = channel // (c // groups)
+            for u in range(y.shape[2]):
+                for v in range(y.shape[3]):
+                    filters = logits[sample, group * m * m : (group + 1) * m * m, u, v].softmax(0)
+                    for place, weight in enumerate(filters):
+                        row = source(u * stride + place // m - m // 2, height, mode)
+                        column = source(v * stride + place % m - m // 2, width, mode)
+                        if row is not None and column is not None:
+                            y[sample, channel, u, v] += weight * x[sample, channel, row, column]
+    return y
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    size=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    m=st.sampled_from([1, 3, 5]),
+    stride=st.integers(1, 3),
+    groups=st.sampled_from([1, 2, 4]),
+    mode=st.sampled_from(MODES),
+)
+def test_it_is_the_sum_of_each_window_by_its_own_filter(size, m, stride, groups, mode):
+    x = image(2, 4, *size)
+    logits = image(2, groups * m * m, *(-(-length // stride) for length in size))
+    assert_close(
+        adaptive_blur_pool2d(x, logits, m, stride, mode),
+        slow(x, logits, m, stride, mode),
+        rtol=1e-12,
+        atol=1e-12,
+    )
+
+
+def test_four_by_four_worked_by_hand():
+    x = torch.arange(16.0, dtype=torch.float64).reshape(1, 1, 4, 4)
+    logits = torch.full((1, 9, 2, 2), -1e9, dtype=torch.float64)
+    logits[0, 4, 0, 0] = 0  # the pixel itself: x[0, 0]
+    logits[0, 5, 0, 1] = logits[0, 3, 0, 1] = 0  # its neighbours to the left and right: x[0, 1], x[0, 3]
+    logits[0, 1, 1, 0], logits[0, 7, 1, 0] = math.log(3), 0  # above thrice, below once: x[1, 0], x[3, 0]
+    logits[0, 0, 1, 1] = 0  # above on the left: x[1, 1]
+    expected = torch.tensor([0, (1 + 3) / 2, (3 * 4 + 12) / 4, 5], dtype=torch.float64)
+    assert_close(adaptive_blur_pool2d(x, logits).flatten(), expected)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_binomial_logits_give_blur_pooling(mode):
+    x, row = image(2, 3, 7, 8), torch.tensor(taps(3), dtype=torch.float64)
+    logits = torch.outer(row, row).log().reshape(1, 9, 1, 1).expand(2, 9, 4, 4)
+    assert_close(adaptive_blur_pool2d(x, logits, 3, 2, mode), blur_pool2d(x, 3, 2, mode))
+
+
+def test_it_starts_as_an_average_of_the_window():
+    x = image(2, 3, 8, 8)
+    mirrored = F.pad(x, (1, 1, 1, 1), mode="reflect")
+    assert_close(AdaptiveBlurPool2d(3).double()(x), F.avg_pool2d(mirrored, 3, 2))
+
+
+def test_one_large_logit_picks_its_cell():
+    op, x = AdaptiveBlurPool2d(2, groups=2).double(), image(2, 2, 8, 6)
+    with torch.no_grad():
+        op.conv.bias.view(2, 9)[:, 4] = 1000
+    assert torch.equal(op(x), Subsample2d(2)(x))
+
+
+def test_channels_of_a_group_share_their_filters():
+    op, x = AdaptiveBlurPool2d(4, groups=2).double(), image(1, 4, 6, 6)
+    torch.nn.init.normal_(op.conv.weight)
+    x[:, 1], x[:, 3] = 2 * x[:, 0], -x[:, 2]
+    y = op(x)
+    assert_close(y[:, 1], 2 * y[:, 0])
+    assert_close(y[:, 3], -y[:, 2])
+
+
+def test_default_groups_are_the_papers_eight_or_what_divides_the_channels():
+    assert [AdaptiveBlurPool2d(c).groups for c in (1, 3, 6, 8, 12, 64)] == [1, 1, 2, 8, 4, 8]
+
+
+@pytest.mark.parametrize("norm", ["none", "batch"])
+@pytest.mark.parametrize("mode", MODES)
+def test_constant_map_stays_constant_whatever_was_learnt_unless_zeros_stand_around_it(norm, mode):
+    op = AdaptiveBlurPool2d(2, padding_mode=mode, norm=norm).double()
+    torch.nn.init.normal_(op.conv.weight)
+    y = op(torch.full((3, 2, 7, 6), 2.5, dtype=torch.float64))
+    assert torch.allclose(y, torch.full_like(y, 2.5)) == (op.gain == 1.0) == (mode != "zeros")
+
+
+def test_batch_norm_normalises_the_logits_of_the_kept_pixels():
+    op, x = AdaptiveBlurPool2d(2, norm="batch").double(), image(4, 2, 6, 6)
+    assert op.conv.bias is None
+    torch.nn.init.normal_(op.conv.weight)
+    mirrored = F.pad(x, (1, 1, 1, 1), mode="reflect")
+    logits = F.batch_norm(F.conv2d(mirrored, op.conv.weight, stride=2), None, None, training=True)
+    assert_close(op(x), adaptive_blur_pool2d(x, logits))
+
+
+def test_gradients_are_the_numerical_ones_in_both_modes_and_twice():
+    x, logits = image(2, 4, 4, 5).requires_grad_(), image(2, 18, 2, 3).requires_grad_()
+    assert gradcheck(adaptive_blur_pool2d, (x, logits), check_forward_ad=True, check_batched_grad=True)
+    assert gradgradcheck(adaptive_blur_pool2d, (x, logits), fast_mode=True)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 8])
+def test_memory_format_is_kept_for_any_number_of_groups(groups):
+    op, x = AdaptiveBlurPool2d(8, groups=groups), torch.randn(2, 8, 7, 6)
+    torch.nn.init.normal_(op.conv.weight)
+    last = op(x.contiguous(memory_format=torch.channels_last))
+    assert last.is_contiguous(memory_format=torch.channels_last)
+    assert op(x).is_contiguous()
+    assert_close(last, op(x))
+
+
+def test_flops_are_the_convolutions_the_softmaxes_and_the_sums():
+    # Per output pixel: 2*9*18 weights twice, 18 filter taps thrice, 9 products and sums for 2 channels.
+    op = AdaptiveBlurPool2d(2, groups=2)
+    assert op.flops(8, 8) == 16 * (2 * 2 * 9 * 18 + 3 * 18 + 2 * 2 * 9)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"filter_size": 2}, "filter_size must be odd, got 2"),
+        ({"filter_size": 0}, "filter_size"),
+        ({"stride": 0}, "stride"),
+        ({"groups": 3}, "groups must divide the 4 channels, got 3"),
+        ({"groups": 0}, "groups must divide"),
+        ({"padding_mode": "same"}, "padding_mode"),
+    ],
+)
+def test_bad_argument_is_refused_with_its_value(options, message):
+    with pytest.raises(ValueError, match=message):
+        AdaptiveBlurPool2d(4, **options)
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 2, 2), (2, 9, 2, 3), (2, 27, 2, 2)])
+def test_logits_of_another_shape_are_refused(shape):
+    with pytest.raises(ValueError, match=r"logits must be \(N, groups\*9, 2, 2\), groups a divisor of C = 4"):
+        adaptive_blur_pool2d(torch.zeros(2, 4, 4, 4), torch.zeros(shape))
