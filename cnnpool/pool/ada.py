@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.base import Size
+from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Fraction
 from cnnpool.pool.soft import soft_pool2d
-from cnnpool.pool.window import window_of
-from cnnpool.pool.windows import WindowPool2d, cells, count, inside, wide
+from cnnpool.pool.window import WindowPool2d, cells, count, inside, window_of
 
 
 def dice_pool2d(

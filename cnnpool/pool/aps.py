@@ -9,7 +9,7 @@ from torch import Tensor
 from cnnpool.pool.base import Size, pair
 from cnnpool.pool.phases import blocks, complete, sample_phase
 from cnnpool.pool.polyphase import PolyphasePool2d
-from cnnpool.pool.windows import wide
+from cnnpool.pool.precision import wide
 
 Choose = Literal["max", "min"]
 
@@ -60,12 +60,13 @@ def _check(p: float, choose: str) -> None:
 
 
 def _strongest(x: Tensor, stride: tuple[int, int], p: float, choose: Choose) -> Tensor:
-    size = x.detach().abs()
+    # NaN and infinity count as the largest number, so that they win wherever they are.
+    size = x.detach().abs().nan_to_num(nan=torch.finfo(x.dtype).max)
     if p == math.inf:
         norms = blocks(size, stride).amax((1, 2, 4))
     else:
         largest = size.amax((1, 2, 3), keepdim=True)
-        size = (size / torch.where(largest == 0, 1.0, largest)).nan_to_num(nan=1.0)
+        size = size / torch.where(largest == 0, 1.0, largest)
         size = size.square() if p == 2 else size
         # Floating sums would differ in the last bits from shift to shift; whole numbers add up in any order.
         # The scale is the largest that cannot overflow.

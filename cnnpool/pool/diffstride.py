@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from cnnpool.pool.base import Pool2d
 from cnnpool.pool.fourier import check_map, crop, full_precision, resample, resample_flops
+from cnnpool.pool.precision import wide
 from cnnpool.pool.rational import Stride, fractions, rounded_up, whole
-from cnnpool.pool.windows import wide
 
 
 class DiffStride2d(Pool2d):

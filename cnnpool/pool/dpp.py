@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Size
-from cnnpool.pool.window import Window, window_of
-from cnnpool.pool.windows import WindowPool2d, cells, count, inside, wide
+from cnnpool.pool.precision import wide
+from cnnpool.pool.window import Window, WindowPool2d, cells, count, inside, window_of
 
 Form = Literal["symmetric", "asymmetric"]
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, pair
 from cnnpool.pool.fourier import check_map, crop, full_precision, like, resample, resample_flops
-from cnnpool.pool.windows import wide
+from cnnpool.pool.precision import wide
 
 
 class FlcPool2d(Pool2d):

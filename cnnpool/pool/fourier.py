@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cnnpool.pool.precision import wide
 from cnnpool.pool.window import is_channels_last, memory_format
-from cnnpool.pool.windows import wide
 
 
 def check_map(x: Tensor, operator: str) -> None:

@@ -5,9 +5,9 @@ from torch import Tensor, nn
 
 from cnnpool.pool.base import Size
 from cnnpool.pool.mixed import max_and_average
+from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
-from cnnpool.pool.window import window_of
-from cnnpool.pool.windows import WindowPool2d, cells, wide
+from cnnpool.pool.window import WindowPool2d, cells, window_of
 
 
 def filtered(parts: list[Tensor], weight: Tensor) -> Tensor:

@@ -4,9 +4,9 @@ from torch import Tensor
 
 from cnnpool.pool.base import Size
 from cnnpool.pool.lp import power_sum
+from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import window_of
-from cnnpool.pool.windows import WindowPool2d, wide
+from cnnpool.pool.window import WindowPool2d, window_of
 
 
 def gem_pool2d(

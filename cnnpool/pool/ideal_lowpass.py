@@ -5,7 +5,7 @@ from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, pair
 from cnnpool.pool.fourier import check_map, full_precision, low_pass, resample, resample_flops
-from cnnpool.pool.windows import wide
+from cnnpool.pool.precision import wide
 
 
 def ideal_lowpass_pool2d(x: Tensor, stride: Size = 2) -> Tensor:

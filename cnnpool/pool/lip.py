@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Size
-from cnnpool.pool.window import Window, window_of
-from cnnpool.pool.windows import WindowPool2d, cells, largest_finite, peak, wide
+from cnnpool.pool.precision import largest_finite, wide
+from cnnpool.pool.window import Window, WindowPool2d, cells, peak, window_of
 
 
 def lip_pool2d(

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.base import Size
+from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import window_of
-from cnnpool.pool.windows import WindowPool2d, cells, count, largest_finite, peak, wide
+from cnnpool.pool.window import WindowPool2d, cells, count, peak, window_of
 
 
 def logsumexp_pool2d(

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from cnnpool.pool.base import Size
 from cnnpool.pool.max import max_pool2d
+from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import Window, window_of
-from cnnpool.pool.windows import WindowPool2d, cells, check, count, peak, wide
+from cnnpool.pool.window import Window, WindowPool2d, cells, check, count, peak, window_of
 
 
 def lp_pool2d(

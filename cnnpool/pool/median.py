@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.base import Size
-from cnnpool.pool.window import window_of
-from cnnpool.pool.windows import WindowPool2d, cells, comparisons, count, order, peak
+from cnnpool.pool.sorting import comparisons, order
+from cnnpool.pool.window import WindowPool2d, cells, check, count, peak, window_of
 
 
 def median_pool2d(
@@ -29,6 +29,7 @@ def median_pool2d(
         ValueError: if a number is out of range, or no window fits.
     """
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    check(x, window)
     parts = cells(x, window, fill=float("inf"))
     present = count(x, window)
     middle = (len(parts) - 1) // 2

@@ -5,9 +5,9 @@ from torch import Tensor
 from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import Size
 from cnnpool.pool.max import max_pool2d
+from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Fraction, Per, repeats
-from cnnpool.pool.window import Window, window_of
-from cnnpool.pool.windows import WindowPool2d, check, wide
+from cnnpool.pool.window import Window, WindowPool2d, check, window_of
 
 
 def max_and_average(x: Tensor, window: Window) -> tuple[Tensor, Tensor]:

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Size
+from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
-from cnnpool.pool.window import window_of
-from cnnpool.pool.windows import WindowPool2d, cells, comparisons, count, order, wide
+from cnnpool.pool.sorting import comparisons, order
+from cnnpool.pool.window import WindowPool2d, cells, count, window_of
 
 
 def ordinal_pool2d(

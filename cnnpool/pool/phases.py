@@ -7,9 +7,9 @@ from torch import Tensor
 
 from cnnpool.pool.blur import blur_pool2d
 from cnnpool.pool.edges import pad
+from cnnpool.pool.precision import wide
 from cnnpool.pool.transforms import Transformable, apply, fold, save, unfold
-from cnnpool.pool.window import is_channels_last, memory_format, window_of
-from cnnpool.pool.windows import cells, wide
+from cnnpool.pool.window import cells, is_channels_last, memory_format, window_of
 
 
 def complete(x: Tensor, stride: tuple[int, int]) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, pair
 from cnnpool.pool.phases import complete, sample_phase
-from cnnpool.pool.windows import wide
+from cnnpool.pool.precision import wide
 
 
 class PolyphasePool2d(Pool2d):

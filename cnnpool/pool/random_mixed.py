@@ -8,7 +8,7 @@ from torch import Tensor
 from cnnpool.pool.base import Size
 from cnnpool.pool.mixed import mixed_pool2d
 from cnnpool.pool.scalar import Per, repeats
-from cnnpool.pool.windows import WindowPool2d
+from cnnpool.pool.window import WindowPool2d
 
 
 class RandomMixedPool2d(WindowPool2d):

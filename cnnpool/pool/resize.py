@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, pair
-from cnnpool.pool.windows import wide
+from cnnpool.pool.precision import wide
 
 
 class Resize2d(Pool2d):

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from cnnpool.pool.base import Size
 from cnnpool.pool.lip import softmax_mean
+from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import window_of
-from cnnpool.pool.windows import WindowPool2d, largest_finite, peak, wide
+from cnnpool.pool.window import WindowPool2d, peak, window_of
 
 
 def soft_pool2d(

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, pair
 from cnnpool.pool.fourier import check_map, crop, full_precision, resample, resample_flops
+from cnnpool.pool.precision import wide
 from cnnpool.pool.rational import Stride, fractions, rounded_up, whole
-from cnnpool.pool.windows import wide
 
 Nyquist = Literal["mean", "sum", "zero"]
 NYQUIST_GAIN = {"mean": 1.0, "sum": 2.0, "zero": 0.0}

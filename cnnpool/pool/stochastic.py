@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.base import Size
-from cnnpool.pool.window import is_channels_last, memory_format, window_of
-from cnnpool.pool.windows import WindowPool2d, cells, wide
+from cnnpool.pool.precision import wide
+from cnnpool.pool.window import WindowPool2d, cells, is_channels_last, memory_format, window_of
 
 
 def stochastic_pool2d(

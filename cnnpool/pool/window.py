@@ -1,13 +1,14 @@
 """Windows that slide over a feature map: their sizes, their checks, and the map seen from each cell."""
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.base import Size, pair, window_size
+from cnnpool.pool.base import Pool2d, Size, pair, window_size
+from cnnpool.pool.precision import check_floating
 
 
 class Window(NamedTuple):
@@ -90,6 +91,16 @@ def check_map(x: Tensor, window: Window, operator: str) -> None:
         )
 
 
+def check(x: Tensor, window: Window) -> None:
+    """Refuse what cannot be pooled.
+
+    Raises:
+        ValueError: if ``x`` is no map of floating numbers, or no window fits.
+    """
+    check_floating(x)
+    check_map(x, window, "pooling")
+
+
 def is_channels_last(x: Tensor) -> bool:
     # From the strides: a tensor under vmap cannot be asked for its memory format.
     return x.shape[1] > 1 and x.stride(1) < min(x.stride(2), x.stride(3))
@@ -99,11 +110,25 @@ def memory_format(channels_last: bool) -> torch.memory_format:
     return torch.channels_last if channels_last else torch.contiguous_format
 
 
-def cells(x: Tensor, window: Window, fill: float | Literal[False]) -> Iterator[Tensor]:
-    """One view (N, C, H', W') of ``x`` per cell of the window, row by row; ``fill`` outside the map."""
-    height, width = x.shape[-2:]
-    down, across = window.output_size(height, width)
-    yield from cell_views(F.pad(x, window.pads(height, width), value=fill), window, down, across)
+def cells(x: Tensor, window: Window, fill: float | bool = 0.0) -> list[Tensor]:
+    """The cells of every window in raster order, each (N, C, H', W'); ``fill`` stands outside the map.
+
+    Views of the (padded) map: nothing is copied, and the memory format stays.
+
+    Raises:
+        ValueError: if ``x`` is no map, or no window fits.
+    """
+    check_map(x, window, "pooling")
+    rows, columns = window.output_size(*x.shape[-2:])
+    pads = window.pads(*x.shape[-2:])
+    if any(pads):
+        x = F.pad(x, pads, value=fill)
+    if window.kernel == window.stride and window.dilation == (1, 1):
+        # Tiles: the backward of unbind is one stack, that of kh*kw slices as many sums of whole maps.
+        kh, kw = window.kernel
+        lines = x[..., : rows * kh, : columns * kw].unflatten(-2, (rows, kh)).unbind(-2)
+        return [cell for line in lines for cell in line.unflatten(-1, (columns, kw)).unbind(-1)]
+    return list(cell_views(x, window, rows, columns))
 
 
 def cell_views(padded: Tensor, window: Window, down: int, across: int) -> Iterator[Tensor]:
@@ -114,3 +139,45 @@ def cell_views(padded: Tensor, window: Window, down: int, across: int) -> Iterat
             rows = slice(row * dh, row * dh + (down - 1) * sh + 1, sh)
             columns = slice(column * dw, column * dw + (across - 1) * sw + 1, sw)
             yield padded[..., rows, columns]
+
+
+def inside(x: Tensor, window: Window) -> list[Tensor] | None:
+    """For each cell 1 where it lies in the map, 0 where it does not, (1, H', W'); None if every cell does."""
+    if not any(window.pads(*x.shape[-2:])):
+        return None
+    return cells(x.new_ones(1, *x.shape[-2:]), window)
+
+
+def count(x: Tensor, window: Window) -> Tensor | int:
+    """Number of cells of each window that lie in the map, (1, H', W') or one number for all."""
+    present = inside(x, window)
+    return window.cells if present is None else sum(present)
+
+
+def peak(x: Tensor, window: Window) -> Tensor:
+    """Largest cell of each window, NaN if one is NaN, without gradient: what stable formulas subtract."""
+    return F.max_pool2d(x.detach(), *window)
+
+
+class WindowPool2d(Pool2d):
+    """An operator that slides a window of ``channels``-channel maps; a subclass adds the mathematics."""
+
+    def __init__(self, channels: int, kernel_size: Size, stride: Size, padding: Size, ceil_mode: bool):
+        super().__init__()
+        self.channels = channels
+        window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+        self.kernel_size, self.stride, self.padding, self.ceil_mode = *window[:3], ceil_mode
+
+    @property
+    def window(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], bool]:
+        """Kernel size, stride, padding and ceil mode, in the order the functions take them."""
+        return self.kernel_size, self.stride, self.padding, self.ceil_mode
+
+    def window_cells(self, height: int, width: int) -> int:
+        """Cells in all windows of a sample: C H' W' k k."""
+        rows, columns = self.output_size(height, width)
+        return self.channels * rows * columns * self.kernel_size[0] * self.kernel_size[1]
+
+    def extra_repr(self) -> str:
+        names = ("kernel_size", "stride", "padding", "ceil_mode")
+        return ", ".join(f"{name}={value}" for name, value in zip(names, self.window, strict=True))

@@ -4,8 +4,8 @@ import math
 
 from torch import Tensor
 
+from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.windows import wide
 from cnnpool.readout.base import Readout
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.windows import wide
+from cnnpool.pool.precision import wide
 from cnnpool.readout.attention import attention_weights, head_count
 from cnnpool.readout.base import Readout
 

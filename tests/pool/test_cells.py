@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from cnnpool.pool.window import window_of
-from cnnpool.pool.windows import cells, comparisons, count, inside, order, peak
+from cnnpool.pool.sorting import comparisons, order
+from cnnpool.pool.window import cells, count, inside, peak, window_of
 
 
 def test_cells_are_views_of_the_map():

@@ -1,0 +1,29 @@
+"""The type that sums are kept in, and the numbers it can hold."""
+
+import torch
+from torch import Tensor
+
+
+def wide(x: Tensor) -> Tensor:
+    """``x`` in the type sums are kept in: float32 for half precision, else its own.
+
+    Raises:
+        ValueError: if ``x`` is not of a floating dtype.
+    """
+    check_floating(x)
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def check_floating(x: Tensor) -> None:
+    """Refuse what is no map of floating numbers.
+
+    Raises:
+        ValueError: if ``x`` is not of a floating dtype.
+    """
+    if not x.is_floating_point():
+        raise ValueError(f"pooling takes maps of floating numbers, got {x.dtype}")
+
+
+def largest_finite(x: Tensor) -> float:
+    """What stands for infinity in ``x``, with room to subtract two of them."""
+    return torch.finfo(x.dtype).max / 4
