@@ -1,0 +1,291 @@
+"""Adaptive polyphase sampling: its choice by loops, and exactness under every circular shift."""
+
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.autograd import gradcheck, gradgradcheck
+from torch.testing import assert_close
+
+from cnnpool.pool import ApsPool2d, Subsample2d, aps_pool2d, blur_pool2d
+from cnnpool.pool.edges import EdgeConv2d
+from cnnpool.pool.phases import sample_phase
+
+steps = st.sampled_from([1, 2, 3, (2, 3), (3, 1)])
+
+
+def image(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def shifts(height, width):
+    return itertools.product(range(height), range(width))
+
+
+def same_up_to_a_roll(y, z):
+    """Whether every sample of ``z`` is some circular shift of the same sample of ``y``, bit for bit."""
+    height, width = y.shape[2:]
+    rolled = torch.stack([y.roll(shift, (2, 3)) for shift in shifts(height, width)])
+    return (rolled == z).flatten(2).all(2).any(0).all().item()
+
+
+def norms_by_loop(x, sh, sw, p):
+    phases = [x[:, :, i::sh, j::sw].flatten(1) for i in range(sh) for j in range(sw)]
+    return torch.stack([torch.linalg.vector_norm(phase, p, dim=1) for phase in phases], 1)
+
+
+def test_four_by_four_worked_by_hand():
+    x = torch.tensor([[1.0, 2, 1, 2], [0, -9, 0, 3], [1, 2, 1, 2], [5, 0, 5, 0]])[None, None]
+    # Phases 1 1 1 1, 2 2 2 2, 0 0 5 5 and -9 3 0 0: norms 2, 4, sqrt 50, sqrt 90; by sums 4, 8, 10, 12.
+    y, phase = aps_pool2d(x)
+    assert phase.tolist() == [3] and y.flatten().tolist() == [-9, 3, 0, 0]
+    y, phase = aps_pool2d(x, choose="min")
+    assert phase.tolist() == [0] and y.flatten().tolist() == [1, 1, 1, 1]
+    assert aps_pool2d(x.clamp(min=-6))[1].tolist() == [2]
+    assert aps_pool2d(x.clamp(min=-6), p=math.inf)[1].tolist() == [3]
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    size=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    stride=steps,
+    p=st.sampled_from([1.0, 2.0, math.inf]),
+    choose=st.sampled_from(["max", "min"]),
+    filter_size=st.integers(1, 4),
+)
+def test_it_keeps_the_phase_that_loops_find(size, stride, p, choose, filter_size):
+    sh, sw = (stride, stride) if isinstance(stride, int) else stride
+    x = image(3, 2, sh * size[0], sw * size[1])
+    y, phase = aps_pool2d(x, stride, p=p, choose=choose, filter_size=filter_size)
+    norms = norms_by_loop(x, sh, sw, p)
+    assert torch.equal(phase, norms.argmax(1) if choose == "max" else norms.argmin(1))
+    blurred = blur_pool2d(x, filter_size, 1, "circular")
+    for sample, k in enumerate(phase.tolist()):
+        assert torch.equal(y[sample], blurred[sample, :, k // sw :: sh, k % sw :: sw])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    size=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    stride=steps,
+    p=st.sampled_from([1.0, 2.0, math.inf]),
+    choose=st.sampled_from(["max", "min"]),
+    filter_size=st.sampled_from([1, 2, 3]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    magnitude=st.sampled_from([1e-30, 1.0, 1e30]),
+    seed=st.integers(0, 1000),
+)
+def test_every_circular_shift_gives_the_same_output_up_to_a_roll_with_no_error_at_all(
+    size, stride, p, choose, filter_size, dtype, magnitude, seed
+):
+    sh, sw = (stride, stride) if isinstance(stride, int) else stride
+    generator = torch.Generator().manual_seed(seed)
+    x = magnitude * torch.randn(2, 3, sh * size[0], sw * size[1], dtype=dtype, generator=generator)
+    y, _ = aps_pool2d(x, stride, p=p, choose=choose, filter_size=filter_size)
+    for shift in shifts(*x.shape[2:]):
+        shifted = x.roll(shift, (2, 3))
+        z, _ = aps_pool2d(shifted, stride, p=p, choose=choose, filter_size=filter_size)
+        assert same_up_to_a_roll(y, z), shift
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("p", [1.0, 2.0])
+def test_norms_that_a_floating_sum_cannot_tell_apart_keep_their_order_under_every_shift(dtype, p):
+    values = torch.rand(256, dtype=dtype) + 0.5
+    x = torch.empty(1, 1, 32, 32, dtype=dtype)
+    for i, j in shifts(2, 2):
+        x[..., i::2, j::2] = values[torch.randperm(256)].reshape(16, 16)
+    phase = x[0, 0, 1::2, 0::2]
+    phase[phase == values.max()] = torch.nextafter(values.max(), values.min())
+    ours, naive = set(), set()
+    for rows, columns in shifts(6, 6):
+        shifted = x.roll((rows, columns), (2, 3))
+        found = aps_pool2d(shifted, p=p, choose="min")[1], norms_by_loop(shifted, 2, 2, p).argmin(1)
+        for seen, k in zip((ours, naive), found, strict=True):
+            seen.add(((k.item() // 2 - rows) % 2, (k.item() - columns) % 2))
+    assert ours == {(1, 0)}
+    assert len(naive) > 1
+
+
+@pytest.mark.parametrize("choose", ["max", "min"])
+@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
+def test_equal_norms_go_to_the_first_phase(choose, p):
+    for value in (0.0, 3.0):
+        assert aps_pool2d(torch.full((2, 3, 6, 6), value), p=p, choose=choose)[1].tolist() == [0, 0]
+    swapped = torch.tensor([[1.0, 2], [2, 1]]).repeat(1, 1, 3, 3)
+    assert aps_pool2d(swapped, p=p, choose=choose)[1].item() == {"max": 1, "min": 0}[choose]
+
+
+def test_one_phase_serves_all_channels_and_each_sample_has_its_own():
+    x = torch.zeros(4, 2, 4, 4)
+    for sample, (i, j) in enumerate(shifts(2, 2)):
+        x[sample, 0, i::2, j::2] = 2
+        x[sample, 1, 1 - i :: 2, 1 - j :: 2] = 1
+    y, phase = aps_pool2d(x)
+    assert phase.tolist() == [0, 1, 2, 3]
+    assert (y[:, 0] == 2).all() and (y[:, 1] == 0).all()
+
+
+def test_a_residual_branch_can_sample_the_phase_of_the_main_path():
+    main, shortcut = ApsPool2d(3).double(), ApsPool2d(5).double()
+    x, other = image(4, 3, 8, 6), image(4, 5, 8, 6)
+    main.keep_phase = True
+    y = main(x)
+    assert torch.equal(main.phase, main.choose(x)) and torch.equal(main.phase, aps_pool2d(x)[1])
+    assert main.phase.unique().numel() > 1
+    z = shortcut(other, main.phase)
+    for sample, k in enumerate(main.phase.tolist()):
+        assert torch.equal(z[sample], other[sample, :, k // 2 :: 2, k % 2 :: 2])
+    assert torch.equal(aps_pool2d(other, phase=main.phase)[0], z)
+    assert torch.equal(sample_phase(x, main.phase, (2, 2)), y)
+    assert ApsPool2d(3).phase is None and shortcut.phase is None
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 2), (1, 4), (5, 4), (7, 9)])
+@pytest.mark.parametrize("stride", [2, 3])
+def test_odd_sizes_are_continued_circularly(size, stride):
+    x = image(2, 3, *size)
+    wrapped = torch.cat([x, x[:, :, : -size[0] % stride]] if size[0] > 1 else [x] * stride, 2)
+    wrapped = torch.cat(
+        [wrapped, wrapped[..., : -size[1] % stride]] if size[1] > 1 else [wrapped] * stride, 3
+    )
+    op = ApsPool2d(3, stride=stride)
+    assert torch.equal(op(x), op(wrapped))
+    assert op(x).shape[2:] == op.output_size(*size) == tuple(-(-n // stride) for n in size)
+
+
+def test_gradient_goes_to_the_chosen_pixels_alone():
+    x = image(3, 2, 6, 6).requires_grad_()
+    y, phase = aps_pool2d(x)
+    upstream = torch.randn_like(y)
+    (grad,) = torch.autograd.grad(y, x, upstream)
+    expected = torch.zeros_like(x)
+    for sample, k in enumerate(phase.tolist()):
+        expected[sample, :, k // 2 :: 2, k % 2 :: 2] = upstream[sample]
+    assert torch.equal(grad, expected)
+
+
+def test_gradients_are_the_numerical_ones_in_both_modes_and_twice():
+    phase = torch.tensor([0, 5, 3])
+
+    def call(x):
+        return aps_pool2d(x, (2, 3), phase=phase, filter_size=2)[0]
+
+    x = image(3, 2, 4, 5).requires_grad_()
+    assert gradcheck(call, x, check_forward_ad=True)
+    assert gradgradcheck(call, x, check_fwd_over_rev=True)
+
+
+def test_memory_format_is_kept_in_both_directions():
+    last = image(2, 3, 7, 8).contiguous(memory_format=torch.channels_last).requires_grad_()
+    y, _ = aps_pool2d(last)
+    (grad,) = torch.autograd.grad(y, last, torch.randn(y.shape, dtype=y.dtype))
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(y, aps_pool2d(last.contiguous())[0])
+    assert grad.shape == last.shape
+
+
+def test_mapped_maps_and_phases_are_taken_one_by_one():
+    x, phase = image(5, 2, 3, 4, 6), torch.randint(0, 4, (5, 2))
+
+    def call(x, phase):
+        return sample_phase(x, phase, (2, 2))
+
+    expected = torch.stack([call(a, b) for a, b in zip(x, phase, strict=True)])
+    assert torch.equal(torch.func.vmap(call)(x, phase), expected)
+    assert torch.equal(torch.func.vmap(call, (0, None))(x, phase[0])[2], call(x[2], phase[0]))
+    free = torch.func.vmap(lambda x: aps_pool2d(x))(x)
+    for part, y, k in zip(x, *free, strict=True):
+        assert torch.equal(aps_pool2d(part)[0], y) and torch.equal(aps_pool2d(part)[1], k)
+
+
+def test_nan_and_infinity_are_chosen_and_passed_on():
+    for value in (torch.nan, torch.inf, -torch.inf):
+        x = torch.randn(1, 1, 6, 6)
+        x[0, 0, 3, 2] = value
+        for p in (1, 2, math.inf):
+            y, phase = aps_pool2d(x, p=p)
+            assert phase.item() == 2
+            assert_close(y, x[..., 1::2, 0::2], rtol=0, atol=0, equal_nan=True)
+
+
+def test_stride_one_is_the_map_itself_and_a_single_phase_is_subsampling():
+    x = image(2, 3, 4, 4)
+    assert torch.equal(ApsPool2d(3, stride=1)(x), x)
+    assert torch.equal(aps_pool2d(x, phase=torch.zeros(2, dtype=torch.int64))[0], Subsample2d(3)(x))
+
+
+class Tiny(nn.Module):
+    """A circularly padded network with two downsampling stages."""
+
+    def __init__(self, pool):
+        super().__init__()
+        self.layers = nn.Sequential(
+            EdgeConv2d(1, 8, 3, mode="circular"),
+            nn.ReLU(),
+            pool(8),
+            EdgeConv2d(8, 16, 3, mode="circular"),
+            nn.ReLU(),
+            pool(16),
+        )
+        self.classifier = nn.Linear(16, 10)
+
+    def forward(self, x):
+        return self.classifier(self.layers(x).mean((2, 3)))
+
+
+def consistency(net, x):
+    """Share of all circular shifts, of all images, that keep the prediction; and the largest change."""
+    logits = net(x)
+    shifted = torch.stack([net(x.roll(shift, (2, 3))) for shift in shifts(*x.shape[2:])])
+    same = (shifted.argmax(2) == logits.argmax(1)).double().mean().item()
+    return same, (shifted - logits).abs().max().item()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("filter_size", [1, 3])
+def test_circular_network_predicts_the_same_under_all_shifts_at_initialisation(filter_size):
+    x = F.interpolate(image(12, 1, 6, 6), size=12, mode="bilinear").float()
+    share, change = consistency(Tiny(lambda c: ApsPool2d(c, filter_size=filter_size)), x)
+    assert share == 1 and change < 1e-5
+    share, change = consistency(Tiny(Subsample2d), x)
+    assert change > 1e-3
+
+
+def test_flops_count_two_operations_per_pixel_and_the_blur():
+    assert ApsPool2d(3).flops(7, 8) == 3 * 8 * 8 * 2
+    assert ApsPool2d(3, filter_size=(3, 1)).flops(8, 8) == 3 * 8 * 8 * (2 + 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"p": 3.0}, "p must be 1, 2 or inf, got 3.0"),
+        ({"choose": "most"}, "choose must be max or min, got 'most'"),
+        ({"stride": 0}, "stride"),
+        ({"filter_size": 0}, "filter_size"),
+    ],
+)
+def test_bad_argument_is_refused_with_its_value(options, message):
+    with pytest.raises(ValueError, match=message):
+        aps_pool2d(torch.zeros(1, 1, 4, 4), **options)
+    with pytest.raises(ValueError, match=message):
+        ApsPool2d(1, **options)
+
+
+@pytest.mark.parametrize(
+    ("phase", "message"),
+    [
+        (torch.zeros(3, dtype=torch.int64), r"phase must be \(2,\), got \(3,\)"),
+        (torch.zeros(2, 4, dtype=torch.int64), r"phase must be \(2,\), got \(2, 4\)"),
+        (torch.zeros(2), r"phase must be \(2, 4\) or \(2, 4, 3\), got \(2,\)"),
+    ],
+)
+def test_phase_of_another_shape_is_refused(phase, message):
+    with pytest.raises(ValueError, match=message):
+        aps_pool2d(torch.zeros(2, 3, 4, 4), phase=phase)

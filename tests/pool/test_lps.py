@@ -1,0 +1,161 @@
+"""Learnable polyphase sampling against torch's Gumbel-softmax, loops, and all circular shifts."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from cnnpool.pool import ApsPool2d, LpsPool2d, blur_pool2d
+from cnnpool.pool.edges import EdgeConv2d
+
+
+def image(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def logits_by_loop(op, x):
+    sh, sw = op.stride
+    columns = []
+    for i in range(sh):
+        for j in range(sw):
+            part = F.pad(x[:, :, i::sh, j::sw], (1, 1, 1, 1), mode="circular")
+            hidden = F.conv2d(part, op.first.weight, op.first.bias).relu()
+            wrapped = F.pad(hidden, (1, 1, 1, 1), mode="circular")
+            columns.append(F.conv2d(wrapped, op.second.weight, op.second.bias).mean((1, 2, 3)))
+    return torch.stack(columns, 1)
+
+
+@pytest.mark.parametrize("stride", [2, 3, (2, 3)])
+def test_evaluation_keeps_the_phase_of_the_largest_logit(stride):
+    op, x = LpsPool2d(3, stride=stride, hidden=5).double().eval(), image(6, 3, 12, 6)
+    logits = logits_by_loop(op, x)
+    assert_close(op.logits(x), logits)
+    y, (sh, sw) = op(x), op.stride
+    for sample, k in enumerate(logits.argmax(1).tolist()):
+        assert torch.equal(y[sample], x[sample, :, k // sw :: sh, k % sw :: sw])
+    assert torch.equal(op.choose(x), logits.argmax(1))
+
+
+@pytest.mark.parametrize("tau", [0.3, 1.0, 4.0])
+def test_training_mixes_by_torchs_gumbel_softmax_of_the_same_seed(tau):
+    op, x = LpsPool2d(3, tau=tau, filter_size=3).double(), image(5, 3, 8, 6)
+    torch.manual_seed(3)
+    y = op(x)
+    torch.manual_seed(3)
+    weights = F.gumbel_softmax(logits_by_loop(op, x), tau)
+    blurred = blur_pool2d(x, 3, 1, "circular")
+    phases = torch.stack([blurred[:, :, i::2, j::2] for i in range(2) for j in range(2)], 1)
+    assert_close(y, torch.einsum("nk,nkchw->nchw", weights, phases))
+
+
+def test_low_temperature_keeps_one_phase_and_high_temperature_averages():
+    x = image(6, 3, 8, 8)
+    cold, hot = LpsPool2d(3, tau=1e-6).double(), LpsPool2d(3, tau=1e9).double()
+    assert_close(hot(x), F.avg_pool2d(x, 2))
+    phases = torch.stack([x[:, :, i::2, j::2] for i in range(2) for j in range(2)])
+    assert (cold(x) == phases).flatten(2).all(2).any(0).all()
+
+
+def test_noise_follows_the_logits():
+    op = LpsPool2d(1, tau=1e-6).double()
+    op.keep_phase = True
+    x = image(1, 1, 4, 4).expand(20000, -1, -1, -1)
+    with torch.no_grad():
+        op(x)
+        share = op.phase.mean(0)
+        # Gumbel's trick: the largest of logit + noise is k with probability softmax(logits)_k.
+        expected = op.logits(x[:1]).softmax(1)[0]
+    assert_close(share, expected, rtol=0, atol=0.015)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("filter_size", [1, 3])
+def test_every_circular_shift_gives_the_same_output_up_to_a_roll_in_evaluation(dtype, filter_size):
+    op = LpsPool2d(2, filter_size=filter_size).to(dtype).eval()
+    x = torch.randn(4, 2, 8, 6, dtype=dtype)
+    y = op(x)
+    rolled = torch.stack([y.roll(s, (2, 3)) for s in itertools.product(range(4), range(3))])
+    for shift in itertools.product(range(8), range(6)):
+        z = op(x.roll(shift, (2, 3)))
+        assert (rolled == z).flatten(2).all(2).any(0).all(), shift
+
+
+@torch.no_grad()
+def test_circular_network_predicts_the_same_under_all_shifts_at_initialisation():
+    net = torch.nn.Sequential(
+        EdgeConv2d(1, 8, 3, mode="circular"),
+        torch.nn.ReLU(),
+        LpsPool2d(8),
+        EdgeConv2d(8, 16, 3, mode="circular"),
+        torch.nn.ReLU(),
+        LpsPool2d(16, hidden=4),
+    ).eval()
+    x, weight = torch.randn(8, 1, 8, 8), torch.randn(16, 10)
+    logits = net(x).mean((2, 3)) @ weight
+    for shift in itertools.product(range(8), range(8)):
+        shifted = net(x.roll(shift, (2, 3))).mean((2, 3)) @ weight
+        assert torch.equal(shifted.argmax(1), logits.argmax(1))
+        assert_close(shifted, logits, rtol=0, atol=1e-5)
+
+
+def test_training_teaches_the_network_which_phase_to_keep():
+    op, x = LpsPool2d(1, hidden=4).double(), 0.1 * image(64, 1, 8, 8)
+    bright = torch.randint(0, 4, (64,))
+    for sample, k in enumerate(bright.tolist()):
+        x[sample, :, k // 2 :: 2, k % 2 :: 2] += 1
+    optimizer = torch.optim.Adam(op.parameters(), 0.05)
+    for _ in range(60):
+        optimizer.zero_grad()
+        (-op(x).mean()).backward()
+        optimizer.step()
+    assert torch.equal(op.eval().choose(x), bright)
+    assert torch.equal(op(x), ApsPool2d(1)(x))
+
+
+def test_a_residual_branch_samples_the_same_mixture():
+    op, x = LpsPool2d(3).double(), image(4, 3, 6, 6)
+    op.keep_phase = True
+    y = op(x)
+    assert op.phase.shape == (4, 4) and op.phase.requires_grad
+    assert_close(op(x, op.phase), y)
+    assert_close(LpsPool2d(6)(torch.cat([x, -x], 1), op.phase), torch.cat([y, -y], 1))
+
+
+def test_choice_is_made_in_float32_under_autocast_and_in_half_precision():
+    op, x = LpsPool2d(8).eval(), torch.randn(64, 8, 8, 8)
+    expected = op.choose(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(op.choose(x), expected)
+    half = x.bfloat16()
+    assert torch.equal(op.bfloat16().choose(half), op.float().choose(half.float()))
+
+
+def test_constant_map_stays_constant_in_both_modes():
+    op, x = LpsPool2d(2, filter_size=3).double(), torch.full((3, 2, 7, 6), 2.5, dtype=torch.float64)
+    for training in (True, False):
+        y = op.train(training)(x)
+        assert_close(y, torch.full_like(y, 2.5))
+
+
+def test_flops_are_those_of_the_two_convolutions_and_the_blur():
+    assert LpsPool2d(4, hidden=2).flops(7, 8) == 64 * 2 * (4 * 2 * 9 + 2 * 9)
+    assert LpsPool2d(4, hidden=2, filter_size=3).flops(8, 8) - LpsPool2d(4, hidden=2).flops(8, 8) == 64 * 40
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hidden": 0}, "hidden must be at least 1, got 0"),
+        ({"tau": 0.0}, "tau must be finite and above 0, got 0.0"),
+        ({"tau": float("inf")}, "tau must be finite"),
+        ({"kernel_size": 2}, "kernel_size must be odd"),
+        ({"stride": 0}, "stride"),
+        ({"filter_size": 0}, "filter_size"),
+    ],
+)
+def test_bad_argument_is_refused_with_its_value(options, message):
+    with pytest.raises(ValueError, match=message):
+        LpsPool2d(4, **options)

@@ -1,0 +1,117 @@
+"""Translation invariant polyphase sampling against loops, its limits, and all circular shifts."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from cnnpool.pool import TipsPool2d, blur_pool2d
+
+
+def image(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def weights_by_loop(op, x):
+    """(N, P, C)."""
+    wrapped = F.pad(x, (1, 1, 1, 1), mode="circular")
+    response = F.conv2d(wrapped, op.conv.weight, groups=op.channels).relu()
+    (sh, sw), means = op.stride, []
+    for i in range(sh):
+        for j in range(sw):
+            means.append(response[:, :, i::sh, j::sw].mean((2, 3)) * op.scale)
+    return torch.stack(means, 1).softmax(1)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, (2, 3)])
+@pytest.mark.parametrize("filter_size", [1, 3])
+def test_it_is_the_sum_of_the_phases_by_their_weights(stride, filter_size):
+    op, x = TipsPool2d(3, stride=stride, filter_size=filter_size).double(), image(2, 3, 12, 6)
+    (sh, sw), weights = op.stride, weights_by_loop(op, x)
+    blurred = blur_pool2d(x, filter_size, 1, "circular")
+    phases = torch.stack([blurred[:, :, i::sh, j::sw] for i in range(sh) for j in range(sw)], 1)
+    assert_close(op.choose(x), weights)
+    assert_close(op(x), torch.einsum("nkc,nkchw->nchw", weights, phases))
+
+
+def test_four_by_four_worked_by_hand():
+    op = TipsPool2d(1, kernel_size=1).double()
+    x = torch.arange(16.0, dtype=torch.float64).reshape(1, 1, 4, 4)
+    with torch.no_grad():
+        op.conv.weight.fill_(1)
+        op.scale.fill_(torch.tensor(2.0).log().item())
+    # The phases' means are 5, 6, 9 and 10, so their weights are as 2^5 : 2^6 : 2^9 : 2^10 = 1 : 2 : 16 : 32.
+    offset = (0 * 1 + 1 * 2 + 4 * 16 + 5 * 32) / 51
+    assert_close(op(x).flatten(), torch.tensor([0, 2, 8, 10], dtype=torch.float64) + offset)
+
+
+def test_scale_zero_averages_and_a_large_scale_keeps_the_strongest_phase():
+    op, x = TipsPool2d(3).double(), image(4, 3, 8, 8)
+    torch.nn.init.zeros_(op.scale)
+    assert_close(op(x), F.avg_pool2d(x, 2))
+    torch.nn.init.constant_(op.scale, 1e9)
+    best = weights_by_loop(op, x).argmax(1)
+    y = op(x)
+    for sample, channel in itertools.product(range(4), range(3)):
+        i, j = divmod(best[sample, channel].item(), 2)
+        assert_close(y[sample, channel], x[sample, channel, i::2, j::2])
+
+
+def test_weights_follow_the_phases_so_the_mean_is_the_same_under_every_shift():
+    op, x = TipsPool2d(3).double(), image(2, 3, 8, 6)
+    torch.nn.init.constant_(op.scale, 5.0)
+    weights, mean = op.choose(x), op(x).mean((2, 3))
+    assert (op(x).mean((2, 3)) - x.mean((2, 3))).abs().max() > 1e-3
+    for rows, columns in itertools.product(range(8), range(6)):
+        shifted = x.roll((rows, columns), (2, 3))
+        moved = weights.unflatten(1, (2, 2)).roll((rows, columns), (1, 2)).flatten(1, 2)
+        assert_close(op.choose(shifted), moved)
+        assert_close(op(shifted).mean((2, 3)), mean)
+
+
+def test_weights_are_shares_of_one_per_channel():
+    op, x = TipsPool2d(3, stride=3).double(), image(2, 3, 9, 6)
+    weights = op.choose(x)
+    assert weights.shape == (2, 9, 3) and (weights > 0).all()
+    assert_close(weights.sum(1), torch.ones(2, 3, dtype=torch.float64))
+
+
+def test_constant_map_stays_constant_whatever_the_weights():
+    op, x = TipsPool2d(2, filter_size=3).double(), torch.full((3, 2, 7, 6), 2.5, dtype=torch.float64)
+    torch.nn.init.constant_(op.scale, 9.0)
+    assert_close(op(x), torch.full((3, 2, 4, 3), 2.5, dtype=torch.float64))
+
+
+def test_a_residual_branch_samples_the_same_mixture():
+    op, x = TipsPool2d(3).double(), image(4, 3, 6, 6)
+    op.keep_phase = True
+    y = op(x)
+    assert_close(TipsPool2d(3)(-x, op.phase), -y)
+    with pytest.raises(ValueError, match=r"phase must be \(4, 4\) or \(4, 4, 5\), got \(4, 4, 3\)"):
+        TipsPool2d(5)(image(4, 5, 6, 6), op.phase)
+
+
+def test_all_weights_learn():
+    op, x = TipsPool2d(3).double(), image(4, 3, 6, 6)
+    op(x).square().sum().backward()
+    assert all(p.grad.abs().min() > 0 for p in op.parameters())
+
+
+def test_flops_are_the_convolution_the_mean_the_weighted_sum_and_the_blur():
+    assert TipsPool2d(3).flops(7, 8) == 3 * 64 * (2 * 9 + 4)
+    assert TipsPool2d(3, filter_size=3).flops(8, 8) == 3 * 64 * (2 * 9 + 4 + 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernel_size": 2}, "kernel_size must be odd"),
+        ({"stride": 0}, "stride"),
+        ({"filter_size": 0}, "filter"),
+    ],
+)
+def test_bad_argument_is_refused_with_its_name(options, message):
+    with pytest.raises(ValueError, match=message):
+        TipsPool2d(4, **options)

@@ -1,0 +1,131 @@
+"""Space to depth against torch's, and with its convolution against a convolution of kernel = stride."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.autograd import gradcheck
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from cnnpool.pool import PatchConv2d, UnshuffleConv2d, pixel_unshuffle2d
+
+
+def image(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def test_four_by_four_worked_by_hand():
+    x = torch.arange(16).reshape(1, 1, 4, 4)
+    assert pixel_unshuffle2d(x)[0].flatten(1).tolist() == [
+        [0, 2, 8, 10],
+        [1, 3, 9, 11],
+        [4, 6, 12, 14],
+        [5, 7, 13, 15],
+    ]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    size=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    stride=st.integers(1, 4),
+    channels=st.integers(1, 3),
+    layout=st.sampled_from([torch.contiguous_format, torch.channels_last]),
+)
+def test_it_is_torchs_pixel_unshuffle_in_either_memory_format(size, stride, channels, layout):
+    x = image(2, channels, stride * size[0], stride * size[1]).contiguous(memory_format=layout)
+    y = pixel_unshuffle2d(x, stride)
+    assert torch.equal(y, F.pixel_unshuffle(x, stride))
+    assert torch.equal(F.pixel_shuffle(y, stride), x)
+
+
+def test_cells_need_not_be_square():
+    x = image(2, 3, 4, 9)
+    y = pixel_unshuffle2d(x, (2, 3))
+    for c in range(3):
+        for i in range(2):
+            for j in range(3):
+                assert torch.equal(y[:, (c * 2 + i) * 3 + j], x[:, c, i::2, j::3])
+
+
+@pytest.mark.parametrize("stride", [2, 3, (2, 3)])
+def test_with_a_1x1_convolution_it_is_a_convolution_of_kernel_equal_to_stride(stride):
+    op = UnshuffleConv2d(3, stride=stride).double()
+    patch = PatchConv2d(3, stride=stride).double()
+    weight = op.conv.weight.reshape(3, 3, *op.stride)
+    x = image(2, 3, 6, 12)
+    assert_close(op(x), F.conv2d(x, weight, op.conv.bias, op.stride), rtol=1e-12, atol=1e-12)
+    patch.load_state_dict({**patch.state_dict(), "conv.weight": weight, "conv.bias": op.conv.bias})
+    assert_close(op(x), patch(x), rtol=1e-12, atol=1e-12)
+
+
+def test_larger_kernel_sees_the_neighbouring_cells():
+    op = UnshuffleConv2d(2, kernel_size=3).double()
+    x = image(1, 2, 12, 12).requires_grad_()
+    y = op(x)
+    assert_close(y, F.conv2d(F.pixel_unshuffle(x, 2), op.conv.weight, op.conv.bias, padding=1))
+    (grad,) = torch.autograd.grad(y[0, 0, 3, 3], x)
+    reached = (grad[0, 0] != 0).nonzero()
+    assert reached.amin(0).tolist() == [4, 4] and reached.amax(0).tolist() == [9, 9]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 6), (5, 4), (7, 9)])
+def test_ragged_cells_are_filled_with_zeros(size):
+    op, x = UnshuffleConv2d(3, stride=2).double(), image(2, 3, *size)
+    whole = F.pad(x, (0, size[1] % 2, 0, size[0] % 2))
+    assert torch.equal(op(x), op(whole))
+    assert op(x).shape[2:] == op.output_size(*size) == tuple(-(-n // 2) for n in size)
+
+
+def test_ragged_size_is_refused_on_request_with_its_numbers():
+    op = UnshuffleConv2d(1, stride=(2, 3), ragged="refuse")
+    assert op.output_size(4, 6) == op(torch.zeros(1, 1, 4, 6)).shape[2:]
+    for size in [(7, 6), (4, 8)]:
+        message = rf"H and W must be multiples of stride=\(2, 3\), got a {size[0]}x{size[1]} map"
+        with pytest.raises(ValueError, match=message):
+            op(torch.zeros(1, 1, *size))
+        with pytest.raises(ValueError, match=message):
+            op.output_size(*size)
+        with pytest.raises(ValueError, match=message):
+            pixel_unshuffle2d(torch.zeros(1, 1, *size), (2, 3))
+
+
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "silu"])
+def test_norm_and_activation_follow_the_convolution(activation):
+    op, x = UnshuffleConv2d(3, norm="batch", activation=activation).double(), image(4, 3, 8, 8)
+    assert op.conv.bias is None
+    convolved = F.conv2d(F.pixel_unshuffle(x, 2), op.conv.weight)
+    normed = F.batch_norm(convolved, None, None, training=True)
+    assert_close(op(x), normed if activation == "none" else getattr(F, activation)(normed))
+
+
+def test_memory_format_and_gradient_of_the_rearrangement():
+    x = image(2, 3, 4, 6).contiguous(memory_format=torch.channels_last)
+    assert pixel_unshuffle2d(x).is_contiguous(memory_format=torch.channels_last)
+    assert gradcheck(lambda x: pixel_unshuffle2d(x, (2, 3)), x.requires_grad_(), check_forward_ad=True)
+
+
+def test_norm_of_the_map_is_kept():
+    x = image(2, 3, 8, 8)
+    assert_close(pixel_unshuffle2d(x).norm(), x.norm())
+
+
+def test_flops_are_those_torch_counts():
+    op = UnshuffleConv2d(4, kernel_size=3, stride=(2, 3))
+    with FlopCounterMode(display=False) as counter:
+        op(torch.randn(1, 4, 8, 9))
+    assert op.flops(8, 9) == counter.get_total_flops()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernel_size": 2}, "kernel_size must be odd"),
+        ({"stride": 0}, "stride"),
+        ({"ragged": "crop"}, "ragged must be pad or refuse, got 'crop'"),
+    ],
+)
+def test_bad_argument_is_refused_with_its_name(options, message):
+    with pytest.raises(ValueError, match=message):
+        UnshuffleConv2d(4, **options)
