@@ -76,7 +76,10 @@ class Resnet20(Cnn):
 
 
 class ResidualBlock(nn.Module):
-    """relu(shortcut(x) + conv(pool(relu(conv(x))))), normalised after each convolution."""
+    """relu(shortcut(x) + conv(pool(relu(conv(x))))), normalised after each convolution.
+
+    An operator that chooses a phase of the map per sample (``choose``) chooses once, on the main path.
+    """
 
     def __init__(self, in_channels, channels, *, pool, dilation, shortcut, padding_mode):
         super().__init__()
@@ -89,8 +92,15 @@ class ResidualBlock(nn.Module):
         self.widen = nn.Identity() if in_channels == channels else WIDEN[shortcut](in_channels, channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        main = self.second(self.pool(self.first(x)))
-        return torch.relu(main + self.widen(self.shortcut_pool(x)))
+        inner = self.first(x)
+        phase = self.pool.choose(inner) if hasattr(self.pool, "choose") else None
+        if phase is None or phase.ndim == 3:
+            # A phase per channel cannot be shared by paths of different channels.
+            main, beside = self.pool(inner), self.shortcut_pool(x)
+        else:
+            # Both paths must sample the same pixels to be added up.
+            main, beside = self.pool(inner, phase), self.shortcut_pool(x, phase)
+        return torch.relu(self.second(main) + self.widen(beside))
 
 
 class ZeroChannels(nn.Module):

@@ -149,3 +149,24 @@ def test_unknown_models_and_options_get_a_suggestion():
         build("convnett")
     with pytest.raises(ValueError, match="did you mean 'width'"):
         build("convnet", widht=3)
+
+
+@pytest.mark.parametrize("operator", ["aps", "lps"])
+@pytest.mark.parametrize("name", ["convnet", "resnet20", "vgg", "allconv"])
+def test_polyphase_selection_makes_a_circular_model_invariant_to_every_circular_shift(name, operator):
+    small = {"resnet20": {"width": 4, "blocks": 1}}.get(name, {"width": 4})
+    torch.manual_seed(0)
+    net = build(name, operator, size=(16, 16), padding_mode="circular", **small).double().eval()
+    x = torch.randn(2, 3, 16, 16, dtype=torch.float64)
+    still = net(x)
+    for shift in ((0, 1), (1, 0), (3, 5), (-2, 7)):
+        torch.testing.assert_close(net(x.roll(shift, (2, 3))), still, rtol=1e-9, atol=1e-9)
+
+
+def test_a_residual_shortcut_samples_the_phase_of_the_main_path():
+    net = build("resnet20", "aps", width=4, blocks=1, size=(8, 8)).eval()
+    for module in net.stages.values():
+        module.keep_phase = True
+    net(torch.randn(5, 3, 8, 8))
+    for stage in ("s1", "s2"):
+        assert torch.equal(net.stages[stage].phase, net.stages[f"{stage}_shortcut"].phase)
