@@ -75,7 +75,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is Any:
         return True
     if origin is Literal:
-        return value in get_args(hint)
+        # By type too: True equals 1, and is no choice of 1.
+        return any(value == choice and type(value) is type(choice) for choice in get_args(hint))
     if origin in (Union, types.UnionType):
         return any(_fits(value, option) for option in get_args(hint))
     if origin is tuple:
