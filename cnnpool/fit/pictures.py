@@ -9,8 +9,8 @@ from torch.utils.tensorboard import SummaryWriter
 from cnnpool.explain.example import examples
 from cnnpool.explain.picture import figure
 from cnnpool.model import Cnn
-from cnnpool.probe.gradient import stage_gradients
 from cnnpool.probe.invariance import change_map
+from cnnpool.probe.taps import Tap, stage_gradients
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -42,7 +42,7 @@ def shift_figure(accuracy: Tensor) -> pyplot.Figure:
     return figure
 
 
-def routing_figure(images: Tensor, taps: dict[str, tuple[Tensor, Tensor]]) -> pyplot.Figure:
+def routing_figure(images: Tensor, taps: dict[str, Tap]) -> pyplot.Figure:
     """Per image: share of a position's channels that get gradient, at each stage's input, 0 to 1."""
     rows = 1 + len(taps)
     figure, axes = pyplot.subplots(
@@ -53,8 +53,8 @@ def routing_figure(images: Tensor, taps: dict[str, tuple[Tensor, Tensor]]) -> py
         axes[0, column].imshow(
             ((image - low) / (high - low).clamp_min(1e-9)).permute(1, 2, 0).numpy(), cmap="gray"
         )
-        for row, (_, gradient) in enumerate(taps.values(), start=1):
-            share = (gradient[column] != 0).double().mean(0).cpu()
+        for row, tap in enumerate(taps.values(), start=1):
+            share = (tap.gradient[column] != 0).double().mean(0).cpu()
             picture = axes[row, column].imshow(share.numpy(), vmin=0, vmax=1, cmap="magma")
     for label, axis in zip(("image", *taps), axes[:, 0], strict=True):
         axis.set_ylabel(label)

@@ -3,15 +3,17 @@
 from typing import Any
 
 from cnnpool import table
-from cnnpool.probe.base import Probe
+from cnnpool.probe.base import Batch, Probe
 from cnnpool.probe.cost import Cost
 from cnnpool.probe.gradient import GradientRouting
 from cnnpool.probe.invariance import ShiftInvariance
+from cnnpool.probe.noise import GradientNoise
 
 PROBES: dict[str, type[Probe]] = {
     "cost": Cost,
     "gradient": GradientRouting,
     "invariance": ShiftInvariance,
+    "noise": GradientNoise,
 }
 
 
@@ -24,4 +26,4 @@ def build(name: str, **options: Any) -> Probe:
     return table.construct(PROBES, "probes", name, **options)
 
 
-__all__ = ["PROBES", "Cost", "GradientRouting", "Probe", "ShiftInvariance", "build"]
+__all__ = ["PROBES", "Batch", "Cost", "GradientNoise", "GradientRouting", "Probe", "ShiftInvariance", "build"]

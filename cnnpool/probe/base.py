@@ -2,12 +2,23 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 Result = dict[str, Any]
+
+
+class Batch(NamedTuple):
+    """What probes look at: ``probe.measure(model, stages, *batch)``."""
+
+    images: Tensor
+    """Normalised, (N, C, H, W)."""
+    labels: Tensor
+    """(N,)."""
+    black: Tensor | None = None
+    """The value that a black pixel has after normalisation, by channel (C,); None stands for zeros."""
 
 
 class Probe(Protocol):
@@ -19,9 +30,14 @@ class Probe(Protocol):
     """Read after every so many epochs of training; 0: only at the end."""
 
     def measure(
-        self, model: nn.Module, stages: Mapping[str, nn.Module], images: Tensor, labels: Tensor
+        self,
+        model: nn.Module,
+        stages: Mapping[str, nn.Module],
+        images: Tensor,
+        labels: Tensor,
+        black: Tensor | None = None,
     ) -> Result:
-        """The result as nested dictionaries; ``images`` normalised (N, C, H, W), ``labels`` (N,)."""
+        """The result as nested dictionaries of JSON's types; the arguments as in ``Batch``."""
         ...
 
 
@@ -64,3 +80,24 @@ def captured(stages: Mapping[str, nn.Module], *, inputs: bool = False) -> Iterat
 def device_of(model: nn.Module) -> torch.device:
     """The device of the model's first parameter (the CPU if it has none)."""
     return next((p.device for p in model.parameters()), torch.device("cpu"))
+
+
+def paddings(model: nn.Module) -> list[str]:
+    """How the model's convolutions see beyond the border: ``none``, or their padding modes."""
+    found = {
+        module.padding_mode
+        for module in model.modules()
+        if isinstance(module, nn.Conv2d) and module.padding not in ((0, 0), "valid")
+    }
+    return sorted(found) or ["none"]
+
+
+def at_least(probe: str, least: int, **options: float) -> None:
+    """Refuse options below ``least``.
+
+    Raises:
+        ValueError: naming the probe, the option and its value.
+    """
+    for name, value in options.items():
+        if value < least:
+            raise ValueError(f"{probe} probe: {name} must be >= {least}, got {value}")

@@ -1,33 +1,35 @@
 """From a probe's nested result to flat TensorBoard tags."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+SETTINGS = {"samples", "seed", "stage_samples", "shift_samples", "worst_px", "batch", "repeats"}
+"""Numbers that were set, not measured."""
 
-def scalars(section: str, result: dict[str, Any]) -> dict[str, float]:
-    """The result's numbers by tag, ``section/quantity/where``.
 
-    ``gradient/zero_fraction/<stage>``, ``invariance/relative_change_1px/<stage>``,
-    ``invariance/consistency/<preset>``, ``cost/parameters`` and so on.
+def scalars(section: str, result: Mapping[str, Any]) -> dict[str, float]:
+    """The result's numbers by tag, ``section/quantity/where``; what is no number has no tag.
+
+    ``gradient/zero_fraction/<stage>``, ``gradient/before_activation/zero_fraction/<stage>``,
+    ``invariance/relative_change_1px/<stage>``, ``invariance/consistency/<preset>``, ``cost/parameters``, and
+    so on. ``gradient`` holds a dictionary per stage, the other sections have them under ``stages``.
     """
-    tags: dict[str, float] = {}
-    for key, value in result.items():
-        if key == "stages":
-            for stage, quantities in value.items():
-                tags |= _stage(section, stage, quantities)
-        elif isinstance(value, dict) and section == "gradient":
-            tags |= _stage(section, key, value)
-        elif isinstance(value, dict):
-            tags |= {f"{section}/{key}/{name}": number for name, number in value.items()}
-        elif isinstance(value, int | float) and key not in ("samples", "seed"):
-            tags[f"{section}/{key}"] = value
+    stages = result if section == "gradient" else result.get("stages", {})
+    tags = {
+        f"{section}/{name}/{stage}": value
+        for stage, quantities in stages.items()
+        for name, value in _numbers(quantities)
+    }
+    if section != "gradient":
+        rest = {key: value for key, value in result.items() if key != "stages"}
+        tags |= {f"{section}/{name}": value for name, value in _numbers(rest, by_px=False)}
     return tags
 
 
-def _stage(section: str, stage: str, quantities: dict[str, Any]) -> dict[str, float]:
-    tags = {}
+def _numbers(quantities: Mapping[str, Any], *, by_px: bool = True) -> Iterator[tuple[str, float]]:
     for name, value in quantities.items():
-        if isinstance(value, dict):
-            tags |= {f"{section}/{name}_{px}px/{stage}": number for px, number in value.items()}
-        elif name != "samples":
-            tags[f"{section}/{name}/{stage}"] = value
-    return tags
+        if isinstance(value, Mapping):
+            for inner, number in _numbers(value, by_px=by_px):
+                yield (f"{name}_{inner}px" if by_px and inner.isdecimal() else f"{name}/{inner}"), number
+        elif isinstance(value, int | float) and not isinstance(value, bool) and name not in SETTINGS:
+            yield name, value

@@ -1,0 +1,100 @@
+"""Gradient noise scale: how much the gradients of single samples differ from their mean."""
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cnnpool.probe.base import Result, at_least, device_of, examined
+from cnnpool.probe.taps import adjacent_weights
+
+
+class GradientNoise:
+    """Gradient noise scale of all parameters, and of the learnt filters next to every stage.
+
+    Args:
+        samples: images whose gradients are compared, >= 2; each costs a backward pass of its own.
+        every_epochs: read after every so many epochs; 0: only at the end.
+
+    Raises:
+        ValueError: if an option is out of range.
+    """
+
+    section = "noise"
+
+    def __init__(self, *, samples: int = 64, every_epochs: int = 0):
+        at_least("noise", 2, samples=samples)
+        at_least("noise", 0, every_epochs=every_epochs)
+        self.samples = samples
+        self.every_epochs = every_epochs
+
+    def measure(
+        self,
+        model: nn.Module,
+        stages: Mapping[str, nn.Module],
+        images: Tensor,
+        labels: Tensor,
+        black: Tensor | None = None,
+    ) -> Result:
+        images, labels = images[: self.samples], labels[: self.samples]
+        moments = Moments(p for p in model.parameters() if p.requires_grad)
+        device = device_of(model)
+        with examined(model), torch.enable_grad():
+            for image, label in zip(images.split(1), labels.split(1), strict=True):
+                loss = F.cross_entropy(model(image.to(device)), label.to(device))
+                moments.add(torch.autograd.grad(loss, moments.parameters, allow_unused=True))
+        return {
+            **moments.noise(moments.parameters),
+            "samples": len(images),
+            "stages": {
+                stage: {f"weights_{side}": moments.noise([p]) for side, p in sides.items()}
+                for stage, sides in adjacent_weights(model, stages, images[:1]).items()
+            },
+        }
+
+
+class Moments:
+    """Sums over samples of each parameter's gradient, of its square, and of its zeros."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter]):
+        self.parameters = list(parameters)
+        self.place = {id(p): index for index, p in enumerate(self.parameters)}
+        self.total = [torch.zeros_like(p, dtype=torch.float64) for p in self.parameters]
+        self.square = [0.0] * len(self.parameters)
+        self.zeros = [0] * len(self.parameters)
+        self.count = 0
+
+    def add(self, gradients: Iterable[Tensor | None]) -> None:
+        """One sample's gradients; None where the loss does not depend on the parameter."""
+        self.count += 1
+        for index, gradient in enumerate(gradients):
+            if gradient is None:
+                self.zeros[index] += self.total[index].numel()
+                continue
+            exact = gradient.double()
+            self.total[index] += exact
+            self.square[index] += exact.square().sum().item()
+            self.zeros[index] += (gradient == 0).sum().item()
+
+    def noise(self, parameters: Iterable[nn.Parameter]) -> dict[str, float]:
+        """Of ``parameters`` taken together (McCandlish 2018, arXiv:1812.06162, the simple noise scale).
+
+        Returns:
+            ``trace``: of the covariance of single-sample gradients, unbiased.
+            ``signal``: squared length of the true gradient, unbiased: |mean|^2 - trace / samples.
+            ``noise_scale``: trace / signal, in samples; left out where the signal is lost in the noise.
+            ``zero_fraction``: entries of single-sample gradients that are exactly zero, divided by all.
+        """
+        chosen = [self.place[id(p)] for p in parameters]
+        n = self.count
+        length = sum((self.total[i] / n).square().sum().item() for i in chosen)
+        trace = max(sum(self.square[i] for i in chosen) - n * length, 0.0) / (n - 1)
+        signal = length - trace / n
+        entries = n * sum(self.total[i].numel() for i in chosen)
+        result = {"trace": trace, "signal": signal}
+        if signal > 0:
+            result["noise_scale"] = trace / signal
+        if entries:
+            result["zero_fraction"] = sum(self.zeros[i] for i in chosen) / entries
+        return result

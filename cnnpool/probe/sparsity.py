@@ -1,0 +1,68 @@
+"""How sparse a gradient is: its zeros, and two measures that do not need exact zeros."""
+
+import torch
+from torch import Tensor
+
+
+def sparsity(gradient: Tensor, epsilon: float = 1e-3) -> dict[str, float]:
+    """How sparse the gradients (N, ...) of N samples are; each a mean over the samples.
+
+    A sample whose gradient is zero throughout counts as the limit of a single entry among ever more:
+    participation ratio 0, Hoyer 1.
+
+    Returns:
+        ``zero_fraction``: entries that are exactly zero, divided by all entries.
+        ``small_fraction``: entries with |g| <= epsilon * max |g| of their sample, divided by all.
+        ``participation_ratio``: (sum |g|)^2 / (D sum g^2) over a sample's D entries: 1 if all are equally
+            large, 1/D for a single one.
+        ``hoyer``: (sqrt(D) - |g|_1 / |g|_2) / (sqrt(D) - 1) (Hoyer 2004): 0 if all are equally large, 1 for a
+            single one.
+    """
+    magnitude = gradient.abs().flatten(1)
+    entries = magnitude.shape[1]
+    largest = magnitude.amax(1, keepdim=True)
+    # The measures are ratios; squares of a loss gradient as it is would vanish in float32.
+    scaled = magnitude / torch.where(largest > 0, largest, 1)
+    first = scaled.sum(1, dtype=torch.float64)
+    second = scaled.square().sum(1, dtype=torch.float64).clamp_min(1e-300)
+    root = entries**0.5
+    return {
+        "zero_fraction": (magnitude == 0).double().mean().item(),
+        "small_fraction": (magnitude <= epsilon * largest).double().mean().item(),
+        "participation_ratio": (first.square() / (entries * second)).mean().item(),
+        "hoyer": ((root - first / second.sqrt()) / max(root - 1, 1e-300)).clamp(0, 1).mean().item(),
+    }
+
+
+def coverage(gradient: Tensor) -> dict[str, float]:
+    """Which inputs a batch reaches at all, for per-sample gradients (N, C, H, W).
+
+    Returns:
+        ``coverage``: of the C*H*W inputs, those to which at least one of the N samples sends gradient.
+        ``coverage_iid``: the same if samples chose their inputs independently, 1 - (1 - rho)^N with rho the
+            share of entries that are not zero.
+    """
+    reached = gradient != 0
+    density = reached.double().mean().item()
+    return {
+        "coverage": reached.any(0).double().mean().item(),
+        "coverage_iid": 1 - (1 - density) ** len(gradient),
+    }
+
+
+def phase_imbalance(gradient: Tensor, stride: tuple[int, int]) -> float:
+    """How unequally the positions within a stride are served, for gradients (N, C, H, W).
+
+    The standard deviation over the stride's phases (row mod s, column mod s) of the mean |g|, divided by its
+    mean: 0 if all phases get as much; sqrt(s^2 - 1) if a single phase gets everything.
+    """
+    magnitude = gradient.abs()
+    phases = torch.stack(
+        [
+            magnitude[..., row :: stride[0], column :: stride[1]].mean(dtype=torch.float64)
+            for row in range(min(stride[0], magnitude.shape[-2]))
+            for column in range(min(stride[1], magnitude.shape[-1]))
+        ]
+    )
+    mean = phases.mean()
+    return (phases.std(correction=0) / mean).item() if mean > 0 else 0.0

@@ -1,0 +1,122 @@
+"""Where gradients are read: at a stage's input, before the activation that made it, and at weights."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cnnpool.probe.base import device_of, examined
+
+ACTIVATIONS = (
+    "Relu", "LeakyRelu", "PreluKernel", "RreluWithNoise", "Elu", "Celu", "Gelu", "Silu", "Mish", "Softplus",
+    "Hardtanh", "Hardswish", "Hardsigmoid", "Sigmoid", "LogSigmoid", "Tanh", "Threshold",
+)  # fmt: skip
+"""Autograd's names of the elementwise functions that networks use, without ``Backward0``."""
+
+
+class Tap(NamedTuple):
+    """What was read at one stage; gradients are per sample, (N, C, H, W)."""
+
+    activation: Tensor
+    """The stage's input."""
+    gradient: Tensor
+    """Of the loss at that input, through this stage alone where the map also goes elsewhere."""
+    before: Tensor | None
+    """Of the loss at the input of the activation function whose output the stage takes, by all ways; None if
+    an activation function is not what comes before the stage."""
+
+
+def stage_gradients(
+    model: nn.Module, stages: Mapping[str, nn.Module], images: Tensor, labels: Tensor
+) -> dict[str, Tap]:
+    """What is read at every stage in one backward pass; see ``backpropagate``."""
+    return backpropagate(model, stages, images, labels)[0]
+
+
+def backpropagate(
+    model: nn.Module,
+    stages: Mapping[str, nn.Module],
+    images: Tensor,
+    labels: Tensor,
+    weights: Sequence[Tensor] = (),
+) -> tuple[dict[str, Tap], list[Tensor]]:
+    """Taps of every stage, and the gradients of ``weights`` summed over the batch (zeros where unused).
+
+    The model is in eval mode, so sample n of the gradient of the summed cross entropy is the gradient of
+    sample n's own loss: nothing is divided by the batch size.
+    """
+    device = device_of(model)
+    inputs: dict[str, Tensor] = {}
+    before: dict[str, Tensor] = {}
+    hooks = []
+
+    def enter(stage: str):
+        def hook(module: nn.Module, received: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            x = received[0]
+            if x.grad_fn is not None and x.grad_fn.name().removesuffix("Backward0") in ACTIVATIONS:
+                hooks.append(x.grad_fn.register_hook(lambda into, _: before.update({stage: into[0]})))
+            # An alias, since what reaches the map by other branches is not the stage's doing.
+            inputs[stage] = x.view_as(x)
+            return inputs[stage], *received[1:]
+
+        return hook
+
+    hooks += [module.register_forward_pre_hook(enter(stage)) for stage, module in stages.items()]
+    try:
+        with examined(model), torch.enable_grad():
+            images = images.to(device).detach().requires_grad_()
+            loss = F.cross_entropy(model(images), labels.to(device), reduction="sum")
+            # The images too, so that the backward pass goes on beyond the first stage.
+            wanted = [*inputs.values(), *weights, images]
+            gradients = torch.autograd.grad(loss, wanted, allow_unused=True)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    filled = [torch.zeros_like(w) if g is None else g for w, g in zip(wanted, gradients, strict=True)]
+    taps = {
+        stage: Tap(inputs[stage].detach(), gradient, before.get(stage))
+        for stage, gradient in zip(inputs, filled, strict=False)
+    }
+    return taps, filled[len(inputs) : -1]
+
+
+def adjacent_weights(
+    model: nn.Module, stages: Mapping[str, nn.Module], image: Tensor
+) -> dict[str, dict[str, nn.Parameter]]:
+    """The learnt filters next to every stage in the order of the forward pass of ``image`` (1, C, H, W).
+
+    Returns:
+        By stage: ``before``, of the last layer that ran before it; ``own``, the stage's first; ``after``, of
+        the first layer that ran after it. Filters are parameters of two dimensions or more; what there is not
+        is left out.
+    """
+    inside = {part: stage for stage, module in stages.items() for part in module.modules()}
+    order: list[tuple[str | None, nn.Module]] = []
+    hooks = [
+        module.register_forward_pre_hook(lambda m, _: order.append((inside.get(m), m)))
+        for module in model.modules()
+        if module in stages.values() or (module not in inside and _filters(module))
+    ]
+    try:
+        with examined(model), torch.no_grad():
+            model(image.to(device_of(model)))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    found: dict[str, dict[str, nn.Parameter]] = {stage: {} for stage in stages}
+    for place, (stage, module) in enumerate(order):
+        if stage is None:
+            continue
+        sides = {
+            "before": [m for s, m in reversed(order[:place]) if s is None],
+            "own": [m for m in module.modules() if _filters(m)],
+            "after": [m for s, m in order[place + 1 :] if s is None],
+        }
+        found[stage] = {side: _filters(layers[0])[0] for side, layers in sides.items() if layers}
+    return found
+
+
+def _filters(module: nn.Module) -> list[nn.Parameter]:
+    return [p for p in module.parameters(recurse=False) if p.requires_grad and p.dim() >= 2]

@@ -1,0 +1,43 @@
+"""A tiny net and a batch that the probes are tried on."""
+
+import pytest
+import torch
+
+from cnnpool import model, pool, readout
+
+
+def build_net(
+    operator="max", *, size=(12, 12), channels=1, padding_mode="zeros", backbone="convnet", **options
+):
+    torch.manual_seed(0)
+    net = model.build(
+        backbone,
+        channels,
+        size,
+        4,
+        pool=lambda stage, channels: pool.build(operator, channels, **options),
+        readout=lambda channels, size: readout.build("gap", channels, size),
+        width=3,
+        padding_mode=padding_mode,
+    )
+    for module in net.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            # Statistics of a net that has seen something.
+            module.running_mean.uniform_(-0.1, 0.1)
+            module.running_var.uniform_(0.5, 1.5)
+    return net
+
+
+def build_batch(n=6, size=(12, 12), channels=1):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(n, channels, *size, generator=generator), torch.arange(n) % 4
+
+
+@pytest.fixture
+def net():
+    return build_net
+
+
+@pytest.fixture
+def batch():
+    return build_batch
