@@ -124,13 +124,20 @@ def test_a_residual_branch_samples_the_same_mixture():
     assert_close(LpsPool2d(6)(torch.cat([x, -x], 1), op.phase), torch.cat([y, -y], 1))
 
 
-def test_choice_is_made_in_float32_under_autocast_and_in_half_precision():
-    op, x = LpsPool2d(8).eval(), torch.randn(64, 8, 8, 8)
-    expected = op.choose(x)
+@torch.no_grad()
+def test_phases_are_weighed_in_float32_under_autocast_and_in_half_precision():
+    def weights(op, x):
+        torch.manual_seed(5)
+        return op.choose(x)
+
+    op, x = LpsPool2d(8), torch.randn(16, 8, 8, 8)
+    expected = weights(op, x)
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(op.choose(x), expected)
+        assert torch.equal(weights(op, x), expected)
     half = x.bfloat16()
-    assert torch.equal(op.bfloat16().choose(half), op.float().choose(half.float()))
+    in_half = weights(op.bfloat16(), half)
+    assert in_half.dtype == torch.float32
+    assert torch.equal(in_half, weights(op.float(), half.float()))
 
 
 def test_constant_map_stays_constant_in_both_modes():
