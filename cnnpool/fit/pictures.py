@@ -9,7 +9,8 @@ from torch.utils.tensorboard import SummaryWriter
 from cnnpool.explain.example import examples
 from cnnpool.explain.picture import figure
 from cnnpool.model import Cnn
-from cnnpool.probe.invariance import change_map
+from cnnpool.probe import Batch
+from cnnpool.probe.accuracy import accuracy_map
 from cnnpool.probe.taps import Tap, stage_gradients
 
 matplotlib.use("Agg")
@@ -19,11 +20,11 @@ RADIUS_PX = 4
 IMAGES = 8
 
 
-def draw(board: SummaryWriter, model: Cnn, batch: tuple[Tensor, Tensor], results: dict[str, Any]) -> None:
+def draw(board: SummaryWriter, model: Cnn, batch: Batch, results: dict[str, Any]) -> None:
     """Shift map, routing maps and the operator's worked example, into the images tab."""
-    images, labels = batch
+    images, labels = batch[:2]
     step = results["steps"]
-    accuracy = change_map(model, images[:256], labels[:256], RADIUS_PX)
+    accuracy = accuracy_map(model, images[:256], labels[:256], RADIUS_PX)
     board.add_figure("maps/accuracy_over_shifts", shift_figure(accuracy), step)
     taps = stage_gradients(model, model.stages, images[:IMAGES], labels[:IMAGES])
     board.add_figure("maps/gradient_routing", routing_figure(images[:IMAGES], taps), step)

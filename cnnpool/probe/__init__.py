@@ -3,14 +3,20 @@
 from typing import Any
 
 from cnnpool import table
+from cnnpool.probe.adversarial import AdversarialShift
+from cnnpool.probe.all_shifts import AllShifts
 from cnnpool.probe.base import Batch, Probe
 from cnnpool.probe.cost import Cost
+from cnnpool.probe.diagonal import Diagonal
 from cnnpool.probe.gradient import GradientRouting
 from cnnpool.probe.invariance import ShiftInvariance
 from cnnpool.probe.noise import GradientNoise
 
 PROBES: dict[str, type[Probe]] = {
+    "adversarial": AdversarialShift,
+    "all_shifts": AllShifts,
     "cost": Cost,
+    "diagonal": Diagonal,
     "gradient": GradientRouting,
     "invariance": ShiftInvariance,
     "noise": GradientNoise,
@@ -26,4 +32,16 @@ def build(name: str, **options: Any) -> Probe:
     return table.construct(PROBES, "probes", name, **options)
 
 
-__all__ = ["PROBES", "Batch", "Cost", "GradientNoise", "GradientRouting", "Probe", "ShiftInvariance", "build"]
+__all__ = [
+    "PROBES",
+    "AdversarialShift",
+    "AllShifts",
+    "Batch",
+    "Cost",
+    "Diagonal",
+    "GradientNoise",
+    "GradientRouting",
+    "Probe",
+    "ShiftInvariance",
+    "build",
+]

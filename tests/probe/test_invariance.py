@@ -1,96 +1,28 @@
-import copy
-
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
-from cnnpool import model, pool, readout
+from cnnpool import pool
 from cnnpool.probe import ShiftInvariance
-from cnnpool.probe.invariance import (
-    answers,
-    consistency,
-    consistency_given_correct,
-    relative_change,
-    worst_shift_accuracy,
-)
-from cnnpool.probe.shift import PROTOCOLS, shift
+from cnnpool.probe.accuracy import accuracy_map, accuracy_of_shifts
+from cnnpool.probe.answers import answers
+from cnnpool.probe.change import relative_change, unchanged_maximum, unchanged_share
+from cnnpool.probe.consistency import by_presets, consistency, consistency_given_correct, paired_answers
+from cnnpool.probe.presets import PRESETS
 
 
-def net(operator="avg", padding_mode="circular", size=(8, 8)):
-    torch.manual_seed(0)
-    return model.build(
-        "convnet",
-        1,
-        size,
-        3,
-        pool=lambda stage, channels: pool.build(operator, channels),
-        readout=lambda channels, size: readout.build("gap", channels, size),
-        width=4,
-        padding_mode=padding_mode,
-    )
+class Corner(nn.Module):
+    """Answers 1 if the top left pixel is above 0, else 0; crops of any size."""
+
+    def forward(self, x):
+        corner = x[:, 0, 0, 0]
+        return torch.stack((-corner, corner), 1)
 
 
-def images(n=5, size=8):
-    return torch.randn(n, 1, size, size, generator=torch.Generator().manual_seed(3))
-
-
-@given(st.integers(-9, 9), st.integers(-9, 9))
-@settings(deadline=None, max_examples=40)
-def test_a_circular_shift_is_a_roll(down, right):
-    x = torch.arange(2 * 3 * 5 * 4).reshape(2, 3, 5, 4)
-    assert np.array_equal(shift(x, down, right), np.roll(x.numpy(), (down, right), (2, 3)))
-
-
-@given(st.integers(-6, 6), st.integers(-6, 6))
-@settings(deadline=None, max_examples=40)
-def test_a_shift_that_is_not_circular_lets_zeros_in(down, right):
-    x = torch.arange(1, 1 + 2 * 5 * 4).reshape(2, 1, 5, 4)
-    expected = np.zeros_like(x.numpy())
-    for i in range(5):
-        for j in range(4):
-            if 0 <= i - down < 5 and 0 <= j - right < 4:
-                expected[:, :, i, j] = x[:, :, i - down, j - right]
-    assert np.array_equal(shift(x, down, right, circular=False), expected)
-
-
-def test_every_image_moves_by_its_own_shift():
-    x = images(3)
-    moved = shift(x, torch.tensor([0, 1, -2]), torch.tensor([3, 0, 1]))
-    for n, (down, right) in enumerate([(0, 3), (1, 0), (-2, 1)]):
-        assert torch.equal(moved[n], x[n].roll((down, right), (1, 2)))
-
-
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_protocols_draw_within_their_bounds(name):
-    protocol = PROTOCOLS[name]
-    first, second = protocol.draw(4000, (16, 12), torch.Generator().manual_seed(0))
-    for axis, length in enumerate((16, 12)):
-        low, high = protocol.bounds(length)
-        drawn = torch.cat((first[:, axis], second[:, axis]))
-        assert low <= drawn.min() and drawn.max() <= high
-    if protocol.per_image:
-        assert first.unique(dim=0).shape[0] == 49
-    else:
-        assert first[: protocol.batch].unique(dim=0).shape[0] == 1
-    if protocol.distinct:
-        assert (first != second).any(1).all()
-
-
-def test_the_aps_protocol_draws_minus_three_to_two():
-    first, _ = PROTOCOLS["aps_cifar"].draw(256 * 400, (32, 32), torch.Generator().manual_seed(0))
-    assert first.unique().tolist() == [-3, -2, -1, 0, 1, 2]
-
-
-def test_distinct_second_views_are_uniform_over_the_others():
-    first, second = PROTOCOLS["distinct"].draw(48000, (9, 9), torch.Generator().manual_seed(0))
-    apart = (second - first) % 7
-    counts = torch.bincount(apart[:, 0] * 7 + apart[:, 1], minlength=49)
-    assert counts[0] == 0
-    # 48,000 draws over 48 differences: 1,000 each, standard deviation 31.3.
-    assert (counts[1:] - 1000).abs().max() < 5 * 31.3
+class Mean(nn.Module):
+    def forward(self, x):
+        return x.mean((2, 3), keepdim=True)
 
 
 def test_consistency_of_hand_worked_answers():
@@ -100,26 +32,77 @@ def test_consistency_of_hand_worked_answers():
     assert consistency_given_correct(first, second, torch.tensor([1, 0, 0, 0])) is None
 
 
-def test_answers_are_those_of_images_shifted_one_by_one():
-    cnn, x = net("max", "zeros"), images(6)
+def test_answers_are_those_of_images_shifted_one_by_one(net, batch):
+    cnn, (x, _) = net(), batch()
     shifts = torch.tensor([[0, 0], [1, 2], [-1, 0], [3, 3], [0, -2], [5, 1]])
     expected = [
         cnn.eval()(x[n : n + 1].roll(tuple(s), (2, 3))).argmax(1) for n, s in enumerate(shifts.tolist())
     ]
     assert torch.equal(answers(cnn, x, shifts), torch.cat(expected))
+    assert torch.equal(answers(cnn, x, shifts[1]), cnn(x.roll((1, 2), (2, 3))).argmax(1))
 
 
-def test_a_circular_model_is_consistent_at_multiples_of_its_total_stride():
-    cnn, x = net("max").double(), images().double()
-    still = answers(cnn, x, torch.tensor((0, 0)))
-    assert torch.equal(still, answers(cnn, x, torch.tensor((4, -4))))
+def test_the_corner_sees_what_each_preset_lets_in():
+    model, x, black = Corner(), torch.ones(300, 1, 16, 16), torch.tensor([-1.0])
+    for name, preset in PRESETS.items():
+        if preset.refusal((16, 16)):
+            continue
+        shifts = preset.draw(300, (16, 16), torch.Generator().manual_seed(4))
+        got = paired_answers(model, x, preset, 4, black)
+        for moved, top in zip(shifts, got, strict=True):
+            # Only a shift down or right brings black to the corner, and only where black enters.
+            let_in = (moved > 0).any(1) & (preset.border == "black")
+            assert torch.equal(top == 0, let_in), name
 
 
-def test_relative_change_is_the_slow_obvious_number():
-    cnn, x = net("max", "zeros").double().eval(), images().double()
+def test_a_batch_shares_its_pair_and_images_draw_their_own():
+    model, x = Corner(), torch.randn(512, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    result = by_presets(model, x, torch.zeros(512).long(), {"d": PRESETS["distinct"]}, 0, distinct=True)
+    # The corner and another pixel of noise agree half the time; standard deviation 0.022.
+    assert result["consistency"]["d"] == pytest.approx(0.5, abs=0.08)
+    assert result["consistency"] == result["consistency_distinct"]
+    assert result["presets"]["d"]["per_image"] and result["presets"]["d"]["low"] == -3
+    assert result["consistency_given_correct"] == result["presets"]["d"]["given_correct"]
 
-    def s1(batch):
-        return cnn.features[1](cnn.features[0](batch)).flatten(1)
+
+def test_a_preset_that_does_not_fit_is_skipped_with_its_reason(net, batch):
+    cnn, (x, labels) = net(), batch()
+    presets = {name: PRESETS[name] for name in ("zhang_imagenet", "distinct")}
+    result = by_presets(cnn, x, labels, presets, 0)
+    assert result["consistency"].keys() == {"distinct"}
+    assert result["skipped"] == {"zhang_imagenet": "needs images of at least 256x256, got 12x12"}
+
+
+def test_crops_are_skipped_for_a_model_of_fixed_size():
+    fixed = nn.Sequential(nn.Flatten(), nn.Linear(256 * 256, 2))
+    result = by_presets(
+        fixed,
+        torch.zeros(1, 1, 256, 256),
+        torch.zeros(1).long(),
+        {"zhang_imagenet": PRESETS["zhang_imagenet"]},
+        0,
+    )
+    assert result["skipped"] == {"zhang_imagenet": "the model does not take crops of 224x224"}
+
+
+def test_a_circular_model_is_consistent_at_multiples_of_its_total_stride(net, batch):
+    cnn, (x, _) = net(padding_mode="circular"), batch()
+    cnn, x = cnn.double(), x.double()
+    assert torch.equal(answers(cnn, x, torch.tensor((0, 0))), answers(cnn, x, torch.tensor((4, -4))))
+
+
+def test_polyphase_selection_is_consistent_under_every_circular_shift(net):
+    cnn = net("aps", padding_mode="circular").double()
+    x = torch.randn(40, 1, 12, 12, dtype=torch.float64)
+    assert consistency(*paired_answers(cnn, x, PRESETS["zhang_cifar"].paired_per_image(), 0)) == 1.0
+
+
+def test_relative_change_is_the_slow_obvious_number(net, batch):
+    cnn, (x, _) = net(), batch()
+    cnn, x = cnn.double().eval(), x.double()
+
+    def s1(images):
+        return cnn.features[1](cnn.features[0](images)).flatten(1)
 
     still = s1(x)
     apart = np.mean([(still[n] - still[n - 1]).norm().item() for n in range(len(x))])
@@ -134,45 +117,58 @@ def test_relative_change_is_the_slow_obvious_number():
         assert got == pytest.approx(np.mean(moved) / apart, rel=1e-12)
 
 
-def test_an_invariant_stage_does_not_change():
-    class Mean(nn.Module):
-        def forward(self, x):
-            return x.mean((2, 3), keepdim=True)
-
+def test_an_invariant_stage_does_not_change(batch):
     stage = Mean()
-    changes = relative_change(stage, {"s1": stage}, images().double(), 3)["s1"]
+    changes = relative_change(stage, {"s1": stage}, batch()[0].double(), 3)["s1"]
     assert max(changes.values()) < 1e-15
 
 
-def test_worst_shift_accuracy_is_a_product_over_all_shifts():
-    cnn, x = net("subsample", "zeros"), images(20)
-    labels = answers(cnn, x, torch.tensor((0, 0)))
-    assert worst_shift_accuracy(cnn, x, labels, 0) == 1.0
-    right = torch.ones(20, dtype=torch.bool)
-    for down in (-1, 0, 1):
-        for across in (-1, 0, 1):
-            right &= answers(cnn, x.roll((down, across), (2, 3)), torch.tensor((0, 0))) == labels
-    assert worst_shift_accuracy(cnn, x, labels, 1) == right.double().mean().item()
+@pytest.mark.parametrize(
+    ("kernel", "way", "share"),
+    [(2, (0, 1), 1 / 3), (2, (1, 1), 1 / 7), (3, (0, 1), 1 / 2), (3, (2, 1), 2 / 16), (2, (2, 0), 0.0)],
+)
+def test_max_pooling_of_noise_is_unchanged_as_the_law_says(kernel, way, share):
+    assert unchanged_maximum((kernel, kernel), *way) == pytest.approx(share)
+    maps = torch.rand(8, 4, 72, 72, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    operator = pool.build("max", 4, kernel_size=kernel, stride=kernel)
+    # At least 18,432 windows: standard deviation at most 0.0037.
+    assert unchanged_share(operator, maps, [way]) == pytest.approx(share, abs=0.018)
 
 
-def test_the_probe_reports_every_stage_distance_and_preset_and_changes_nothing():
-    cnn, x = net("max").train(), images(12)
-    labels = torch.arange(12) % 3
-    before, generator = copy.deepcopy(cnn.state_dict()), torch.get_rng_state()
-    probe = ShiftInvariance(presets=("distinct", "tips"), samples=10, stage_samples=4, max_shift_px=2)
+def test_accuracy_under_shifts_is_counted_over_all_of_them(net):
+    x = torch.randn(20, 1, 12, 12, generator=torch.Generator().manual_seed(0))
+    cnn = net("subsample").eval()
+    labels = cnn(x).argmax(1)
+    right = {
+        (down, across): cnn(x.roll((down, across), (2, 3))).argmax(1) == labels
+        for down in range(-2, 3)
+        for across in range(-2, 3)
+    }
+    near = torch.stack([r for (down, across), r in right.items() if max(abs(down), abs(across)) < 2])
+    result = accuracy_of_shifts(cnn, x, labels, 1, 2)
+    assert result["worst_shift_accuracy"] == near.all(0).double().mean().item()
+    assert result["mean_shift_accuracy"] == near.double().mean().item()
+    assert result["accuracy_by_shift"]["0"] == 1.0
+    ways = [right[way] for way in ((2, 0), (-2, 0), (0, 2), (0, -2))]
+    assert result["accuracy_by_shift"]["2"] == torch.stack(ways).double().mean().item()
+    assert accuracy_map(cnn, x, labels, 1)[0, 2] == right[-1, 1].double().mean()
+
+
+def test_the_probe_reports_every_stage_distance_and_preset(net, batch):
+    cnn, (x, labels) = net(), batch()
+    probe = ShiftInvariance(presets=("distinct", "tips"), samples=5, stage_samples=4, max_shift_px=2)
     result = probe.measure(cnn, cnn.stages, x, labels)
     assert result["consistency"].keys() == {"distinct", "tips"}
     assert result["stages"].keys() == {"s1", "s2"}
-    assert result["stages"]["s1"]["relative_change"].keys() == {"1", "2"}
-    assert result["samples"] == 10
-    assert cnn.training
-    assert torch.equal(generator, torch.get_rng_state())
-    assert all(torch.equal(before[k], v) for k, v in cnn.state_dict().items())
-    assert probe.measure(cnn, cnn.stages, x, labels) == result
+    for quantity in ("relative_change", "unchanged_outputs"):
+        assert result["stages"]["s1"][quantity].keys() == {"1", "2"}
+    assert (result["samples"], result["shift_samples"], result["stage_samples"]) == (5, 6, 4)
+    assert result["model_padding"] == ["zeros"] and result["seed"] == 0
 
 
 @pytest.mark.parametrize(
-    "options", [{"samples": 0}, {"stage_samples": 1}, {"max_shift_px": 0}, {"worst_px": -1}]
+    "options",
+    [{"samples": 0}, {"shift_samples": 0}, {"stage_samples": 1}, {"max_shift_px": 0}, {"worst_px": -1}],
 )
 def test_options_out_of_range_are_refused(options):
     with pytest.raises(ValueError, match="invariance probe"):

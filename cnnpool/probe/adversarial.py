@@ -1,0 +1,75 @@
+"""Accuracy when the worst of many shifts is chosen for every image, fractions of a pixel included."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.probe.answers import logits
+from cnnpool.probe.base import Result, at_least, paddings
+from cnnpool.probe.shift import fourier_shift
+
+
+class AdversarialShift:
+    """Adversarial shift accuracy on a grid of sub-pixel circular shifts (Michaeli 2023, arXiv:2303.08085).
+
+    Args:
+        samples: images, >= 1.
+        max_shift_px: the grid reaches so many pixels each way, >= 0.
+        per_px: grid points per pixel, >= 1; 1 leaves whole pixels alone.
+        every_epochs: read after every so many epochs; 0: only at the end.
+
+    Raises:
+        ValueError: if an option is out of range.
+    """
+
+    section = "adversarial"
+
+    def __init__(self, *, samples: int = 256, max_shift_px: int = 1, per_px: int = 2, every_epochs: int = 0):
+        at_least("adversarial", 1, samples=samples, per_px=per_px)
+        at_least("adversarial", 0, max_shift_px=max_shift_px, every_epochs=every_epochs)
+        self.samples = samples
+        self.max_shift_px = max_shift_px
+        self.per_px = per_px
+        self.every_epochs = every_epochs
+
+    def measure(
+        self,
+        model: nn.Module,
+        stages: Mapping[str, nn.Module],
+        images: Tensor,
+        labels: Tensor,
+        black: Tensor | None = None,
+    ) -> Result:
+        images, labels = images[: self.samples], labels[: self.samples]
+        reach = self.max_shift_px * self.per_px
+        span = [step / self.per_px for step in range(-reach, reach + 1)]
+        return {
+            **accuracy_on_grid(model, images, labels, span),
+            "max_shift_px": self.max_shift_px,
+            "per_px": self.per_px,
+            "border": "circular",
+            "samples": len(images),
+            "model_padding": paddings(model),
+        }
+
+
+def accuracy_on_grid(model: nn.Module, images: Tensor, labels: Tensor, span: list[float]) -> dict[str, float]:
+    """Accuracy over the grid span x span of shifts, in pixels, by ideal interpolation.
+
+    Returns:
+        ``accuracy``: images right at every point of the grid, divided by all.
+        ``whole_px_accuracy``: the same at the points of whole pixels.
+        ``mean_accuracy``: right answers over all points and images, divided by all.
+    """
+    right, whole = [], []
+    for down in span:
+        for across in span:
+            right.append(logits(model, fourier_shift(images, down, across)).argmax(1) == labels.cpu())
+            whole.append(float(down).is_integer() and float(across).is_integer())
+    table = torch.stack(right)
+    return {
+        "accuracy": table.all(0).double().mean().item(),
+        "whole_px_accuracy": table[torch.tensor(whole)].all(0).double().mean().item(),
+        "mean_accuracy": table.double().mean().item(),
+    }

@@ -1,0 +1,82 @@
+"""Consistency and accuracy over every circular shift: exact, with no sampling of shifts."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.probe.answers import answers, logits
+from cnnpool.probe.base import Result, at_least, paddings
+
+
+class AllShifts:
+    """Exact all-shifts consistency of a few images, from H * W forward passes of each.
+
+    Args:
+        samples: images, >= 1.
+        every_epochs: read after every so many epochs; 0: only at the end.
+
+    Raises:
+        ValueError: if an option is out of range.
+    """
+
+    section = "all_shifts"
+
+    def __init__(self, *, samples: int = 64, every_epochs: int = 0):
+        at_least("all_shifts", 1, samples=samples)
+        at_least("all_shifts", 0, every_epochs=every_epochs)
+        self.samples = samples
+        self.every_epochs = every_epochs
+
+    def measure(
+        self,
+        model: nn.Module,
+        stages: Mapping[str, nn.Module],
+        images: Tensor,
+        labels: Tensor,
+        black: Tensor | None = None,
+    ) -> Result:
+        images, labels = images[: self.samples], labels[: self.samples]
+        counts = class_counts(model, images)
+        return {
+            **consistency_of_counts(counts),
+            **accuracy_of_counts(counts, labels.cpu()),
+            "shifts": int(counts[0].sum()),
+            "border": "circular",
+            "samples": len(images),
+            "model_padding": paddings(model),
+        }
+
+
+def class_counts(model: nn.Module, images: Tensor) -> Tensor:
+    """How many of the H * W circular shifts of each image are answered by each class, (N, K)."""
+    counts = torch.zeros(len(images), logits(model, images[:1]).shape[1], dtype=torch.float64)
+    for down in range(images.shape[2]):
+        for right in range(images.shape[3]):
+            top = answers(model, images, torch.tensor((down, right)))
+            counts[torch.arange(len(images)), top] += 1
+    return counts
+
+
+def consistency_of_counts(counts: Tensor) -> dict[str, float]:
+    """Probability that two shifts of an image get the same class, the mean over images; counts (N, K).
+
+    Returns:
+        ``consistency``: of pairs drawn with replacement, sum_c p_c^2.
+        ``consistency_distinct``: of pairs of different shifts, sum_c n_c (n_c - 1) / (S (S - 1)).
+    """
+    total = counts.sum(1)
+    pairs = (counts * (counts - 1)).sum(1) / (total * (total - 1)).clamp_min(1)
+    return {
+        "consistency": (counts / total[:, None]).square().sum(1).mean().item(),
+        "consistency_distinct": pairs.mean().item(),
+    }
+
+
+def accuracy_of_counts(counts: Tensor, labels: Tensor) -> dict[str, float]:
+    """``mean_shift_accuracy`` over shifts and images; ``worst_shift_accuracy``: right under every shift."""
+    right = counts.gather(1, labels[:, None])[:, 0] / counts.sum(1)
+    return {
+        "mean_shift_accuracy": right.mean().item(),
+        "worst_shift_accuracy": (right == 1).double().mean().item(),
+    }

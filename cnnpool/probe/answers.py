@@ -1,0 +1,46 @@
+"""What a model answers to shifted images."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.probe.base import device_of, examined
+from cnnpool.probe.shift import shift
+
+BATCH = 256
+
+
+def logits(model: nn.Module, images: Tensor) -> Tensor:
+    """Logits (N, K) of images (N, C, H, W), on the CPU."""
+    with examined(model), torch.no_grad():
+        return torch.cat([model(part.to(device_of(model))).cpu() for part in images.split(BATCH)])
+
+
+def answers(
+    model: nn.Module,
+    images: Tensor,
+    shifts: Tensor,
+    view: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Top-1 classes (N,) of images (N, C, H, W), each shifted by its row of ``shifts`` (N, 2) or all by (2,):
+    circularly, or as ``view`` of (images, shifts) shows them.
+    """
+    parts = zip(images.split(BATCH), shifts.expand(len(images), 2).split(BATCH), strict=True)
+    if view:
+        return torch.cat([logits(model, view(some, by)).argmax(1) for some, by in parts])
+    if shifts.dim() == 1:
+        down, right = shifts.tolist()
+        return torch.cat([logits(model, shift(some, down, right)).argmax(1) for some, _ in parts])
+    return torch.cat([logits(model, shift(some, *by.unbind(1))).argmax(1) for some, by in parts])
+
+
+def square(radius: int) -> list[tuple[int, int]]:
+    """All shifts of up to ``radius`` pixels each way, row by row."""
+    span = range(-radius, radius + 1)
+    return [(down, right) for down in span for right in span]
+
+
+def cross(distance: int) -> list[tuple[int, int]]:
+    """The shifts by ``distance`` pixels in the four directions of the axes; a single one for 0."""
+    return list(dict.fromkeys([(distance, 0), (-distance, 0), (0, distance), (0, -distance)]))

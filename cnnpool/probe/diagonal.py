@@ -1,0 +1,75 @@
+"""How the answer jumps along a diagonal of 1-pixel steps (Azulay & Weiss 2019, arXiv:1805.12177)."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.probe.answers import logits
+from cnnpool.probe.base import Result, at_least, paddings
+from cnnpool.probe.shift import shift
+
+
+class Diagonal:
+    """P(top-1 change) and the mean absolute change of confidence under 1-pixel diagonal shifts.
+
+    The image stands on a black background and moves down the diagonal through its middle. The paper shrinks
+    images within a larger canvas, or crops larger ones; here the canvas is the image's own size, so that the
+    model sees maps of the size it was made for.
+
+    Args:
+        samples: images, >= 1; 1000 in the paper.
+        steps: neighbouring pairs of positions around the centre, >= 1; 8 in the paper.
+        every_epochs: read after every so many epochs; 0: only at the end.
+
+    Raises:
+        ValueError: if an option is out of range.
+    """
+
+    section = "diagonal"
+
+    def __init__(self, *, samples: int = 1000, steps: int = 8, every_epochs: int = 0):
+        at_least("diagonal", 1, samples=samples, steps=steps)
+        at_least("diagonal", 0, every_epochs=every_epochs)
+        self.samples = samples
+        self.steps = steps
+        self.every_epochs = every_epochs
+
+    def measure(
+        self,
+        model: nn.Module,
+        stages: Mapping[str, nn.Module],
+        images: Tensor,
+        labels: Tensor,
+        black: Tensor | None = None,
+    ) -> Result:
+        images = images[: self.samples]
+        start = -(self.steps // 2)
+        confidences = torch.stack(
+            [
+                logits(model, shift(images, d, d, circular=False, fill=black)).double().softmax(1)
+                for d in range(start, start + self.steps + 1)
+            ]
+        )
+        return {
+            **jumps(confidences),
+            "steps": self.steps,
+            "border": "black",
+            "samples": len(images),
+            "model_padding": paddings(model),
+        }
+
+
+def jumps(confidences: Tensor) -> dict[str, float]:
+    """What changes between neighbouring positions; confidences (positions, N, K).
+
+    Returns:
+        ``top1_change``: pairs of neighbours with different top-1 classes, divided by all pairs and images.
+        ``confidence_change``: mean |p' - p| of the first position's top-1 class.
+    """
+    before, after = confidences[:-1], confidences[1:]
+    top = before.argmax(2, keepdim=True)
+    return {
+        "top1_change": (top != after.argmax(2, keepdim=True)).double().mean().item(),
+        "confidence_change": (before.gather(2, top) - after.gather(2, top)).abs().mean().item(),
+    }

@@ -1,0 +1,106 @@
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from cnnpool.probe.presets import PRESETS, PresetName
+
+
+def draw(name, n=4000, size=(16, 12)):
+    return PRESETS[name].draw(n, size, torch.Generator().manual_seed(0))
+
+
+def test_the_option_offers_every_preset():
+    assert set(get_args(PresetName)) == set(PRESETS)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_draw_within_their_bounds(name):
+    preset = PRESETS[name]
+    first, second = draw(name)
+    for axis, length in enumerate((16, 12)):
+        low, high = preset.bounds(length)
+        drawn = torch.cat((first[:, axis], second[:, axis]))
+        assert low <= drawn.min() and drawn.max() <= high
+    if preset.per_image:
+        assert first.unique(dim=0).shape[0] == 49
+    else:
+        assert first[: preset.batch].unique(dim=0).shape[0] == 1
+        assert first.unique(dim=0).shape[0] > 1 or preset.border in ("crop", "enlarged")
+    if preset.distinct:
+        assert (first != second).any(1).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "offsets"),
+    [
+        ("zhang_imagenet", 256, range(32)),
+        ("zhang_cifar", 32, range(32)),
+        ("aps_cifar", 32, range(-3, 3)),
+        ("aps_crop", 32, range(-3, 3)),
+        ("aps_imagenet", 224, range(-32, 32)),
+        ("lps_cifar", 32, range(-3, 3)),
+        ("lps_crop", 32, range(-3, 3)),
+        ("tips", 32, range(-8, 9)),
+        ("tips_fill", 32, range(-8, 9)),
+        ("flc_cifar", 32, range(4)),
+        ("distinct", 32, range(-3, 4)),
+    ],
+)
+def test_offsets_are_those_of_the_paper(name, size, offsets):
+    preset = PRESETS[name]
+    assert range(preset.bounds(size)[0], preset.bounds(size)[1] + 1) == offsets
+    first, second = preset.draw(256 * 400, (size, size), torch.Generator().manual_seed(0))
+    assert torch.cat((first, second)).unique().tolist() == list(offsets)
+
+
+def test_distinct_second_views_are_uniform_over_the_others():
+    first, second = draw("distinct", 48000, (9, 9))
+    apart = (second - first) % 7
+    counts = torch.bincount(apart[:, 0] * 7 + apart[:, 1], minlength=49)
+    assert counts[0] == 0
+    # 48,000 draws over 48 differences: 1,000 each, standard deviation 31.3.
+    assert (counts[1:] - 1000).abs().max() < 5 * 31.3
+
+
+def test_a_preset_paired_per_image_keeps_its_shifts():
+    paired = PRESETS["aps_crop"].paired_per_image()
+    first, second = paired.draw(2000, (32, 32), torch.Generator().manual_seed(0))
+    assert first.unique().tolist() == [-3, -2, -1, 0, 1, 2]
+    assert (first != second).any(1).all() and paired.border == "black"
+
+
+def test_crops_of_a_padded_image_are_views_with_a_black_border():
+    images, black = torch.rand(2, 3, 8, 8), torch.tensor([-1.0, -2.0, -3.0])
+    padded = black[None, :, None, None].expand(2, 3, 14, 14).clone()
+    padded[:, :, 3:11, 3:11] = images
+    shifts = torch.tensor([[2, -3], [-1, 0]])
+    view = PRESETS["aps_crop"].view(images, shifts, black)
+    for n, (down, right) in enumerate(shifts.tolist()):
+        expected = padded[n, :, 3 - down : 11 - down, 3 - right : 11 - right]
+        assert torch.equal(view[n], expected)
+
+
+def test_zhangs_crops_are_224_of_256():
+    images = torch.arange(2.0 * 256 * 256).reshape(2, 1, 256, 256)
+    shifts = torch.tensor([[0, 31], [31, 7]])
+    view = PRESETS["zhang_imagenet"].view(images, shifts)
+    assert np.array_equal(view[0], images[0, :, 0:224, 31:255])
+    assert np.array_equal(view[1], images[1, :, 31:255, 7:231])
+
+
+def test_flc_crops_32_of_the_image_enlarged_to_36():
+    images, shifts = torch.rand(2, 3, 32, 32), torch.tensor([[0, 3], [2, 1]])
+    large = F.interpolate(images, (36, 36), mode="bilinear", align_corners=False)
+    view = PRESETS["flc_cifar"].view(images, shifts)
+    assert torch.equal(view[0], large[0, :, 0:32, 3:35])
+    assert torch.equal(view[1], large[1, :, 2:34, 1:33])
+
+
+def test_images_too_small_for_a_preset_are_refused_with_the_reason():
+    assert PRESETS["zhang_imagenet"].refusal((256, 256)) is None
+    assert PRESETS["zhang_imagenet"].refusal((32, 32)) == "needs images of at least 256x256, got 32x32"
+    assert PRESETS["flc_cifar"].refusal((8, 8)) == "leaves a 8x8 image a single position"
+    assert PRESETS["distinct"].refusal((4, 4)) is None

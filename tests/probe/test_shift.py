@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cnnpool.probe.shift import fourier_derivative, fourier_shift, shift
+
+
+@given(st.integers(-9, 9), st.integers(-9, 9), st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_a_circular_shift_is_a_roll(down, right, by_image):
+    x = torch.arange(2 * 3 * 5 * 4).reshape(2, 3, 5, 4)
+    rolled = np.roll(x.numpy(), (down, right), (2, 3))
+    amounts = (torch.tensor([down, down]), torch.tensor([right, right])) if by_image else (down, right)
+    assert np.array_equal(shift(x, *amounts), rolled)
+
+
+@given(st.integers(-6, 6), st.integers(-6, 6), st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_a_shift_that_is_not_circular_lets_the_fill_in(down, right, filled):
+    x = torch.arange(1.0, 1 + 2 * 2 * 5 * 4).reshape(2, 2, 5, 4)
+    fill = torch.tensor([-0.5, -7.0]) if filled else None
+    expected = (
+        np.zeros_like(x.numpy()) if fill is None else np.tile(fill.numpy()[:, None, None], (2, 1, 5, 4))
+    )
+    for i in range(5):
+        for j in range(4):
+            if 0 <= i - down < 5 and 0 <= j - right < 4:
+                expected[:, :, i, j] = x[:, :, i - down, j - right]
+    assert np.array_equal(shift(x, down, right, circular=False, fill=fill), expected)
+
+
+def test_every_image_moves_by_its_own_shift():
+    x = torch.randn(3, 1, 8, 8)
+    moved = shift(x, torch.tensor([0, 1, -2]), torch.tensor([3, 0, 1]))
+    for n, (down, right) in enumerate([(0, 3), (1, 0), (-2, 1)]):
+        assert torch.equal(moved[n], x[n].roll((down, right), (1, 2)))
+
+
+@pytest.mark.parametrize("size", [(8, 6), (7, 9)])
+@pytest.mark.parametrize(("down", "right"), [(1, 0), (-2, 3), (0, 5)])
+def test_a_fourier_shift_by_whole_pixels_is_a_roll(size, down, right):
+    x = torch.randn(2, 2, *size, dtype=torch.float64)
+    torch.testing.assert_close(fourier_shift(x, down, right), x.roll((down, right), (2, 3)))
+
+
+@pytest.mark.parametrize("length", [8, 9])
+def test_a_fourier_shift_moves_a_sine_by_its_fraction(length):
+    place = torch.arange(length, dtype=torch.float64)
+
+    def wave(moved):
+        return torch.sin(2 * torch.pi * 3 * (place - moved) / length).expand(1, 1, 4, length)
+
+    torch.testing.assert_close(fourier_shift(wave(0), 0, 0.3), wave(0.3))
+    torch.testing.assert_close(fourier_shift(wave(0).mT, -0.7, 0), wave(-0.7).mT)
+
+
+def test_a_fourier_shift_is_the_slow_dirichlet_sum():
+    x, moved = torch.randn(1, 1, 1, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), 0.4
+    expected = np.zeros(6)
+    for n in range(6):
+        for m in range(6):
+            t = n - m - moved
+            # Frequencies -2..2, and half of +-3 each.
+            kernel = sum(np.cos(2 * np.pi * k * t / 6) for k in range(-2, 3))
+            kernel += np.cos(np.pi * moved) * np.cos(np.pi * (n - m))
+            expected[n] += x[0, 0, 0, m].item() * kernel / 6
+    np.testing.assert_allclose(fourier_shift(x, 0, moved)[0, 0, 0].numpy(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("axis", [2, 3])
+def test_the_derivative_is_the_limit_of_small_shifts(axis):
+    x = torch.randn(1, 2, 8, 7, dtype=torch.float64)
+    step = 1e-5
+    there, back = ((step, 0), (-step, 0)) if axis == 2 else ((0, step), (0, -step))
+    slope = (fourier_shift(x, *there) - fourier_shift(x, *back)) / (2 * step)
+    torch.testing.assert_close(fourier_derivative(x, axis), slope, atol=1e-7, rtol=1e-7)

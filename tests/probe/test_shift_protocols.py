@@ -1,0 +1,99 @@
+"""The measures of whole shift protocols: every shift, the diagonal, the adversarial grid."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cnnpool.probe import AdversarialShift, AllShifts, Diagonal
+from cnnpool.probe.adversarial import accuracy_on_grid
+from cnnpool.probe.all_shifts import accuracy_of_counts, class_counts, consistency_of_counts
+from cnnpool.probe.diagonal import jumps
+
+
+class Pixel(nn.Module):
+    """Answers by the sign of one pixel."""
+
+    def __init__(self, row, column):
+        super().__init__()
+        self.place = row, column
+
+    def forward(self, x):
+        value = x[:, 0, self.place[0], self.place[1]]
+        return torch.stack((-value, value), 1)
+
+
+def test_consistency_of_hand_worked_counts():
+    counts = torch.tensor([[4.0, 0], [1, 3]], dtype=torch.float64)
+    result = consistency_of_counts(counts)
+    assert result["consistency"] == pytest.approx((1 + (1 + 9) / 16) / 2)
+    # Of the six pairs of one and three, the three among the three agree.
+    assert result["consistency_distinct"] == pytest.approx((1 + 3 / 6) / 2)
+    assert accuracy_of_counts(counts, torch.tensor([0, 1])) == {
+        "mean_shift_accuracy": (1 + 3 / 4) / 2,
+        "worst_shift_accuracy": 0.5,
+    }
+
+
+def test_every_shift_brings_every_pixel_to_the_corner_once():
+    x = torch.randn(3, 1, 4, 5, generator=torch.Generator().manual_seed(0))
+    positive = (x > 0).flatten(1).sum(1)
+    assert class_counts(Pixel(0, 0), x)[:, 1].tolist() == positive.tolist()
+    result = AllShifts(samples=2).measure(Pixel(0, 0), {}, x, torch.ones(3).long())
+    tops = [(image > 0).flatten().numpy() for image in x[:2, 0]]
+    pairs = [np.mean([a == b for a, b in itertools.product(top, top)]) for top in tops]
+    apart = [np.mean([a == b for a, b in itertools.permutations(top, 2)]) for top in tops]
+    assert result["consistency"] == pytest.approx(np.mean(pairs))
+    assert result["consistency_distinct"] == pytest.approx(np.mean(apart))
+    assert (result["shifts"], result["samples"]) == (20, 2)
+
+
+def test_the_jumps_of_hand_worked_confidences():
+    confidences = torch.tensor([[[0.6, 0.4]], [[0.5, 0.5]], [[0.1, 0.9]], [[0.2, 0.8]]])
+    # argmax is 0, 0, 1, 1: one change in three; |p'-p| of the class on top before: 0.1, 0.4, 0.1.
+    assert jumps(confidences) == pytest.approx({"top1_change": 1 / 3, "confidence_change": 0.2})
+
+
+def test_the_diagonal_runs_over_eight_steps_around_the_centre_on_black():
+    # White moves onto the pixel (2, 2) as the image goes down; above and left of the image it is black.
+    x, black = torch.ones(1, 1, 9, 9), torch.tensor([-1.0])
+    result = Diagonal().measure(Pixel(2, 2), {}, x, torch.zeros(1), black)
+    # Shifts -4..4: black from +3 on, a single change in eight steps.
+    assert result["top1_change"] == 1 / 8
+    assert result["steps"] == 8
+    assert Diagonal().measure(Pixel(4, 4), {}, x, torch.zeros(1), black)["top1_change"] == 0.0
+
+
+def test_the_adversary_finds_between_the_pixels_what_whole_shifts_miss():
+    # A wave at half of Nyquist is 0.71 or -0.71 at the pixels, and 1 between them.
+    wave = torch.cos(torch.pi * (torch.arange(8.0) + 0.5) / 2).expand(1, 1, 8, 8)
+
+    class Peak(nn.Module):
+        def forward(self, x):
+            above = (x.amax((1, 2, 3)) > 0.9).float()
+            return torch.stack((1 - above, above), 1)
+
+    result = accuracy_on_grid(Peak(), wave, torch.tensor([0]), [-1, -0.5, 0, 0.5, 1])
+    assert result["whole_px_accuracy"] == 1.0
+    assert result["accuracy"] == 0.0
+    # Two of five columns of the grid lie between pixels.
+    assert result["mean_accuracy"] == pytest.approx(3 / 5)
+
+
+def test_the_grid_has_the_asked_points(net, batch):
+    cnn, (x, labels) = net(), batch()
+    cnn, x = cnn.double().eval(), x.double()
+    result = AdversarialShift(max_shift_px=1, per_px=1, samples=6).measure(cnn, {}, x, labels)
+    right = torch.stack(
+        [cnn(x.roll((i, j), (2, 3))).argmax(1) == labels for i, j in itertools.product((-1, 0, 1), repeat=2)]
+    )
+    assert result["accuracy"] == result["whole_px_accuracy"] == right.all(0).double().mean().item()
+    assert result["mean_accuracy"] == pytest.approx(right.double().mean().item())
+
+
+@pytest.mark.parametrize("probe", [AllShifts, Diagonal, AdversarialShift])
+def test_no_samples_are_refused(probe):
+    with pytest.raises(ValueError, match=f"{probe.section} probe: samples must be >= 1, got 0"):
+        probe(samples=0)
