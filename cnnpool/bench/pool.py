@@ -1,0 +1,106 @@
+"""The suite of pooling operators: every operator and rival on maps of several sizes, types and layouts."""
+
+import statistics
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from cnnpool.bench.measure import copying, in_turn, kept_bytes, nbytes, ratio
+from cnnpool.bench.rivals import DUELS, Function
+
+SHAPES = {
+    "small": [(8, 16, 8, 8), (128, 32, 28, 28)],
+    "default": [(1, 8, 8, 8), (32, 16, 14, 14), (128, 32, 28, 28), (128, 64, 32, 32)],
+    "all": [
+        (1, 8, 8, 8),
+        (8, 16, 8, 8),
+        (32, 16, 14, 14),
+        (64, 256, 8, 8),
+        (1, 64, 112, 112),
+        (128, 32, 28, 28),
+        (128, 64, 32, 32),
+        (32, 64, 112, 112),
+    ],
+}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+
+
+class Case(NamedTuple):
+    """One line of the suite."""
+
+    operator: str
+    shape: tuple[int, int, int, int]
+    dtype: str
+    layout: str
+
+
+def cases(shapes: str, only: list[str]) -> list[Case]:
+    """All cases of a suite, or those of the operators ``only``: by name, or by the first word of it.
+
+    Raises:
+        ValueError: for an unknown operator.
+    """
+    known = [*DUELS, *{name.split()[0]: None for name in DUELS}]
+    for name in only:
+        if name not in known:
+            raise ValueError(f"--only: no operator {name!r}; choose from {', '.join(known)}")
+    operators = [name for name in DUELS if not only or name in only or name.split()[0] in only]
+    return [
+        Case(operator, shape, dtype, layout)
+        for operator in operators
+        for shape in SHAPES[shapes]
+        for layout in LAYOUTS
+        for dtype in DTYPES
+    ]
+
+
+def measure(case: Case, repeat: int) -> dict[str, Any]:
+    """One row of the results: times in milliseconds, ratios, bytes kept; or what is ``missing``."""
+    duel = DUELS[case.operator]
+    row: dict[str, Any] = {**case._asdict(), "rival": duel.rival}
+    try:
+        theirs = duel.theirs(case.shape[1])
+    except ImportError as error:
+        return row | {"missing": str(error)}
+    ours = duel.ours(case.shape[1])
+    x = _map(case, duel.positive)
+    theirs = theirs.to(x.dtype) if isinstance(theirs, torch.nn.Module) else theirs
+    y = ours(x)
+    grad = torch.randn_like(y)
+    _agree(case, ours, theirs, x)
+    kept = kept_bytes(ours, x), kept_bytes(theirs, x)
+    # Forward reads x and writes y; backward reads the gradient of y and writes that of x; what is kept is
+    # written once and read once.
+    must = 2 * nbytes([x, y]) + 2 * kept[0]
+    calls = {"ours": _step(ours, x, grad), "rival": _step(theirs, x, grad), "copy": copying(must)}
+    seconds = in_turn(calls, repeat)
+    return row | {
+        "ms": {name: 1e3 * statistics.median(times) for name, times in seconds.items()},
+        "speedup": ratio(seconds["rival"], seconds["ours"]),
+        "over_bound": ratio(seconds["ours"], seconds["copy"]),
+        "kept": {"ours": kept[0], "rival": kept[1]},
+    }
+
+
+def _map(case: Case, positive: bool) -> Tensor:
+    torch.manual_seed(0)
+    x = torch.randn(case.shape)
+    x = x.relu() + 0.01 if positive else x
+    return x.to(DTYPES[case.dtype]).contiguous(memory_format=LAYOUTS[case.layout]).requires_grad_()
+
+
+def _step(function: Function, x: Tensor, grad: Tensor):
+    return lambda: torch.autograd.grad(function(x), x, grad)
+
+
+def _agree(case: Case, ours: Function, theirs: Function, x: Tensor) -> None:
+    # Away from the borders: rivals differ in what stands beyond them.
+    tolerance = 1e-5 if x.dtype == torch.float32 else 3e-2
+    small = x.detach()[:1]
+    a, b = ours(small).float(), theirs(small).float()
+    down, across = (min(m, n) for m, n in zip(a.shape[2:], b.shape[2:], strict=True))
+    inner = (..., slice(1, down - 1), slice(1, across - 1))
+    assert_close(a[inner], b[inner], rtol=tolerance, atol=tolerance, msg=lambda m: f"{case}: {m}")

@@ -1,0 +1,95 @@
+"""Operators as others have them, and ours beside each: (channels, learnt numbers) -> function of a map."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cnnpool import pool
+
+Function = Callable[[Tensor], Tensor]
+EPS = 1e-6
+
+
+class Duel(NamedTuple):
+    """One of our operators and who it is measured against."""
+
+    rival: str
+    ours: Callable[[int], Function]
+    theirs: Callable[[int], Function]
+    positive: bool = False
+    """Whether the map is one after a ReLU: what the rival is made for."""
+
+
+def _timm_blur(filter_size: int) -> Callable[[int], Function]:
+    def make(channels: int) -> Function:
+        from timm.layers import BlurPool2d
+
+        return BlurPool2d(channels, filter_size, 2)
+
+    return make
+
+
+def _timm_max_blur(channels: int) -> Function:
+    return nn.Sequential(nn.MaxPool2d(2, 1), _timm_blur(3)(channels))
+
+
+def _gem(p: Tensor | float) -> Function:
+    return lambda x: F.avg_pool2d(x.clamp(min=EPS).pow(p), 2).pow(1 / p)
+
+
+def _soft(x: Tensor) -> Tensor:
+    weight = x.exp()
+    return F.avg_pool2d(weight * x, 2) / F.avg_pool2d(weight, 2)
+
+
+def _power() -> Tensor:
+    return torch.full((1, 1, 1), 3.0, requires_grad=True)
+
+
+DUELS = {
+    "max 2/2": Duel(
+        "F.max_pool2d", lambda c: lambda x: pool.max_pool2d(x, 2), lambda c: lambda x: F.max_pool2d(x, 2)
+    ),
+    "max 3/2": Duel(
+        "F.max_pool2d",
+        lambda c: lambda x: pool.max_pool2d(x, 3, 2, 1),
+        lambda c: lambda x: F.max_pool2d(x, 3, 2, 1),
+    ),
+    "avg 2/2": Duel(
+        "F.avg_pool2d", lambda c: lambda x: pool.avg_pool2d(x, 2), lambda c: lambda x: F.avg_pool2d(x, 2)
+    ),
+    "avg 3/2": Duel(
+        "F.avg_pool2d",
+        lambda c: lambda x: pool.avg_pool2d(x, 3, 2, 1),
+        lambda c: lambda x: F.avg_pool2d(x, 3, 2, 1),
+    ),
+    "blur 3/2": Duel("timm BlurPool2d", lambda c: lambda x: pool.blur_pool2d(x, 3), _timm_blur(3)),
+    "blur 5/2": Duel("timm BlurPool2d", lambda c: lambda x: pool.blur_pool2d(x, 5), _timm_blur(5)),
+    "max_blur 2/3/2": Duel(
+        "MaxPool2d(2, 1), timm BlurPool2d", lambda c: lambda x: pool.max_blur_pool2d(x), _timm_max_blur
+    ),
+    "lp p=3": Duel(
+        "F.lp_pool2d",
+        lambda c: lambda x: pool.lp_pool2d(x, 3.0, 2),
+        lambda c: lambda x: F.lp_pool2d(x, 3.0, 2),
+        positive=True,
+    ),
+    "gem p=3": Duel(
+        "GeM as timm has it",
+        lambda c: lambda x: pool.gem_pool2d(x, 2, p=3.0, eps=EPS),
+        lambda c: _gem(3.0),
+        positive=True,
+    ),
+    "gem learnt": Duel(
+        "GeM as timm has it",
+        lambda c: (lambda p: lambda x: pool.gem_pool2d(x, 2, p=p, eps=EPS))(_power()),
+        lambda c: _gem(_power()),
+        positive=True,
+    ),
+    "soft": Duel(
+        "exp, F.avg_pool2d", lambda c: lambda x: pool.soft_pool2d(x, 2), lambda c: _soft, positive=True
+    ),
+}
