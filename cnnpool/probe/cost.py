@@ -7,36 +7,49 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from cnnpool.probe.base import Result, device_of, examined
+from cnnpool.probe.base import Result, at_least, device_of, examined
+from cnnpool.probe.speed import images_per_s, stage_times
 
 
 class Cost:
-    """Parameters, FLOPs per image (pooling counted) and bytes kept for backward per image.
+    """Parameters, FLOPs per image (pooling counted), bytes kept for backward per image, and time.
 
     Args:
         samples: images over which the bytes are averaged, >= 1.
-        every_epochs: 0: only at the end.
+        timed_samples: images of a timed batch, >= 1.
+        repeats: timed passes, of which the median counts, >= 1.
+        every_epochs: read after every so many epochs; 0: only at the end.
 
     Raises:
-        ValueError: if samples is below 1.
+        ValueError: if an option is out of range.
     """
 
     section = "cost"
 
-    def __init__(self, *, samples: int = 8, every_epochs: int = 0):
-        if samples < 1:
-            raise ValueError(f"cost probe: samples must be >= 1, got {samples}")
+    def __init__(self, *, samples: int = 8, timed_samples: int = 64, repeats: int = 5, every_epochs: int = 0):
+        at_least("cost", 1, samples=samples, timed_samples=timed_samples, repeats=repeats)
+        at_least("cost", 0, every_epochs=every_epochs)
         self.samples = samples
+        self.timed_samples = timed_samples
+        self.repeats = repeats
         self.every_epochs = every_epochs
 
     def measure(
-        self, model: nn.Module, stages: Mapping[str, nn.Module], images: Tensor, labels: Tensor
+        self,
+        model: nn.Module,
+        stages: Mapping[str, nn.Module],
+        images: Tensor,
+        labels: Tensor,
+        black: Tensor | None = None,
     ) -> Result:
+        timed = images[: self.timed_samples]
         images, labels = images[: self.samples], labels[: self.samples]
         return {
             "parameters": parameters(model),
             "flops": flops(model, stages, images[:1]),
             "saved_bytes": saved_bytes(model, images, labels),
+            "forward_images_per_s": images_per_s(model, timed, self.repeats),
+            "stages": stage_times(model, stages, timed, self.repeats),
         }
 
 

@@ -61,14 +61,16 @@ def winner_shares(activation: Tensor, operator: nn.Module) -> list[float] | None
 
 
 def _kept(activation: Tensor, operator: nn.Module, pool: nn.Module) -> list[float]:
-    before = pool.keep_winners, pool.winners
+    own = vars(pool)
+    before = {name: own[name] for name in ("keep_winners", "winners") if name in own}
     pool.keep_winners = True
     try:
         with torch.no_grad():
             operator(activation)
         winners = pool.winners
     finally:
-        pool.keep_winners, pool.winners = before
+        own.pop("keep_winners"), own.pop("winners", None)
+        own.update(before)
     cells = pool.kernel_size[0] * pool.kernel_size[1]
     if pool.ties != "split":
         return _shares(winners, cells)

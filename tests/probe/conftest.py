@@ -6,9 +6,7 @@ import torch
 from cnnpool import model, pool, readout
 
 
-def build_net(
-    operator="max", *, size=(12, 12), channels=1, padding_mode="zeros", backbone="convnet", **options
-):
+def build_net(operator="max", *, size=(12, 12), channels=1, border="zeros", backbone="convnet", **options):
     torch.manual_seed(0)
     net = model.build(
         backbone,
@@ -18,7 +16,7 @@ def build_net(
         pool=lambda stage, channels: pool.build(operator, channels, **options),
         readout=lambda channels, size: readout.build("gap", channels, size),
         width=3,
-        padding_mode=padding_mode,
+        padding_mode=border,
     )
     for module in net.modules():
         if isinstance(module, torch.nn.BatchNorm2d):

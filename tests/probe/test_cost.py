@@ -1,9 +1,12 @@
+import time
+
 import torch
 from torch import nn
 
 from cnnpool import pool
 from cnnpool.probe import Cost
 from cnnpool.probe.cost import flops, parameters, saved_bytes
+from cnnpool.probe.speed import images_per_s, seconds, stage_times
 
 
 class Tiny(nn.Module):
@@ -52,7 +55,31 @@ def test_saved_bytes_are_those_of_a_hand_count():
     assert expected <= saved_bytes(tiny, images, labels) <= expected + 8
 
 
-def test_the_probe_gives_all_three():
+def test_the_probe_gives_counts_and_times():
     tiny = Tiny()
-    result = Cost(samples=2).measure(tiny, tiny.stages, torch.zeros(4, 1, 4, 4), torch.zeros(4).long())
-    assert result.keys() == {"parameters", "flops", "saved_bytes"}
+    probe = Cost(samples=2, timed_samples=3, repeats=1)
+    result = probe.measure(tiny, tiny.stages, torch.zeros(4, 1, 4, 4), torch.zeros(4).long())
+    assert result.keys() == {"parameters", "flops", "saved_bytes", "forward_images_per_s", "stages"}
+    assert result["forward_images_per_s"] > 0
+    assert result["stages"]["s1"]["forward_us"] > 0 and result["stages"]["s1"]["backward_us"] > 0
+
+
+def test_time_is_the_median_of_the_repeats_without_the_first(monkeypatch):
+    # Warm-up takes 100 s by this clock, the three repeats 5, 1 and 2.
+    ticks = iter([0.0, 100, 100, 105, 200, 201, 300, 302])
+    monkeypatch.setattr("cnnpool.probe.speed.time.perf_counter", lambda: next(ticks))
+    done = []
+    assert seconds(lambda: done.append(1), 3, torch.device("cpu")) == 2.0
+    assert len(done) == 4
+
+
+def test_a_slower_operator_takes_longer_per_image():
+    class Slow(nn.Module):
+        def forward(self, x):
+            time.sleep(0.02)
+            return x * 1.0
+
+    slow = Slow()
+    times = stage_times(slow, {"s1": slow}, torch.zeros(4, 1, 2, 2), repeats=2)["s1"]
+    assert times["forward_us"] >= 5000 > times["backward_us"]
+    assert images_per_s(slow, torch.zeros(4, 1, 2, 2), repeats=2) <= 200

@@ -86,13 +86,13 @@ def test_crops_are_skipped_for_a_model_of_fixed_size():
 
 
 def test_a_circular_model_is_consistent_at_multiples_of_its_total_stride(net, batch):
-    cnn, (x, _) = net(padding_mode="circular"), batch()
+    cnn, (x, _) = net(border="circular"), batch()
     cnn, x = cnn.double(), x.double()
     assert torch.equal(answers(cnn, x, torch.tensor((0, 0))), answers(cnn, x, torch.tensor((4, -4))))
 
 
 def test_polyphase_selection_is_consistent_under_every_circular_shift(net):
-    cnn = net("aps", padding_mode="circular").double()
+    cnn = net("aps", border="circular").double()
     x = torch.randn(40, 1, 12, 12, dtype=torch.float64)
     assert consistency(*paired_answers(cnn, x, PRESETS["zhang_cifar"].paired_per_image(), 0)) == 1.0
 

@@ -1,0 +1,91 @@
+"""Zhang's heat map: at which shifts of the image a stage's output moves along (Zhang 2019, figure 5)."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cnnpool.probe.answers import square
+from cnnpool.probe.base import Result, at_least, captured, device_of, examined, paddings
+from cnnpool.probe.shift import shift
+
+
+class HeatMap:
+    """Internal feature distance of every stage over a square of shifts.
+
+    Args:
+        samples: images, >= 1.
+        radius_px: the map reaches so many pixels each way, >= 1.
+        every_epochs: read after every so many epochs; 0: only at the end.
+
+    Raises:
+        ValueError: if an option is out of range.
+    """
+
+    section = "heat_map"
+
+    def __init__(self, *, samples: int = 32, radius_px: int = 4, every_epochs: int = 0):
+        at_least("heat_map", 1, samples=samples, radius_px=radius_px)
+        at_least("heat_map", 0, every_epochs=every_epochs)
+        self.samples = samples
+        self.radius_px = radius_px
+        self.every_epochs = every_epochs
+
+    def measure(
+        self,
+        model: nn.Module,
+        stages: Mapping[str, nn.Module],
+        images: Tensor,
+        labels: Tensor,
+        black: Tensor | None = None,
+    ) -> Result:
+        images = images[: self.samples]
+        maps = feature_distance(model, stages, images, self.radius_px)
+        return {
+            "radius_px": self.radius_px,
+            "border": "circular",
+            "samples": len(images),
+            "model_padding": paddings(model),
+            "stages": {
+                stage: {"feature_distance": values.mean().item(), "map": values.tolist()}
+                for stage, values in maps.items()
+            },
+        }
+
+
+def feature_distance(
+    model: nn.Module, stages: Mapping[str, nn.Module], images: Tensor, radius: int
+) -> dict[str, Tensor]:
+    """By stage, d(F(S x), S F(x)) for every circular shift S of up to ``radius`` pixels: (2r+1, 2r+1).
+
+    F is the stage's output enlarged to the image's size, each pixel repeated; d is the cosine distance over
+    channels, 0..2, the mean over positions and images.
+    """
+    with examined(model), captured(stages) as seen, torch.no_grad():
+
+        def enlarged(batch: Tensor) -> dict[str, Tensor]:
+            model(batch.to(device_of(model)))
+            return {
+                stage: F.interpolate(value.double(), images.shape[-2:], mode="nearest")
+                for stage, value in seen.items()
+            }
+
+        still = enlarged(images)
+        cells: dict[str, list[Tensor]] = {stage: [] for stage in still}
+        for way in square(radius):
+            for stage, moved in enlarged(shift(images, *way)).items():
+                cells[stage].append(cosine_distance(moved, shift(still[stage], *way)).mean())
+    return {stage: torch.stack(row).reshape(2 * radius + 1, -1).cpu() for stage, row in cells.items()}
+
+
+def cosine_distance(a: Tensor, b: Tensor) -> Tensor:
+    """1 - cos of the angle between vectors along axis 1, (N, C, ...) -> (N, ...), in 0..2.
+
+    0 between two vectors of zeros, 1 between one and another.
+    """
+    lengths = a.norm(dim=1), b.norm(dim=1)
+    product = lengths[0] * lengths[1]
+    cosine = (a * b).sum(1) / torch.where(product > 0, product, 1)
+    distance = (1 - cosine).clamp(0, 2)
+    return torch.where((lengths[0] == 0) & (lengths[1] == 0), 0.0, distance)

@@ -1,0 +1,84 @@
+"""Effective receptive field: which pixels a unit in the middle of a map really depends on (Luo 2016)."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.probe.base import Result, at_least, captured, device_of, examined
+
+THRESHOLD = 1 - 0.9545
+"""Luo 2016, arXiv:1701.04128: two standard deviations of a Gaussian."""
+
+
+class ReceptiveField:
+    """Effective receptive field of every stage's output.
+
+    Args:
+        samples: images, >= 1.
+        every_epochs: read after every so many epochs; 0: only at the end.
+
+    Raises:
+        ValueError: if an option is out of range.
+    """
+
+    section = "receptive_field"
+
+    def __init__(self, *, samples: int = 64, every_epochs: int = 0):
+        at_least("receptive_field", 1, samples=samples)
+        at_least("receptive_field", 0, every_epochs=every_epochs)
+        self.samples = samples
+        self.every_epochs = every_epochs
+
+    def measure(
+        self,
+        model: nn.Module,
+        stages: Mapping[str, nn.Module],
+        images: Tensor,
+        labels: Tensor,
+        black: Tensor | None = None,
+    ) -> Result:
+        images = images[: self.samples]
+        fields = receptive_fields(model, stages, images)
+        return {
+            "samples": len(images),
+            "stages": {
+                stage: {**extent(field), "map": (field / field.max().clamp_min(1e-300)).tolist()}
+                for stage, field in fields.items()
+            },
+        }
+
+
+def receptive_fields(model: nn.Module, stages: Mapping[str, nn.Module], images: Tensor) -> dict[str, Tensor]:
+    """By stage, E |dy/dx| (H, W): y the sum over channels of the output's centre, x the image.
+
+    Summed over the image's channels, the mean over images. Of an even map the centre is the lower right of
+    the four in the middle.
+    """
+    with examined(model), captured(stages) as seen, torch.enable_grad():
+        images = images.to(device_of(model)).detach().requires_grad_()
+        model(images)
+        centres = {
+            stage: value[:, :, value.shape[2] // 2, value.shape[3] // 2].sum()
+            for stage, value in seen.items()
+        }
+        fields = {
+            stage: torch.autograd.grad(centre, images, retain_graph=True)[0]
+            for stage, centre in centres.items()
+        }
+    return {stage: field.double().abs().sum(1).mean(0).cpu() for stage, field in fields.items()}
+
+
+def extent(field: Tensor) -> dict[str, float]:
+    """How large a field (H, W) is.
+
+    Returns:
+        ``effective_px``: the side of a square with as many pixels as exceed 4.55 % of the largest.
+        ``reach_px``: the side of the smallest square around all pixels that are not zero, centred or not.
+    """
+    inside = field > 0
+    spans = [torch.nonzero(inside.any(axis))[:, 0] for axis in (0, 1)]
+    return {
+        "effective_px": (field > THRESHOLD * field.max()).sum().item() ** 0.5,
+        "reach_px": max((int(s[-1] - s[0]) + 1 for s in spans if len(s)), default=0),
+    }

@@ -1,0 +1,77 @@
+"""Translation sensitivity map: how far a shift moves the output (Kauderer-Abrams 2017, arXiv:1801.01450)."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool.probe.answers import logits, square
+from cnnpool.probe.base import Result, at_least, paddings
+from cnnpool.probe.shift import shift
+
+
+class Sensitivity:
+    """Distance of the logits of the shifted image from those of the image, over a square of shifts.
+
+    Args:
+        samples: images, >= 2.
+        radius_px: the map reaches so many pixels each way, >= 1.
+        every_epochs: read after every so many epochs; 0: only at the end.
+
+    Raises:
+        ValueError: if an option is out of range.
+    """
+
+    section = "sensitivity"
+
+    def __init__(self, *, samples: int = 128, radius_px: int = 6, every_epochs: int = 0):
+        at_least("sensitivity", 2, samples=samples)
+        at_least("sensitivity", 1, radius_px=radius_px)
+        at_least("sensitivity", 0, every_epochs=every_epochs)
+        self.samples = samples
+        self.radius_px = radius_px
+        self.every_epochs = every_epochs
+
+    def measure(
+        self,
+        model: nn.Module,
+        stages: Mapping[str, nn.Module],
+        images: Tensor,
+        labels: Tensor,
+        black: Tensor | None = None,
+    ) -> Result:
+        images = images[: self.samples]
+        values = sensitivity_map(model, images, self.radius_px, black)
+        return {
+            "mean": values.mean().item(),
+            "radial": radial_profile(values),
+            "map": values.tolist(),
+            "radius_px": self.radius_px,
+            "border": "black",
+            "samples": len(images),
+            "model_padding": paddings(model),
+        }
+
+
+def sensitivity_map(model: nn.Module, images: Tensor, radius: int, black: Tensor | None = None) -> Tensor:
+    """E ||f(S x) - f(x)|| / E ||f(x) - f(x')|| over shifts of up to ``radius`` pixels: (2r+1, 2r+1).
+
+    f are the logits; black enters where the image leaves; the second mean is over pairs of different images
+    (each with the next). 0 in the centre; 1 is as far as another image.
+    """
+    still = logits(model, images).double()
+    apart = (still - still.roll(1, 0)).norm(dim=1).mean()
+    cells = [
+        (logits(model, shift(images, *way, circular=False, fill=black)).double() - still).norm(dim=1).mean()
+        for way in square(radius)
+    ]
+    values = torch.stack(cells).reshape(2 * radius + 1, -1)
+    return values / apart if apart > 0 else values
+
+
+def radial_profile(values: Tensor) -> dict[str, float]:
+    """Mean of a square map (2r+1, 2r+1) by distance from its centre, rounded to whole pixels, up to r."""
+    radius = len(values) // 2
+    axis = torch.arange(-radius, radius + 1, dtype=torch.float64)
+    distance = torch.hypot(axis[:, None], axis).round()
+    return {str(d): values[distance == d].mean().item() for d in range(radius + 1)}

@@ -1,0 +1,137 @@
+"""What every probe promises: the model bit for bit as it was, JSON, options and YAML."""
+
+import copy
+import inspect
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from cnnpool import pool, table
+from cnnpool.probe import PROBES, Batch, build
+from cnnpool.probe.tags import scalars
+
+CONF = Path(__file__).parents[2] / "conf" / "probe"
+FEW = {
+    "adversarial": {"samples": 4},
+    "aliasing": {"samples": 2},
+    "all_shifts": {"samples": 2},
+    "cost": {"samples": 2, "timed_samples": 2, "repeats": 1},
+    "diagonal": {"samples": 4, "steps": 2},
+    "equivariance": {"samples": 2},
+    "gradient": {"samples": 4},
+    "heat_map": {"samples": 2, "radius_px": 1},
+    "invariance": {"samples": 4, "shift_samples": 4, "stage_samples": 2, "max_shift_px": 1},
+    "lie": {"samples": 2},
+    "noise": {"samples": 2},
+    "receptive_field": {"samples": 2},
+    "sensitivity": {"samples": 2, "radius_px": 1},
+}
+
+
+def test_every_probe_is_tried_here():
+    assert FEW.keys() == PROBES.keys()
+    assert {name: entry.section for name, entry in PROBES.items()} == {name: name for name in PROBES}
+
+
+def state(model, images):
+    return {
+        "tensors": copy.deepcopy(model.state_dict()),
+        "buffers": {name: b.clone() for name, b in model.named_buffers()},
+        "modes": [m.training for m in model.modules()],
+        "attributes": [{k: v for k, v in vars(m).items() if not k.startswith("_")} for m in model.modules()],
+        "hooks": [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()],
+        "gradients": [p.grad for p in model.parameters()],
+        "needs": [p.requires_grad for p in model.parameters()],
+        "random": torch.get_rng_state(),
+        "images": images.clone(),
+        "images_need": images.requires_grad,
+        "threads": torch.get_num_threads(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "recording": torch.is_grad_enabled(),
+    }
+
+
+def equal(a, b):
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(equal, a, b))
+    return a == b
+
+
+@pytest.mark.parametrize("operator", ["max", "lps", "stochastic"])
+@pytest.mark.parametrize("name", PROBES)
+def test_the_model_is_bit_for_bit_as_it_was(name, operator, net, batch):
+    cnn, (images, labels) = net(operator), batch()
+    cnn.train()
+    cnn.features[0].eval()
+    before = state(cnn, images)
+    build(name, **FEW[name]).measure(cnn, cnn.stages, *Batch(images, labels, torch.tensor([-1.0])))
+    after = state(cnn, images)
+    assert [key for key in before if not equal(before[key], after[key])] == []
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_a_result_is_json_with_its_samples_and_repeats_exactly(name, net, batch):
+    cnn, (images, labels) = net(), batch()
+    probe = build(name, **FEW[name])
+    result = probe.measure(cnn, cnn.stages, images, labels)
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    stages = result if name == "gradient" else result.get("stages", {"s1": {}, "s2": {}})
+    assert stages.keys() == {"s1", "s2"}
+    assert all(isinstance(value, int | float) for value in scalars(name, result).values())
+    if name == "cost":
+        return
+    assert (result["s1"] if name == "gradient" else result)["samples"] == FEW[name]["samples"]
+    torch.manual_seed(7)
+    assert probe.measure(cnn, cnn.stages, images, labels) == result
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_a_model_without_stages_is_measured_all_the_same(name, net, batch):
+    cnn, (images, labels) = net(), batch()
+    result = build(name, **FEW[name]).measure(cnn, {}, images, labels)
+    assert not (result if name == "gradient" else result.get("stages"))
+
+
+@pytest.mark.parametrize("operator", pool.OPERATORS)
+def test_the_stage_probes_take_every_operator(operator, net, batch):
+    cnn, (images, labels) = net(operator), batch()
+    with warnings.catch_warnings():
+        # torch's own, on first use of forward mode.
+        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
+        for name in ("gradient", "invariance", "equivariance", "aliasing", "lie", "receptive_field", "cost"):
+            result = build(name, **FEW[name]).measure(cnn, cnn.stages, images, labels)
+            stages = result if name == "gradient" else result["stages"]
+            # What keeps the resolution has nothing that could alias.
+            assert stages.keys() == (set() if (name, operator) == ("aliasing", "none") else {"s1", "s2"})
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_every_option_is_documented_and_refused_below_its_least(name):
+    options = table.options_of(PROBES[name])
+    doc = inspect.getdoc(PROBES[name])
+    assert all(f"{option}:" in doc for option in options)
+    with pytest.raises(ValueError, match=f"{name} probe: every_epochs must be >= 0, got -1"):
+        build(name, every_epochs=-1)
+
+
+def test_the_default_yaml_holds_every_option_at_its_default():
+    written = yaml.safe_load((CONF / "default.yaml").read_text())
+    for name, options in written.items():
+        defaults = {key: option.default for key, option in table.options_of(PROBES[name]).items()}
+        assert {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()} == defaults
+
+
+def test_the_full_yaml_asks_for_every_probe_with_every_option():
+    written = yaml.safe_load((CONF / "full.yaml").read_text())
+    assert written.keys() == PROBES.keys()
+    for name, options in written.items():
+        assert options.keys() == table.options_of(PROBES[name]).keys()
+        build(name, **options)

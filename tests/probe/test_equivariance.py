@@ -1,0 +1,75 @@
+import pytest
+import torch
+
+from cnnpool import pool, table
+from cnnpool.probe.equivariance import equivariance_error, total_stride
+
+LEAKY = {
+    "conv_pool": "its convolution pads with zeros",
+    "lip": "its logits come from a convolution that pads with zeros",
+    "max_blur": "its dense maximum pads",
+    "resize": "its filter is cut at the border",
+    "reduction": "its windows pad",
+    "s3": "its dense maximum pads",
+}
+"""Operators that commute with shifts by the stride inside the map, not around its edge."""
+
+
+def circular(name):
+    """Options of the operator under which it knows no border."""
+    options = table.options_of(pool.OPERATORS[name])
+    chosen = {key: "circular" for key, option in options.items() if "circular" in str(option.annotation)}
+    if name in ("strided", "depthwise"):
+        chosen |= {"kernel_size": 2, "padding": 0}
+    return chosen
+
+
+@pytest.mark.parametrize("name", pool.OPERATORS)
+def test_a_circular_net_commutes_with_shifts_by_its_stride(name, net, batch):
+    cnn = net(name, size=(16, 8), border="circular", **circular(name)).double()
+    images = batch(3, (16, 8))[0].double()
+    errors = equivariance_error(cnn, cnn.stages, images)
+    assert errors.keys() == {"s1", "s2"}
+    exact = name not in LEAKY and cnn.stages["s1"].equivariant
+    for found in errors.values():
+        # The error is a square: rounding is 1e-32 or so.
+        assert found["equivariance_error"] < 1e-24 if exact else found["equivariance_error"] > 1e-6
+
+
+def test_zero_padding_leaks_and_the_error_is_the_slow_obvious_one(net, batch):
+    cnn, images = net().double().eval(), batch(4)[0].double()
+
+    def s2(x):
+        return cnn.features[:4](x)
+
+    still = s2(images)
+    moved = [
+        (s2(images.roll((4 * i, 4 * j), (2, 3))) - still.roll((i, j), (2, 3))).square().sum() / 4
+        for i, j in ((1, 0), (-1, 0), (0, 1), (0, -1))
+    ]
+    apart = sum((still[n] - still[n - 1]).square().sum() for n in range(4)) / 4
+    found = equivariance_error(cnn, cnn.stages, images)["s2"]
+    assert found["equivariance_error"] == pytest.approx((sum(moved) / 4 / apart).item(), rel=1e-10)
+    assert found["equivariance_error"] > 1e-3 and found["shift_px"] == 4
+
+
+def test_a_bug_in_the_sampling_grid_is_found(net, batch):
+    cnn, images = net(border="circular").double(), batch(3)[0].double()
+
+    class Drifting(torch.nn.Module):
+        """Subsamples at a phase that wanders along the map."""
+
+        def forward(self, x):
+            columns = torch.arange(0, x.shape[-1], 2)
+            columns[x.shape[-1] // 4 :] += 1
+            return x[..., ::2, :][..., columns]
+
+    drifting = Drifting()
+    cnn.features[1] = drifting
+    assert equivariance_error(cnn, {"s1": drifting}, images)["s1"]["equivariance_error"] > 0.01
+
+
+def test_the_total_stride_is_whole_or_none():
+    images = torch.zeros(1, 3, 12, 8)
+    assert total_stride(images, torch.zeros(1, 5, 3, 4)) == (4, 2)
+    assert total_stride(images, torch.zeros(1, 5, 5, 4)) is None
