@@ -38,7 +38,7 @@ class ShiftInvariance:
         presets: tuple[PresetName, ...] = ("distinct", "aps_cifar"),
         distinct_pairs: bool = False,
         samples: int = 1024,
-        shift_samples: int = 256,
+        shift_samples: int = 512,
         stage_samples: int = 64,
         max_shift_px: int = 4,
         worst_px: int = 1,
