@@ -1,13 +1,10 @@
 """The command line. Heavy imports stay inside the commands: help and mistakes are answered at once."""
 
-import argparse
-import io
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from cnnpool import __version__
 
@@ -32,7 +29,7 @@ examples:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run one command and end the process: status 0, 1 (a run failed) or 2 (a mistake in what was asked)."""
+    """Run one command and end the process: status 0, 1 (a run failed), 2 (a mistake) or 128 + a signal."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         sys.stdout.write(USAGE)
@@ -74,74 +71,18 @@ def explain(arguments: list[str]) -> int:
 
 
 def train(arguments: list[str]) -> int:
-    """``cnnpool train``: Hydra composes the configuration and calls ``run_job`` once per job."""
-    import hydra
-    from omegaconf import OmegaConf
+    """``cnnpool train``: one job, or with ``-m`` every job of a sweep."""
+    from cnnpool.stopping import Signals, Stopped
 
-    from cnnpool.config import conf_dir, run_name
-
-    _let_hydra_start_on_python_3_14()
-    OmegaConf.register_new_resolver("run_name", run_name, replace=True)
-    sys.argv = ["cnnpool train", *arguments]
-    jobs: list[dict[str, Any]] = []
-    # Until the first job starts, what Hydra says on stderr is about the user's configuration.
-    said, stderr = io.StringIO(), sys.stderr
-
-    def task(config: Any) -> None:
-        sys.stderr = stderr
-        jobs.append(run_job(config))
-
-    sys.stderr = said
     try:
-        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="train")(task)()
-    except SystemExit as stop:
-        if stop.code and not jobs:
-            sys.stderr = stderr
-            fail(_tidy(said.getvalue()))
-        raise
-    finally:
-        sys.stderr = stderr
-    return conclude(jobs)
+        with Signals():
+            from cnnpool.compose import compose
+            from cnnpool.sweep import run_all
 
-
-def run_job(config: Any) -> dict[str, Any]:
-    """One job of a sweep, or the only one: its folder, its state, and what went wrong."""
-    from hydra.core.hydra_config import HydraConfig
-
-    from cnnpool.config import settle
-    from cnnpool.job import Job
-
-    hydra = HydraConfig.get()
-    job = Job(Path(hydra.runtime.output_dir), list(hydra.overrides.task))
-    return job.run(lambda: settle(config))
-
-
-def conclude(jobs: list[dict[str, Any]]) -> int:
-    """Say how a command's jobs ended; 0 if all are done, else the status of the worst."""
-    failed = [job for job in jobs if job["state"] != "done"]
-    if len(jobs) > 1:
-        width = max(len(job["run"]) for job in jobs)
-        for job in jobs:
-            sys.stdout.write(f"{job['run']:<{width}}  {job['state']:<7}  {job['said']}\n")
-    for job in failed:
-        sys.stderr.write(
-            f"error: {job['run']}: {job['said']}\n" if len(jobs) > 1 else f"error: {job['said']}\n"
-        )
-    return max((job["status"] for job in failed), default=0)
-
-
-def _tidy(said: str) -> str:
-    """Hydra's message without its advice on stack traces."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return (
-        "\n".join(line for line in lines if "HYDRA_FULL_ERROR" not in line) or "the command line is not valid"
-    )
-
-
-def _let_hydra_start_on_python_3_14() -> None:
-    # Python 3.14 checks help texts when they are added, and Hydra 1.3's are no text yet.
-    if sys.version_info >= (3, 14):
-        argparse.ArgumentParser._check_help = lambda self, action: None
+            return run_all(compose(arguments), arguments)
+    except Stopped as stop:
+        sys.stderr.write(f"{stop}\n")
+        return stop.status
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

@@ -1,27 +1,34 @@
 """From a composed configuration to objects; with cli.py the only place that knows Hydra or OmegaConf."""
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-UNNAMED = (
-    "seed",
+from cnnpool.files import write_text
+from cnnpool.settings import HARMLESS
+
+UNNAMED = ("seed", "data", "model", "pool", "experiment", "out", "launch")
+"""Overrides that a run's folder does not repeat because its path says them, or they are none of its business.
+
+Neither does it repeat those that change no result, ``cnnpool.settings.HARMLESS``.
+"""
+SECTIONS = (
     "data",
     "model",
     "pool",
-    "experiment",
+    "stage",
+    "readout",
+    "probe",
+    "fit",
+    "seed",
     "out",
-    "fit.devices",
-    "fit.progress",
-    "fit.pictures",
+    "experiment",
+    "launch",
 )
-"""Overrides that a run's folder does not repeat: its path says them, or they change no result."""
-SECTIONS = ("data", "model", "pool", "stage", "readout", "probe", "fit", "seed", "out", "experiment")
 
 
 def conf_dir() -> Path:
@@ -34,7 +41,7 @@ def conf_dir() -> Path:
 def run_name(*, _root_: DictConfig) -> str:
     """The run's folder below the output root: [experiment/]data/model/choice/seed."""
     chosen = _root_.hydra.runtime.choices
-    asked = [text for text in _root_.hydra.overrides.task if _key(text) not in UNNAMED]
+    asked = [text for text in _root_.hydra.overrides.task if _is_named(_key(text))]
     parts = [
         chosen.get("data"),
         chosen.get("model"),
@@ -44,6 +51,11 @@ def run_name(*, _root_: DictConfig) -> str:
     if chosen.get("experiment"):
         parts.insert(0, chosen["experiment"])
     return "/".join(parts)
+
+
+def _is_named(key: str) -> bool:
+    section, _, option = key.partition(".")
+    return key not in UNNAMED and section != "launch" and option not in HARMLESS.get(section, ())
 
 
 def _key(override: str) -> str:
@@ -65,7 +77,10 @@ def settle(config: DictConfig) -> dict[str, Any]:
     Raises:
         ValueError: for a key that nothing reads, or that asks for code by name.
     """
-    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    try:
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ValueError(f"{error.full_key}: {str(error).splitlines()[0]}") from None
     for key in plain:
         if key not in SECTIONS:
             raise ValueError(f"unknown key {key!r}; known are {', '.join(SECTIONS)}")
@@ -110,6 +125,8 @@ def stage_settings(config: Mapping[str, Any], stages: tuple[str, ...]) -> dict[s
     return settled
 
 
-def fingerprint(facts: Mapping[str, Any]) -> str:
-    """sha256 of what decides a run's result."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+def save(settings: Mapping[str, Any], overrides: list[str], folder: Path) -> None:
+    """Leave ``config.yaml``, what was asked and resolved, and ``overrides.yaml`` in ``folder``."""
+    folder.mkdir(exist_ok=True)
+    for name, content in (("config.yaml", settings), ("overrides.yaml", overrides)):
+        write_text(folder / name, OmegaConf.to_yaml(OmegaConf.create(content)))

@@ -1,144 +1,162 @@
-"""One training job: objects from settings, a call of ``fit``, and a state that others can read."""
+"""One training job: its folder, its state that others can read, and what became of it."""
 
 import json
 import logging
+import logging.config
 import os
-import random
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cnnpool.config import stage_settings
+from cnnpool.files import InUseError, only_user, write_json
+from cnnpool.settings import asked, differences
+from cnnpool.stopping import Stopped
+
+if TYPE_CHECKING:
+    from cnnpool.compose import Asked
 
 log = logging.getLogger(__name__)
 
 
-class Job:
-    """A run's folder and what becomes of it; ``run`` never raises, so that a sweep goes on.
+class OccupiedError(ValueError):
+    """The folder belongs to another run; nothing in it is touched."""
 
-    Args:
-        out: the run's folder.
-        overrides: the command line of this job.
-    """
 
-    def __init__(self, out: Path, overrides: list[str]):
-        self.out = out
-        self.overrides = overrides
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job; ``status`` as a process would exit: 0, 1 failed, 2 a mistake, 128 + a signal."""
 
-    def run(self, settings: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Train unless the folder holds the finished run; the outcome as {run, state, said, status}."""
-        name = str(self.out)
-        try:
-            config = settings()
-            name = os.path.relpath(self.out, config["out"])
-            results = self._finished(config)
-            if results is None:
-                self._state("running")
-                results = train(config, self.out, name, self.overrides)
-            self._state("done")
-        except ValueError as error:
-            return self._failed(name, str(error), 2)
-        except Exception as error:
-            log.debug("", exc_info=True)
-            return self._failed(name, f"{type(error).__name__}: {error}" if str(error) else repr(error), 1)
-        accuracy = results["test"]["accuracy"]
-        return {"run": name, "state": "done", "said": f"test accuracy {100 * accuracy:.2f} %", "status": 0}
+    run: str
+    state: str
+    said: str
+    status: int
+    log: Path
 
-    def _failed(self, name: str, said: str, status: int) -> dict[str, Any]:
-        said = said.splitlines()[0]
+
+def run(job: "Asked") -> Outcome:
+    """Train unless the folder holds the finished run; never raises, so that a sweep goes on."""
+    if rank():
+        # The first process keeps the folder.
+        return _outcome(job, "done", str(_train(job)), 0)
+    try:
+        with only_user(job.folder):
+            return _run(job)
+    except (InUseError, OccupiedError) as error:
+        return _outcome(job, "refused", str(error), 2)
+    except OSError as error:
+        return _outcome(job, "failed", _describe(error, job), 1)
+
+
+def already(job: "Asked") -> Outcome | None:
+    """What can be said of a job without starting it: done earlier, or refused."""
+    try:
+        results = _finished(job)
+    except OccupiedError as error:
+        return _outcome(job, "refused", str(error), 2)
+    return None if results is None else _done(job, results)
+
+
+def rank() -> int:
+    """Which of the processes that train one model this is, as their launcher says."""
+    return next(
+        (int(os.environ[key]) for key in ("RANK", "LOCAL_RANK", "SLURM_PROCID") if key in os.environ), 0
+    )
+
+
+def _run(job: "Asked") -> Outcome:
+    logging.config.dictConfig(job.logging)
+    try:
+        results = _finished(job)
+        if results is None:
+            write_state(job.folder, "running")
+            results = _train(job)
+        write_state(job.folder, "done")
+    except OccupiedError:
+        raise
+    except Stopped as stop:
+        said = f"{stop}; the same command goes on from there"
+        write_state(job.folder, "stopped", said)
+        return _outcome(job, "stopped", said, stop.status)
+    except (Exception, SystemExit) as error:
+        said = _describe(error, job)
         if os.environ.get("CNNPOOL_TRACEBACK"):
             traceback.print_exc()
-        with (self.out / "train.log").open("a") as file:
-            file.write(traceback.format_exc())
-        self._state("failed", said)
-        return {"run": name, "state": "failed", "said": said, "status": status}
-
-    def _state(self, state: str, error: str | None = None) -> None:
-        content = {"state": state, "error": error, "pid": os.getpid(), "time": time.time()}
-        part = self.out / ".status.json.part"
-        part.write_text(json.dumps(content) + "\n")
-        part.replace(self.out / "status.json")
-
-    def _finished(self, config: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The results of the same run, finished earlier.
-
-        Raises:
-            ValueError: if the folder holds another run.
-        """
-        path = self.out / "results.json"
-        if not path.exists():
-            return None
-        try:
-            results = json.loads(path.read_text())
-            earlier = results["asked"]
-        except (ValueError, KeyError):
-            raise ValueError(f"{path} is damaged: delete it to train again") from None
-        differ = [key for key in asked(config) if asked(config)[key] != earlier.get(key)]
-        if differ:
-            raise ValueError(
-                f"{self.out} holds a finished run with another {', '.join(differ)}: "
-                "delete it, or choose another folder by out= or hydra.run.dir="
-            )
-        log.info("%s is finished already", self.out)
-        return results
+        # Where the disk is full, the message on the terminal is all there is.
+        with suppress(OSError):
+            write_state(job.folder, "failed", said)
+            with (job.folder / "train.log").open("a") as file:
+                file.write(traceback.format_exc())
+        return _outcome(job, "failed", said, 2 if isinstance(error, ValueError) else 1)
+    return _done(job, results)
 
 
-def asked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that decide a run's result, in plain JSON."""
-    keys = ("data", "model", "pool", "stage", "readout", "probe", "fit", "seed")
-    kept = {key: config.get(key) for key in keys}
-    kept["data"] = {k: v for k, v in kept["data"].items() if k not in ("root", "download")}
-    kept["fit"] = {k: v for k, v in kept["fit"].items() if k not in ("progress", "pictures", "devices")}
-    return json.loads(json.dumps(kept))
+def _train(job: "Asked") -> dict[str, Any]:
+    # torch and Lightning take seconds to import, which a finished run need not wait for.
+    from cnnpool.training import train
+
+    if job.mistake:
+        raise ValueError(job.mistake)
+    return train(job.settings, job.folder, name(job), job.overrides)
 
 
-def train(config: Mapping[str, Any], out: Path, name: str, overrides: list[str]) -> dict[str, Any]:
-    """Build data, model and probes from settings, and fit.
+def name(job: "Asked") -> str:
+    """The run's folder below the output root."""
+    return os.path.relpath(job.folder, job.settings.get("out", "."))
+
+
+def _done(job: "Asked", results: dict[str, Any]) -> Outcome:
+    return _outcome(job, "done", f"test accuracy {100 * results['test']['accuracy']:.2f} %", 0)
+
+
+def _outcome(job: "Asked", state: str, said: str, status: int) -> Outcome:
+    return Outcome(name(job), state, said, status, job.folder / "train.log")
+
+
+def write_state(folder: Path, state: str, error: str | None = None) -> None:
+    """``status.json``: running, done, stopped or failed, why, and which process says so."""
+    write_json(
+        folder / "status.json", {"state": state, "error": error, "pid": os.getpid(), "time": time.time()}
+    )
+
+
+def _finished(job: "Asked") -> dict[str, Any] | None:
+    """The results of the same run, finished earlier.
 
     Raises:
-        ValueError: if a setting is out of range or does not fit the others.
+        OccupiedError: if the folder holds another run.
     """
-    import torch
+    path = job.folder / "results.json"
+    if job.mistake or not path.exists():
+        return None
+    try:
+        results = json.loads(path.read_text())
+        earlier, _ = results["asked"], results["test"]["accuracy"]
+    except (ValueError, KeyError, TypeError):
+        raise OccupiedError(f"{path} is damaged: delete it to train again") from None
+    if differ := differences(earlier, asked(job.settings)):
+        raise OccupiedError(
+            f"{job.folder} holds a finished run with other settings ({'; '.join(differ)}): "
+            "delete it, or choose another folder by out= or hydra.run.dir="
+        )
+    log.info("%s is finished already", job.folder)
+    return results
 
-    from cnnpool import data, model, pool, probe, readout, table
-    from cnnpool.fit import Facts, Recipe, fit
 
-    recipe = Recipe(**table.check(Recipe, "fit", config["fit"]))
-    probes = {key: probe.build(key, **options) for key, options in config["probe"].items()}
-    seed = config["seed"]
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}")
-    entry = table.lookup(model.MODELS, "models", config["model"]["name"])
-    stages = stage_settings(config, entry.STAGES)
-    dataset = data.build(**config["data"], seed=seed)
-    random.seed(seed)
-    torch.manual_seed(seed)
-
-    def make_pool(stage: str, channels: int) -> torch.nn.Module:
-        try:
-            return pool.build(channels=channels, **stages[stage])
-        except ValueError as error:
-            raise ValueError(f"stage {stage}: {error}") from None
-
-    def make_readout(channels: int, size: tuple[int, int]) -> torch.nn.Module:
-        return readout.build(channels=channels, size=size, **config["readout"])
-
-    net = model.build(
-        in_channels=dataset.in_channels,
-        size=dataset.size,
-        num_classes=dataset.num_classes,
-        pool=make_pool,
-        readout=make_readout,
-        **config["model"],
-    )
-    facts = Facts(
-        run=name,
-        choice=str(Path(name).parent),
-        stages=stages,
-        overrides=overrides,
-        asked=asked(config),
-        **{key: dict(config[key]) for key in ("pool", "readout", "model", "data")},
-    )
-    return fit(net, dataset, probes, recipe=recipe, seed=seed, out=out, facts=facts)
+def _describe(error: BaseException, job: "Asked") -> str:
+    """One line: what, where, remedy."""
+    said = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+    if isinstance(error, SystemExit):
+        return f"something called exit({error.code}) while it trained"
+    if isinstance(error, MemoryError) or "out of memory" in said or "not enough memory" in said:
+        size = job.settings.get("data", {}).get("batch_size")
+        return f"out of memory with data.batch_size={size}: lower it, or raise fit.accumulate"
+    if isinstance(error, OSError) and error.strerror:
+        return (
+            f"{error.filename or job.folder}: {error.strerror}; put that right, and the same command goes on"
+        )
+    if isinstance(error, ValueError) or type(error).__module__.startswith("cnnpool."):
+        return said
+    return f"{type(error).__name__}: {said}"

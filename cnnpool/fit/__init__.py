@@ -1,7 +1,8 @@
 """Training: one function, ``fit``. The only room that imports Lightning."""
 
+from cnnpool.fit.checkpoint import DamagedError
 from cnnpool.fit.fit import Facts, fit
 from cnnpool.fit.module import DivergedError
 from cnnpool.fit.recipe import Recipe
 
-__all__ = ["DivergedError", "Facts", "Recipe", "fit"]
+__all__ = ["DamagedError", "DivergedError", "Facts", "Recipe", "fit"]

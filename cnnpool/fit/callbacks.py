@@ -1,10 +1,10 @@
-"""What happens around the training steps: records, readings of the probes, checkpoints."""
+"""What a run says of itself: scalars, a line per epoch, readings of the probes."""
 
 import logging
 import math
 import time
 from collections.abc import Mapping
-from pathlib import Path
+from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 from torch import Tensor
@@ -20,27 +20,36 @@ log = logging.getLogger(__name__)
 class Chronicle(Callback):
     """Scalars of every epoch into the journal, one line per epoch into the log, and the epochs' probes.
 
+    Its state, in the checkpoint, carries what the closing record needs over a restart.
+
     Args:
-        journal: where scalars go.
+        journal: where scalars go; None in all processes but the first.
         probes: by name; those with ``every_epochs`` are read during training.
         batch: (images, labels) of the probe batch.
     """
 
-    def __init__(self, journal: Journal, probes: Mapping[str, Probe], batch: tuple[Tensor, Tensor]):
+    def __init__(self, journal: Journal | None, probes: Mapping[str, Probe], batch: tuple[Tensor, Tensor]):
         self.journal = journal
         self.probes = probes
         self.batch = batch
         self.latest: dict[str, dict[str, float]] = {}
         self.images = 0
         self.seconds = 0.0
+        self.begun = self._started = time.perf_counter()
+
+    def on_train_start(self, trainer: Trainer, module: Net) -> None:
+        # A run that goes on within an epoch is told of no epoch's start.
+        self._started = time.perf_counter()
 
     def on_train_epoch_start(self, trainer: Trainer, module: Net) -> None:
         self._started = time.perf_counter()
 
     def on_train_batch_end(self, trainer: Trainer, module: Net, outputs, batch, batch_idx: int) -> None:
         self.images += len(batch[0]) * trainer.world_size
-        if module.steps % module.recipe.log_every_steps == 0 and trainer.is_global_zero:
+        if module.steps % module.recipe.log_every_steps == 0 and self.journal:
             loss, _, count = module.training_sums[-1].tolist()
+            if not math.isfinite(loss):
+                raise module.diverged(loss, batch_idx)
             rate = module.recipe.learning_rate(module.steps - 1, module.total_steps)
             values = {"train/loss": loss / count, "train/learning_rate": rate}
             self.journal.scalars(module.steps, trainer.current_epoch, values)
@@ -58,49 +67,33 @@ class Chronicle(Callback):
         values = {f"{split}/{key}": v for split, score in self.latest.items() for key, v in score.items()}
         # train/loss is the loss of single steps; this is the mean of the epoch.
         values["epoch/train_loss"] = values.pop("train/loss")
-        if trainer.is_global_zero:
+        if self.journal:
             for probe in self.probes.values():
                 if probe.every_epochs and epoch % probe.every_epochs == 0:
                     result = probe.measure(module.model, module.model.stages, *self.batch)
                     values |= scalars(probe.section, result)
             self.journal.scalars(module.steps, epoch, values)
-            self.journal.sync()
         scores = "   ".join(
             f"{split} loss {score['loss']:.4f} accuracy {100 * score['accuracy']:.2f} %"
             for split, score in self.latest.items()
         )
         log.info("epoch %d/%d   %s   %.1f s", epoch, trainer.max_epochs, scores, self._elapsed())
 
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "latest": self.latest,
+            "images": self.images,
+            "seconds": self.seconds,
+            "wall_s": time.perf_counter() - self.begun,
+            "metrics_bytes": self.journal.sync() if self.journal else 0,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.latest, self.images, self.seconds = state["latest"], state["images"], state["seconds"]
+        self.begun -= state["wall_s"]
+
     def _trained(self) -> None:
         self.seconds += self._elapsed()
 
     def _elapsed(self) -> float:
         return time.perf_counter() - self._started
-
-
-class Checkpoints(Callback):
-    """``last.ckpt`` after every epoch, ``best.ckpt`` after those with the best validation accuracy so far.
-
-    Args:
-        folder: of the checkpoints.
-        chronicle: knows the latest validation accuracy; stands before this callback.
-    """
-
-    def __init__(self, folder: Path, chronicle: Chronicle):
-        self.folder = folder
-        self.chronicle = chronicle
-        self.best = -1.0
-
-    def on_train_epoch_end(self, trainer: Trainer, module: Net) -> None:
-        # Without a validation split there is nothing to be best at but the last epoch.
-        accuracy = self.chronicle.latest.get("val", {"accuracy": math.inf})["accuracy"]
-        if accuracy > self.best or accuracy == math.inf:
-            self.best = accuracy
-            trainer.save_checkpoint(self.folder / "best.ckpt", weights_only=True)
-        trainer.save_checkpoint(self.folder / "last.ckpt", weights_only=False)
-
-    def state_dict(self) -> dict[str, float]:
-        return {"best": self.best}
-
-    def load_state_dict(self, state: dict[str, float]) -> None:
-        self.best = state["best"]

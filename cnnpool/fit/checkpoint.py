@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,11 @@ class SafeCheckpointIO(CheckpointIO):
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
-        except OSError as error:
-            part.unlink(missing_ok=True)
+        except BaseException as error:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            if not isinstance(error, OSError):
+                raise
             raise OSError(f"cannot write the checkpoint {path}: {error.strerror or error}") from error
         folder = os.open(path.parent, os.O_RDONLY)
         try:

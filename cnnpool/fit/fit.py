@@ -17,10 +17,13 @@ from lightning.pytorch.callbacks import TQDMProgressBar
 from torch import Tensor
 
 from cnnpool.data import Dataset
-from cnnpool.fit.callbacks import Checkpoints, Chronicle
-from cnnpool.fit.checkpoint import SafeCheckpointIO, load
+from cnnpool.files import write_json
+from cnnpool.fit import resume
+from cnnpool.fit.callbacks import Chronicle
+from cnnpool.fit.checkpoint import SafeCheckpointIO
+from cnnpool.fit.checkpoints import Checkpoints
 from cnnpool.fit.environment import environment
-from cnnpool.fit.journal import Journal, write_json
+from cnnpool.fit.journal import Journal
 from cnnpool.fit.machine import fast_precision, keep_memory
 from cnnpool.fit.module import Net
 from cnnpool.fit.pictures import draw
@@ -29,6 +32,7 @@ from cnnpool.fit.sample import sample
 from cnnpool.model import Cnn
 from cnnpool.probe import Probe
 from cnnpool.probe.tags import scalars
+from cnnpool.stopping import Signals
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +73,7 @@ def fit(
 ) -> dict[str, Any]:
     """Train ``model``, test it, measure it, and leave the run in ``out``.
 
-    Goes on from ``out/checkpoints/last.ckpt`` where a run was stopped.
+    Goes on from ``out/checkpoints/last.ckpt`` where a run was stopped, to the same bits as one never stopped.
 
     Returns:
         The content of ``out/results.json`` (schema 1).
@@ -77,29 +81,48 @@ def fit(
     Raises:
         DivergedError: if the loss stops being finite.
         DamagedError: if the checkpoint to go on from cannot be used.
+        ValueError: if it belongs to a run with other settings.
+        Stopped: after a signal, once a checkpoint is saved; at once after a second one.
     """
-    started = time.perf_counter()
+    out.mkdir(parents=True, exist_ok=True)
     if recipe.keep_memory:
         keep_memory()
     train, val, test = dataset.train_batches(), dataset.val_batches(), dataset.test_batches()
     steps = len(train) * recipe.epochs
     total = min(steps, recipe.max_steps or steps)
-    last = out / "checkpoints" / "last.ckpt"
-    resume = last if last.exists() else None
-    module = Net(model, recipe, seed, total)
+    asked = dict(facts.asked) or {
+        "seed": seed,
+        "pool": facts.stages,
+        "readout": facts.readout,
+        "model": facts.model,
+    }
+    # Arithmetic and data are no settings, but a checkpoint goes on with the same ones only.
+    asked |= {"precision": precision_of(recipe), "data_sha256": dataset.sha256}
+    module = Net(model, recipe, seed, total, resume.facts(asked))
     if recipe.channels_last:
         model.to(memory_format=torch.channels_last)
-    journal = Journal(out, load(resume)["cnnpool"]["steps"] if resume else 0)
+    found = resume.latest(out / "checkpoints")
+    if found:
+        resume.check(*found, asked, module)
+    path, saved = found or (None, None)
+    kept = saved["callbacks"]["Chronicle"]["metrics_bytes"] if saved else 0
+    journal = Journal(out, saved["cnnpool"]["steps"] if saved else 0, kept)
     chronicle = Chronicle(journal, probes, sample(dataset, dataset.val if val else dataset.train))
     quieten()
-    trainer = build_trainer(recipe, [chronicle, Checkpoints(last.parent, chronicle)])
-    trainer.fit(module, train, val, ckpt_path=resume, weights_only=True)
+    with Signals() as signals:
+        trainer = build_trainer(recipe, [chronicle, Checkpoints(out / "checkpoints", chronicle, signals)])
+        if saved and saved["cnnpool"]["steps"] >= total:
+            module.load_state_dict(saved["state_dict"])
+            module.steps = saved["cnnpool"]["steps"]
+            chronicle.load_state_dict(saved["callbacks"]["Chronicle"])
+        else:
+            trainer.fit(module, train, val, ckpt_path=path, weights_only=True)
     trainer.test(module, test, verbose=False)
     tested = module.take(module.evaluation_sums)
     batch = sample(dataset, dataset.test)
     measured = {probe.section: probe.measure(model, model.stages, *batch) for probe in probes.values()}
     speed = chronicle.images / chronicle.seconds if chronicle.seconds else None
-    cost = {"train_images_per_s": speed, "wall_s": time.perf_counter() - started}
+    cost = {"train_images_per_s": speed, "wall_s": time.perf_counter() - chronicle.begun}
     measured["cost"] = measured.get("cost", {}) | cost
     results = {
         "schema": 1,
@@ -135,7 +158,7 @@ def build_trainer(recipe: Recipe, callbacks: list) -> Trainer:
         accelerator="cpu" if on_cpu else "auto",
         devices=recipe.devices,
         strategy=recipe.strategy,
-        precision=fast_precision() if recipe.precision == "auto" else recipe.precision,
+        precision=precision_of(recipe),
         max_epochs=recipe.epochs,
         logger=False,
         enable_checkpointing=False,
@@ -147,6 +170,11 @@ def build_trainer(recipe: Recipe, callbacks: list) -> Trainer:
         deterministic=deterministic,
         use_distributed_sampler=False,
     )
+
+
+def precision_of(recipe: Recipe) -> str:
+    """What auto means on this machine."""
+    return fast_precision() if recipe.precision == "auto" else recipe.precision
 
 
 def quieten() -> None:

@@ -10,19 +10,30 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
+from cnnpool.files import write_text
+
 
 class Journal:
     """Scalars of one run, appended to ``metrics.jsonl`` and to TensorBoard's event file.
 
     Args:
         folder: of the run.
-        resumed_step: lines of later steps, left by a run that was stopped, are dropped.
+        resumed_step: the step to go on from.
+        kept_bytes: of ``metrics.jsonl`` up to that step; what a stopped run wrote later is dropped.
+
+    Raises:
+        ValueError: if the file is shorter than that.
     """
 
-    def __init__(self, folder: Path, resumed_step: int = 0):
+    def __init__(self, folder: Path, resumed_step: int = 0, kept_bytes: int = 0):
         self.path = folder / "metrics.jsonl"
-        kept = [line for line in _whole_lines(self.path) if json.loads(line)["step"] <= resumed_step]
-        _replace(self.path, "".join(kept) if resumed_step else "")
+        written = self.path.read_bytes() if self.path.exists() else b""
+        if len(written) < kept_bytes:
+            raise ValueError(
+                f"{self.path} has lost lines that the checkpoint counts on: put it back, "
+                f"or delete {folder} to train anew"
+            )
+        write_text(self.path, written[:kept_bytes].decode())
         if not resumed_step:
             for old in folder.glob("events.out.tfevents.*"):
                 old.unlink()
@@ -37,11 +48,13 @@ class Journal:
         for tag, value in values.items():
             self.board.add_scalar(tag, value, step)
 
-    def sync(self) -> None:
-        """Bring everything said so far to the disk."""
+    def sync(self) -> int:
+        """Bring everything said so far to the disk; returns the size of ``metrics.jsonl`` in bytes."""
         with self.path.open("a") as file:
             os.fsync(file.fileno())
+            size = file.tell()
         self.board.flush()
+        return size
 
     def finish(self, results: Mapping[str, Any]) -> None:
         """The pages that compare runs: custom scalars, a row of HParams, the configuration as text."""
@@ -84,26 +97,6 @@ class Journal:
         """Flush and close the event file."""
         self.sync()
         self.board.close()
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write ``content`` so that the file is either the old one or the whole new one."""
-    _replace(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
-
-
-def _whole_lines(path: Path) -> list[str]:
-    if not path.exists():
-        return []
-    return [line for line in path.read_text().splitlines(keepends=True) if line.endswith("}\n")]
-
-
-def _replace(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
-    with part.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
 
 
 def _headline(results: Mapping[str, Any]) -> dict[str, float]:

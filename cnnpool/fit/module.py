@@ -1,5 +1,8 @@
 """The Lightning module: one training step, one evaluation step, no logging cost."""
 
+import math
+from typing import Any
+
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
@@ -20,9 +23,17 @@ class Net(LightningModule):
         recipe: how to train it.
         seed: with the step number it fixes every draw of stochastic operators and dropout.
         total_steps: length of the schedule.
+        facts: what else a checkpoint of this run must say, in plain JSON.
     """
 
-    def __init__(self, model: nn.Module, recipe: Recipe, seed: int, total_steps: int):
+    def __init__(
+        self,
+        model: nn.Module,
+        recipe: Recipe,
+        seed: int,
+        total_steps: int,
+        facts: dict[str, Any] | None = None,
+    ):
         super().__init__()
         # Manual optimisation halves Lightning's own cost per step.
         self.automatic_optimization = False
@@ -30,6 +41,7 @@ class Net(LightningModule):
         self.recipe = recipe
         self.seed = seed
         self.total_steps = total_steps
+        self.facts = facts or {}
         self.steps = 0
         self.training_sums: list[Tensor] = []
         self.evaluation_sums: list[Tensor] = []
@@ -38,8 +50,8 @@ class Net(LightningModule):
         return self.recipe.build_optimizer(self.model.parameters())
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        # Draws depend on the step alone, so a resumed run repeats them.
-        torch.manual_seed((self.seed + 1) * 1_000_003 + self.steps)
+        # Draws depend on the step (and process) alone, so a resumed run repeats them.
+        torch.manual_seed((self.seed + 1) * 1_000_003 + self.steps + self.global_rank * 998_244_353)
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         images, labels = batch
@@ -58,10 +70,7 @@ class Net(LightningModule):
             self.manual_backward(loss / len(images))
             sums += score(loss, logits, answers)
         if images.device.type == "cpu" and not sums[0].isfinite():
-            raise DivergedError(
-                f"the loss became {sums[0].item()} at epoch {self.current_epoch}, step {self.steps} "
-                f"(learning rate {rate:.3g}): lower fit.lr, or lengthen fit.warmup"
-            )
+            raise self.diverged(sums[0].item(), batch_idx)
         optimizer.step()
         self.steps += 1
         self.training_sums.append(sums)
@@ -85,15 +94,33 @@ class Net(LightningModule):
         total = self.trainer.strategy.reduce(torch.stack(sums).sum(0), reduce_op="sum")
         sums.clear()
         loss, correct, count = total.tolist()
-        if loss != loss or loss in (float("inf"), float("-inf")):
+        if not math.isfinite(loss):
             raise DivergedError(f"the loss became {loss} before step {self.steps}: lower fit.lr")
         return {"loss": loss / count, "accuracy": correct / count}
 
+    def diverged(self, loss: float, batch_idx: int) -> DivergedError:
+        """The error that says where, and what to do."""
+        rate = self.recipe.learning_rate(self.steps, self.total_steps)
+        return DivergedError(
+            f"the loss became {loss} at epoch {self.current_epoch}, step {self.steps} (batch {batch_idx} of "
+            f"the epoch, learning rate {rate:.3g}): lower fit.lr, or lengthen fit.warmup"
+        )
+
     def on_save_checkpoint(self, checkpoint: dict) -> None:
-        checkpoint["cnnpool"] = {"steps": self.steps, "total_steps": self.total_steps, "seed": self.seed}
+        # A checkpoint within an epoch holds the sums of the steps that the epoch's record still needs.
+        sums = torch.stack(self.training_sums) if self.training_sums else torch.zeros(0, 3)
+        checkpoint["cnnpool"] = {
+            **self.facts,
+            "steps": self.steps,
+            "total_steps": self.total_steps,
+            "seed": self.seed,
+            "training_sums": self.trainer.strategy.reduce(sums, reduce_op="sum").cpu(),
+        }
 
     def on_load_checkpoint(self, checkpoint: dict) -> None:
         self.steps = checkpoint["cnnpool"]["steps"]
+        if self.global_rank == 0:
+            self.training_sums = list(checkpoint["cnnpool"]["training_sums"].to(self.device))
 
 
 def score(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:

@@ -32,6 +32,8 @@ class Recipe:
         deterministic: refuse (true), allow (false) or warn of operations that do not repeat bit for bit;
             auto is true on the CPU, where it is free, and warn elsewhere.
         log_every_steps: write the training loss every so many steps, >= 1.
+        checkpoint_every_minutes: within an epoch too, save where a stopped run goes on, >= 0; 0: at every
+            step.
         pictures: draw winner maps, shift maps and the operator's worked example at the end.
         progress: a progress bar; auto: on a terminal only.
 
@@ -55,6 +57,7 @@ class Recipe:
     keep_memory: bool = True
     deterministic: Literal["auto", "warn"] | bool = "auto"
     log_every_steps: int = 50
+    checkpoint_every_minutes: float = 10.0
     pictures: bool = True
     progress: Literal["auto"] | bool = "auto"
 
@@ -68,6 +71,10 @@ class Recipe:
             raise ValueError(f"fit.lr must be above 0 and finite, got {self.lr}")
         if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
             raise ValueError(f"fit.weight_decay must be at least 0 and finite, got {self.weight_decay}")
+        if not self.checkpoint_every_minutes >= 0:
+            raise ValueError(
+                f"fit.checkpoint_every_minutes must be at least 0, got {self.checkpoint_every_minutes}"
+            )
         for name in ("warmup", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"fit.{name} must be in 0..1 (1 excluded), got {getattr(self, name)}")

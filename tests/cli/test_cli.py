@@ -58,10 +58,14 @@ def test_an_unknown_command_is_one_line_and_status_2(capfd):
 
 
 MISTAKES = {
-    "pool=nosuch": "pool/nosuch",
-    "lrr=1": "lrr",
-    "pool.kernal_size=3": "kernal_size",
-    "+extra=1": "extra",
+    "pool=nosuch": "no pool/nosuch; choose from ada, ",
+    "pool=maxx": "no pool/maxx; did you mean 'max'?",
+    "lrr=1": "unknown key 'lrr'; did you mean 'fit.lr'?",
+    "sed=1": "unknown key 'sed'; did you mean 'seed'?",
+    "fit.epoch=3": "did you mean 'fit.epochs'?",
+    "pool.kernal_size=3": "did you mean 'pool.kernel_size'?",
+    "zzz=1": "unknown key 'zzz'; choose from data, ",
+    "+extra=1": "unknown key 'extra'",
     "+pool.extra=1": "max has no option 'extra'",
     "pool.kernel_size=abc": "kernel_size='abc' is not",
     "pool.kernel_size=0": "stage s1: kernel_size must be",
@@ -125,14 +129,15 @@ def test_a_folder_of_another_run_is_refused(capfd, in_a_folder):
     call(capfd, "train", *QUICK, "hydra.run.dir=here")
     status, _, err = call(capfd, "train", *QUICK, "hydra.run.dir=here", "pool=avg")
     assert status == 2
-    assert "holds a finished run with another pool" in err
+    assert "holds a finished run with other settings (pool.name: max -> avg;" in err
 
 
 def test_a_sweep_goes_on_after_a_failing_job_and_says_so(capfd, in_a_folder):
     status, out, err = call(capfd, "train", "-m", "pool=max,avg", "pool.stride=2,-1", *QUICK)
     assert status == 2
     assert len(list(in_a_folder.rglob("results.json"))) == 2
-    assert out.count("failed") == 2 and out.count("done") == 2
+    assert out.count("  failed ") == 2 and out.count("  done ") == 2
+    assert "4 jobs: 2 done, 2 failed" in out
     assert err.count("stride must be") == 2
     states = [json.loads(p.read_text())["state"] for p in in_a_folder.rglob("status.json")]
     assert sorted(states) == ["done", "done", "failed", "failed"]

@@ -5,55 +5,15 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from cnnpool import data, model, pool, probe, readout
+from cnnpool import data, model, pool, readout
 from cnnpool.fit import DivergedError, Facts, Recipe, fit
-
-FACTS = {
-    "run": "digits/convnet/max/seed0",
-    "choice": "digits/convnet/max",
-    "pool": {"name": "max"},
-    "stages": {"s1": {"name": "max"}, "s2": {"name": "max"}},
-    "readout": {"name": "gap"},
-    "model": {"name": "convnet"},
-    "data": {"name": "digits"},
-}
-PROBES = {
-    "gradient": {"samples": 16},
-    "invariance": {"samples": 32, "stage_samples": 8, "max_shift_px": 2, "worst_px": 0},
-    "cost": {"samples": 2},
-}
-
-
-def run(out, *, seed=0, probes=PROBES, operator="max", batch_size=64, limit=256, **options):
-    torch.manual_seed(seed)
-    dataset = data.build("digits", seed=seed, limit=limit, batch_size=batch_size, shift=1)
-    net = model.build(
-        "convnet",
-        1,
-        dataset.size,
-        10,
-        pool=lambda stage, channels: pool.build(operator, channels),
-        readout=lambda channels, size: readout.build("gap", channels, size),
-        width=4,
-        dropout=0.1,
-    )
-    recipe = Recipe(**{"epochs": 2, "pictures": False, "progress": False, "log_every_steps": 2} | options)
-    built = {name: probe.build(name, **settings) for name, settings in probes.items()}
-    results = fit(net, dataset, built, recipe=recipe, seed=seed, out=out, facts=Facts(**FACTS))
-    return results, net
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(runs, tmp_path_factory):
     out = tmp_path_factory.mktemp("run")
-    results, net = run(out, epochs=3, pictures=True)
+    results, net = runs.run(out, epochs=3, pictures=True, probes=runs.probes)
     return out, results, net
-
-
-def same(a, b):
-    return all(
-        torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True)
-    )
 
 
 def test_results_hold_every_section_of_the_schema(finished):
@@ -95,7 +55,7 @@ def test_metrics_are_one_json_object_a_line(finished):
     assert lines[-1]["test/accuracy"] == results["test"]["accuracy"]
 
 
-def test_tensorboard_shows_the_documented_tags_pictures_and_pages(finished):
+def test_tensorboard_shows_the_documented_tags_pictures_and_pages(runs, finished):
     out = finished[0]
     events = EventAccumulator(str(out), size_guidance={"scalars": 0}).Reload()
     tags = events.Tags()
@@ -110,18 +70,18 @@ def test_tensorboard_shows_the_documented_tags_pictures_and_pages(finished):
     assert len(events.Scalars("gradient/zero_fraction/s1")) == 3
     plugin = events.PluginTagToContent("hparams")
     start = plugin["_hparams_/session_start_info"]
-    assert FACTS["choice"].encode() in start
+    assert runs.facts["choice"].encode() in start
 
 
-def test_the_same_seed_gives_the_same_bits_whatever_is_logged(finished, tmp_path):
+def test_the_same_seed_gives_the_same_bits_whatever_is_logged(runs, finished, tmp_path):
     _, results, net = finished
-    again, other = run(tmp_path, epochs=3, probes={}, log_every_steps=50)
-    assert same(net, other)
+    again, other = runs.run(tmp_path, epochs=3, probes={}, log_every_steps=50)
+    assert runs.same(net, other)
     assert again["test"] == results["test"]
 
 
-def test_another_seed_gives_other_weights(finished, tmp_path):
-    assert not same(finished[2], run(tmp_path, epochs=3, seed=1, probes={})[1])
+def test_another_seed_gives_other_weights(runs, finished, tmp_path):
+    assert not runs.same(finished[2], runs.run(tmp_path, epochs=3, seed=1, probes={})[1])
 
 
 def test_checkpoints_hold_the_final_weights(finished):
@@ -133,29 +93,6 @@ def test_checkpoints_hold_the_final_weights(finished):
     assert all(torch.equal(weights[k], v) for k, v in net.state_dict().items())
     assert last["cnnpool"]["steps"] == 12
     assert (out / "checkpoints" / "best.ckpt").exists()
-
-
-def test_a_run_stopped_between_epochs_goes_on_to_the_same_bits(finished, tmp_path, monkeypatch):
-    _, results, net = finished
-    from cnnpool.fit.callbacks import Checkpoints
-
-    kept = Checkpoints.on_train_epoch_end
-
-    def stop_after_two(self, trainer, module):
-        kept(self, trainer, module)
-        if trainer.current_epoch == 1:
-            raise RuntimeError("power cut")
-
-    monkeypatch.setattr(Checkpoints, "on_train_epoch_end", stop_after_two)
-    with pytest.raises(RuntimeError, match="power cut"):
-        run(tmp_path, epochs=3)
-    monkeypatch.setattr(Checkpoints, "on_train_epoch_end", kept)
-    assert not (tmp_path / "results.json").exists()
-    again, resumed = run(tmp_path, epochs=3)
-    assert same(net, resumed)
-    assert again["test"] == results["test"]
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [line["epoch"] for line in lines if "val/accuracy" in line] == [1, 2, 3]
 
 
 def test_accumulating_micro_batches_takes_the_step_of_the_whole_batch(monkeypatch):
@@ -189,25 +126,25 @@ def test_accumulating_micro_batches_takes_the_step_of_the_whole_batch(monkeypatc
             torch.testing.assert_close(summed, whole, rtol=1e-10, atol=1e-12)
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path):
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(runs, tmp_path):
     with pytest.raises(DivergedError, match=r"the loss became (nan|inf) at epoch 0, step \d+ .*fit.lr"):
-        run(tmp_path, lr=1e30, optimizer="sgd", warmup=0.0)
+        runs.run(tmp_path, lr=1e30, optimizer="sgd", warmup=0.0)
     assert not (tmp_path / "results.json").exists()
 
 
-def test_max_steps_stops_within_an_epoch(tmp_path):
-    results, _ = run(tmp_path, epochs=5, max_steps=6, probes={})
+def test_max_steps_stops_within_an_epoch(runs, tmp_path):
+    results, _ = runs.run(tmp_path, epochs=5, max_steps=6, probes={})
     assert results["steps"] == 6 and results["epochs"] == 2
 
 
-def test_bf16_and_accumulation_train(tmp_path):
-    results, net = run(tmp_path, precision="bf16-mixed", accumulate=2, epochs=1)
+def test_bf16_and_accumulation_train(runs, tmp_path):
+    results, net = runs.run(tmp_path, precision="bf16-mixed", accumulate=2, epochs=1)
     assert results["precision"] == "bf16-mixed"
     assert all(p.dtype == torch.float32 for p in net.parameters())
     assert math.isfinite(results["test"]["loss"])
 
 
-def test_a_run_without_validation_keeps_its_last_checkpoint(tmp_path):
+def test_a_run_without_validation_keeps_its_last_checkpoint(runs, tmp_path):
     torch.manual_seed(0)
     dataset = data.build("digits", seed=0, limit=128, batch_size=64, val_size=0)
     net = model.build(
@@ -220,6 +157,6 @@ def test_a_run_without_validation_keeps_its_last_checkpoint(tmp_path):
         width=2,
     )
     recipe = Recipe(epochs=1, pictures=False, progress=False)
-    results = fit(net, dataset, {}, recipe=recipe, seed=0, out=tmp_path, facts=Facts(**FACTS))
+    results = fit(net, dataset, {}, recipe=recipe, seed=0, out=tmp_path, facts=Facts(**runs.facts))
     assert "val" not in results
     assert (tmp_path / "checkpoints" / "last.ckpt").exists()

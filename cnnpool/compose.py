@@ -1,0 +1,96 @@
+"""From a command line of ``cnnpool train`` to the jobs it asks for: all of Hydra's part happens here."""
+
+import argparse
+import contextlib
+import io
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from cnnpool.config import conf_dir, run_name, settle
+from cnnpool.mistakes import explain
+from cnnpool.trust import refuse_hydra_code
+
+REMOTE = {"slurm": "hydra_submitit_launcher", "ray": "hydra_ray_launcher"}
+"""Launchers that call ``task`` on other machines, by the plugin that they need."""
+
+# At import, because other machines import this module before they compose a job of their own.
+OmegaConf.register_new_resolver("run_name", run_name, replace=True)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One job.
+
+    Args:
+        folder: of the run.
+        overrides: the job's own command line.
+        settings: all of its settings; empty where they are a mistake.
+        mistake: what is wrong with them, or nothing.
+        logging: for ``logging.config.dictConfig``.
+    """
+
+    folder: Path
+    overrides: list[str]
+    settings: dict[str, Any]
+    mistake: str
+    logging: dict[str, Any]
+
+
+_jobs: list[Asked] = []
+
+
+def compose(arguments: list[str]) -> list[Asked]:
+    """The jobs of a command line, none where Hydra itself has answered or other machines do them.
+
+    Raises:
+        ValueError: if the command line is no valid one; nothing has been created then.
+    """
+    refuse_hydra_code(arguments)
+    _let_hydra_start_on_python_3_14()
+    _jobs.clear()
+    said, argv = io.StringIO(), sys.argv
+    sys.argv = ["cnnpool train", *arguments]
+    try:
+        with contextlib.redirect_stderr(said):
+            hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="train")(task)()
+    except SystemExit as stop:
+        if stop.code:
+            raise ValueError(explain(said.getvalue())) from None
+    finally:
+        sys.argv = argv
+    sys.stderr.write(said.getvalue())
+    return list({job.folder: job for job in reversed(_jobs)}.values())[::-1]
+
+
+def task(config: DictConfig) -> None:
+    """What Hydra calls for each job: here it is put down, on another machine it is done."""
+    job = _asked(config)
+    if job.settings.get("launch", {}).get("name") not in REMOTE:
+        _jobs.append(job)
+        return
+    from cnnpool.job import run
+
+    run(job)
+
+
+def _asked(config: DictConfig) -> Asked:
+    node = HydraConfig.get()
+    settings, mistake = {}, ""
+    try:
+        settings = settle(config)
+    except ValueError as error:
+        mistake = str(error).splitlines()[0]
+    logging = OmegaConf.to_container(node.job_logging, resolve=True)
+    return Asked(Path(node.runtime.output_dir), list(node.overrides.task), settings, mistake, logging)
+
+
+def _let_hydra_start_on_python_3_14() -> None:
+    # Python 3.14 checks help texts when they are added, and Hydra 1.3's are no text yet.
+    if sys.version_info >= (3, 14):
+        argparse.ArgumentParser._check_help = lambda self, action: None

@@ -1,0 +1,70 @@
+"""Files that are either the old one or the whole new one, and folders that one process uses at a time."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+
+class InUseError(ValueError):
+    """Another living process works in the folder."""
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write beside ``path``, flush to the disk, rename.
+
+    Raises:
+        OSError: naming ``path``; what stood there still does.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write ``content`` so that the file is either the old one or the whole new one."""
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+@contextmanager
+def only_user(folder: Path) -> Iterator[None]:
+    """Hold ``folder``, created if missing, for this process; the kernel lets go when a holder dies.
+
+    Half-written files that a killed process left there are swept away.
+
+    Raises:
+        InUseError: if another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock", blocking=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise InUseError(f"{folder} is in use by {_holder(folder)}: wait for it, or stop it") from None
+    try:
+        for part in folder.rglob(".*.part"):
+            part.unlink(missing_ok=True)
+        yield
+    finally:
+        lock.release()
+
+
+def _holder(folder: Path) -> str:
+    try:
+        return f"pid {json.loads((folder / 'status.json').read_text())['pid']}"
+    except (OSError, ValueError, KeyError):
+        return "another process"

@@ -1,0 +1,49 @@
+"""One line for what Hydra says of a mistaken command line."""
+
+import difflib
+import re
+
+import yaml
+
+from cnnpool.config import SECTIONS, conf_dir
+
+
+def explain(said: str) -> str:
+    """Hydra's message with a suggestion, and without its advice on stack traces and on ``+``."""
+    if found := re.search(r"Could not find '([\w/]+)/([^']*)'", said):
+        return _no_choice(*found.groups())
+    if found := re.search(r"Could not override '([^']+)'", said):
+        return _no_key(found.group(1).lstrip("+~"))
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    kept = [line for line in lines if "HYDRA_FULL_ERROR" not in line and not line.startswith("See https:")]
+    return "; ".join(kept[:3]) or "the command line is not valid"
+
+
+def _no_choice(group: str, name: str) -> str:
+    known = sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+    close = difflib.get_close_matches(name, known, n=1)
+    remedy = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(known)}"
+    return f"no {group}/{name}; {remedy}"
+
+
+def _no_key(key: str) -> str:
+    if "@" in key:
+        return f"no {key!r} to override"
+    known = _keys()
+    last = key.rpartition(".")[2]
+    by_last = {name.rpartition(".")[2]: name for name in known}
+    for word, candidates in ((key, {name: name for name in known}), (last, by_last)):
+        if close := difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.75):
+            return f"unknown key {key!r}; did you mean {candidates[close[0]]!r}?"
+    inside = [name for name in known if name.startswith(f"{key.partition('.')[0]}.")]
+    return f"unknown key {key!r}; choose from {', '.join(inside or SECTIONS)}"
+
+
+def _keys() -> list[str]:
+    """Every key of our own files, as on the command line; of several with one last word the recipe's wins."""
+    keys = {}
+    for section in ("data", "model", "pool", "readout", "fit"):
+        for path in sorted((conf_dir() / section).glob("*.yaml")):
+            content = yaml.safe_load(path.read_text()) or {}
+            keys |= {f"{section}.{option}": None for option in content if option not in ("defaults", "name")}
+    return [*SECTIONS, *keys]

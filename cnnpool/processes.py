@@ -1,0 +1,108 @@
+"""Jobs in processes of their own, several at once: none can take another, or the sweep, with it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from cnnpool.compose import Asked
+from cnnpool.job import Outcome, already, name, write_state
+from cnnpool.stopping import Stopped
+from cnnpool.trust import FOLDERS
+
+POLL_S = 0.05
+KEPT_OPTIONS = (*FOLDERS, "--config-name", "-cn")
+
+
+def run_processes(
+    jobs: Sequence[Asked], arguments: Sequence[str], at_once: int, threads: int
+) -> Iterator[Outcome]:
+    """Outcomes as the jobs end; a signal is passed on to those that run, and they are waited for.
+
+    Args:
+        jobs: what to run.
+        arguments: the sweep's command line, whose ``--config-dir`` and the like every job needs.
+        at_once: processes, >= 1.
+        threads: of each.
+    """
+    waiting, running = list(jobs), {}
+    stop: Stopped | None = None
+    while running or (waiting and not stop):
+        try:
+            while waiting and not stop and len(running) < at_once:
+                job = waiting.pop(0)
+                if outcome := already(job):
+                    yield outcome
+                    continue
+                sys.stdout.write(f"starts: {name(job)}\n")
+                sys.stdout.flush()
+                running[_start(job, arguments, threads)] = job
+            ended = [process for process in running if process.poll() is not None]
+            for process in ended:
+                yield _outcome(running.pop(process), process.returncode)
+            if not ended:
+                time.sleep(POLL_S)
+        except Stopped as stopped:
+            for process in running:
+                process.kill() if stop else process.send_signal(stopped.signum)
+            stop = stopped
+    if stop:
+        raise stop
+
+
+def _start(job: Asked, arguments: Sequence[str], threads: int) -> subprocess.Popen:
+    folder = str(job.folder).replace("\\", "\\\\").replace("'", "\\'")
+    command = [sys.executable, "-m", "cnnpool", "train", *_kept(arguments), *job.overrides]
+    job.folder.mkdir(parents=True, exist_ok=True)
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    with (job.folder / "output.log").open("wb") as output:
+        # In a session of its own: Ctrl-C reaches a job through this process only.
+        return subprocess.Popen(
+            [*command, f"hydra.run.dir='{folder}'"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+
+
+def _kept(arguments: Sequence[str]) -> list[str]:
+    kept = []
+    for at, argument in enumerate(arguments):
+        if argument.partition("=")[0] in KEPT_OPTIONS:
+            kept += [argument] if "=" in argument else arguments[at : at + 2]
+    return kept
+
+
+def _outcome(job: Asked, returncode: int) -> Outcome:
+    """What a process that has ended left behind; its exit status alone is not believed."""
+    path, output = job.folder / "status.json", job.folder / "output.log"
+    try:
+        status = json.loads(path.read_text())
+    except (OSError, ValueError):
+        status = {"state": "running", "error": None}
+    state, said = status["state"], status["error"] or ""
+    if returncode == 0 and (outcome := already(job)):
+        return outcome
+    if state == "stopped" and returncode > 128:
+        return Outcome(name(job), "stopped", said, returncode, output)
+    if returncode in (1, 2) and state == "failed":
+        return Outcome(name(job), "failed", said, returncode, output)
+    if returncode == 2:
+        return Outcome(name(job), "refused", _last_line(output), 2, output)
+    said = f"ended early with exit status {returncode}"
+    if returncode < 0:
+        said = f"killed by {signal.Signals(-returncode).name}"
+        said += " (out of memory?)" if returncode == -signal.SIGKILL else ""
+    write_state(job.folder, "failed", said)
+    return Outcome(name(job), "failed", said, 1, output)
+
+
+def _last_line(path: os.PathLike) -> str:
+    with open(path, errors="replace") as file:
+        lines = [line.strip() for line in file if line.strip()]
+    return lines[-1].removeprefix("error: ") if lines else "ended early"

@@ -1,0 +1,57 @@
+"""Ctrl-C, SIGTERM and SIGHUP as an exception that comes when it does no harm."""
+
+import signal
+import threading
+from types import FrameType
+
+SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)
+)
+
+
+class Stopped(BaseException):
+    """The process was asked to end; no Exception, so that nothing takes it for a failure."""
+
+    def __init__(self, signum: int, said: str = ""):
+        self.signum = int(signum)
+        self.name = signal.Signals(signum).name
+        super().__init__(said or f"stopped by {self.name}")
+
+    @property
+    def status(self) -> int:
+        """The exit status by which a shell knows the signal."""
+        return 128 + self.signum
+
+
+class Signals:
+    """Within the context, a signal raises ``Stopped`` at once, or is kept in ``pending`` while ``patient``.
+
+    A second signal always raises. Outside the main thread, where Python allows no handlers, it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.patient = False
+        self.pending: int | None = None
+        self._before: dict[int, object] = {}
+
+    def install(self) -> None:
+        """Take the signals over, again if another library has taken them meanwhile."""
+        if threading.current_thread() is threading.main_thread():
+            for signum in SIGNALS:
+                signal.signal(signum, self._handle)
+
+    def __enter__(self) -> "Signals":
+        self._before = {signum: signal.getsignal(signum) for signum in SIGNALS}
+        self.install()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for signum, handler in self._before.items():
+                signal.signal(signum, handler)
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.patient and self.pending is None:
+            self.pending = signum
+        else:
+            raise Stopped(signum)

@@ -1,0 +1,121 @@
+"""The jobs of one command, here or in processes of their own, and the table of what became of them."""
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cnnpool import table
+from cnnpool.compose import Asked
+from cnnpool.job import Outcome, name, run
+from cnnpool.processes import run_processes
+from cnnpool.stopping import Signals, Stopped
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """Where the jobs of a sweep run: the options of ``conf/launch``.
+
+    Args:
+        name: local (one after the other, here) or processes (each in its own, several at once).
+        jobs: at once, >= 1; null: one per core.
+        threads: of each job, >= 1; null: the cores divided by the jobs.
+
+    Raises:
+        ValueError: if a number is out of range.
+    """
+
+    name: Literal["local", "processes"] = "local"
+    jobs: int | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for key in ("jobs", "threads"):
+            value = getattr(self, key)
+            if value is not None and value < 1:
+                raise ValueError(f"launch.{key} must be at least 1 or null, got {value}")
+
+
+def run_all(jobs: Sequence[Asked], arguments: Sequence[str]) -> int:
+    """Run every job, say how each ended, and return the exit status of the command.
+
+    Raises:
+        ValueError: if the options of ``launch`` are out of range.
+    """
+    outcomes: list[Outcome] = []
+    status = 0
+    with Signals():
+        try:
+            for outcome in _outcomes(jobs, arguments):
+                outcomes.append(outcome)
+                if outcome.state == "stopped":
+                    status = outcome.status
+                    break
+        except Stopped as stop:
+            status = stop.status
+    told = {outcome.log.parent for outcome in outcomes}
+    rest = [job for job in jobs if job.folder not in told]
+    return conclude([*outcomes, *(Outcome(name(job), "not run", "", 1, job.folder) for job in rest)], status)
+
+
+def _outcomes(jobs: Sequence[Asked], arguments: Sequence[str]) -> Iterator[Outcome]:
+    launch = launch_of(jobs)
+    if launch.name == "processes" and len(jobs) > 1:
+        return run_processes(jobs, arguments, *shares(launch, len(jobs)))
+    return map(run, jobs)
+
+
+def launch_of(jobs: Sequence[Asked]) -> Launch:
+    """How the sweep's first valid job wants them to be run."""
+    settings = next((job.settings for job in jobs if job.settings), {})
+    launch = Launch(**table.check(Launch, "launch", settings.get("launch", {})))
+    if len(jobs) > 1 and launch.name == "local" and settings.get("fit", {}).get("devices", 1) != 1:
+        # Lightning starts a training's other processes by the command line, which must be the job's own.
+        return Launch(name="processes", jobs=1)
+    return launch
+
+
+def shares(launch: Launch, jobs: int) -> tuple[int, int]:
+    """(jobs at once, threads of each) on this machine's cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    at_once = min(launch.jobs or cores, jobs)
+    return at_once, launch.threads or max(cores // at_once, 1)
+
+
+def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
+    """Say how a command's jobs ended; 0 if all are done, 2 if only mistakes are in the way, else 1."""
+    sweep = len(outcomes) > 1
+    if sweep:
+        width = max(len(outcome.run) for outcome in outcomes)
+        for outcome in outcomes:
+            sys.stdout.write(f"{outcome.run:<{width}}  {outcome.state:<7}  {outcome.said}".rstrip() + "\n")
+        counts = Counter(outcome.state for outcome in outcomes)
+        sys.stdout.write(
+            f"{len(outcomes)} jobs: {', '.join(f'{n} {state}' for state, n in counts.items())}\n"
+        )
+        sys.stdout.flush()
+    failed = [outcome for outcome in outcomes if outcome.state not in ("done", "not run")]
+    for outcome in failed:
+        kind = "stopped" if outcome.state == "stopped" else "error"
+        where = f"{outcome.run}: " if sweep else ""
+        record = f" (log: {outcome.log})" if sweep and outcome.log.is_file() else ""
+        sys.stderr.write(f"{kind}: {where}{outcome.said.removeprefix('stopped ')}{record}\n")
+    if status or not failed:
+        return status
+    return 2 if all(outcome.status == 2 for outcome in failed) else 1
+
+
+def gather(root: Path, since: float) -> list[Outcome]:
+    """What jobs on other machines have written below ``root`` since a time (of ``time.time``)."""
+    outcomes = []
+    for path in sorted(root.rglob("status.json")):
+        status = json.loads(path.read_text())
+        if status["time"] >= since:
+            run_name, said = os.path.relpath(path.parent, root), status["error"] or ""
+            failed = int(status["state"] != "done")
+            outcomes.append(Outcome(run_name, status["state"], said, failed, path.parent / "train.log"))
+    return outcomes

@@ -1,0 +1,60 @@
+"""From a job's settings to objects, and to one call of ``fit``."""
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cnnpool import data, model, pool, probe, readout, table
+from cnnpool.config import save, stage_settings
+from cnnpool.fit import Facts, Recipe, fit
+from cnnpool.settings import asked
+
+
+def train(config: Mapping[str, Any], out: Path, name: str, overrides: list[str]) -> dict[str, Any]:
+    """Build data, model and probes from settings, and fit.
+
+    Raises:
+        ValueError: if a setting is out of range or does not fit the others.
+    """
+    recipe = Recipe(**table.check(Recipe, "fit", config["fit"]))
+    probes = {key: probe.build(key, **options) for key, options in config["probe"].items()}
+    seed = config["seed"]
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}")
+    entry = table.lookup(model.MODELS, "models", config["model"]["name"])
+    stages = stage_settings(config, entry.STAGES)
+    dataset = data.build(**config["data"], seed=seed)
+    random.seed(seed)
+    torch.manual_seed(seed)
+
+    def make_pool(stage: str, channels: int) -> torch.nn.Module:
+        try:
+            return pool.build(channels=channels, **stages[stage])
+        except ValueError as error:
+            raise ValueError(f"stage {stage}: {error}") from None
+
+    def make_readout(channels: int, size: tuple[int, int]) -> torch.nn.Module:
+        return readout.build(channels=channels, size=size, **config["readout"])
+
+    net = model.build(
+        in_channels=dataset.in_channels,
+        size=dataset.size,
+        num_classes=dataset.num_classes,
+        pool=make_pool,
+        readout=make_readout,
+        **config["model"],
+    )
+    facts = Facts(
+        run=name,
+        choice=str(Path(name).parent),
+        stages=stages,
+        overrides=overrides,
+        asked=asked(config),
+        **{key: dict(config[key]) for key in ("pool", "readout", "model", "data")},
+    )
+    if not (out / "checkpoints").exists():
+        save(config, overrides, out / ".hydra")
+    return fit(net, dataset, probes, recipe=recipe, seed=seed, out=out, facts=facts)

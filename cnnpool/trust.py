@@ -1,0 +1,41 @@
+"""Settings that would let a configuration of others run code: own code comes from installed packages only."""
+
+import re
+from pathlib import Path
+
+NAMING_CODE = re.compile(
+    r"hydra[./](searchpath|callbacks|job_logging|hydra_logging|sweeper|env)\b|_target_|_partial_|'\(\)'|\"\(\)\""
+)
+IN_FILES = re.compile(r"@(package )?\s*hydra\b|^\s*hydra\s*:", re.MULTILINE)
+FOLDERS = ("--config-dir", "-cd", "--config-path", "-cp")
+ADVICE = "own code comes from installed packages, by entry point"
+
+
+def refuse_hydra_code(arguments: list[str]) -> None:
+    """Refuse a command line, or a folder it names, that reaches for Hydra's own ways to import code.
+
+    Raises:
+        ValueError: naming the argument or the file.
+    """
+    for argument in arguments:
+        if found := NAMING_CODE.search(argument):
+            raise ValueError(f"{argument}: a configuration cannot name code ({found.group()}); {ADVICE}")
+    for folder in _values(arguments, FOLDERS):
+        for path in sorted(Path(folder).rglob("*.y*ml")):
+            _refuse_file(path, path.relative_to(folder))
+
+
+def _refuse_file(path: Path, name: Path) -> None:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if name.parts[0] == "hydra" or IN_FILES.search(text) or NAMING_CODE.search(text):
+        raise ValueError(f"{path} changes Hydra's own settings: a configuration cannot name code; {ADVICE}")
+
+
+def _values(arguments: list[str], options: tuple[str, ...]) -> list[str]:
+    """What follows any of ``options``, as the next argument or after an equals sign."""
+    values = []
+    for at, argument in enumerate(arguments):
+        option, _, value = argument.partition("=")
+        if option in options:
+            values += [value] if value else arguments[at + 1 : at + 2]
+    return values

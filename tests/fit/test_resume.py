@@ -1,0 +1,249 @@
+import json
+import os
+import signal
+
+import pytest
+import torch
+
+from cnnpool.fit import DamagedError, DivergedError
+from cnnpool.fit.callbacks import Chronicle
+from cnnpool.fit.checkpoint import SafeCheckpointIO, load
+from cnnpool.fit.checkpoints import Checkpoints
+from cnnpool.stopping import Stopped
+
+RECIPES = {
+    "one_cycle": {},
+    "bf16": {"precision": "bf16-mixed", "schedule": "cosine"},
+    "sgd": {"optimizer": "sgd", "lr": 0.05, "accumulate": 2, "warmup": 0.0},
+}
+EVERY = {"epochs": 3, "operator": "stochastic", "batch_size": 32}
+"""Three epochs of 8 steps with random shifts, stochastic pooling and dropout."""
+
+
+@pytest.fixture(scope="module")
+def whole(runs, tmp_path_factory):
+    """Runs never stopped, by the name of their recipe."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            out = tmp_path_factory.mktemp(name)
+            made[name] = out, runs.run(out, **EVERY, **RECIPES[name])[1]
+        return made[name]
+
+    return get
+
+
+def cut(monkeypatch, step, how, hook="on_train_batch_end"):
+    """Let ``how()`` happen after the callbacks of ``step``, for the next run."""
+    kept = getattr(Checkpoints, hook)
+
+    def then(self, trainer, module, *rest):
+        kept(self, trainer, module, *rest)
+        if module.steps == step:
+            monkeypatch.setattr(Checkpoints, hook, kept)
+            how()
+
+    monkeypatch.setattr(Checkpoints, hook, then)
+
+
+def power_cut():
+    raise RuntimeError("power cut")
+
+
+def assert_equal(runs, one, other, *nets):
+    assert runs.same(*nets)
+    assert runs.metrics(one) == runs.metrics(other)
+    a, b = runs.results(one), runs.results(other)
+    a["fit"].pop("checkpoint_every_minutes"), b["fit"].pop("checkpoint_every_minutes")
+    assert a == b
+
+
+@pytest.mark.parametrize(
+    ("recipe", "step", "minutes", "saved"),
+    [
+        ("one_cycle", 3, 0.0, 3),
+        ("one_cycle", 15, 0.0, 15),
+        ("one_cycle", 13, 10.0, 8),
+        ("bf16", 10, 0.0, 10),
+        ("sgd", 22, 0.0, 22),
+    ],
+)
+def test_a_run_cut_within_an_epoch_goes_on_to_the_same_bits(
+    runs, whole, tmp_path, monkeypatch, recipe, step, minutes, saved
+):
+    out, net = whole(recipe)
+    options = EVERY | RECIPES[recipe] | {"checkpoint_every_minutes": minutes}
+    cut(monkeypatch, step, power_cut)
+    with pytest.raises(RuntimeError, match="power cut"):
+        runs.run(tmp_path, **options)
+    assert load(tmp_path / "checkpoints" / "last.ckpt")["cnnpool"]["steps"] == saved
+    assert_equal(runs, out, tmp_path, net, runs.run(tmp_path, **options)[1])
+
+
+@pytest.mark.parametrize("step", [8, 24])
+def test_a_run_cut_between_epochs_or_before_its_test_goes_on_to_the_same_bits(
+    runs, whole, tmp_path, monkeypatch, step
+):
+    out, net = whole("one_cycle")
+    cut(monkeypatch, step, power_cut, "on_train_epoch_end")
+    with pytest.raises(RuntimeError, match="power cut"):
+        runs.run(tmp_path, **EVERY)
+    assert not (tmp_path / "results.json").exists()
+    assert_equal(runs, out, tmp_path, net, runs.run(tmp_path, **EVERY)[1])
+
+
+def test_a_run_cut_twice_while_it_wrote_goes_on_to_the_same_bits(runs, whole, tmp_path, monkeypatch):
+    out, net = whole("one_cycle")
+    options = EVERY | {"checkpoint_every_minutes": 0.0}
+    kept, count = SafeCheckpointIO.save_checkpoint, [0]
+
+    def torn(self, checkpoint, path, storage_options=None):
+        count[0] += 1
+        if count[0] in (7, 15):
+            path.with_name(f".{path.name}.part").write_bytes(b"half of a checkpoint")
+            power_cut()
+        kept(self, checkpoint, path, storage_options)
+
+    monkeypatch.setattr(SafeCheckpointIO, "save_checkpoint", torn)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="power cut"):
+            runs.run(tmp_path, **options)
+    assert_equal(runs, out, tmp_path, net, runs.run(tmp_path, **options)[1])
+
+
+def test_how_often_a_run_logs_saves_and_measures_changes_no_bit(runs, whole, tmp_path):
+    options = EVERY | {"probes": {}, "log_every_steps": 50, "checkpoint_every_minutes": 0.0}
+    results, net = runs.run(tmp_path, **options)
+    assert runs.same(net, whole("one_cycle")[1])
+    assert results["test"] == runs.results(whole("one_cycle")[0])["test"]
+
+
+@pytest.mark.parametrize("hook", ["on_train_batch_end", "on_train_epoch_end"])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_saves_at_once_and_the_run_goes_on_to_the_same_bits(
+    runs, whole, tmp_path, monkeypatch, signum, hook
+):
+    out, net = whole("one_cycle")
+    kept, step = getattr(Chronicle, hook), 11 if hook == "on_train_batch_end" else 16
+
+    def with_signal(self, trainer, module, *rest):
+        kept(self, trainer, module, *rest)
+        if module.steps == step:
+            os.kill(os.getpid(), signum)
+
+    before = signal.getsignal(signum)
+    with monkeypatch.context() as patch:
+        patch.setattr(Chronicle, hook, with_signal)
+        with pytest.raises(Stopped, match=f"stopped by {signum.name} at step {step}") as stop:
+            runs.run(tmp_path, **EVERY)
+    assert stop.value.status == 128 + signum
+    assert signal.getsignal(signum) is before
+    assert load(tmp_path / "checkpoints" / "last.ckpt")["cnnpool"]["steps"] == step
+    assert_equal(runs, out, tmp_path, net, runs.run(tmp_path, **EVERY)[1])
+
+
+def test_a_second_signal_stops_at_once_and_leaves_the_checkpoint_whole(runs, tmp_path, monkeypatch):
+    def impatient(self, trainer, module):
+        if module.steps == 16:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+            pytest.fail("went on after the second signal")
+
+    monkeypatch.setattr(Chronicle, "on_validation_start", impatient)
+    with pytest.raises(Stopped):
+        runs.run(tmp_path, **EVERY)
+    assert load(tmp_path / "checkpoints" / "last.ckpt")["cnnpool"]["steps"] == 8
+
+
+def stopped_after_an_epoch(runs, out, monkeypatch, **options):
+    cut(monkeypatch, 8, power_cut, "on_train_epoch_end")
+    with pytest.raises(RuntimeError, match="power cut"):
+        runs.run(out, **EVERY, **options)
+    return out / "checkpoints"
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(runs, whole, tmp_path, monkeypatch, caplog):
+    out, net = whole("one_cycle")
+    cut(monkeypatch, 16, power_cut, "on_train_epoch_end")
+    with pytest.raises(RuntimeError, match="power cut"):
+        runs.run(tmp_path, **EVERY)
+    (tmp_path / "checkpoints" / "last.ckpt").write_bytes(b"no zip")
+    again = runs.run(tmp_path, **EVERY)[1]
+    assert "last.ckpt is damaged" in caplog.text and "going on from previous.ckpt" in caplog.text
+    assert_equal(runs, out, tmp_path, net, again)
+
+
+def test_a_folder_with_nothing_but_damaged_checkpoints_is_refused(runs, tmp_path, monkeypatch):
+    folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
+    (folder / "last.ckpt").write_bytes(b"no zip")
+    with pytest.raises(DamagedError, match=r"last\.ckpt is damaged .*delete it"):
+        runs.run(tmp_path, **EVERY)
+
+
+def test_a_checkpoint_of_other_settings_is_refused_old_and_new_named(runs, tmp_path, monkeypatch):
+    asked = {"pool": {"name": "max"}, "fit": {"lr": 0.01, "epochs": 3}}
+    stopped_after_an_epoch(runs, tmp_path, monkeypatch, asked=asked)
+    other = {"pool": {"name": "avg"}, "fit": {"lr": 0.01, "epochs": 4}}
+    with pytest.raises(ValueError, match=r"pool.name: max -> avg; fit.epochs: 3 -> 4"):
+        runs.run(tmp_path, **EVERY, asked=other)
+
+
+def test_a_checkpoint_of_another_architecture_is_refused_with_both_shapes(runs, tmp_path, monkeypatch):
+    folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
+    content = load(folder / "last.ckpt")
+    key = next(iter(content["state_dict"]))
+    content["state_dict"][key] = torch.zeros(9, 9)
+    SafeCheckpointIO().save_checkpoint(content, folder / "last.ckpt")
+    with pytest.raises(ValueError, match=r"another architecture .*\[9, 9\] -> "):
+        runs.run(tmp_path, **EVERY)
+
+
+def test_a_checkpoint_of_a_newer_version_or_another_program_is_refused(runs, tmp_path, monkeypatch):
+    folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
+    content = load(folder / "last.ckpt")
+    content["cnnpool"]["schema"] += 1
+    SafeCheckpointIO().save_checkpoint(content, folder / "last.ckpt")
+    with pytest.raises(ValueError, match="update it"):
+        runs.run(tmp_path, **EVERY)
+    SafeCheckpointIO().save_checkpoint({"weights": 1}, folder / "last.ckpt")
+    with pytest.raises(DamagedError, match="no checkpoint of cnnpool"):
+        runs.run(tmp_path, **EVERY)
+
+
+def test_lost_metrics_are_refused_because_the_record_would_have_a_hole(runs, tmp_path, monkeypatch):
+    stopped_after_an_epoch(runs, tmp_path, monkeypatch)
+    (tmp_path / "metrics.jsonl").write_text("")
+    with pytest.raises(ValueError, match=r"metrics\.jsonl has lost lines"):
+        runs.run(tmp_path, **EVERY)
+
+
+def test_another_number_of_threads_is_said(runs, tmp_path, monkeypatch, caplog):
+    folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
+    content = load(folder / "last.ckpt")
+    content["cnnpool"]["threads"] = 77
+    SafeCheckpointIO().save_checkpoint(content, folder / "last.ckpt")
+    runs.run(tmp_path, **EVERY)
+    assert "trained with 77 threads so far" in caplog.text
+
+
+def test_weights_that_are_not_finite_are_never_saved(runs, tmp_path, monkeypatch):
+    kept = Chronicle.on_train_epoch_end
+
+    def spoil(self, trainer, module):
+        kept(self, trainer, module)
+        if module.steps == 16:
+            next(module.parameters()).data.view(-1)[0] = float("nan")
+
+    monkeypatch.setattr(Chronicle, "on_train_epoch_end", spoil)
+    with pytest.raises(DivergedError, match="nan or infinite by step 16"):
+        runs.run(tmp_path, **EVERY)
+    saved = load(tmp_path / "checkpoints" / "last.ckpt")
+    assert saved["cnnpool"]["steps"] == 8
+    assert all(value.isfinite().all() for value in saved["state_dict"].values())
+
+
+def test_checkpoints_hold_plain_numbers_and_no_path(runs, tmp_path, monkeypatch):
+    folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
+    content = load(folder / "last.ckpt")
+    assert str(tmp_path) not in json.dumps(content, default=lambda value: "tensor")
