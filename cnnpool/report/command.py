@@ -2,13 +2,17 @@
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from cnnpool.report.runs import Run, find
+
+if TYPE_CHECKING:
+    from cnnpool.report.comparison import Comparison
 
 EXAMPLES = """examples:
   cnnpool compare outputs/mnist
@@ -70,6 +74,7 @@ def _parser() -> Parser:
     )
     add("--allow", metavar="KEY,...", help="what may differ among the runs although it is no choice")
     add("--out", metavar="DIR", help="where the report goes (default: report in the first of RUNS)")
+    add("--no-board", action="store_true", help="write nothing for TensorBoard")
     add(
         "--status", action="store_true", help="only list the runs: done, running, failed, unfinished, damaged"
     )
@@ -95,6 +100,28 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
     folder = Path(arguments.out or Path(arguments.runs[0], "report"))
     write(comparison, folder, argv)
     _say(f"\nreport: {folder / 'report.html'}\n")
+    if not arguments.no_board:
+        _say(_board(comparison))
+
+
+def _board(comparison: "Comparison") -> str:
+    """Write the comparison for TensorBoard; how to look at it, or why there is nothing to look at."""
+    from cnnpool.report import board
+
+    root = board.root_of(comparison.compared)
+    if root is None:
+        return "board: none, the runs have no folder in common\n"
+    try:
+        board.write(comparison, root)
+    except OSError as error:
+        return f"board: none, {error.filename or root} cannot be written: {error.strerror}\n"
+    return f"board: tensorboard --logdir {shlex.quote(_short(root))}\n       {board.link()}\n"
+
+
+def _short(folder: Path) -> str:
+    """``folder`` from here, where that is below here."""
+    here = Path.cwd()
+    return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
 
 
 def _status(runs: Sequence[Run]) -> str:

@@ -101,19 +101,13 @@ def _learning(comparison: Comparison) -> tuple[Figure, str] | None:
             epochs = sorted(set.union(*map(set, histories)))
             # A run that ended early leaves a gap, not an average over fewer runs unseen.
             values = [[100 * history.get(epoch, np.nan) for epoch in epochs] for history in histories]
-            series[f"{row.choice.label} (n={len(histories)})"] = (epochs, _spread(np.array(values)))
+            series[f"{row.choice.label} (n={len(histories)})"] = (epochs, statistics.spread(np.array(values)))
     if not series:
         return None
     caption = (
         "Validation accuracy per epoch: mean over seeds, 95 % t interval; a gap where a run lacks the epoch."
     )
     return curves(series, "epoch", "validation accuracy (%)"), caption
-
-
-def _spread(values: np.ndarray) -> np.ndarray:
-    """Mean, low and high per column of (runs, points), NaN where a run has no number."""
-    columns = [statistics.summarise(column) for column in values.T]
-    return np.array([[s.mean, s.low, s.high] for s in columns]).T
 
 
 def _table(comparison: Comparison, keys: list[str], scale: float) -> dict[str, np.ndarray]:
@@ -124,7 +118,8 @@ def _table(comparison: Comparison, keys: list[str], scale: float) -> dict[str, n
         count = max(map(len, found), default=0)
         if count:
             spread = [
-                _spread(scale * np.array([list(values.values()) or [np.nan]]).T)[:, 0] for values in found
+                statistics.spread(scale * np.array([list(values.values()) or [np.nan]]).T)[:, 0]
+                for values in found
             ]
             table[f"{row.choice.label} (n={count})"] = np.array(spread).T
     return table

@@ -2,13 +2,15 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 SCHEMA = 1
 NAMED = ("pool", "readout", "model", "data")
+MEANS = "_mean"
+"""The folder beside runs that holds what TensorBoard shows of their comparison."""
 
 
 @dataclass(frozen=True)
@@ -65,23 +67,27 @@ def finished(runs: Iterable[Run]) -> list[Run]:
 
 
 def curve(run: Run, tag: str) -> dict[int, float]:
-    """Epoch -> the last value of ``tag`` logged in it, from metrics.jsonl; empty if there is none.
-
-    Lines that are no JSON object are skipped: a killed run leaves one half written.
-    """
+    """Epoch -> the last value of ``tag`` logged in it, from metrics.jsonl; empty if there is none."""
     values: dict[int, float] = {}
+    for record in records(run):
+        if is_number(record.get(tag)) and isinstance(record.get("epoch"), int):
+            values[record["epoch"]] = float(record[tag])
+    return dict(sorted(values.items()))
+
+
+def records(run: Run) -> Iterator[dict[str, Any]]:
+    """The lines of metrics.jsonl, without those that are no JSON object: a killed run leaves half a line."""
     try:
         lines = (run.folder / "metrics.jsonl").read_text("utf-8", errors="replace").splitlines()
     except OSError:
-        return values
+        return
     for line in lines:
         try:
             record = json.loads(line)
         except ValueError:
             continue
-        if isinstance(record, dict) and is_number(record.get(tag)) and isinstance(record.get("epoch"), int):
-            values[record["epoch"]] = float(record[tag])
-    return dict(sorted(values.items()))
+        if isinstance(record, dict):
+            yield record
 
 
 def is_number(value: Any) -> bool:
@@ -94,7 +100,7 @@ def _folders(root: Path) -> Iterable[Path]:
         marks = {"results.json", "metrics.jsonl", "status.json"} & set(files)
         if marks or Path(folder, ".hydra", "config.yaml").is_file():
             yield Path(folder)
-        below[:] = sorted(name for name in below if not name.startswith("."))
+        below[:] = sorted(name for name in below if not name.startswith(".") and name != MEANS)
 
 
 def _read(folder: Path) -> Run:

@@ -37,6 +37,18 @@ def summarise(values: Sequence[float]) -> Summary:
     return Summary(x.size, mean, sd, mean - half, mean + half)
 
 
+def spread(values: np.ndarray) -> np.ndarray:
+    """Mean, low and high of the 95 % t interval for each column of (runs, points): (3, points).
+
+    NaN in a column with a NaN; low and high are NaN for a single run.
+    """
+    mean = values.mean(0)
+    if len(values) < 2:
+        return np.array([mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)])
+    half = stdtrit(len(values) - 1, 1 - LEVEL / 2) * values.std(0, ddof=1) / math.sqrt(len(values))
+    return np.array([mean, mean - half, mean + half])
+
+
 def sign_flip_p(differences: Sequence[float]) -> float:
     """Two-sided p-value of mean 0 when each paired difference could as well have the other sign.
 

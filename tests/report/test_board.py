@@ -1,0 +1,161 @@
+import json
+import math
+import re
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
+
+from cnnpool.report import find, main
+from cnnpool.report.board import link, names, root_of
+from cnnpool.report.choice import group
+
+ZERO = "gradient/zero_fraction/s1"
+
+
+def log(folder, *lines):
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def board(folder):
+    found = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
+    return found.Reload()
+
+
+def points(found, tag):
+    return {event.step: event.value for event in found.Scalars(tag)}
+
+
+@pytest.fixture
+def two(shelf):
+    """Three seeds of max and avg, each with two epochs logged."""
+    for pool, first in (("max", 0.5), ("avg", 0.3)):
+        for seed in range(3):
+            folder = shelf.put(pool=pool, seed=seed)
+            log(
+                folder,
+                {"step": 5, "epoch": 0, "train/loss": 2.0 - seed},
+                {"step": 10, "epoch": 1, "val/accuracy": first + 0.1 * seed, ZERO: 0.75, "val/loss": 2},
+                {"step": 20, "epoch": 2, "val/accuracy": first + 0.2 + 0.1 * seed, ZERO: 0.75, "val/loss": 1},
+            )
+    return shelf.root
+
+
+def test_mean_and_t_interval_over_seeds_are_what_was_worked_out_by_hand(two):
+    assert main([str(two)]) == 0
+    found = board(two / "_mean" / "max")
+    assert points(found, "val/accuracy") == pytest.approx({10: 0.6, 20: 0.8})
+    # sd .1, t(.975, 2) = 4.3027: half width 4.3027 * .1 / sqrt(3) = .24841.
+    half = 4.302653 * 0.1 / math.sqrt(3)
+    assert points(found, "band/val/accuracy/low") == pytest.approx({10: 0.6 - half, 20: 0.8 - half})
+    assert points(found, "band/val/accuracy/high") == pytest.approx({10: 0.6 + half, 20: 0.8 + half})
+    assert points(found, "band/val/accuracy/mean") == points(found, "val/accuracy")
+    assert points(found, ZERO) == {10: 0.75, 20: 0.75}
+    assert points(found, "train/loss") == {5: 1.0}
+    assert points(board(two / "_mean" / "avg"), "val/accuracy") == pytest.approx({10: 0.4, 20: 0.6})
+
+
+def test_the_page_draws_a_margin_chart_of_written_tags_for_everything_with_a_course(two):
+    assert main([str(two)]) == 0
+    [event] = board(two / "_mean").Tensors("custom_scalars__config__")
+    pages = Layout.FromString(event.tensor_proto.string_val[0])
+    assert [page.title for page in pages.category] == [
+        "choices: accuracy and loss",
+        "choices: gradient routing",
+    ]
+    charts = [chart for page in pages.category for chart in page.chart]
+    # train/loss has one step only: nothing to draw a line through. Charts are drawn from the last.
+    assert [chart.title for chart in charts] == ["val/loss", "val/accuracy", ZERO]
+    written = set(board(two / "_mean" / "avg").Tags()["scalars"])
+    for chart in charts:
+        [series] = chart.margin.series
+        assert {series.value, series.lower, series.upper} <= written
+
+
+def test_the_text_tab_holds_the_comparison(two):
+    assert main([str(two)]) == 0
+    [event] = board(two / "_mean").Tensors("comparison/text_summary")
+    text = event.tensor_proto.string_val[0].decode()
+    assert "| max | 3 |" in text and "Too few seeds to rank" in text
+
+
+def test_a_step_that_one_run_lacks_is_left_out(two):
+    log(two / "max" / "seed0", {"step": 10, "epoch": 1, "val/accuracy": 0.5, ZERO: float("nan")})
+    assert main([str(two)]) == 0
+    found = board(two / "_mean" / "max")
+    assert set(points(found, "val/accuracy")) == {10}
+    # The run without a number logged no number at all: the mean is that of the two others.
+    assert set(points(found, ZERO)) == {10, 20}
+
+
+def test_a_single_run_has_a_line_and_no_band(shelf):
+    shelf.put()
+    shelf.put(pool="avg")
+    assert main([str(shelf.root)]) == 0
+    tags = board(shelf.root / "_mean" / "max").Tags()["scalars"]
+    assert "val/accuracy" in tags and not [tag for tag in tags if tag.startswith("band/")]
+
+
+def test_a_second_call_replaces_ours_and_leaves_what_is_not(two):
+    assert main([str(two)]) == 0
+    others = [two / "_mean" / "events.out.tfevents.1.theirs", two / "_mean" / "max" / "notes.txt"]
+    for path in others:
+        path.write_text("")
+    assert main([str(two), "--where", "pool=max"]) == 0
+    left = sorted(path for path in (two / "_mean").rglob("*") if path.is_file())
+    assert set(others) < set(left)
+    assert [path.parent.name for path in left if path not in others] == ["_mean", "max"]
+    assert not (two / "_mean" / "avg").exists()
+    assert [path for path in two.rglob("*.tfevents.*") if not path.is_relative_to(two / "_mean")] == []
+
+
+def test_the_folder_of_means_is_never_a_run(two):
+    assert main([str(two)]) == 0
+    (two / "_mean" / "max" / "metrics.jsonl").write_text("")
+    assert {run.folder.parts[-2] for run in find([two])} == {"max", "avg"}
+
+
+def test_no_board_writes_none(two, capsys):
+    assert main([str(two), "--no-board"]) == 0
+    assert not (two / "_mean").exists()
+    assert "board:" not in capsys.readouterr().out
+
+
+def test_runs_that_cannot_be_written_to_are_compared_all_the_same(two, capsys, tmp_path):
+    (two / "_mean").write_text("in the way")
+    assert main([str(two), "--out", str(tmp_path / "r")]) == 0
+    out = capsys.readouterr().out
+    assert "board: none, " in out and "cannot be written" in out
+    assert (tmp_path / "r" / "report.html").exists()
+
+
+def test_the_common_root_is_below_the_whole_disk_or_nothing(shelf):
+    one, other = shelf.put(seed=0), shelf.put(seed=1, pool="avg")
+    assert root_of(find([one, other])) == shelf.root.resolve()
+    assert root_of(find([one])) == shelf.root.resolve()
+    assert root_of(find([shelf.put("loose/run", seed=2)])) == shelf.root.resolve() / "loose"
+    far = [type(run)(Path("/", str(k), "seed0"), "done") for k, run in enumerate(find([one, other]))]
+    assert root_of(far) is None
+
+
+def test_choices_that_share_a_folder_are_told_apart_by_label(shelf):
+    shelf.put("all/a")
+    shelf.put("all/b", pool="avg", readout={"name": "gap"})
+    shelf.put("gem/seed0", pool="gem")
+    runs = find([shelf.root])
+    found = names(group(runs, ["pool", "readout"]), shelf.root.resolve())
+    assert sorted(found) == ["avg+gap", "gem", "max+flatten"]
+
+
+def test_the_link_colours_runs_by_choice_and_stays_on_this_machine():
+    parts = urlsplit(link())
+    query = parse_qs(parts.query, strict_parsing=True)
+    assert (parts.hostname, parts.fragment) == ("localhost", "timeseries")
+    [colour] = query["runColorGroup"]
+    pattern = colour.removeprefix("regex:")
+    same = ["max+k=3/seed0", "max+k=3/seed12", "_mean/max+k=3"]
+    assert {re.search(pattern, name)[1] for name in same} == {"max+k=3"}
+    [shown] = query["tagFilter"]
+    assert re.search(shown, "val/accuracy") and not re.search(shown, "band/val/accuracy/low")
