@@ -102,8 +102,9 @@ def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    device = device_of(model)
+    # Copies: the images may be a part of a larger batch, whose storage is not theirs alone.
+    images, labels = (t.to(device_of(model), copy=True) for t in (images, labels))
     with examined(model), torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        loss = F.cross_entropy(model(images.to(device)), labels.to(device))
+        loss = F.cross_entropy(model(images), labels)
     del loss
     return round(sum(kept.values()) / len(images))

@@ -83,3 +83,9 @@ def test_a_slower_operator_takes_longer_per_image():
     times = stage_times(slow, {"s1": slow}, torch.zeros(4, 1, 2, 2), repeats=2)["s1"]
     assert times["forward_us"] >= 5000 > times["backward_us"]
     assert images_per_s(slow, torch.zeros(4, 1, 2, 2), repeats=2) <= 200
+
+
+def test_a_part_of_a_larger_batch_costs_what_it_costs_alone():
+    tiny, images, labels = Tiny(), torch.randn(100, 1, 4, 4), torch.zeros(100, dtype=torch.int64)
+    alone = saved_bytes(tiny, images[:2].clone(), labels[:2].clone())
+    assert saved_bytes(tiny, images[:2], labels[:2]) == alone
