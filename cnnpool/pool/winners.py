@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cnnpool.pool import kernels
 from cnnpool.pool.window import Window, cell_views, cells, memory_format
 
 Ties = Literal["first", "last", "split"]
@@ -18,6 +19,10 @@ Ties = Literal["first", "last", "split"]
 
 def forward(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
     """Maxima and winners, both (N, C, H', W'), of ``x`` (N, C, H, W)."""
+    if ties == "first" and window.cells <= 256 and kernels.take(x):
+        from cnnpool.pool.kernels import maxima
+
+        return maxima.forward(x, window)
     y, index = F.max_pool2d(x, *window, return_indices=True)
     if ties == "first":
         return y, _places(index, window, x.shape[-2], x.shape[-1])
@@ -39,6 +44,10 @@ def backward(
     grad: Tensor, winners: Tensor, window: Window, ties: Ties, size: tuple[int, int], channels_last: bool
 ) -> Tensor:
     """Gradient of the (N, C, *size) input: each output's gradient added at its winners."""
+    if ties != "split" and winners.dtype == torch.uint8 and kernels.take(grad):
+        from cnnpool.pool.kernels import maxima
+
+        return maxima.backward(grad, winners, window, size, channels_last)
     half = grad.dtype in (torch.bfloat16, torch.float16)
     # Summed in float32 and rounded once; torch's own kernel rounds after every addition.
     wide = grad.float() if half and (window.overlaps or ties == "split") else grad

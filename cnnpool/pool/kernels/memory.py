@@ -1,0 +1,162 @@
+"""What compiled kernels are made of: typed access to memory, and arithmetic on half-precision bits.
+
+A kernel takes addresses, not arrays, and a ``like`` that stands for the element's type: float32, float64, or for
+half precision the bits as an integer, uint16 for bfloat16 and int16 for float16. A kernel only loads what it never
+stores and only stores what it never loads; memory that it does both to goes through ``recall`` and ``keep``. That
+lets the compiler vectorise loops without asking at run time whether two addresses overlap.
+"""
+
+from typing import Any
+
+from numba import njit, types
+from numba.extending import intrinsic
+
+INFINITY = {types.uint16: 0x7F80, types.int16: 0x7C00}
+
+
+def compiled(function: Any) -> Any:
+    """``function`` compiled on first use, without the GIL, and cached on disk where that is possible."""
+    try:
+        return njit(nogil=True, cache=True)(function)
+    except RuntimeError:
+        # Neither the package's folder nor the user's cache can be written: compile in every process.
+        return njit(nogil=True)(function)
+
+
+def _scopes(module: Any) -> tuple[Any, Any]:
+    domain = module.add_metadata(["cnnpool"])
+    read, written = (module.add_metadata([name, domain]) for name in ("read", "written"))
+    return module.add_metadata([read]), module.add_metadata([written])
+
+
+def _pointer(context: Any, builder: Any, address: Any, index: Any, element: Any) -> Any:
+    kind = context.get_data_type(element)
+    return builder.gep(builder.inttoptr(address, kind.as_pointer()), [index])
+
+
+def _loading(scoped: bool) -> Any:
+    def load(typing: Any, address: Any, index: Any, like: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            value = builder.load(_pointer(context, builder, *args[:2], like))
+            if scoped:
+                read, written = _scopes(builder.module)
+                value.set_metadata("alias.scope", read)
+                value.set_metadata("noalias", written)
+            return value
+
+        return like(types.int64, types.int64, like), generate
+
+    return load
+
+
+def _storing(scoped: bool) -> Any:
+    def store(typing: Any, address: Any, index: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            done = builder.store(args[2], _pointer(context, builder, *args[:2], value))
+            if scoped:
+                read, written = _scopes(builder.module)
+                done.set_metadata("alias.scope", written)
+                done.set_metadata("noalias", read)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, value), generate
+
+    return store
+
+
+load, recall = intrinsic(_loading(True)), intrinsic(_loading(False))
+store, keep = intrinsic(_storing(True)), intrinsic(_storing(False))
+
+
+@intrinsic
+def beats(typing: Any, new: Any, best: Any) -> Any:
+    """Whether ``new`` is a larger maximum than ``best``: torch's rule, by which the last NaN wins."""
+
+    def of_floats(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value, other = args
+        larger = builder.fcmp_ordered(">", value, other)
+        return builder.or_(larger, builder.fcmp_unordered("uno", value, value))
+
+    def of_bits(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = context.get_value_type(types.int16)
+
+        def key(bits: Any) -> tuple[Any, Any]:
+            # Sign and magnitude to a whole number: both zeros are 0, and no magnitude overflows.
+            sign, size = builder.ashr(bits, kind(15)), builder.and_(bits, kind(0x7FFF))
+            nan = builder.icmp_unsigned(">", size, kind(INFINITY[new]))
+            return nan, builder.select(nan, kind(0x7FFF), builder.sub(builder.xor(size, sign), sign))
+
+        (nan, mine), (_, other) = key(args[0]), key(args[1])
+        return builder.or_(nan, builder.icmp_signed(">", mine, other))
+
+    return types.boolean(new, new), of_floats if isinstance(new, types.Float) else of_bits
+
+
+@intrinsic
+def widen(typing: Any, value: Any) -> Any:
+    """``value`` as a number to calculate with: float32 for half-precision bits, else itself."""
+
+    def same(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return args[0]
+
+    def of_bfloat16(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        whole, number = (context.get_value_type(t) for t in (types.int32, types.float32))
+        return builder.bitcast(builder.shl(builder.zext(args[0], whole), whole(16)), number)
+
+    def of_float16(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        whole, number = (context.get_value_type(t) for t in (types.int32, types.float32))
+        bits = builder.zext(args[0], whole)
+        size = builder.shl(builder.and_(bits, whole(0x7FFF)), whole(13))
+        # The exponent is too small by the difference of the biases: a product makes it right, and normalises.
+        scaled = builder.fmul(builder.bitcast(size, number), number(2.0**112))
+        special = builder.icmp_unsigned(">=", size, whole(INFINITY[types.int16] << 13))
+        full = builder.or_(builder.bitcast(scaled, whole), builder.select(special, whole(0x7F800000), whole(0)))
+        sign = builder.shl(builder.and_(bits, whole(0x8000)), whole(16))
+        return builder.bitcast(builder.or_(full, sign), number)
+
+    if isinstance(value, types.Float):
+        return value(value), same
+    return types.float32(value), of_bfloat16 if value == types.uint16 else of_float16
+
+
+@intrinsic
+def narrow(typing: Any, value: Any, like: Any) -> Any:
+    """``value`` rounded to nearest, ties to even, as the type of ``like``."""
+
+    def same(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return args[0]
+
+    def to_bfloat16(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        whole, half = (context.get_value_type(t) for t in (types.int32, types.int16))
+        bits = builder.bitcast(args[0], whole)
+        even = builder.and_(builder.lshr(bits, whole(16)), whole(1))
+        rounded = builder.lshr(builder.add(bits, builder.add(whole(0x7FFF), even)), whole(16))
+        nan = builder.fcmp_unordered("uno", args[0], args[0])
+        return builder.trunc(builder.select(nan, whole(0x7FC0), rounded), half)
+
+    def to_float16(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        whole, half, number = (
+            context.get_value_type(t) for t in (types.int32, types.int16, types.float32)
+        )
+        bits = builder.bitcast(args[0], whole)
+        sign = builder.and_(builder.lshr(bits, whole(16)), whole(0x8000))
+        size = builder.and_(bits, whole(0x7FFFFFFF))
+        # Below the smallest normal number the sum with one half rounds to its last place.
+        half_bits = whole(0x3F000000)
+        little = builder.fadd(builder.bitcast(size, number), builder.bitcast(half_bits, number))
+        subnormal = builder.sub(builder.bitcast(little, whole), half_bits)
+        even = builder.and_(builder.lshr(size, whole(13)), whole(1))
+        shifted = builder.add(builder.add(size, whole(0xFFF - (112 << 23))), even)
+        normal = builder.lshr(shifted, whole(13))
+        infinity = whole(INFINITY[types.int16])
+        small = builder.icmp_unsigned("<", size, whole(113 << 23))
+        rounded = builder.select(small, subnormal, normal)
+        huge = builder.icmp_unsigned(">=", size, whole(143 << 23))
+        rounded = builder.select(huge, infinity, rounded)
+        nan = builder.icmp_unsigned(">", size, whole(0x7F800000))
+        rounded = builder.select(nan, whole(0x7E00), rounded)
+        return builder.trunc(builder.or_(rounded, sign), half)
+
+    if isinstance(like, types.Float):
+        return like(like, like), same
+    return like(types.float32, like), to_bfloat16 if like == types.uint16 else to_float16

@@ -1,0 +1,50 @@
+"""Kernels on as many threads as torch uses: a share of the rows each, on threads of our own."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+# Less than this is not worth waking a thread for.
+BYTES_PER_THREAD = 1 << 19
+
+_pool: ThreadPoolExecutor | None = None
+_size = 0
+
+
+def spread(kernel: Callable[..., None], units: int, moved: int, *args: Any, scratch: int = 0) -> None:
+    """``kernel(start, stop, *args)`` over ``units`` rows or planes, which move ``moved`` bytes in all.
+
+    With ``scratch`` the kernel gets the address of so many bytes of its own before ``args``. Kernels release
+    the GIL, and the calling thread takes the first share itself. Torch's own threads are idle meanwhile, so no
+    core has two busy ones.
+    """
+    threads = max(1, min(torch.get_num_threads(), units, moved // BYTES_PER_THREAD))
+    shares = [(units * i // threads, units * (i + 1) // threads) for i in range(threads)]
+    room = torch.empty(scratch * threads, dtype=torch.uint8) if scratch else None
+    if room is not None:
+        first = room.data_ptr()
+        shares = [(*share, first + i * scratch) for i, share in enumerate(shares)]
+    others = [_workers(threads - 1).submit(kernel, *share, *args) for share in shares[1:]]
+    kernel(*shares[0], *args)
+    for other in others:
+        other.result()
+
+
+def _workers(count: int) -> ThreadPoolExecutor:
+    global _pool, _size
+    if _pool is None or _size < count:
+        _pool, _size = ThreadPoolExecutor(count, thread_name_prefix="cnnpool"), count
+    return _pool
+
+
+def _forget() -> None:
+    # A forked child has none of its parent's threads.
+    global _pool, _size
+    _pool, _size = None, 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

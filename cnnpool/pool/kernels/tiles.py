@@ -1,0 +1,87 @@
+"""Maxima of 2x2 tiles and their gradients: the window that nearly every network has."""
+
+from numba import uint8
+
+from cnnpool.pool.kernels.memory import beats, compiled, load, store
+
+
+@compiled
+def forward(start, stop, x, y, winners, height, width, rows, columns, like):
+    """Contiguous maps, planes ``start`` to ``stop``."""
+    for plane in range(start, stop):
+        for row in range(rows):
+            upper, out = (plane * height + 2 * row) * width, (plane * rows + row) * columns
+            lower = upper + width
+            for c in range(columns):
+                best, place = load(x, upper + 2 * c, like), uint8(0)
+                value = load(x, upper + 2 * c + 1, like)
+                take = beats(value, best)
+                best, place = value if take else best, uint8(1) if take else place
+                value = load(x, lower + 2 * c, like)
+                take = beats(value, best)
+                best, place = value if take else best, uint8(2) if take else place
+                value = load(x, lower + 2 * c + 1, like)
+                take = beats(value, best)
+                store(y, out + c, value if take else best)
+                store(winners, out + c, uint8(3) if take else place)
+
+
+@compiled
+def backward(start, stop, grad, winners, out, height, width, rows, columns, zero):
+    """Contiguous maps, planes ``start`` to ``stop``."""
+    for plane in range(start, stop):
+        for row in range(rows):
+            source = (plane * rows + row) * columns
+            for half in range(2):
+                # One row at a time: two rows of stores in one loop are not vectorised.
+                target = (plane * height + 2 * row + half) * width
+                left, right = uint8(2 * half), uint8(2 * half + 1)
+                for c in range(columns):
+                    value, place = load(grad, source + c, zero), load(winners, source + c, left)
+                    store(out, target + 2 * c, value if place == left else zero)
+                    store(out, target + 2 * c + 1, value if place == right else zero)
+                if width % 2:
+                    store(out, target + width - 1, zero)
+        if height % 2:
+            for c in range(width):
+                store(out, (plane * height + height - 1) * width + c, zero)
+
+
+@compiled
+def forward_last(start, stop, x, y, winners, height, width, rows, columns, channels, like):
+    """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs."""
+    for line in range(start, stop):
+        sample, row = line // rows, line % rows
+        for c in range(columns):
+            upper = ((sample * height + 2 * row) * width + 2 * c) * channels
+            lower, out = upper + width * channels, (line * columns + c) * channels
+            for k in range(channels):
+                best, place = load(x, upper + k, like), uint8(0)
+                value = load(x, upper + channels + k, like)
+                take = beats(value, best)
+                best, place = value if take else best, uint8(1) if take else place
+                value = load(x, lower + k, like)
+                take = beats(value, best)
+                best, place = value if take else best, uint8(2) if take else place
+                value = load(x, lower + channels + k, like)
+                take = beats(value, best)
+                store(y, out + k, value if take else best)
+                store(winners, out + k, uint8(3) if take else place)
+
+
+@compiled
+def backward_last(start, stop, grad, winners, out, height, width, rows, columns, channels, zero):
+    """Channels-last maps, rows ``start`` to ``stop`` of all samples' inputs."""
+    for line in range(start, stop):
+        sample, row = line // height, line % height
+        for c in range(width):
+            target = (line * width + c) * channels
+            if row >= 2 * rows or c >= 2 * columns:
+                for k in range(channels):
+                    store(out, target + k, zero)
+            else:
+                place = uint8(row % 2 * 2 + c % 2)
+                source = ((sample * rows + row // 2) * columns + c // 2) * channels
+                for k in range(channels):
+                    value, won = load(grad, source + k, zero), load(winners, source + k, place) == place
+                    store(out, target + k, value if won else zero)
