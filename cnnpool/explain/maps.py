@@ -21,7 +21,7 @@ def shift_figure(
     colours: str = "viridis",
 ) -> "Figure":
     """Square maps over shifts, (2r+1) x (2r+1) with no shift in the centre, one panel per title."""
-    figure, row = _row(len(panels))
+    figure, row = _grid(len(panels))
     for axes, (title, values) in zip(row, panels.items(), strict=True):
         radius = len(values) // 2
         extent = (-radius - 0.5, radius + 0.5, radius + 0.5, -radius - 0.5)
@@ -34,7 +34,7 @@ def shift_figure(
 
 def field_figure(panels: Mapping[str, Matrix], label: str) -> "Figure":
     """Maps over the image's pixels, 0 to 1, one panel per title."""
-    figure, row = _row(len(panels))
+    figure, row = _grid(len(panels))
     for axes, (title, values) in zip(row, panels.items(), strict=True):
         # The root, since the tails of a receptive field are what is looked for.
         picture = axes.imshow([[math.sqrt(v) for v in line] for line in values], vmin=0, vmax=1, cmap="magma")
@@ -46,7 +46,7 @@ def field_figure(panels: Mapping[str, Matrix], label: str) -> "Figure":
 
 def winner_figure(shares: Mapping[str, Sequence[float]]) -> "Figure":
     """Share of the windows that each place of a square window wins, in numbers, one panel per stage."""
-    figure, row = _row(len(shares))
+    figure, row = _grid(len(shares))
     for axes, (stage, values) in zip(row, shares.items(), strict=True):
         side = math.isqrt(len(values))
         width = side if side * side == len(values) else len(values)
@@ -83,8 +83,14 @@ def routing_figure(images: Tensor, gradients: Mapping[str, Tensor]) -> "Figure":
     return figure
 
 
-def _row(panels: int) -> "tuple[Figure, list[Axes]]":
+def _grid(panels: int) -> "tuple[Figure, list[Axes]]":
+    """A figure and so many square panels, at most four in a row."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(3.4 * panels + 1.2, 3.6), layout="constrained")
-    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+    columns = min(panels, 4)
+    rows = math.ceil(panels / columns)
+    figure = Figure(figsize=(3.4 * columns + 1.2, 3.7 * rows), layout="constrained")
+    every = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for unused in every[panels:]:
+        unused.set_axis_off()
+    return figure, every[:panels]

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from cnnpool.probe.answers import cross
 from cnnpool.probe.base import Result, at_least, captured, device_of, examined, paddings
 from cnnpool.probe.shift import shift
+from cnnpool.probe.windows import stride_of
 
 
 class Equivariance:
@@ -58,38 +60,58 @@ def equivariance_error(
     means are over images and the four directions, and over pairs of different images (each with the next).
 
     Returns:
-        ``equivariance_error``, and ``shift_px``: d, down or across. Stages whose output size does not divide
-        the image's are left out.
+        ``equivariance_error``, and ``shift_px``: d, down. Stages are left out whose output is a single row or
+        column, or whose size is not what their strides make of the image's.
     """
-    with examined(model), captured(stages) as seen, torch.no_grad():
+    device = device_of(model)
+    with examined(model), captured(stages, inputs=True) as maps, captured(stages) as seen, torch.no_grad():
 
         def outputs(batch: Tensor) -> dict[str, Tensor]:
-            model(batch.to(device_of(model)))
+            model(batch.to(device))
             return dict(seen)
 
         still = outputs(images)
         found = {}
-        for stage, value in still.items():
-            stride = total_stride(images, value)
-            if stride is None:
-                continue
+        for stage, (down, across) in total_strides(images, stages, maps, still).items():
+            value = still[stage]
             apart = _squared(value, value.roll(1, 0))
-            ways = [(1, 0), (-1, 0), (0, 1), (0, -1)]
             errors = [
-                _squared(outputs(shift(images, i * stride[0], j * stride[1]))[stage], shift(value, i, j))
-                for i, j in ways
+                _squared(outputs(shift(images, i * down, j * across))[stage], shift(value, i, j))
+                for i, j in cross(1)
             ]
             error = sum(errors) / len(errors)
-            found[stage] = {"equivariance_error": error / apart if apart else error, "shift_px": stride[0]}
+            found[stage] = {"equivariance_error": error / apart if apart else error, "shift_px": down}
     return found
 
 
-def total_stride(images: Tensor, maps: Tensor) -> tuple[int, int] | None:
-    """Image pixels per pixel of the maps, vertically and horizontally; None unless they are whole numbers."""
-    sizes = list(zip(images.shape[-2:], maps.shape[-2:], strict=True))
-    if maps.dim() != 4 or any(large % small for large, small in sizes):
-        return None
-    return tuple(large // small for large, small in sizes)
+def total_strides(
+    images: Tensor,
+    stages: Mapping[str, nn.Module],
+    inputs: Mapping[str, Tensor],
+    outputs: Mapping[str, Tensor],
+) -> dict[str, tuple[int, int]]:
+    """Image pixels per output pixel, down and across, of every stage where that is a whole number.
+
+    The quotient of the sizes alone would deceive: 28 pixels come out as 4 of a total stride of 8, not 7. So
+    each stage's stride must divide its input, whose own stride is known from the stages before it.
+    """
+    known = {_size(images): (1, 1)}
+    found = {}
+    for stage, output in outputs.items():
+        size, stride = _size(inputs[stage]), stride_of(stages[stage])
+        quotients = [divmod(large, small) for large, small in zip(_size(images), size, strict=True)]
+        if stage == next(iter(outputs)) and not any(rest for _, rest in quotients):
+            # What comes before the first stage may downsample too.
+            known[size] = (quotients[0][0], quotients[1][0])
+        exact = tuple(n * s for n, s in zip(_size(output), stride, strict=True)) == size
+        if size in known and exact and min(_size(output)) > 1:
+            total = (known[size][0] * stride[0], known[size][1] * stride[1])
+            known[_size(output)] = found[stage] = total
+    return found
+
+
+def _size(maps: Tensor) -> tuple[int, int]:
+    return maps.shape[-2], maps.shape[-1]
 
 
 def _squared(a: Tensor, b: Tensor) -> float:

@@ -66,8 +66,9 @@ def feature_distance(
 
         def enlarged(batch: Tensor) -> dict[str, Tensor]:
             model(batch.to(device_of(model)))
+            # Unit vectors before they are repeated: the same angles for a fraction of the work.
             return {
-                stage: F.interpolate(value.double(), images.shape[-2:], mode="nearest")
+                stage: F.interpolate(directions(value), images.shape[-2:], mode="nearest")
                 for stage, value in seen.items()
             }
 
@@ -75,17 +76,16 @@ def feature_distance(
         cells: dict[str, list[Tensor]] = {stage: [] for stage in still}
         for way in square(radius):
             for stage, moved in enlarged(shift(images, *way)).items():
-                cells[stage].append(cosine_distance(moved, shift(still[stage], *way)).mean())
+                cells[stage].append(1 - (moved * shift(still[stage], *way)).sum(1).mean())
     return {stage: torch.stack(row).reshape(2 * radius + 1, -1).cpu() for stage, row in cells.items()}
 
 
-def cosine_distance(a: Tensor, b: Tensor) -> Tensor:
-    """1 - cos of the angle between vectors along axis 1, (N, C, ...) -> (N, ...), in 0..2.
+def directions(maps: Tensor) -> Tensor:
+    """Vectors along axis 1 brought to length 1, with one more component, (N, C, ...) -> (N, C + 1, ...).
 
-    0 between two vectors of zeros, 1 between one and another.
+    The component is 1 for a vector of zeros and else 0: the product of two of the results is the cosine, 1
+    between two vectors of zeros, and 0 between one and another.
     """
-    lengths = a.norm(dim=1), b.norm(dim=1)
-    product = lengths[0] * lengths[1]
-    cosine = (a * b).sum(1) / torch.where(product > 0, product, 1)
-    distance = (1 - cosine).clamp(0, 2)
-    return torch.where((lengths[0] == 0) & (lengths[1] == 0), 0.0, distance)
+    lengths = maps.norm(dim=1, keepdim=True)
+    zero = lengths == 0
+    return torch.cat((maps / torch.where(zero, 1, lengths), zero.to(maps.dtype)), 1)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from cnnpool import pool, table
-from cnnpool.probe.equivariance import equivariance_error, total_stride
+from cnnpool.probe.equivariance import equivariance_error, total_strides
 
 LEAKY = {
     "conv_pool": "its convolution pads with zeros",
@@ -69,7 +69,23 @@ def test_a_bug_in_the_sampling_grid_is_found(net, batch):
     assert equivariance_error(cnn, {"s1": drifting}, images)["s1"]["equivariance_error"] > 0.01
 
 
-def test_the_total_stride_is_whole_or_none():
-    images = torch.zeros(1, 3, 12, 8)
-    assert total_stride(images, torch.zeros(1, 5, 3, 4)) == (4, 2)
-    assert total_stride(images, torch.zeros(1, 5, 5, 4)) is None
+def test_total_strides_multiply_and_stop_where_a_stride_does_not_divide():
+    stages = {stage: pool.build("max", 1, ceil_mode=True) for stage in "abc"}
+    images = torch.zeros(1, 1, 28, 28)
+
+    def strides(sizes):
+        inputs, outputs = (
+            {stage: torch.zeros(1, 1, both[place], both[place]) for stage, both in sizes.items()}
+            for place in (0, 1)
+        )
+        return total_strides(images, stages, inputs, outputs)
+
+    # 7 -> 4 is no division by two, and what comes after it is none of the image.
+    assert strides({"a": (28, 14), "b": (7, 4), "c": (4, 2)}) == {"a": (2, 2)}
+    assert strides({"a": (28, 14), "b": (14, 7), "c": (7, 4)}) == {"a": (2, 2), "b": (4, 4)}
+    assert strides({"a": (14, 7)}) == {"a": (4, 4)}
+
+
+def test_a_stage_whose_map_cannot_move_is_left_out(net, batch):
+    cnn = net(size=(4, 4))
+    assert equivariance_error(cnn, cnn.stages, batch(2, (4, 4))[0]).keys() == {"s1"}
