@@ -19,7 +19,7 @@ SHOWN = 8
 
 
 def draw(board: SummaryWriter, model: Cnn, batch: Batch, results: dict[str, Any]) -> None:
-    """Shift, routing, winner and receptive-field maps and the worked examples, into the images tab."""
+    """Shift, routing, winner and receptive-field maps, worked examples, histograms of gradients."""
     images, labels = batch.images, batch.labels
     step = results["steps"]
     accuracy = accuracy_map(model, images[:MAPPED], labels[:MAPPED], RADIUS_PX)
@@ -28,6 +28,8 @@ def draw(board: SummaryWriter, model: Cnn, batch: Batch, results: dict[str, Any]
     taps = stage_gradients(model, model.stages, images[:SHOWN], labels[:SHOWN])
     gradients = {stage: tap.gradient for stage, tap in taps.items()}
     board.add_figure("maps/gradient_routing", routing_figure(images[:SHOWN], gradients), step)
+    for stage, gradient in gradients.items():
+        board.add_histogram(f"gradient/at_input/{stage}", gradient, step)
     fields = {
         stage: (field / field.max().clamp_min(1e-300)).tolist()
         for stage, field in receptive_fields(model, model.stages, images[:MAPPED]).items()

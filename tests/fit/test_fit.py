@@ -65,6 +65,7 @@ def test_tensorboard_shows_the_documented_tags_pictures_and_pages(runs, finished
     }  # fmt: skip
     assert expected <= set(tags["scalars"])
     assert {"maps/accuracy_over_shifts", "maps/gradient_routing", "explain/max"} <= set(tags["images"])
+    assert set(tags["histograms"]) == {"gradient/at_input/s1", "gradient/at_input/s2"}
     assert {"configuration/text_summary", "results/text_summary"} <= set(tags["tensors"])
     assert "custom_scalars__config__" in tags["tensors"]
     assert len(events.Scalars("gradient/zero_fraction/s1")) == 3
