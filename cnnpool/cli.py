@@ -77,9 +77,14 @@ def train(arguments: list[str]) -> int:
     try:
         with Signals():
             from cnnpool.compose import compose
-            from cnnpool.sweep import run_all
+            from cnnpool.remote import gather, remote
+            from cnnpool.sweep import conclude, run_all
 
-            return run_all(compose(arguments), arguments)
+            if not remote(arguments):
+                return run_all(compose(arguments), arguments)
+            outcomes, error = gather(arguments, lambda: compose(arguments))
+            status = conclude(outcomes)
+            return fail(error, status or 1) if error else status
     except Stopped as stop:
         sys.stderr.write(f"{stop}\n")
         return stop.status

@@ -14,10 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from cnnpool.config import conf_dir, run_name, settle
 from cnnpool.mistakes import explain
+from cnnpool.remote import REMOTE
 from cnnpool.trust import refuse_hydra_code
-
-REMOTE = {"slurm": "hydra_submitit_launcher", "ray": "hydra_ray_launcher"}
-"""Launchers that call ``task`` on other machines, by the plugin that they need."""
 
 # At import, because other machines import this module before they compose a job of their own.
 OmegaConf.register_new_resolver("run_name", run_name, replace=True)

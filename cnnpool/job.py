@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cnnpool.files import InUseError, only_user, write_json
+from cnnpool.ranks import rank
 from cnnpool.settings import asked, differences
 from cnnpool.stopping import Stopped
 
@@ -39,8 +40,7 @@ class Outcome:
 def run(job: "Asked") -> Outcome:
     """Train unless the folder holds the finished run; never raises, so that a sweep goes on."""
     if rank():
-        # The first process keeps the folder.
-        return _outcome(job, "done", str(_train(job)), 0)
+        return _assist(job)
     try:
         with only_user(job.folder):
             return _run(job)
@@ -50,6 +50,17 @@ def run(job: "Asked") -> Outcome:
         return _outcome(job, "failed", _describe(error, job), 1)
 
 
+def _assist(job: "Asked") -> Outcome:
+    """Train as one of the further processes; the first one keeps the folder and says what happens."""
+    logging.disable(logging.INFO)
+    try:
+        _train(job)
+    except Stopped as stop:
+        # Not a failure, for which Lightning would end the first process.
+        return _outcome(job, "done", str(stop), 0)
+    return _outcome(job, "done", "", 0)
+
+
 def already(job: "Asked") -> Outcome | None:
     """What can be said of a job without starting it: done earlier, or refused."""
     try:
@@ -57,13 +68,6 @@ def already(job: "Asked") -> Outcome | None:
     except OccupiedError as error:
         return _outcome(job, "refused", str(error), 2)
     return None if results is None else _done(job, results)
-
-
-def rank() -> int:
-    """Which of the processes that train one model this is, as their launcher says."""
-    return next(
-        (int(os.environ[key]) for key in ("RANK", "LOCAL_RANK", "SLURM_PROCID") if key in os.environ), 0
-    )
 
 
 def _run(job: "Asked") -> Outcome:

@@ -14,6 +14,10 @@ def explain(said: str) -> str:
         return _no_choice(*found.groups())
     if found := re.search(r"Could not override '([^']+)'", said):
         return _no_key(found.group(1).lstrip("+~"))
+    if found := re.search(r"^\w+Error: \[Errno \d+\] (.*): '(.*)'$", said, re.MULTILINE):
+        return f"{found.group(2)}: {found.group(1)}; choose another folder by out= or hydra.run.dir="
+    if "Traceback (most recent call last)" in said:
+        return said.strip().splitlines()[-1]
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     kept = [line for line in lines if "HYDRA_FULL_ERROR" not in line and not line.startswith("See https:")]
     return "; ".join(kept[:3]) or "the command line is not valid"

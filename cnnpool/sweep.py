@@ -1,12 +1,10 @@
 """The jobs of one command, here or in processes of their own, and the table of what became of them."""
 
-import json
 import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from cnnpool import table
@@ -107,15 +105,3 @@ def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
     if status or not failed:
         return status
     return 2 if all(outcome.status == 2 for outcome in failed) else 1
-
-
-def gather(root: Path, since: float) -> list[Outcome]:
-    """What jobs on other machines have written below ``root`` since a time (of ``time.time``)."""
-    outcomes = []
-    for path in sorted(root.rglob("status.json")):
-        status = json.loads(path.read_text())
-        if status["time"] >= since:
-            run_name, said = os.path.relpath(path.parent, root), status["error"] or ""
-            failed = int(status["state"] != "done")
-            outcomes.append(Outcome(run_name, status["state"], said, failed, path.parent / "train.log"))
-    return outcomes

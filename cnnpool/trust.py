@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 NAMING_CODE = re.compile(
-    r"hydra[./](searchpath|callbacks|job_logging|hydra_logging|sweeper|env)\b|_target_|_partial_|'\(\)'|\"\(\)\""
+    r"hydra[./](searchpath|callbacks|job_logging|hydra_logging|sweeper|env|job[.]env_set)\b|_target_|_partial_|'\(\)'|\"\(\)\""
 )
 IN_FILES = re.compile(r"@(package )?\s*hydra\b|^\s*hydra\s*:", re.MULTILINE)
 FOLDERS = ("--config-dir", "-cd", "--config-path", "-cp")

@@ -46,13 +46,15 @@ class Chronicle(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, module: Net, outputs, batch, batch_idx: int) -> None:
         self.images += len(batch[0]) * trainer.world_size
-        if module.steps % module.recipe.log_every_steps == 0 and self.journal:
-            loss, _, count = module.training_sums[-1].tolist()
+        if module.steps % module.recipe.log_every_steps == 0:
+            sums = trainer.strategy.reduce(module.training_sums[-1].clone(), reduce_op="sum")
+            loss, _, count = sums.tolist()
             if not math.isfinite(loss):
                 raise module.diverged(loss, batch_idx)
             rate = module.recipe.learning_rate(module.steps - 1, module.total_steps)
             values = {"train/loss": loss / count, "train/learning_rate": rate}
-            self.journal.scalars(module.steps, trainer.current_epoch, values)
+            if self.journal:
+                self.journal.scalars(module.steps, trainer.current_epoch, values)
 
     def on_validation_start(self, trainer: Trainer, module: Net) -> None:
         self._trained()

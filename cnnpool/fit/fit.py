@@ -2,36 +2,33 @@
 
 import logging
 import math
-import sys
 import time
-import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import Trainer
-from lightning.pytorch.callbacks import TQDMProgressBar
 from torch import Tensor
 
 from cnnpool.data import Dataset
 from cnnpool.files import write_json
 from cnnpool.fit import resume
 from cnnpool.fit.callbacks import Chronicle
-from cnnpool.fit.checkpoint import SafeCheckpointIO
 from cnnpool.fit.checkpoints import Checkpoints
 from cnnpool.fit.environment import environment
 from cnnpool.fit.journal import Journal
-from cnnpool.fit.machine import fast_precision, keep_memory
+from cnnpool.fit.machine import keep_memory
 from cnnpool.fit.module import Net
 from cnnpool.fit.pictures import draw
 from cnnpool.fit.recipe import Recipe
 from cnnpool.fit.sample import sample
+from cnnpool.fit.trainer import build_trainer, precision_of, quieten
 from cnnpool.model import Cnn
 from cnnpool.probe import Probe
 from cnnpool.probe.tags import scalars
+from cnnpool.ranks import rank
 from cnnpool.stopping import Signals
 
 log = logging.getLogger(__name__)
@@ -87,7 +84,11 @@ def fit(
     out.mkdir(parents=True, exist_ok=True)
     if recipe.keep_memory:
         keep_memory()
-    train, val, test = dataset.train_batches(), dataset.val_batches(), dataset.test_batches()
+    shard = (rank(), recipe.devices)
+    shared = share(dataset, recipe.devices)
+    train, val, test = (
+        f(shard=shard) for f in (shared.train_batches, shared.val_batches, shared.test_batches)
+    )
     steps = len(train) * recipe.epochs
     total = min(steps, recipe.max_steps or steps)
     asked = dict(facts.asked) or {
@@ -106,7 +107,7 @@ def fit(
         resume.check(*found, asked, module)
     path, saved = found or (None, None)
     kept = saved["callbacks"]["Chronicle"]["metrics_bytes"] if saved else 0
-    journal = Journal(out, saved["cnnpool"]["steps"] if saved else 0, kept)
+    journal = None if rank() else Journal(out, saved["cnnpool"]["steps"] if saved else 0, kept)
     chronicle = Chronicle(journal, probes, sample(dataset, dataset.val if val else dataset.train))
     quieten()
     with Signals() as signals:
@@ -119,6 +120,8 @@ def fit(
             trainer.fit(module, train, val, ckpt_path=path, weights_only=True)
     trainer.test(module, test, verbose=False)
     tested = module.take(module.evaluation_sums)
+    if journal is None:
+        return {"test": tested}
     batch = sample(dataset, dataset.test)
     measured = {probe.section: probe.measure(model, model.stages, *batch) for probe in probes.values()}
     speed = chronicle.images / chronicle.seconds if chronicle.seconds else None
@@ -139,55 +142,23 @@ def fit(
         **measured,
         "environment": environment(trainer.strategy.root_device),
     }
-    if trainer.is_global_zero:
-        close(journal, results, model, batch, pictures=recipe.pictures)
-        results["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
-        write_json(out / "results.json", results)
+    close(journal, results, model, batch, pictures=recipe.pictures)
+    results["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+    write_json(out / "results.json", results)
     log.info("test accuracy %.2f %%   loss %.4f", 100 * tested["accuracy"], tested["loss"])
     return results
 
 
-def build_trainer(recipe: Recipe, callbacks: list) -> Trainer:
-    """Lightning's trainer without its own loggers, checkpoints and summaries: the callbacks do these."""
-    bar = sys.stderr.isatty() if recipe.progress == "auto" else recipe.progress
-    on_cpu = not torch.cuda.is_available()
-    deterministic = recipe.deterministic
-    if deterministic == "auto":
-        deterministic = True if on_cpu else "warn"
-    return Trainer(
-        accelerator="cpu" if on_cpu else "auto",
-        devices=recipe.devices,
-        strategy=recipe.strategy,
-        precision=precision_of(recipe),
-        max_epochs=recipe.epochs,
-        logger=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=bar,
-        callbacks=[*callbacks, *([TQDMProgressBar(refresh_rate=50)] if bar else [])],
-        plugins=[SafeCheckpointIO()],
-        num_sanity_val_steps=0,
-        deterministic=deterministic,
-        use_distributed_sampler=False,
-    )
+def share(dataset: Dataset, devices: int) -> Dataset:
+    """``dataset`` with batches of one device's share, so that all devices together take the batch asked for.
 
-
-def precision_of(recipe: Recipe) -> str:
-    """What auto means on this machine."""
-    return fast_precision() if recipe.precision == "auto" else recipe.precision
-
-
-def quieten() -> None:
-    """Let Lightning say warnings only, and through our own log."""
-    for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
-        logger = logging.getLogger(name)
-        logger.handlers.clear()
-        logger.propagate = True
-    logging.getLogger("lightning").setLevel(logging.WARNING)
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    # Lightning's own use of torch, nothing that a user could change; and no validation is a choice.
-    warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", category=FutureWarning)
-    warnings.filterwarnings("ignore", message=".*no `val_dataloader`")
+    Raises:
+        ValueError: if the batch cannot be divided.
+    """
+    size = dataset.source.batch_size
+    if size % devices:
+        raise ValueError(f"data.batch_size={size} must be a multiple of fit.devices={devices}")
+    return replace(dataset, source=replace(dataset.source, batch_size=size // devices))
 
 
 def close(

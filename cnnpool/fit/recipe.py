@@ -25,8 +25,8 @@ class Recipe:
         accumulate: micro-batches into which each batch is split to save memory, >= 1. The gradient is that
             of the whole batch, but batch normalisation sees micro-batches.
         precision: 32-true, bf16-mixed (autocast), or auto: bf16-mixed where the processor multiplies bf16.
-        devices: number of devices, >= 1.
-        strategy: Lightning's strategy, e.g. auto or ddp.
+        devices: number of devices, >= 1; each takes its share of every batch.
+        strategy: ddp (a process per device, gradients averaged), or auto: that, where there are several.
         channels_last: memory format of model and images.
         keep_memory: let the C library keep freed blocks, which saves page faults on a CPU (Linux).
         deterministic: refuse (true), allow (false) or warn of operations that do not repeat bit for bit;
@@ -52,7 +52,7 @@ class Recipe:
     accumulate: int = 1
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
     devices: int = 1
-    strategy: str = "auto"
+    strategy: Literal["auto", "ddp"] = "auto"
     channels_last: bool = True
     keep_memory: bool = True
     deterministic: Literal["auto", "warn"] | bool = "auto"

@@ -9,29 +9,9 @@ import yaml
 from cnnpool import cli
 from cnnpool.config import choice_name, conf_dir, refuse_code, stage_settings
 
-QUICK = [
-    "data.limit=64", "model.width=2", "fit.epochs=1", "fit.pictures=false", "fit.progress=false",
-    "probe=none",
-]  # fmt: skip
 
-
-def call(capfd, *arguments):
-    """(status, stdout, stderr) of one command, run in this process."""
-    with pytest.raises(SystemExit) as stop:
-        cli.main(list(arguments))
-    out, err = capfd.readouterr()
-    return stop.value.code or 0, out, err
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CNNPOOL_DATA", raising=False)
-    return tmp_path
-
-
-def test_help_names_every_command(capfd):
-    status, out, _ = call(capfd, "--help")
+def test_help_names_every_command(call):
+    status, out, _ = call("--help")
     assert status == 0
     assert all(f"\n  {command} " in out for command in cli.COMMANDS)
 
@@ -45,14 +25,14 @@ def test_help_imports_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
-def test_the_version_is_the_packages(capfd):
+def test_the_version_is_the_packages(call):
     from cnnpool import __version__
 
-    assert call(capfd, "--version")[1] == f"cnnpool {__version__}\n"
+    assert call("--version")[1] == f"cnnpool {__version__}\n"
 
 
-def test_an_unknown_command_is_one_line_and_status_2(capfd):
-    status, _, err = call(capfd, "trian")
+def test_an_unknown_command_is_one_line_and_status_2(call):
+    status, _, err = call("trian")
     assert status == 2
     assert err.startswith("error: no command 'trian'; choose from train") and err.count("\n") == 1
 
@@ -90,8 +70,8 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("override", MISTAKES)
-def test_a_mistake_is_a_line_that_names_it_and_status_2_and_trains_nothing(override, capfd, in_a_folder):
-    status, _, err = call(capfd, "train", *QUICK, override)
+def test_a_mistake_is_a_line_that_names_it_and_status_2_and_trains_nothing(override, call, in_a_folder):
+    status, _, err = call("train", *call.quick, override)
     assert status == 2, err
     assert MISTAKES[override] in err
     assert "Traceback" not in err
@@ -99,8 +79,8 @@ def test_a_mistake_is_a_line_that_names_it_and_status_2_and_trains_nothing(overr
     assert not list(in_a_folder.rglob("*.ckpt"))
 
 
-def test_a_run_leaves_the_documented_files_in_a_stable_folder(capfd, in_a_folder):
-    status, out, err = call(capfd, "train", "pool=avg", "seed=3", *QUICK)
+def test_a_run_leaves_the_documented_files_in_a_stable_folder(call, in_a_folder):
+    status, out, err = call("train", "pool=avg", "seed=3", *call.quick)
     assert status == 0, err
     (results,) = in_a_folder.rglob("results.json")
     folder = results.parent
@@ -116,24 +96,24 @@ def test_a_run_leaves_the_documented_files_in_a_stable_folder(capfd, in_a_folder
     assert "epoch 1/1" in (folder / "train.log").read_text()
 
 
-def test_the_same_command_again_keeps_the_finished_run(capfd, in_a_folder):
-    call(capfd, "train", *QUICK)
+def test_the_same_command_again_keeps_the_finished_run(call, in_a_folder):
+    call("train", *call.quick)
     (results,) = in_a_folder.rglob("results.json")
     before = results.stat().st_mtime_ns
-    status, out, _ = call(capfd, "train", *QUICK)
+    status, out, _ = call("train", *call.quick)
     assert status == 0 and "finished already" in out
     assert results.stat().st_mtime_ns == before
 
 
-def test_a_folder_of_another_run_is_refused(capfd, in_a_folder):
-    call(capfd, "train", *QUICK, "hydra.run.dir=here")
-    status, _, err = call(capfd, "train", *QUICK, "hydra.run.dir=here", "pool=avg")
+def test_a_folder_of_another_run_is_refused(call, in_a_folder):
+    call("train", *call.quick, "hydra.run.dir=here")
+    status, _, err = call("train", *call.quick, "hydra.run.dir=here", "pool=avg")
     assert status == 2
     assert "holds a finished run with other settings (pool.name: max -> avg;" in err
 
 
-def test_a_sweep_goes_on_after_a_failing_job_and_says_so(capfd, in_a_folder):
-    status, out, err = call(capfd, "train", "-m", "pool=max,avg", "pool.stride=2,-1", *QUICK)
+def test_a_sweep_goes_on_after_a_failing_job_and_says_so(call, in_a_folder):
+    status, out, err = call("train", "-m", "pool=max,avg", "pool.stride=2,-1", *call.quick)
     assert status == 2
     assert len(list(in_a_folder.rglob("results.json"))) == 2
     assert out.count("  failed ") == 2 and out.count("  done ") == 2
@@ -143,9 +123,9 @@ def test_a_sweep_goes_on_after_a_failing_job_and_says_so(capfd, in_a_folder):
     assert sorted(states) == ["done", "done", "failed", "failed"]
 
 
-def test_one_override_sets_every_stage_and_one_sets_a_single_stage(capfd, in_a_folder):
+def test_one_override_sets_every_stage_and_one_sets_a_single_stage(call, in_a_folder):
     overrides = ["pool=avg", "pool@stage.s2=max", "stage.s2.kernel_size=3"]
-    status, _, err = call(capfd, "train", *overrides, *QUICK)
+    status, _, err = call("train", *overrides, *call.quick)
     assert status == 0, err
     (results,) = in_a_folder.rglob("results.json")
     stages = json.loads(results.read_text())["stages"]
@@ -153,24 +133,24 @@ def test_one_override_sets_every_stage_and_one_sets_a_single_stage(capfd, in_a_f
     assert stages["s2"]["name"] == "max" and stages["s2"]["kernel_size"] == 3
 
 
-def test_own_configuration_from_another_folder_is_found(capfd, in_a_folder):
+def test_own_configuration_from_another_folder_is_found(call, in_a_folder):
     (in_a_folder / "mine" / "pool").mkdir(parents=True)
     (in_a_folder / "mine" / "pool" / "wide.yaml").write_text("name: avg\nkernel_size: 4\n")
-    status, _, err = call(capfd, "train", "--config-dir", "mine", "pool=wide", *QUICK)
+    status, _, err = call("train", "--config-dir", "mine", "pool=wide", *call.quick)
     assert status == 0, err
     (results,) = in_a_folder.rglob("results.json")
     assert json.loads(results.read_text())["pool"] == {"name": "avg", "kernel_size": 4}
 
 
-def test_every_pool_and_readout_yaml_can_be_chosen(capfd):
-    status, out, _ = call(capfd, "train", "--help")
+def test_every_pool_and_readout_yaml_can_be_chosen(call):
+    status, out, _ = call("train", "--help")
     assert status == 0
     for room in ("pool", "readout", "model", "data"):
         for path in (conf_dir() / room).glob("*.yaml"):
             assert path.stem in out
 
 
-def test_hydra_starts_where_argparse_checks_help_texts(capfd, monkeypatch):
+def test_hydra_starts_where_argparse_checks_help_texts(call, monkeypatch):
     import argparse
 
     def check(self, action):
@@ -179,7 +159,7 @@ def test_hydra_starts_where_argparse_checks_help_texts(capfd, monkeypatch):
 
     monkeypatch.setattr(argparse.ArgumentParser, "_check_help", check, raising=False)
     monkeypatch.setattr(sys, "version_info", (3, 14, 0))
-    assert call(capfd, "train", "--help")[0] == 0
+    assert call("train", "--help")[0] == 0
 
 
 def test_scripts_are_doors_to_the_same_commands():

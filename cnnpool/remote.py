@@ -1,0 +1,56 @@
+"""Sweeps on other machines: a Hydra plugin brings the jobs there, their folders say how they ended."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cnnpool.job import Outcome
+
+REMOTE = {"slurm": "hydra_submitit_launcher", "ray": "hydra_ray_launcher"}
+"""Launchers, by the plugin that they need; each is an extra of this package."""
+
+
+def remote(arguments: Sequence[str]) -> str | None:
+    """The name of the launcher that a command line asks for, if it leads to other machines.
+
+    Raises:
+        ValueError: if its plugin is not installed.
+    """
+    name = _value(arguments, "launch", "local")
+    if name not in REMOTE:
+        return None
+    if not find_spec("hydra_plugins") or not find_spec(f"hydra_plugins.{REMOTE[name]}"):
+        raise ValueError(f"launch={name} needs a plugin: pip install 'cnnpool[{name}]'")
+    return name
+
+
+def gather(arguments: Sequence[str], launch: Callable[[], object]) -> "tuple[list[Outcome], str]":
+    """What the jobs that ``launch`` waits for left below the output root, and what it complained of."""
+    root, since, error = Path(_value(arguments, "out", "outputs")), time.time(), ""
+    try:
+        launch()
+    except ValueError as mistake:
+        error = str(mistake)
+    outcomes = [_read(path, root) for path in sorted(root.rglob("status.json"))]
+    return [outcome for moment, outcome in outcomes if moment >= since], error
+
+
+def _read(path: Path, root: Path) -> "tuple[float, Outcome]":
+    from cnnpool.job import Outcome
+
+    status = json.loads(path.read_text())
+    done = status["state"] == "done"
+    said = status["error"] or ("" if done else "ended without a word")
+    return status["time"], Outcome(
+        os.path.relpath(path.parent, root), status["state"], said, int(not done), path.parent / "train.log"
+    )
+
+
+def _value(arguments: Sequence[str], key: str, default: str) -> str:
+    given = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{key}=")]
+    return given[-1].strip("'\"") if given else default

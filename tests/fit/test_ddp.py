@@ -1,0 +1,90 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from cnnpool.fit import Recipe
+from cnnpool.fit.checkpoint import load
+from cnnpool.fit.fit import share
+
+# No operator of these draws or sees the whole batch, so that two halves of it are the whole.
+TRAIN = [
+    "model=allconv", "model.norm=false", "model.width=4", "readout=gap", "data.limit=256",
+    "data.batch_size=64", "data.shift=0", "data.crop=0", "fit.epochs=2", "fit.precision=32-true", "fit.pictures=false",
+    "fit.progress=false", "fit.log_every_steps=1", "probe=none",
+]  # fmt: skip
+
+
+def train(folder, *options):
+    command = [sys.executable, "-m", "cnnpool", "train", *TRAIN, f"hydra.run.dir={folder}", *options]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1"}
+    return subprocess.Popen(command, cwd=folder.parent, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def end(process):
+    err = process.communicate(timeout=240)[1]
+    return process.returncode, err
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_up_to_rounding(tmp_path):
+    assert end(train(tmp_path / "one")) == (0, "")
+    status, err = end(train(tmp_path / "two", "fit.devices=2"))
+    assert status == 0, err
+    one, two = (load(tmp_path / name / "checkpoints" / "last.ckpt") for name in ("one", "two"))
+    for key, weight in one["state_dict"].items():
+        torch.testing.assert_close(two["state_dict"][key], weight, rtol=1e-4, atol=1e-6)
+    lines = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("one", "two")]
+    assert len(lines[0]) == len(lines[1]) == 8 + 2 + 1
+    for a, b in zip(*(map(json.loads, each) for each in lines), strict=True):
+        a, b = ({k: v for k, v in line.items() if not k.startswith("cost")} for line in (a, b))
+        assert a == pytest.approx(b, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_two_processes_stop_together_and_go_on(tmp_path):
+    options, last = ["fit.devices=2", "fit.epochs=75"], tmp_path / "run" / "checkpoints" / "last.ckpt"
+    process = train(tmp_path / "run", *options, "fit.checkpoint_every_minutes=0")
+    while not last.exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    status, err = end(process)
+    assert status == 128 + signal.SIGTERM and "stopped: by SIGTERM at step" in err
+    assert 0 < load(last)["cnnpool"]["steps"] < 300
+    status, err = end(train(tmp_path / "run", *options))
+    assert status == 0, err
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["steps"] == 300
+
+
+def test_a_batch_is_divided_among_devices(runs):
+    from cnnpool import data
+
+    dataset = data.build("digits", seed=0, limit=256, batch_size=64)
+    assert share(dataset, 4).source.batch_size == 16
+    assert len(share(dataset, 4).train_batches(shard=(3, 4))) == len(dataset.train_batches())
+    with pytest.raises(ValueError, match=r"data.batch_size=64 must be a multiple of fit.devices=3"):
+        share(dataset, 3)
+
+
+def test_the_shares_of_a_step_are_the_batch_of_one_process():
+    from cnnpool import data
+
+    dataset = data.build("digits", seed=0, limit=256, batch_size=64)
+    whole = dataset.train_batches()
+    halves = [share(dataset, 2).train_batches(shard=(rank, 2)) for rank in (0, 1)]
+    for batch, *shares in zip(whole, *halves, strict=True):
+        together = torch.cat([images for images, _ in shares]).flatten(1)
+        assert sorted(together.tolist()) == sorted(batch[0].flatten(1).tolist())
+
+
+def test_other_strategies_are_no_choice():
+    from cnnpool import table
+
+    with pytest.raises(ValueError, match="strategy='ddp_spawn' is not one of 'auto', 'ddp'"):
+        table.check(Recipe, "fit", {"strategy": "ddp_spawn"})
