@@ -9,16 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from cnnpool.report.runs import Run, find
+from cnnpool.report.runs import Run, find, finished
 
 if TYPE_CHECKING:
     from cnnpool.report.comparison import Comparison
 
+METRIC = "test.accuracy"
 EXAMPLES = """examples:
   cnnpool compare outputs/mnist
   cnnpool compare outputs --where data=mnist --by pool,readout --baseline max
   cnnpool compare outputs/mnist --metric invariance.consistency.distinct
   cnnpool compare outputs --status
+  cnnpool compare outputs/claims outputs/claims_allconv --claims
 """
 
 
@@ -36,6 +38,8 @@ def main(argv: list[str]) -> int:
         runs = find(arguments.runs)
         if arguments.status:
             _say(_status(runs))
+        elif arguments.claims:
+            _claims(arguments, runs, argv)
         else:
             _compare(arguments, runs, argv)
     except ValueError as error:
@@ -66,7 +70,7 @@ def _parser() -> Parser:
         metavar="KEY=VALUE",
         help="only runs that have it; can be repeated",
     )
-    add("--metric", default="test.accuracy", metavar="KEY", help="what is compared (default: test.accuracy)")
+    add("--metric", default=METRIC, metavar="KEY", help=f"what is compared (default: {METRIC})")
     add(
         "--baseline",
         metavar="CHOICE",
@@ -74,6 +78,11 @@ def _parser() -> Parser:
     )
     add("--allow", metavar="KEY,...", help="what may differ among the runs although it is no choice")
     add("--out", metavar="DIR", help="where the report goes (default: report in the first of RUNS)")
+    add(
+        "--claims",
+        action="store_true",
+        help="settle textbook claims by these runs instead (with --where, --allow and --out alone)",
+    )
     add("--no-board", action="store_true", help="write nothing for TensorBoard")
     add(
         "--status", action="store_true", help="only list the runs: done, running, failed, unfinished, damaged"
@@ -122,6 +131,23 @@ def _short(folder: Path) -> str:
     """``folder`` from here, where that is below here."""
     here = Path.cwd()
     return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
+
+
+def _claims(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) -> None:
+    from cnnpool.report.claims import page, settle
+    from cnnpool.report.comparable import select
+    from cnnpool.report.write import put
+
+    idle = [key for key in ("by", "baseline") if getattr(arguments, key) is not None]
+    if idle or arguments.metric != METRIC:
+        raise ValueError(
+            f"--claims does not go with --{idle[0] if idle else 'metric'}: each claim has its own"
+        )
+    findings = settle(select(finished(runs), arguments.where), _keys(arguments.allow))
+    _say(page.text(findings, _columns()))
+    folder = Path(arguments.out or Path(arguments.runs[0], "report"))
+    put(page.files(findings, ["cnnpool", "compare", *argv]), folder)
+    _say(f"\nreport: {folder / 'claims.html'}\n")
 
 
 def _status(runs: Sequence[Run]) -> str:

@@ -76,16 +76,31 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
     return noted
 
 
+def circumstances(run: Run, apart: Sequence[str]) -> dict[str, str]:
+    """What of a run must agree with another's for the two to be compared, but for the keys ``apart``."""
+    return {
+        key: _text(value)
+        for key, value in sorted(facts(run.results).items())
+        if not (key in SILENT or _own(key) or any(_covers(name, key) for name in apart))
+        and (key in CODE or not any(_covers(name, key) for name in FREE))
+    }
+
+
+def _own(key: str) -> bool:
+    """When a probe is read decides nothing, and a room's seed repeats the run's own."""
+    return key.endswith(".every_epochs") or (key.endswith(".seed") and not key.startswith(MEASURED))
+
+
 def _covers(name: str, key: str) -> bool:
     names = (name, *ALIASES.get(name, ()))
     return any(key == prefix or key.startswith(f"{prefix}.") for prefix in names)
 
 
 def _values(runs: Sequence[Run], table: list[dict[str, Any]], key: str) -> dict[str, list[Run]]:
-    """Value as text -> the runs that have it. A room's seed repeats the run's own."""
+    """Value as text -> the runs that have it."""
     values: dict[str, list[Run]] = {}
     measured = key.startswith(MEASURED)
-    if key.endswith(".every_epochs") or (key.endswith(".seed") and not measured):
+    if _own(key):
         return values
     for run, flat in zip(runs, table, strict=True):
         # A run with a probe switched off has no setting of it that could disagree.

@@ -116,9 +116,9 @@ def _provenance(comparison: Comparison) -> list[tuple[str, str]]:
     results = [run.results for run in comparison.compared]
     seeds = sorted({seed for row in comparison.rows for seed in row.choice.runs})
     times = sorted(str(one["finished"]) for one in results if one.get("finished"))
-    environment = _agreed([one.get("environment", {}) for one in results])
+    environment = agreed([one.get("environment", {}) for one in results])
     hashes = sorted({str(one.get("data_sha256", "unknown"))[:12] for one in results})
-    recipe = _agreed(
+    recipe = agreed(
         [
             {k: v for k, v in facts(one).items() if k.startswith(("fit.", "data.")) and k != "data.root"}
             for one in results
@@ -141,7 +141,7 @@ def _provenance(comparison: Comparison) -> list[tuple[str, str]]:
     ]
 
 
-def _agreed(dicts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def agreed(dicts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Key -> its value in all of ``dicts``, or its several values joined by "or"."""
     keys = dict.fromkeys(key for one in dicts for key in one)
     values = {key: dict.fromkeys(_plain(one.get(key)) for one in dicts) for key in keys}

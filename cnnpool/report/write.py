@@ -5,7 +5,7 @@ import io
 import json
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cnnpool.report import html, latex, markdown
@@ -34,12 +34,21 @@ def write(comparison: Comparison, folder: Path, argv: Sequence[str]) -> None:
     }
     for plot in plots:
         files |= {f"{plot.name}.png": plot.png, f"{plot.name}.svg": plot.svg}
+    put(files, folder)
+    for stale in {f"{name}.{kind}" for name in NAMES for kind in ("png", "svg")} - files.keys():
+        (folder / stale).unlink(missing_ok=True)
+
+
+def put(files: Mapping[str, bytes], folder: Path) -> None:
+    """Write ``files``, name -> content, each whole or not at all.
+
+    Raises:
+        ValueError: if the folder cannot be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             _replace(folder / name, content)
-        for stale in {f"{name}.{kind}" for name in NAMES for kind in ("png", "svg")} - files.keys():
-            (folder / stale).unlink(missing_ok=True)
     except OSError as error:
         raise ValueError(
             f"--out {folder} cannot be written: {error.strerror}; choose another with --out"

@@ -1,0 +1,66 @@
+"""Textbook claims about downsampling, each settled by a rule from runs on disk: ``settle``.
+
+A claim is a function from evidence to cases; its docstring states it, and says what is measured, by which
+rule it is judged, and which runs it needs.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+
+from cnnpool.report.claims.average_is_clean import average_is_clean
+from cnnpool.report.claims.batch_covers import batch_covers
+from cnnpool.report.claims.blur_improves import blur_improves
+from cnnpool.report.claims.blur_is_invariant import blur_is_invariant
+from cnnpool.report.claims.case import Case, Finding, verdict
+from cnnpool.report.claims.evidence import Evidence
+from cnnpool.report.claims.global_average import global_average
+from cnnpool.report.claims.max_is_sparse import max_is_sparse
+from cnnpool.report.claims.max_over_average import max_over_average
+from cnnpool.report.claims.max_wins import max_wins
+from cnnpool.report.claims.overlap_regularises import overlap_regularises
+from cnnpool.report.claims.routed_then_averaged import routed_then_averaged
+from cnnpool.report.claims.small_shifts import small_shifts
+from cnnpool.report.claims.strided_instead import strided_instead
+from cnnpool.report.claims.strided_is_sparse import strided_is_sparse
+from cnnpool.report.runs import Run, finished
+
+CLAIMS: dict[str, Callable[[Evidence], list[Case]]] = {
+    "max_is_sparse": max_is_sparse,
+    "strided_is_sparse": strided_is_sparse,
+    "routed_then_averaged": routed_then_averaged,
+    "batch_covers": batch_covers,
+    "small_shifts": small_shifts,
+    "max_over_average": max_over_average,
+    "average_is_clean": average_is_clean,
+    "blur_improves": blur_improves,
+    "blur_is_invariant": blur_is_invariant,
+    "global_average": global_average,
+    "overlap_regularises": overlap_regularises,
+    "strided_instead": strided_instead,
+    "max_wins": max_wins,
+}
+
+
+def settle(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Finding]:
+    """What ``runs`` say of every claim.
+
+    Args:
+        runs: as found by ``cnnpool.report.find``; only the finished ones speak.
+        allow: keys that may differ among runs that are compared, beside the claim's own.
+
+    Raises:
+        ValueError: if no run is finished.
+    """
+    evidence = Evidence(finished(runs), allow)
+    return [finding(name, evidence) for name in CLAIMS]
+
+
+def finding(name: str, evidence: Evidence) -> Finding:
+    """What ``evidence`` says of one claim."""
+    claim = CLAIMS[name]
+    statement, *parts = (" ".join(part.split()) for part in inspect.getdoc(claim).split("\n\n"))
+    said = dict(part.split(": ", 1) for part in parts)
+    return Finding(name, statement, said["Measured"], said["Rule"], said["Needs"], claim(evidence))
+
+
+__all__ = ["CLAIMS", "Case", "Evidence", "Finding", "finding", "settle", "verdict"]

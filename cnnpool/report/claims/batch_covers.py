@@ -1,0 +1,36 @@
+"""``batch_covers``: does what one sample leaves out come back with the others?"""
+
+from cnnpool.report.claims.case import Case
+from cnnpool.report.claims.evidence import Evidence
+from cnnpool.report.claims.judge import of_stage, over
+from cnnpool.report.claims.rules import at_least
+from cnnpool.report.claims.strided_is_sparse import SPARSE
+
+NEARLY_ALL = 0.99
+
+
+def batch_covers(evidence: Evidence) -> list[Case]:
+    """Sparse as each sample's gradient is, a batch reaches nearly all inputs of the pooling.
+
+    Measured: the share of a stage's inputs that get gradient from at least one sample of the probe batch, at
+    stages where more than 5 % of a single sample's gradient is zero. Beside it what independent samples would
+    reach, 1 - (1 - rho)^B.
+
+    Rule: yes if the 95 % interval over seeds lies at or above 99 %, no if below.
+
+    Needs: cnnpool train -m experiment=claims pool=max seed=0,1,2,3,4,5,6,7,8,9
+    """
+    cases: list[Case] = []
+    for stage in evidence.stages():
+        zero, theory = stage.gradient("zero_fraction"), stage.gradient("coverage_iid")
+        if not zero or over(zero).mean <= SPARSE:
+            continue
+        cases += of_stage(
+            stage,
+            stage.gradient("coverage"),
+            lambda s: at_least(s, NEARLY_ALL),
+            when=f"{stage.operator['name']} works on {stage.setting.results['data']['name']}",
+            what=f"inputs reached by {over(stage.gradient('samples')).mean:.0f} images",
+            expected=f"independent: {100 * over(theory).mean:.2f} %" if theory else "",
+        )
+    return cases

@@ -1,0 +1,289 @@
+"""Every claim judged on runs whose outcome is known, both ways."""
+
+import inspect
+import json
+
+import pytest
+
+from cnnpool.report import find, main
+from cnnpool.report.claims import CLAIMS, Evidence, finding, settle
+
+FEW, ENOUGH = range(3), range(10)
+
+
+def operator(name, kernel=2, stride=2, **options):
+    return {"name": name, "kernel_size": kernel, "stride": stride, **options}
+
+
+@pytest.fixture
+def put(shelf):
+    """Finished runs of one choice; what is measured is given as a function of the seed."""
+
+    def put(
+        pool, seeds=ENOUGH, *, accuracy=lambda seed: 0.9, train=None, consistency=None, alias=None, **rest
+    ):
+        gradient, change = rest.pop("gradient", {}), rest.pop("change", None)
+        unchanged = rest.pop("unchanged", {})
+        home = rest.pop("home", None) or f"home{len(list(shelf.root.glob('*')))}"
+        for seed in seeds:
+            stage = {"unchanged_outputs": unchanged}
+            if change:
+                stage["relative_change"] = {"1": change(seed)}
+            shelf.put(
+                f"{home}/seed{seed}",
+                pool=pool,
+                seed=seed,
+                stages={"s1": pool},
+                accuracy=accuracy(seed),
+                train={"accuracy": train(seed)} if train else {},
+                gradient={"s1": {key: value(seed) for key, value in gradient.items()}},
+                invariance={
+                    "stages": {"s1": stage},
+                    "consistency": {"distinct": consistency(seed)} if consistency else {},
+                },
+                aliasing={"stages": {"s1": {"alias_energy_ratio": alias(seed)}}} if alias else {},
+                **rest,
+            )
+
+    return put
+
+
+@pytest.fixture
+def told(shelf):
+    def told(name, allow=()):
+        return finding(name, Evidence(find([shelf.root]), allow))
+
+    return told
+
+
+def about(middle, width=0.001):
+    """A number by seed that wavers around ``middle``."""
+    return lambda seed: middle + width * (-1) ** seed * (1 + seed / 10)
+
+
+def words(found):
+    return {case.when: case.word for case in found.cases}
+
+
+def test_max_is_sparse_where_windows_lie_edge_to_edge_and_not_where_they_overlap(put, told):
+    put(operator("max"), gradient={"zero_fraction": about(0.75)})
+    assert told("max_is_sparse").verdict == "holds (1 of 1 cases)"
+    # 1 - 1/9 = .889; measured for 3 x 3 windows at stride 2: .838.
+    put(operator("max", 3), gradient={"zero_fraction": about(0.838)})
+    found = told("max_is_sparse")
+    assert found.verdict == "holds only when windows lie edge to edge (1 of 2 cases)"
+    assert words(found) == {"windows lie edge to edge": "yes", "windows overlap": "no"}
+    assert [case.expected for case in found.cases] == ["75.00 %", "88.89 %"]
+
+
+def test_max_is_not_sparse_where_no_zero_is(put, told):
+    put(operator("max"), gradient={"zero_fraction": about(0.1)})
+    assert told("max_is_sparse").verdict == "does not hold (0 of 1 cases)"
+
+
+def test_strided_convolution_is_sparse_only_below_the_stride(put, told):
+    put(operator("strided", 3), gradient={"zero_fraction": lambda seed: 0.0})
+    assert told("strided_is_sparse").verdict == "does not hold (0 of 1 cases)"
+    put({"name": "subsample", "stride": 2}, gradient={"zero_fraction": lambda seed: 0.75})
+    assert told("strided_is_sparse").verdict == (
+        "holds only when the kernel is smaller than the stride (1 of 2 cases)"
+    )
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.995, "holds"), (0.5, "does not hold")])
+def test_small_shifts_go_unnoticed_or_do_not(put, told, share, verdict):
+    put(operator("max"), FEW, unchanged={"1": share, "2": 0.1})
+    found = told("small_shifts")
+    assert found.verdict.startswith(verdict)
+    # A shift by 2 is not below a window of 2; q = 2, 2 / (8 - 2).
+    assert [case.expected for case in found.cases] == ["100 %; independent values: 33.3 %"]
+
+
+@pytest.mark.parametrize(("gain", "word"), [(0.1, "yes"), (-0.1, "no"), (0.0, "cannot be told")])
+def test_max_is_more_invariant_than_average_or_less_or_nothing_is_shown(put, told, gain, word):
+    put(operator("max"), change=about(0.3 - gain), consistency=about(0.8 + gain))
+    put(operator("avg"), change=about(0.3, 0.003), consistency=about(0.8, 0.003))
+    # Another window is no partner.
+    put(operator("avg", 3), change=about(0.9), consistency=about(0.1))
+    found = told("max_over_average")
+    assert words(found) == {"measured at stage s1": word, "measured at the answer": word}
+    assert [round(case.summary.mean, 2) for case in found.cases] == [-gain, gain]
+
+
+def test_a_difference_of_few_seeds_decides_nothing(put, told):
+    for name, value in (("max", 0.9), ("avg", 0.5)):
+        put(operator(name), FEW, accuracy=about(value))
+    found = told("max_wins")
+    assert found.verdict == "cannot be told from these runs: too few seeds"
+    assert found.open and "pool=max,avg" in found.needs
+
+
+@pytest.mark.parametrize(("accuracy", "verdict"), [(0.95, "holds"), (0.85, "does not hold")])
+def test_max_wins_or_loses(put, told, accuracy, verdict):
+    put(operator("max"), accuracy=about(accuracy))
+    put(operator("avg"), accuracy=about(0.9, 0.002))
+    assert told("max_wins").verdict == f"{verdict} ({int(accuracy > 0.9)} of 1 cases)"
+
+
+@pytest.mark.parametrize(("parameters", "verdict"), [(20_000, "holds"), (90_000, "cannot be told")])
+def test_global_average_saves_at_least_the_difference(put, told, parameters, verdict):
+    put(operator("max"), FEW, cost={"parameters": 100_000})
+    put(operator("max"), FEW, readout={"name": "gap"}, cost={"parameters": parameters})
+    found = told("global_average")
+    assert found.verdict.startswith(verdict)
+    assert found.cases[0].summary.mean == pytest.approx(1 - parameters / 100_000)
+
+
+@pytest.mark.parametrize(("dense", "word"), [(12_000, "yes"), (50_000, "no")])
+def test_global_average_is_judged_by_the_dense_parameters_where_they_are_known(put, told, dense, word):
+    put(operator("max"), FEW, cost={"parameters": 100_000, "classifier_parameters": dense})
+    put(operator("max"), FEW, readout={"name": "gap"}, cost={"parameters": 90_000})
+    assert [case.word for case in told("global_average").cases] == [word]
+
+
+@pytest.mark.parametrize(("gap", "word"), [(0.01, "yes"), (0.09, "no"), (0.05, "cannot be told")])
+def test_overlap_narrows_the_gap_or_widens_it_or_nothing_is_shown(put, told, gap, word):
+    put(operator("max"), accuracy=lambda seed: 0.9, train=about(0.95, 0.002))
+    put(operator("max", 3), accuracy=lambda seed: 0.9, train=about(0.9 + gap))
+    # Windows edge to edge at stride 3 make another map.
+    put(operator("max", 3, 3), accuracy=lambda seed: 0.9, train=about(0.9))
+    assert words(told("overlap_regularises")) == {"max pooling": word}
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "word"), [(0.95, "yes"), (0.8995, "yes"), (0.88, "no")], ids=["better", "alike", "worse"]
+)
+def test_a_stride_instead_of_pooling_costs_nothing_or_something(put, told, accuracy, word):
+    put(operator("max", 3), accuracy=about(0.9, 0.002))
+    put(operator("strided", 3), accuracy=about(accuracy))
+    found = told("strided_instead")
+    assert [(case.when, case.word) for case in found.cases] == [
+        ("a strided convolution takes the place of pooling (All-CNN)", word)
+    ]
+
+
+def test_no_loss_is_not_shown_where_one_could_hide(put, told):
+    put(operator("max", 3), accuracy=about(0.9, 0.03))
+    put(operator("strided", 3), accuracy=lambda seed: 0.9)
+    assert told("strided_instead").verdict == "cannot be told from these runs: the intervals are too wide"
+
+
+@pytest.mark.parametrize(("coverage", "verdict"), [(0.999, "holds"), (0.7, "does not hold")])
+def test_a_batch_covers_all_inputs_or_does_not(put, told, coverage, verdict):
+    seen = {"coverage": about(coverage, 1e-5), "coverage_iid": lambda seed: 1.0, "samples": lambda seed: 128}
+    put(operator("max"), gradient={"zero_fraction": lambda seed: 0.75, **seen})
+    # A dense gradient leaves nothing to cover.
+    put(operator("avg"), gradient={"zero_fraction": lambda seed: 0.0, **seen})
+    found = told("batch_covers")
+    assert found.verdict == f"{verdict} ({int(coverage > 0.9)} of 1 cases)"
+    assert found.cases[0].what == "inputs reached by 128 images"
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(0.0002, "holds"), (0.02, "does not hold")])
+def test_average_aliases_or_does_not(put, told, ratio, verdict):
+    put(operator("avg"), alias=about(ratio, ratio / 10))
+    assert told("average_is_clean").verdict == f"{verdict} ({int(ratio < 0.001)} of 1 cases)"
+
+
+def test_blur_is_invariant_only_where_nothing_sees_positions(put, told):
+    put(operator("blur"), consistency=about(0.9))
+    assert told("blur_is_invariant").verdict == "does not hold (0 of 1 cases)"
+    circular = {"name": "convnet", "padding_mode": "circular"}
+    put(operator("blur"), model=circular, readout={"name": "gap"}, consistency=lambda seed: 1.0)
+    assert told("blur_is_invariant").verdict == (
+        "holds only when padding is circular and the readout knows no positions (1 of 2 cases)"
+    )
+
+
+@pytest.mark.parametrize(("consistency", "verdict"), [(0.9, "holds"), (0.7, "does not hold")])
+def test_blur_improves_or_worsens(put, told, consistency, verdict):
+    put(operator("max"), consistency=about(0.8, 0.002))
+    put(operator("max_blur"), consistency=about(consistency))
+    assert told("blur_improves").verdict == f"{verdict} ({int(consistency > 0.8)} of 1 cases)"
+
+
+@pytest.mark.parametrize(
+    ("coverage", "zeros", "expected"), [(0.8, 0.0, ["yes", "yes"]), (0.25, 0.6, ["no", "no"])]
+)
+def test_examples_are_routed_by_themselves_and_the_mean_is_dense_or_neither(
+    put, told, shelf, coverage, zeros, expected
+):
+    measured = {"zero_fraction": lambda seed: 0.75, "coverage": lambda seed: coverage}
+    put(operator("max"), FEW, gradient=measured)
+    for path in shelf.root.rglob("results.json"):
+        content = json.loads(path.read_text())
+        content["gradient"]["s1"]["weights_before"] = {"zero_fraction": zeros}
+        path.write_text(json.dumps(content))
+    found = told("routed_then_averaged")
+    assert [case.word for case in found.cases] == expected
+    assert found.cases[0].number == f"{100 * (coverage - 0.25):+.2f} [{100 * (coverage - 0.25):+.2f}, " + (
+        f"{100 * (coverage - 0.25):+.2f}] points"
+    )
+
+
+def test_runs_under_other_circumstances_are_no_partners(put, told):
+    put(operator("max"), accuracy=about(0.95))
+    put(operator("avg"), accuracy=about(0.9), data={"name": "digits", "batch_size": 7})
+    assert told("max_wins").verdict == "cannot be told from these runs: none of them tests it"
+    assert told("max_wins", ["data.batch_size"]).verdict == "holds (1 of 1 cases)"
+
+
+def test_options_that_a_name_does_not_show_tell_choices_apart(put, told):
+    put(operator("max", padding=0), home="a", accuracy=about(0.95))
+    put(operator("max", padding=1), home="b", accuracy=about(0.85))
+    put(operator("avg"), home="c", accuracy=about(0.9, 0.002))
+    found = told("max_wins")
+    assert [case.word for case in found.cases] == ["yes", "no"]
+    assert '"padding": 1' in found.cases[1].where
+
+
+def test_stages_with_operators_of_their_own_are_judged_by_these(shelf, told):
+    for seed in FEW:
+        shelf.put(
+            pool=operator("avg"),
+            seed=seed,
+            stages={"s1": operator("max"), "s2": operator("avg")},
+            gradient={"s1": {"zero_fraction": 0.75}, "s2": {"zero_fraction": 0.0}},
+        )
+    assert [case.where for case in told("max_is_sparse").cases] == [
+        "digits, convnet, flatten: max 2/2, stage s1"
+    ]
+
+
+def test_bare_runs_settle_nothing_and_break_nothing(shelf):
+    shelf.put(stages={}, gradient={}, invariance={}, cost={}, environment={}, val={}, overrides=[])
+    findings = settle(find([shelf.root]))
+    assert [one.name for one in findings] == list(CLAIMS)
+    assert {one.verdict for one in findings} == {"cannot be told from these runs: none of them tests it"}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_says_what_is_measured_judged_and_needed(name):
+    parts = inspect.getdoc(CLAIMS[name]).split("\n\n")
+    assert [part.split(":")[0] for part in parts[1:]] == ["Measured", "Rule", "Needs"]
+    assert "cnnpool train -m experiment=claims" in parts[-1]
+
+
+def test_the_command_prints_and_writes_verdicts_with_number_seeds_data_machine_and_command(
+    put, shelf, tmp_path, capsys
+):
+    put(operator("max"), FEW, gradient={"zero_fraction": lambda seed: 0.75})
+    assert main([str(shelf.root), "--claims", "--out", str(tmp_path / "r")]) == 0
+    out = capsys.readouterr().out
+    assert "  holds (1 of 1 cases)\n" in out
+    assert "  run: cnnpool train -m experiment=claims pool=max,avg" in out
+    page = (tmp_path / "r" / "claims.md").read_text()
+    [row] = [line for line in page.splitlines() if "max 2/2, stage s1 |" in line]
+    assert row.endswith(r"| 75.00 \[75.00, 75.00\] % | 0 | 3 | 75.00 % | yes |")
+    assert "digits (0123456789ab)" in page and "device cpu" in page
+    assert "cnnpool train -m pool=max seed=0,1,2" in page
+    content = json.loads((tmp_path / "r" / "claims.json").read_text())
+    [case] = content["claims"][0]["cases"]
+    assert (case["n"], case["mean"], case["holds"], len(case["runs"])) == (3, 0.75, True, 3)
+    assert "<h1>" in (tmp_path / "r" / "claims.html").read_text()
+
+
+def test_a_claim_brings_its_own_measure(put, shelf, capsys):
+    put(operator("max"), FEW)
+    assert main([str(shelf.root), "--claims", "--by", "pool"]) == 2
+    assert capsys.readouterr().err == "error: --claims does not go with --by: each claim has its own\n"
