@@ -1,6 +1,5 @@
 """Which probes to read, with which options, and their results."""
 
-import inspect
 import json
 import logging
 import time
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cnnpool import probe, table
+from cnnpool import probe
 from cnnpool.probe import PROBES, Batch, Probe
 from cnnpool.probe.answers import logits
 
@@ -39,8 +38,7 @@ def build_probes(names: str | None, settings: Sequence[str], samples: int | None
     chosen = USUAL if names is None else tuple(PROBES) if names == "all" else tuple(names.split(","))
     options: dict[str, dict[str, Any]] = {}
     for name in chosen:
-        known = table.options_of(table.lookup(PROBES, "probes", name))
-        options[name] = {} if samples is None else _capped(known, samples)
+        options[name] = _capped(probe.build(name), samples)
     for text in settings:
         key, value = assignment(text)
         name, _, option = key.partition(".")
@@ -102,9 +100,10 @@ def outputs_of(model: nn.Module, images: Tensor) -> Tensor:
     return found
 
 
-def _capped(known: Mapping[str, inspect.Parameter], samples: int) -> dict[str, int]:
-    counts = [name for name in known if name.endswith("samples")]
-    return {name: min(known[name].default, samples) for name in counts}
+def _capped(one: Probe, samples: int | None) -> dict[str, int]:
+    """The options of a probe that count images and would be more than ``samples``."""
+    counts = {name: value for name, value in vars(one).items() if name.endswith("samples")}
+    return {name: samples for name, value in counts.items() if samples is not None and value > samples}
 
 
 def _plain(text: str) -> Any:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from cnnpool.probe.answers import square
 from cnnpool.probe.base import Result, at_least, captured, device_of, examined, paddings
@@ -62,21 +61,18 @@ def feature_distance(
     F is the stage's output enlarged to the image's size, each pixel repeated; d is the cosine distance over
     channels, 0..2, the mean over positions and images.
     """
+    size = tuple(images.shape[-2:])
     with examined(model), captured(stages) as seen, torch.no_grad():
 
-        def enlarged(batch: Tensor) -> dict[str, Tensor]:
+        def outputs(batch: Tensor) -> dict[str, Tensor]:
             model(batch.to(device_of(model)))
-            # Unit vectors before they are repeated: the same angles for a fraction of the work.
-            return {
-                stage: F.interpolate(directions(value), images.shape[-2:], mode="nearest")
-                for stage, value in seen.items()
-            }
+            return {stage: directions(value) for stage, value in seen.items()}
 
-        still = enlarged(images)
+        still = outputs(images)
         cells: dict[str, list[Tensor]] = {stage: [] for stage in still}
         for way in square(radius):
-            for stage, moved in enlarged(shift(images, *way)).items():
-                cells[stage].append(1 - (moved * shift(still[stage], *way)).sum(1).mean())
+            for stage, moved in outputs(shift(images, *way)).items():
+                cells[stage].append(1 - enlarged_product(moved, still[stage], size, way))
     return {stage: torch.stack(row).reshape(2 * radius + 1, -1).cpu() for stage, row in cells.items()}
 
 
@@ -89,3 +85,23 @@ def directions(maps: Tensor) -> Tensor:
     lengths = maps.norm(dim=1, keepdim=True)
     zero = lengths == 0
     return torch.cat((maps / torch.where(zero, 1, lengths), zero.to(maps.dtype)), 1)
+
+
+def enlarged_product(a: Tensor, b: Tensor, size: tuple[int, int], way: tuple[int, int]) -> Tensor:
+    """Mean product of vectors of ``a`` with those of ``b`` moved by ``way``, both enlarged to ``size`` first.
+
+    Maps (N, C, h, w) whose pixels are repeated: nothing is enlarged, but each pair of rows and columns that
+    meet is taken once, and counted as often as it does.
+    """
+    rows, row_counts = _meetings(a.shape[2], b.shape[2], size[0], way[0])
+    columns, column_counts = _meetings(a.shape[3], b.shape[3], size[1], way[1])
+    first = a[:, :, rows[0]][..., columns[0]]
+    second = b[:, :, rows[1]][..., columns[1]]
+    weights = (row_counts[:, None] * column_counts).to(a)
+    return ((first * second).sum(1) * weights).sum() / (len(a) * size[0] * size[1])
+
+
+def _meetings(a: int, b: int, length: int, moved: int) -> tuple[Tensor, Tensor]:
+    place = torch.arange(length)
+    pairs = torch.stack((place * a // length, (place - moved) % length * b // length))
+    return torch.unique(pairs, dim=1, return_counts=True)

@@ -8,7 +8,7 @@ from torch import nn
 
 from cnnpool import pool
 from cnnpool.probe import Sensitivity
-from cnnpool.probe.heat_map import directions, feature_distance
+from cnnpool.probe.heat_map import directions, enlarged_product, feature_distance
 from cnnpool.probe.lie import lie_derivatives
 from cnnpool.probe.receptive_field import extent, receptive_fields
 from cnnpool.probe.sensitivity import radial_profile, sensitivity_map
@@ -61,6 +61,14 @@ def test_the_heat_map_of_subsampling_is_the_slow_obvious_one():
                 a, b = moved[:, i, j], still[:, i, j]
                 total += 1 - (a @ b / (a.norm() * b.norm())).item()
     assert got[1, 2].item() == pytest.approx(total / 32)
+
+
+@pytest.mark.parametrize("way", [(0, 0), (1, -2), (-3, 5), (7, 7)])
+def test_products_of_enlarged_maps_are_those_of_maps_really_enlarged(way):
+    a, b, size = noise(2, 3, 4, 3), noise(2, 3, 4, 3) + 1, (10, 12)
+    large, other = (nn.functional.interpolate(maps, size, mode="nearest") for maps in (a, b))
+    expected = (large * other.roll(way, (2, 3))).sum(1).mean()
+    torch.testing.assert_close(enlarged_product(a, b, size, way), expected)
 
 
 def test_sensitivity_is_the_slow_obvious_distance(net):
