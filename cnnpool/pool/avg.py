@@ -38,7 +38,7 @@ def avg_pool2d(
     """
     window = window_of(kernel_size, stride, padding, 1, ceil_mode)
     counting = counting_of(count_include_pad, divisor_override)
-    check_map(x, window, "avg_pool2d")
+    check_map(x.shape, window, "avg_pool2d")
     y = apply(Average, x if x.dim() == 4 else x.unsqueeze(0), window, counting)
     return y if x.dim() == 4 else y.squeeze(0)
 

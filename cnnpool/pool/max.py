@@ -1,14 +1,21 @@
 """Max pooling that remembers one small integer per output."""
 
+from functools import lru_cache
 from typing import Literal
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from cnnpool.pool import kernels
 from cnnpool.pool.base import Pool2d, Size
 from cnnpool.pool.routing import Max
 from cnnpool.pool.transforms import apply
-from cnnpool.pool.window import Window, check_map, window_of
+from cnnpool.pool.window import Window, check_map, is_channels_last, window_of
 from cnnpool.pool.winners import Ties, winners_dtype
+
+# Numbers in a map, contiguous and channels last, below which torch's own kernel ends sooner.
+QUICK, QUICK_LAST = 1 << 12, 1 << 15
 
 
 def max_pool2d(
@@ -43,7 +50,11 @@ def max_pool2d(
         ValueError: for a number out of range, an output that would be empty, or a window that lies wholly
             in the padding.
     """
-    return max_pool2d_with_winners(x, kernel_size, stride, padding, dilation, ceil_mode, ties=ties)[0]
+    given = kernel_size, stride, padding, dilation, ceil_mode, ties
+    window = _window(x, given)
+    if ties == "first" and kernels.take(x) and _torch_is_quicker(x, window):
+        return F.max_pool2d(x, *window)
+    return _pool(x, window, ties)[0]
 
 
 def max_pool2d_with_winners(
@@ -62,18 +73,43 @@ def max_pool2d_with_winners(
         The maxima, and the winners in the same shape: place in the window, row * kernel width + column,
         uint8 up to 256 cells; with ``ties="split"`` the sum of 1 << place over all equals.
     """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    _check(x, window, ties)
-    y, winners = apply(Max, x if x.dim() == 4 else x.unsqueeze(0), window, ties)
-    return (y, winners) if x.dim() == 4 else (y.squeeze(0), winners.squeeze(0))
+    return _pool(x, _window(x, (kernel_size, stride, padding, dilation, ceil_mode, ties)), ties)
 
 
-def _check(x: Tensor, window: Window, ties: Ties) -> None:
+def _pool(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
+    if x.dim() == 4:
+        return apply(Max, x, window, ties)
+    y, winners = apply(Max, x.unsqueeze(0), window, ties)
+    return y.squeeze(0), winners.squeeze(0)
+
+
+def _torch_is_quicker(x: Tensor, window: Window) -> bool:
+    # A call of our own function takes longer than the whole of a small map. Where windows overlap torch adds
+    # half-precision gradients up with a rounding each; ours are right.
+    if not kernels.choosing() or (x.dtype.itemsize == 2 and window.overlaps):
+        return False
+    return x.numel() < (QUICK_LAST if x.dim() == 4 and is_channels_last(x) else QUICK)
+
+
+def _window(x: Tensor, given: tuple) -> Window:
+    """The checked window for ``x``; looked up, where shapes are plain numbers, if it was asked before."""
+    if torch.compiler.is_compiling():
+        return _checked(tuple(x.shape), given)
+    try:
+        # The text tells 2 from 2.0 and 1 from True, which are equal as keys.
+        return _looked_up(x.shape, given, str(given))
+    except TypeError:
+        return _checked(tuple(x.shape), given)
+
+
+def _checked(shape: tuple[int, ...], given: tuple, _: str = "") -> Window:
+    *numbers, ties = given
+    window = window_of(*numbers)
     if ties not in ("first", "last", "split"):
         raise ValueError(f"ties must be first, last or split, got {ties!r}")
     winners_dtype(window, ties)
-    check_map(x, window, "max_pool2d")
-    lengths = x.shape[-2:]
+    check_map(shape, window, "max_pool2d")
+    lengths = shape[-2:]
     for length, s, p, d in zip(lengths, window.stride, window.padding, window.dilation, strict=True):
         # A window that starts in the padding first meets the map at start mod d, if the map is that long.
         if length < d and any(start % d >= length for start in range(-p, 0, s)):
@@ -81,6 +117,10 @@ def _check(x: Tensor, window: Window, ties: Ties) -> None:
                 f"a window lies wholly in the padding: {lengths[0]}x{lengths[1]} map, "
                 f"kernel_size={window.kernel}, padding={window.padding}, dilation={window.dilation}"
             )
+    return window
+
+
+_looked_up = lru_cache(maxsize=1024)(_checked)
 
 
 class MaxPool2d(Pool2d):
@@ -137,11 +177,10 @@ class MaxPool2d(Pool2d):
         return self.channels * rows * columns * (self.kernel_size[0] * self.kernel_size[1] - 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        y, winners = max_pool2d_with_winners(
-            x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, ties=self.ties
-        )
-        if self.keep_winners:
-            self.winners = winners
+        window = self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode
+        if not self.keep_winners:
+            return max_pool2d(x, *window, ties=self.ties)
+        y, self.winners = max_pool2d_with_winners(x, *window, ties=self.ties)
         return y
 
     def extra_repr(self) -> str:

@@ -74,18 +74,18 @@ def _pair(value: Size, name: str, least: int) -> tuple[int, int]:
     return pair(value[0] if one else value, name, least=least)
 
 
-def check_map(x: Tensor, window: Window, operator: str) -> None:
+def check_map(shape: tuple[int, ...], window: Window, operator: str) -> None:
     """Refuse a map that ``window`` makes nothing of.
 
     Raises:
-        ValueError: unless ``x`` is (C, H, W) or (N, C, H, W), with C, H, W and the output not empty.
+        ValueError: unless ``shape`` is (C, H, W) or (N, C, H, W), with C, H, W and the output not empty.
     """
-    if x.dim() not in (3, 4):
-        raise ValueError(f"{operator} takes (N, C, H, W) or (C, H, W), got {tuple(x.shape)}")
-    height, width = x.shape[-2:]
-    if min(x.shape[-3:]) < 1 or min(window.output_size(height, width)) < 1:
+    if len(shape) not in (3, 4):
+        raise ValueError(f"{operator} takes (N, C, H, W) or (C, H, W), got {tuple(shape)}")
+    height, width = shape[-2:]
+    if min(shape[-3:]) < 1 or min(window.output_size(height, width)) < 1:
         raise ValueError(
-            f"{operator} leaves nothing of a {height}x{width} map of {x.shape[-3]} channels: "
+            f"{operator} leaves nothing of a {height}x{width} map of {shape[-3]} channels: "
             f"kernel_size={window.kernel}, stride={window.stride}, padding={window.padding}, "
             f"dilation={window.dilation}"
         )
@@ -98,7 +98,7 @@ def check(x: Tensor, window: Window) -> None:
         ValueError: if ``x`` is no map of floating numbers, or no window fits.
     """
     check_floating(x)
-    check_map(x, window, "pooling")
+    check_map(x.shape, window, "pooling")
 
 
 def is_channels_last(x: Tensor) -> bool:
@@ -118,7 +118,7 @@ def cells(x: Tensor, window: Window, fill: float | bool = 0.0) -> list[Tensor]:
     Raises:
         ValueError: if ``x`` is no map, or no window fits.
     """
-    check_map(x, window, "pooling")
+    check_map(x.shape, window, "pooling")
     rows, columns = window.output_size(*x.shape[-2:])
     pads = window.pads(*x.shape[-2:])
     if any(pads):

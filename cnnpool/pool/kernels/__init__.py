@@ -1,6 +1,7 @@
-"""Compiled kernels for plain tensors on the CPU; everything else takes torch's operators, with the same results.
+"""Compiled kernels for plain tensors on the CPU; all others take torch's operators, with the same results.
 
-Set the environment variable ``CNNPOOL_KERNELS=0`` to do without them, or use :func:`use`.
+The environment variable ``CNNPOOL_KERNELS`` or :func:`use` decide: 0 never, 1 wherever they can work, and by
+default wherever they are also faster than torch's own.
 """
 
 import os
@@ -13,20 +14,23 @@ from torch import Tensor
 
 DTYPES = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
 
-_wanted = os.environ.get("CNNPOOL_KERNELS", "1") != "0" and find_spec("numba") is not None
+_installed = find_spec("numba") is not None
+_wanted: bool | None = (
+    {"0": False, "1": True}.get(os.environ.get("CNNPOOL_KERNELS", "")) if _installed else False
+)
 
 
 @contextmanager
-def use(wanted: bool) -> Iterator[None]:
-    """Within this context kernels are used, or not.
+def use(wanted: bool | None) -> Iterator[None]:
+    """Within this context kernels work never, wherever they can, or (None) wherever they are faster too.
 
     Raises:
         ValueError: if they are wanted and Numba is not installed.
     """
     global _wanted
-    if wanted and find_spec("numba") is None:
+    if wanted and not _installed:
         raise ValueError("compiled kernels need numba: pip install numba")
-    before, _wanted = _wanted, wanted
+    before, _wanted = _wanted, wanted if _installed else False
     try:
         yield
     finally:
@@ -34,15 +38,17 @@ def use(wanted: bool) -> Iterator[None]:
 
 
 def take(*tensors: Tensor) -> bool:
-    """Whether compiled kernels can work on ``tensors``: real memory that nothing watches or transforms."""
-    if not _wanted or torch.compiler.is_compiling():
+    """Whether compiled kernels are to work on ``tensors``: real memory that nothing watches or transforms."""
+    if _wanted is False or torch.compiler.is_compiling():
         return False
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
         return False
-    return all(
-        type(t) is Tensor
-        and t.device.type == "cpu"
-        and t.dtype in DTYPES
-        and torch._C._has_storage(t)
-        for t in tensors
-    )
+    for t in tensors:
+        if type(t) is not Tensor or t.dtype not in DTYPES or not t.is_cpu or not torch._C._has_storage(t):
+            return False
+    return True
+
+
+def choosing() -> bool:
+    """Whether torch's own operator is to do what it is quicker at."""
+    return _wanted is None

@@ -1,12 +1,13 @@
 """Max pooling of plain CPU tensors by compiled kernels."""
 
-from functools import cache
+from functools import cache, lru_cache
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cnnpool.pool.kernels import sliding, tiles, triples
+from cnnpool.pool.kernels import sliding, tiles
 from cnnpool.pool.kernels.threads import spread
 from cnnpool.pool.window import Window, is_channels_last, memory_format
 
@@ -20,46 +21,52 @@ def scalar(value: float, dtype: torch.dtype) -> Any:
     return number.view(BITS.get(dtype, dtype)).numpy()[()]
 
 
+@lru_cache(maxsize=1024)
+def _plan(window: Window, height: int, width: int) -> tuple[tuple[int, int], tuple, bool]:
+    """Output size, the numbers that sliding kernels take, and whether windows are 2x2 tiles."""
+    out_size = window.output_size(height, width)
+    tile = window[:4] == ((2, 2), (2, 2), (0, 0), (1, 1)) and out_size == (height // 2, width // 2)
+    return out_size, ((height, width), out_size, tuple(window[:4])), tile
+
+
 def forward(x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
     """Maxima and the first winners, uint8, both (N, C, H', W') in the memory format of ``x``."""
     last = is_channels_last(x)
     layout = memory_format(last)
     samples, channels, *size = x.shape
-    out_size = window.output_size(*size)
+    out_size, rule, tile = _plan(window, *size)
     x = x.contiguous(memory_format=layout)
     y = torch.empty((samples, channels, *out_size), dtype=x.dtype, memory_format=layout)
     winners = torch.empty(y.shape, dtype=torch.uint8, memory_format=layout)
     where = x.data_ptr(), y.data_ptr(), winners.data_ptr()
     moved, lowest = x.nbytes + y.nbytes + winners.nbytes, scalar(-torch.inf, x.dtype)
     planes, lines = samples * channels, samples * out_size[0]
-    if _is_tile(window, size):
+    if tile:
         if last:
             spread(tiles.forward_last, lines, moved, *where, *size, *out_size, channels, lowest)
         else:
             spread(tiles.forward, planes, moved, *where, *size, *out_size, lowest)
         return y, winners
-    rule = tuple(size), out_size, tuple(window[:4])
-    if _is_triple(window, last):
-        spread(triples.forward, planes, moved, *where, *size, *out_size, *window.padding, lowest)
-    elif last:
+    if last:
         spread(sliding.forward_last, lines, moved, *where, *rule, channels, lowest, scratch=1)
     else:
-        row = (out_size[1] + window.kernel[1] * window.dilation[1] + 1) * window.stride[1]
-        spread(sliding.forward, planes, moved, *where, *rule, lowest, scratch=row * x.element_size())
+        room, scratch = _forward_room(window, *size, x.element_size())
+        spread(sliding.forward, planes, moved, *where, *rule, room, lowest, scratch=scratch)
     return y, winners
 
 
 def backward(grad: Tensor, winners: Tensor, window: Window, size: tuple[int, int], last: bool) -> Tensor:
     """Gradient of the (N, C, *size) input; half precision is summed in float32 and rounded once."""
     layout = memory_format(last)
-    samples, channels, *out_size = grad.shape
+    samples, channels = grad.shape[:2]
+    out_size, rule, tile = _plan(window, *size)
     grad = grad.contiguous(memory_format=layout)
     winners = winners.contiguous(memory_format=layout)
     out = torch.empty((samples, channels, *size), dtype=grad.dtype, memory_format=layout)
     where = grad.data_ptr(), winners.data_ptr(), out.data_ptr()
     moved, zero = grad.nbytes + winners.nbytes + out.nbytes, scalar(0.0, grad.dtype)
     planes, lines = samples * channels, samples * size[0]
-    if _is_tile(window, size):
+    if tile:
         if last:
             spread(tiles.backward_last, lines, moved, *where, *size, *out_size, channels, zero)
         else:
@@ -67,22 +74,57 @@ def backward(grad: Tensor, winners: Tensor, window: Window, size: tuple[int, int
         return out
     wide = torch.float64 if grad.dtype == torch.float64 else torch.float32
     total = scalar(0.0, wide)
-    rule = tuple(size), tuple(out_size), tuple(window[:4])
-    if _is_triple(window, last):
-        spread(triples.backward, planes, moved, *where, *size, *out_size, *window.padding, total, zero)
-    elif last:
+    if last:
         room = channels * wide.itemsize
         spread(sliding.backward_last, lines, moved, *where, *rule, channels, total, zero, scratch=room)
     else:
-        room = (size[1] + window.stride[1]) * wide.itemsize
-        spread(sliding.backward, planes, moved, *where, *rule, total, zero, scratch=room)
+        room, scratch = _backward_room(window, *size, grad.element_size(), wide.itemsize)
+        spread(sliding.backward, planes, moved, *where, *rule, room, total, zero, scratch=scratch)
     return out
 
 
-def _is_tile(window: Window, size: Any) -> bool:
-    whole = window.output_size(*size) == (size[0] // 2, size[1] // 2)
-    return whole and window[:4] == ((2, 2), (2, 2), (0, 0), (1, 1))
+@lru_cache(maxsize=1024)
+def _forward_room(window: Window, height: int, width: int, size: int) -> tuple[tuple[int, ...], int]:
+    """What ``sliding.forward`` takes as ``room``, and its scratch memory in bytes."""
+    (_, sw), columns = window.stride, window.output_size(height, width)[1]
+    above, before = _reach(window)
+    pitch = max(columns + before, (width - 1 + window.padding[1]) // sw + 1)
+    bands = _bands(pitch * (size * (prod(window.stride) + 1) + 1), above)
+    part, images = (bands + above) * pitch + before, prod(window.stride)
+    best = _aligned(images * part * size)
+    places = best + _aligned(bands * pitch * size)
+    return (bands, pitch, part, best, places), places + bands * pitch
 
 
-def _is_triple(window: Window, last: bool) -> bool:
-    return not last and (window.kernel, window.stride, window.dilation) == ((3, 3), (2, 2), (1, 1))
+@lru_cache(maxsize=1024)
+def _backward_room(
+    window: Window, height: int, width: int, size: int, wide: int
+) -> tuple[tuple[int, ...], int]:
+    """What ``sliding.backward`` takes as ``room``, and its scratch memory in bytes."""
+    (_, sw), columns = window.stride, window.output_size(height, width)[1]
+    above, before = _reach(window)
+    pitch = max(columns, (width - 1 + window.padding[1]) // sw + 1) + before
+    bands = _bands(pitch * (size + 1 + sw * (wide + size)), above)
+    # Behind the gradients there is a part of zeros, to add where a sum has an odd number of terms.
+    part, nothing = bands * pitch, (bands + above + 1) * pitch
+    places = _aligned((nothing + part) * size)
+    sums = places + _aligned(nothing + part)
+    halves = sums if size == wide else sums + _aligned(sw * part * wide)
+    return (bands, pitch, part, nothing, places, sums, wide, halves), halves + sw * part * wide
+
+
+def _reach(window: Window) -> tuple[int, int]:
+    """How many windows further up and to the left of a pixel's own may hold it too."""
+    down, across = (
+        (k - 1) * d // s for k, s, d in zip(window.kernel, window.stride, window.dilation, strict=True)
+    )
+    return down, across
+
+
+def _bands(row_bytes: int, above: int) -> int:
+    # Rows that fill half of a usual first-level cache, but more than are needed beside them.
+    return max(4 * above, (1 << 14) // row_bytes, 1)
+
+
+def _aligned(count: int) -> int:
+    return -(-count // 64) * 64

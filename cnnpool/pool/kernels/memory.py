@@ -1,9 +1,10 @@
 """What compiled kernels are made of: typed access to memory, and arithmetic on half-precision bits.
 
-A kernel takes addresses, not arrays, and a ``like`` that stands for the element's type: float32, float64, or for
-half precision the bits as an integer, uint16 for bfloat16 and int16 for float16. A kernel only loads what it never
-stores and only stores what it never loads; memory that it does both to goes through ``recall`` and ``keep``. That
-lets the compiler vectorise loops without asking at run time whether two addresses overlap.
+A kernel takes addresses, not arrays, and a ``like`` that stands for the element's type: float32, float64,
+or for half precision the bits as an integer, uint16 for bfloat16 and int16 for float16. A kernel only loads
+what it never stores and only stores what it never loads; memory that it does both to goes through
+``recall`` and ``keep``. That lets the compiler vectorise loops without asking at run time whether two
+addresses overlap.
 """
 
 from typing import Any
@@ -110,7 +111,9 @@ def widen(typing: Any, value: Any) -> Any:
         # The exponent is too small by the difference of the biases: a product makes it right, and normalises.
         scaled = builder.fmul(builder.bitcast(size, number), number(2.0**112))
         special = builder.icmp_unsigned(">=", size, whole(INFINITY[types.int16] << 13))
-        full = builder.or_(builder.bitcast(scaled, whole), builder.select(special, whole(0x7F800000), whole(0)))
+        full = builder.or_(
+            builder.bitcast(scaled, whole), builder.select(special, whole(0x7F800000), whole(0))
+        )
         sign = builder.shl(builder.and_(bits, whole(0x8000)), whole(16))
         return builder.bitcast(builder.or_(full, sign), number)
 
@@ -135,9 +138,7 @@ def narrow(typing: Any, value: Any, like: Any) -> Any:
         return builder.trunc(builder.select(nan, whole(0x7FC0), rounded), half)
 
     def to_float16(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        whole, half, number = (
-            context.get_value_type(t) for t in (types.int32, types.int16, types.float32)
-        )
+        whole, half, number = (context.get_value_type(t) for t in (types.int32, types.int16, types.float32))
         bits = builder.bitcast(args[0], whole)
         sign = builder.and_(builder.lshr(bits, whole(16)), whole(0x8000))
         size = builder.and_(bits, whole(0x7FFFFFFF))

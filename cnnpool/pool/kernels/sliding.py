@@ -1,99 +1,177 @@
-"""Maxima of sliding windows of any kind, and their gradients."""
+"""Maxima of sliding windows of any kind, and their gradients.
+
+On contiguous maps a plane is worked at in bands of rows that fit into the nearest cache: rows are dealt
+into parts (see ``rows``), one part per row and column modulo the strides, all padded alike. Then one cell
+of all windows of a band is one stretch of memory, and so is its contribution to the gradient.
+"""
 
 from numba import uint8
 
 from cnnpool.pool.kernels.memory import beats, compiled, keep, load, narrow, recall, store, widen
+from cnnpool.pool.kernels.rows import deal, gather, move
 
 
 @compiled
-def _deal(x, source, width, scratch, length, padding, stride, like):
-    # A row dealt out by its position modulo the stride: what a cell meets in all windows lies side by side.
-    for phase in range(stride):
-        first = max(0, -((phase - padding) // stride))
-        last = min(length, (width - 1 + padding - phase) // stride + 1)
-        target, origin = phase * length, source + phase - padding
-        if stride == 1:
-            for t in range(first, last):
-                keep(scratch, target + t, load(x, origin + t, like))
-        elif stride == 2:
-            for t in range(first, last):
-                keep(scratch, target + t, load(x, origin + 2 * t, like))
-        else:
-            for t in range(first, last):
-                keep(scratch, target + t, load(x, origin + stride * t, like))
+def _beat(images, source, y, winners, count, place, like):
+    # One cell of every window.
+    for t in range(count):
+        best, value = recall(y, t, like), load(images, source + t, like)
+        take, held = beats(value, best), recall(winners, t, place)
+        keep(y, t, value if take else best)
+        keep(winners, t, place if take else held)
 
 
 @compiled
-def forward(start, stop, scratch, x, y, winners, size, out_size, window, lowest):
-    """Contiguous maps, planes ``start`` to ``stop``; ``scratch`` holds a padded row and one stride more."""
+def _beat_three(images, a, b, c, y, winners, count, place, like):
+    # Three neighbouring cells in one go.
+    second, third = uint8(place + 1), uint8(place + 2)
+    for t in range(count):
+        best, value = recall(y, t, like), load(images, a + t, like)
+        take, held = beats(value, best), recall(winners, t, place)
+        best, held, value = value if take else best, place if take else held, load(images, b + t, like)
+        take = beats(value, best)
+        best, held, value = value if take else best, second if take else held, load(images, c + t, like)
+        take = beats(value, best)
+        keep(y, t, value if take else best)
+        keep(winners, t, third if take else held)
+
+
+@compiled
+def _start(y, winners, band, pitch, top, columns, window, lowest):
+    # A window of nothing but -inf is won by its first cell inside the map.
+    (_, kw), (sh, sw), (_, pw), (dh, dw) = window
+    for t in range(band * pitch):
+        keep(y, t, lowest)
+        keep(winners, t, uint8(0))
+    for r in range(band):
+        above = top + r * sh
+        first = -(above // dh) * kw if above < 0 else 0
+        for c in range(columns if first else min(columns, -(-pw // sw))):
+            left = c * sw - pw
+            keep(winners, r * pitch + c, uint8(first + (-(left // dw) if left < 0 else 0)))
+
+
+@compiled
+def forward(start, stop, scratch, x, y, winners, size, out_size, window, room, lowest):
+    """Contiguous maps, planes ``start`` to ``stop``; ``room``: band, pitch, part, offsets."""
     (height, width), (rows, columns) = size, out_size
     (kh, kw), (sh, sw), (ph, pw), (dh, dw) = window
-    length = columns + dw * (kw - 1) // sw + 1
-    for t in range(sw * length):
-        keep(scratch, t, lowest)
+    bands, pitch, part, best, places = room
+    best, places, images = scratch + best, scratch + places, scratch
+    for t in range(sh * sw * part):
+        keep(images, t, lowest)
     for plane in range(start, stop):
-        for row in range(rows):
-            out, top = (plane * rows + row) * columns, row * sh - ph
-            first = -(top // dh) if top < 0 else 0
-            for c in range(columns):
-                keep(y, out + c, lowest)
-                left = c * sw - pw
-                # A window of nothing but -inf is won by its first cell inside the map.
-                keep(winners, out + c, uint8(first * kw + (-(left // dw) if left < 0 else 0)))
-            for i in range(first, kh):
-                if top + i * dh >= height:
-                    break
-                source = (plane * height + top + i * dh) * width
-                _deal(x, source, width, scratch, length, pw, sw, lowest)
-                for j in range(kw):
-                    cell, place = (j * dw % sw) * length + j * dw // sw, uint8(i * kw + j)
-                    for c in range(columns):
-                        best, value = recall(y, out + c, lowest), recall(scratch, cell + c, lowest)
-                        take, held = beats(value, best), recall(winners, out + c, place)
-                        keep(y, out + c, value if take else best)
-                        keep(winners, out + c, place if take else held)
+        for begin in range(0, rows, bands):
+            band = min(bands, rows - begin)
+            top = begin * sh - ph
+            for row in range((band - 1) * sh + (kh - 1) * dh + 1):
+                target = row % sh * sw * part + row // sh * pitch
+                if 0 <= top + row < height:
+                    source = (plane * height + top + row) * width
+                    deal(x, source, width, images, target, part, pw, sw, lowest)
+                else:
+                    for phase in range(sw):
+                        for t in range(pitch):
+                            keep(images, target + phase * part + t, lowest)
+            _start(best, places, band, pitch, top, columns, window, lowest)
+            for i in range(kh):
+                line = i * dh % sh * sw * part + i * dh // sh * pitch
+                j = 0
+                while j < kw:
+                    a = line + j * dw % sw * part + j * dw // sw
+                    if j + 3 <= kw:
+                        b = line + (j + 1) * dw % sw * part + (j + 1) * dw // sw
+                        c = line + (j + 2) * dw % sw * part + (j + 2) * dw // sw
+                        _beat_three(images, a, b, c, best, places, band * pitch, uint8(i * kw + j), lowest)
+                        j += 3
+                    else:
+                        _beat(images, a, best, places, band * pitch, uint8(i * kw + j), lowest)
+                        j += 1
+            for r in range(band):
+                out = (plane * rows + begin + r) * columns
+                move(best, r * pitch, y, out, columns, lowest)
+                move(places, r * pitch, winners, out, columns, uint8(0))
 
 
 @compiled
-def backward(start, stop, scratch, grad, winners, out, size, out_size, window, total, like):
-    """Contiguous maps, planes ``start`` to ``stop``; sums are kept in the type of ``total``, in ``scratch``.
+def _send(grads, winners, a, place_a, b, place_b, sums, count, fresh, total, like):
+    # What two cells of every window get: the first or only ones, or ones more.
+    if fresh:
+        for t in range(count):
+            one, two = widen(load(grads, a + t, like)), widen(load(grads, b + t, like))
+            one = one if load(winners, a + t, place_a) == place_a else total
+            two = two if load(winners, b + t, place_b) == place_b else total
+            keep(sums, t, total + one + two)
+    else:
+        for t in range(count):
+            one, two = widen(load(grads, a + t, like)), widen(load(grads, b + t, like))
+            one = one if load(winners, a + t, place_a) == place_a else total
+            two = two if load(winners, b + t, place_b) == place_b else total
+            keep(sums, t, recall(sums, t, total) + one + two)
+
+
+@compiled
+def _collect(grads, winners, nothing, sums, count, rest, window, pitch, origin, total, like):
+    # What all cells of all windows send to the part of a band that has these rows and columns modulo strides.
+    (kh, kw), (sh, sw), _, (dh, dw) = window
+    fresh, waiting, place = True, nothing, uint8(0)
+    for i in range(kh - 1, -1, -1):
+        for j in range(kw - 1, -1, -1):
+            if i * dh % sh != rest[0] or j * dw % sw != rest[1]:
+                continue
+            source, here = origin - i * dh // sh * pitch - j * dw // sw, uint8(i * kw + j)
+            if waiting == nothing:
+                waiting, place = source, here
+                continue
+            _send(grads, winners, waiting, place, source, here, sums, count, fresh, total, like)
+            fresh, waiting = False, nothing
+    if fresh or waiting != nothing:
+        _send(grads, winners, waiting, place, nothing, place, sums, count, fresh, total, like)
+
+
+@compiled
+def backward(start, stop, scratch, grad, winners, out, size, out_size, window, room, total, like):
+    """Contiguous maps, planes ``start`` to ``stop``; sums are kept in the type of ``total``.
 
     Every input adds up what the windows over it send, in the order of the windows.
     """
     (height, width), (rows, columns) = size, out_size
     (kh, kw), (sh, sw), (ph, pw), (dh, dw) = window
-    length = width // sw + 1
-    for line in range(start * height, stop * height):
-        plane, h = line // height, line % height
-        for t in range(sw * length):
-            keep(scratch, t, total)
-        for i in range(kh - 1, -1, -1):
-            row = (h + ph - i * dh) // sh
-            if row < 0 or row >= rows or row * sh != h + ph - i * dh:
-                continue
-            source = (plane * rows + row) * columns
-            for phase in range(sw):
-                for j in range(kw - 1, -1, -1):
-                    shift = (phase + pw - j * dw) // sw
-                    if shift * sw != phase + pw - j * dw:
-                        continue
-                    place, target = uint8(i * kw + j), phase * length
-                    for t in range(max(0, -shift), min((width - phase + sw - 1) // sw, columns - shift)):
-                        share, held = widen(load(grad, source + t + shift, like)), recall(scratch, target + t, total)
-                        won = load(winners, source + t + shift, place) == place
-                        keep(scratch, target + t, held + (share if won else total))
-        target = line * width
-        if sw == 2:
-            for t in range(width // 2):
-                store(out, target + 2 * t, narrow(recall(scratch, t, total), like))
-                store(out, target + 2 * t + 1, narrow(recall(scratch, length + t, total), like))
-            if width % 2:
-                store(out, target + width - 1, narrow(recall(scratch, width // 2, total), like))
-        else:
-            for phase in range(sw):
-                for t in range((width - phase + sw - 1) // sw):
-                    value = recall(scratch, phase * length + t, total)
-                    store(out, target + sw * t + phase, narrow(value, like))
+    bands, pitch, part, nothing, places, sums, wide, halves = room
+    above, before = (kh - 1) * dh // sh, (kw - 1) * dw // sw
+    grads, places, sums, halves = scratch, scratch + places, scratch + sums, scratch + halves
+    origin = above * pitch + before
+    for t in range(nothing + part):
+        keep(grads, t, like)
+        keep(places, t, uint8(0))
+    lines = (height - 1 + ph) // sh + 1
+    for plane in range(start, stop):
+        for begin in range(0, lines, bands):
+            band = min(bands, lines - begin)
+            for r in range(band + above):
+                row, target = begin - above + r, r * pitch + before
+                if 0 <= row < rows:
+                    source = (plane * rows + row) * columns
+                    move(grad, source, grads, target, columns, like)
+                    move(winners, source, places, target, columns, uint8(0))
+                else:
+                    for t in range(columns):
+                        keep(grads, target + t, like)
+            for v in range(sh):
+                for phase in range(sw):
+                    target, rest = sums + phase * part * wide, (v, phase)
+                    _collect(
+                        grads, places, nothing, target, band * pitch, rest, window, pitch, origin, total, like
+                    )
+                if halves != sums:
+                    for t in range(sw * part):
+                        keep(halves, t, narrow(load(sums, t, total), like))
+                for r in range(band):
+                    h = (begin + r) * sh + v - ph
+                    if 0 <= h < height:
+                        gather(
+                            halves, r * pitch, part, out, (plane * height + h) * width, width, pw, sw, like
+                        )
 
 
 @compiled

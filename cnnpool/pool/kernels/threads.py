@@ -17,9 +17,9 @@ _size = 0
 def spread(kernel: Callable[..., None], units: int, moved: int, *args: Any, scratch: int = 0) -> None:
     """``kernel(start, stop, *args)`` over ``units`` rows or planes, which move ``moved`` bytes in all.
 
-    With ``scratch`` the kernel gets the address of so many bytes of its own before ``args``. Kernels release
-    the GIL, and the calling thread takes the first share itself. Torch's own threads are idle meanwhile, so no
-    core has two busy ones.
+    With ``scratch`` the kernel gets the address of so many bytes of its own before ``args``. Kernels
+    release the GIL, and the calling thread takes the first share itself. Torch's own threads are idle
+    meanwhile, so no core has two busy ones.
     """
     threads = max(1, min(torch.get_num_threads(), units, moved // BYTES_PER_THREAD))
     shares = [(units * i // threads, units * (i + 1) // threads) for i in range(threads)]

@@ -1,0 +1,134 @@
+"""Rows of a map moved to and from padded scratch memory, eight numbers at a time.
+
+Rows of real maps are short, and loops over them that a compiler vectorises spend their time in the
+remainders. So a row is cut into eights, the last of which overlaps the one before, and everything else
+works on many padded rows at once. With a stride of 2 a row is dealt: its even and its odd columns, counted
+with the padding, go to one half each, so that what a cell meets in neighbouring windows lies side by side.
+"""
+
+from typing import Any
+
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from cnnpool.pool.kernels.memory import compiled, keep, load, recall, store
+
+LANES = 8
+
+
+def _at(context: Any, builder: Any, address: Any, index: Any, element: Any, lanes: int) -> Any:
+    kind = context.get_data_type(element)
+    pointer = builder.gep(builder.inttoptr(address, kind.as_pointer()), [index])
+    return builder.bitcast(pointer, cgutils.ir.VectorType(kind, lanes).as_pointer())
+
+
+def _pattern(numbers: list[int]) -> Any:
+    whole = cgutils.ir.IntType(32)
+    return cgutils.ir.Constant(cgutils.ir.VectorType(whole, len(numbers)), numbers)
+
+
+def _size(context: Any, element: Any) -> int:
+    # Vectors are loaded and stored at any multiple of one element.
+    return context.get_abi_sizeof(context.get_data_type(element))
+
+
+@intrinsic
+def _move(typing: Any, source: Any, i: Any, target: Any, k: Any, like: Any) -> Any:
+    """Eight elements of ``source`` from ``i`` on to ``target`` from ``k`` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        size = _size(context, like)
+        value = builder.load(_at(context, builder, *args[:2], like, LANES), align=size)
+        builder.store(value, _at(context, builder, *args[2:4], like, LANES), align=size)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 4, like), generate
+
+
+@intrinsic
+def _part(typing: Any, source: Any, i: Any, even: Any, k: Any, odd: Any, m: Any, like: Any) -> Any:
+    """Sixteen elements of ``source`` from ``i`` on, in turn to ``even`` and ``odd``."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        size = _size(context, like)
+        both = builder.load(_at(context, builder, *args[:2], like, 2 * LANES), align=size)
+        for first, where in enumerate((args[2:4], args[4:6])):
+            half = builder.shuffle_vector(both, both, _pattern(list(range(first, 2 * LANES, 2))))
+            builder.store(half, _at(context, builder, *where, like, LANES), align=size)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 6, like), generate
+
+
+@intrinsic
+def _join(typing: Any, even: Any, i: Any, odd: Any, k: Any, target: Any, m: Any, like: Any) -> Any:
+    """Eight elements of ``even`` and of ``odd``, in turn, to ``target``: what ``_part`` took apart."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        size = _size(context, like)
+        halves = [
+            builder.load(_at(context, builder, *where, like, LANES), align=size)
+            for where in (args[:2], args[2:4])
+        ]
+        turns = [place for lane in range(LANES) for place in (lane, LANES + lane)]
+        both = builder.shuffle_vector(*halves, _pattern(turns))
+        builder.store(both, _at(context, builder, *args[4:6], like, 2 * LANES), align=size)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 6, like), generate
+
+
+@compiled
+def move(source, i, target, k, count, like):
+    """``count`` elements of ``source`` from ``i`` on to ``target`` from ``k`` on."""
+    if count < LANES:
+        for t in range(count):
+            keep(target, k + t, recall(source, i + t, like))
+        return
+    for t in range(0, count, LANES):
+        t = min(t, count - LANES)
+        _move(source, i + t, target, k + t, like)
+
+
+@compiled
+def deal(source, i, width, target, k, half, padding, stride, like):
+    """A row of ``source`` as windows meet it: column w goes to part (w + padding) % stride of ``target``.
+
+    Parts begin ``half`` elements apart.
+    """
+    if stride == 1:
+        move(source, i, target, k + padding, width, like)
+        return
+    if stride > 2 or width < 2 * LANES:
+        for w in range(width):
+            at = (w + padding) % stride * half + (w + padding) // stride
+            keep(target, k + at, recall(source, i + w, like))
+        return
+    pairs, turn = width // 2, padding % 2
+    first, second = k + turn * half + padding // 2, k + (1 - turn) * half + (padding + 1) // 2
+    for t in range(0, pairs, LANES):
+        t = min(t, pairs - LANES)
+        _part(source, i + 2 * t, target, first + t, target, second + t, like)
+    if width % 2:
+        keep(target, first + pairs, recall(source, i + width - 1, like))
+
+
+@compiled
+def gather(source, i, half, target, k, width, padding, stride, like):
+    """The row that ``deal`` would make ``source`` of."""
+    if stride == 1:
+        move(source, i + padding, target, k, width, like)
+        return
+    if stride > 2 or width < 2 * LANES:
+        for w in range(width):
+            at = (w + padding) % stride * half + (w + padding) // stride
+            store(target, k + w, load(source, i + at, like))
+        return
+    pairs, turn = width // 2, padding % 2
+    first, second = i + turn * half + padding // 2, i + (1 - turn) * half + (padding + 1) // 2
+    for t in range(0, pairs, LANES):
+        t = min(t, pairs - LANES)
+        _join(source, first + t, source, second + t, target, k + 2 * t, like)
+    if width % 2:
+        keep(target, k + width - 1, recall(source, first + pairs, like))
