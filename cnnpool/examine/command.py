@@ -143,12 +143,12 @@ def facts(
     weights = subject.weights
     if any(True for change in changes for own in added(change.after) for _ in own.parameters()):
         weights += f"; what {asked.swap} brings of its own is random, seed {asked.seed}"
-    name = asked.swap if changes else "as built"
+    swapped = {"name": asked.swap, **dict(map(assignment, asked.swap_set))}
     return {
         "schema": 1,
         "run": str(asked.model) + (f"+{asked.swap}" if changes else ""),
-        "choice": name,
-        "pool": {"name": name} if changes or not run else run["pool"],
+        "choice": asked.swap if changes else run.get("choice", "as built"),
+        "pool": swapped if changes else run.get("pool", {"name": "as built"}),
         "readout": run.get("readout", {"name": "as built"}),
         "model": run.get("model", {"name": subject.name}),
         "data": {"name": dataset.name},

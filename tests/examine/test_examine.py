@@ -119,7 +119,10 @@ def test_a_swapped_model_is_the_one_swapped_by_hand(run, capsys):
     results, _ = examined(capsys, str(folder), "--probes", "cost,gradient", "--samples", "4", *options)
     cnnpool.swap(net, "blur", example=torch.zeros(1, 1, 28, 28), filter_size=5)
     assert results["cost"]["flops"] == probe.cost.flops(net, net.stages, torch.zeros(1, 1, 28, 28))
-    assert results["stages"]["s1"]["name"] == "BlurPool2d" and results["pool"] == {"name": "blur"}
+    assert results["stages"]["s1"]["name"] == "BlurPool2d" and results["pool"] == {
+        "name": "blur",
+        "filter_size": 5,
+    }
     assert results["run"].endswith("+blur") and "random" not in results["examined"]["weights"]
 
 
