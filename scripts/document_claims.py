@@ -5,14 +5,15 @@ import sys
 from pathlib import Path
 
 from cnnpool.report import find, markdown
-from cnnpool.report.claims import page, settle
+from cnnpool.report.claims import notes, page, settle
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("runs", nargs="+", help="folders of runs, or folders above them")
 parser.add_argument("--allow", default="", metavar="KEY,...", help="what may differ among runs compared")
 arguments = parser.parse_args()
-findings = settle(find(arguments.runs), [key for key in arguments.allow.split(",") if key])
+runs, allow = find(arguments.runs), [key for key in arguments.allow.split(",") if key]
+command = ["python", "scripts/document_claims.py", *sys.argv[1:]]
 path = Path(__file__).resolve().parents[1] / "docs" / "claims.md"
-blocks = page.compose(findings, ["python", "scripts/document_claims.py", *sys.argv[1:]])
+blocks = page.compose(settle(runs, allow), notes(runs, allow), command)
 path.write_text(markdown.render(page.TITLE, blocks))
 print(f"wrote {path}")

@@ -134,6 +134,7 @@ def _short(folder: Path) -> str:
 
 
 def _claims(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) -> None:
+    from cnnpool.report import claims
     from cnnpool.report.claims import page, settle
     from cnnpool.report.comparable import select
     from cnnpool.report.write import put
@@ -143,10 +144,12 @@ def _claims(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) -> 
         raise ValueError(
             f"--claims does not go with --{idle[0] if idle else 'metric'}: each claim has its own"
         )
-    findings = settle(select(finished(runs), arguments.where), _keys(arguments.allow))
-    _say(page.text(findings, _columns()))
+    allow, done = _keys(arguments.allow), select(finished(runs), arguments.where)
+    findings = settle(done, allow)
+    notes = claims.notes([*done, *(run for run in runs if not run.results)], allow)
+    _say(page.text(findings, notes, _columns()))
     folder = Path(arguments.out or Path(arguments.runs[0], "report"))
-    put(page.files(findings, ["cnnpool", "compare", *argv]), folder)
+    put(page.files(findings, notes, ["cnnpool", "compare", *argv]), folder)
     _say(f"\nreport: {folder / 'claims.html'}\n")
 
 

@@ -128,7 +128,8 @@ def test_max_wins_or_loses(put, told, accuracy, verdict):
 @pytest.mark.parametrize(("parameters", "verdict"), [(20_000, "holds"), (90_000, "cannot be told")])
 def test_global_average_saves_at_least_the_difference(put, told, parameters, verdict):
     put(operator("max"), FEW, cost={"parameters": 100_000})
-    put(operator("max"), FEW, readout={"name": "gap"}, cost={"parameters": parameters})
+    later = {"commit": "later", "cnnpool": "0.1.0"}
+    put(operator("max"), FEW, readout={"name": "gap"}, cost={"parameters": parameters}, environment=later)
     found = told("global_average")
     assert found.verdict.startswith(verdict)
     assert found.cases[0].summary.mean == pytest.approx(1 - parameters / 100_000)
@@ -172,7 +173,7 @@ def test_no_loss_is_not_shown_where_one_could_hide(put, told):
 def test_a_batch_covers_all_inputs_or_does_not(put, told, coverage, verdict):
     seen = {"coverage": about(coverage, 1e-5), "coverage_iid": lambda seed: 1.0, "samples": lambda seed: 128}
     put(operator("max"), gradient={"zero_fraction": lambda seed: 0.75, **seen})
-    # A dense gradient leaves nothing to cover.
+    # The claim is about maxima.
     put(operator("avg"), gradient={"zero_fraction": lambda seed: 0.0, **seen})
     found = told("batch_covers")
     assert found.verdict == f"{verdict} ({int(coverage > 0.9)} of 1 cases)"
@@ -287,3 +288,29 @@ def test_a_claim_brings_its_own_measure(put, shelf, capsys):
     put(operator("max"), FEW)
     assert main([str(shelf.root), "--claims", "--by", "pool"]) == 2
     assert capsys.readouterr().err == "error: --claims does not go with --by: each claim has its own\n"
+
+
+def test_notes_say_what_is_missing_and_that_code_differs(put, shelf, tmp_path, capsys):
+    put(operator("max"), FEW, accuracy=about(0.95))
+    put(operator("avg"), FEW, environment={"commit": "another", "dirty": True})
+    (shelf.root / "bad").mkdir()
+    (shelf.root / "bad" / "status.json").write_text('{"state": "failed", "error": "loss became NaN"}')
+    assert main([str(shelf.root), "--claims", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "of 7 runs found, 1 failed: they say nothing here" in out
+    assert "the runs come from 2 commits" in out and "uncommitted changes" in out
+    assert "of 7 runs found" in (tmp_path / "claims.md").read_text()
+    assert main([str(shelf.root), "--claims", "--out", str(tmp_path), "--allow", "environment"]) == 0
+    out = capsys.readouterr().out
+    assert "test accuracy +5.0" in out and "commits" not in out
+
+
+def test_the_terminal_shows_cases_of_every_word_and_counts_the_rest(put, shelf, tmp_path, capsys):
+    for kernel in range(2, 10):
+        put(operator("max", kernel, kernel), FEW, gradient={"zero_fraction": about(1 - kernel**-2, 0)})
+    put(operator("max", 10, 2), FEW, gradient={"zero_fraction": lambda seed: 0.5})
+    assert main([str(shelf.root), "--claims", "--out", str(tmp_path)]) == 0
+    section = capsys.readouterr().out.partition("\n\n")[0]
+    assert section.count(" yes: ") == 5 and section.count(" no: ") == 1
+    assert "    and 3 more, all of them in the report" in section
+    assert (tmp_path / "claims.md").read_text().count("| yes |") == 8

@@ -5,6 +5,7 @@ rule it is judged, and which runs it needs.
 """
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from cnnpool.report.claims.average_is_clean import average_is_clean
@@ -55,6 +56,23 @@ def settle(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Finding]:
     return [finding(name, evidence) for name in CLAIMS]
 
 
+def notes(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[str]:
+    """What a reader of the verdicts must also know of ``runs``: those missing, and code that differs."""
+    states = Counter(run.state for run in runs)
+    missing = [f"{count} {state}" for state, count in states.items() if state != "done"]
+    found = [f"of {len(runs)} runs found, {', '.join(missing)}: they say nothing here"] if missing else []
+    environments = [run.results.get("environment", {}) for run in runs if run.results]
+    commits = {one.get("commit") for one in environments}
+    if len(commits) > 1 and not {"environment", "environment.commit"} & set(allow):
+        found.append(
+            f"the runs come from {len(commits)} commits, and runs of different code are not compared with "
+            "each other: --allow environment.commit does it all the same"
+        )
+    if any(one.get("dirty") for one in environments):
+        found.append("some runs came from a working tree with uncommitted changes")
+    return found
+
+
 def finding(name: str, evidence: Evidence) -> Finding:
     """What ``evidence`` says of one claim."""
     claim = CLAIMS[name]
@@ -63,4 +81,4 @@ def finding(name: str, evidence: Evidence) -> Finding:
     return Finding(name, statement, said["Measured"], said["Rule"], said["Needs"], claim(evidence))
 
 
-__all__ = ["CLAIMS", "Case", "Evidence", "Finding", "finding", "settle", "verdict"]
+__all__ = ["CLAIMS", "Case", "Evidence", "Finding", "finding", "notes", "settle", "verdict"]

@@ -177,4 +177,4 @@ def _telling(facts: Mapping[str, str], same: Sequence[Mapping[str, str]]) -> str
     """What tells ``facts`` from others of one label; the stages' operators are shown elsewhere."""
     keys = dict.fromkeys(key for other in same for key in other if not key.startswith("stages"))
     differing = [key for key in keys if len({other.get(key) for other in same}) > 1]
-    return "".join(f", {key}={facts.get(key, UNSET)[:24]}" for key in differing)
+    return "".join(f", {key}={facts.get(key, UNSET)[:16]}" for key in differing)

@@ -17,12 +17,12 @@ def global_average(evidence: Evidence) -> list[Case]:
     runs say how many there are (cost.classifier_parameters).
 
     Rule: yes if more than half; no if not and the fully connected parameters are known. A count has no
-    spread: one pair is enough.
+    spread: one pair is enough, and it may come from two versions of the code.
 
     Needs: cnnpool train -m experiment=claims readout=flatten,gap seed=0,1,2,3,4,5,6,7,8,9
     """
     cases = []
-    for pair in evidence.pairs(_readout("flatten"), _readout("gap"), ["readout"]):
+    for pair in evidence.pairs(_readout("flatten"), _readout("gap"), ["readout", "environment.commit"]):
         removed = pair.differences("cost", "parameters")
         first = pair.first[next(iter(removed))] if removed else None
         if first is None:

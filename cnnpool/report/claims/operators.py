@@ -21,9 +21,10 @@ def kernel_and_stride(operator: Operator) -> tuple[tuple[int, int], tuple[int, i
 
 
 def described(operator: Operator) -> str:
-    """Name, and the kernel size and stride where it has them: ``max 3/2``."""
-    sizes = "/".join(_size(operator[key]) for key in ("kernel_size", "stride") if operator.get(key))
+    """Name, kernel size and stride where it has them: ``max 3/2``, ``blur /2``."""
+    kernel, stride = (_size(operator.get(key)) for key in ("kernel_size", "stride"))
     ties = operator.get("ties", "first")
+    sizes = f"{kernel}/{stride}".rstrip("/")
     return f"{operator['name']} {sizes}".strip() + (f" ties={ties}" if ties != "first" else "")
 
 
@@ -44,4 +45,4 @@ def named(*names: str) -> Callable[[Run], str]:
 
 
 def _size(value: Any) -> str:
-    return str(value) if is_number(value) else "x".join(map(str, value))
+    return "" if value is None else str(value) if is_number(value) else "x".join(map(str, value))

@@ -3,6 +3,7 @@
 import json
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from cnnpool.report.document import Block, Code, Heading, Items, Paragraph, Tabl
 from cnnpool.report.runs import Run
 
 TITLE = "What the textbook says, and what these runs say"
+MOST_CASES = 6
 READING = (
     "Each number is a mean over n seeds with its 95 % t interval; sd is the standard deviation over seeds, "
     "in the same unit. A difference is paired by seed. The verdict follows from the cases by the rule that "
@@ -22,20 +24,30 @@ READING = (
 )
 
 
-def text(findings: Sequence[Finding], width: int) -> str:
-    """Every claim with its verdict and cases, in lines of at most ``width`` characters."""
+def text(findings: Sequence[Finding], notes: Sequence[str], width: int) -> str:
+    """Every claim with its verdict and some of its cases, in lines of at most ``width`` characters."""
     lines = []
     for one in findings:
         lines += [*textwrap.wrap(one.statement, width), f"  {one.verdict}"]
-        for case in one.cases:
-            line = (
-                f"{case.word}: {case.what} {case.number} (n={case.summary.n}; {case.expected}) {case.where}"
-            )
-            lines += textwrap.wrap(line, width, initial_indent="    ", subsequent_indent="      ")
-        if one.open:
-            lines.append(f"  run: {one.needs}")
-        lines.append("")
+        for case in _some(one.cases):
+            lines += textwrap.wrap(_line(case), width, initial_indent="    ", subsequent_indent="      ")
+        if len(one.cases) > MOST_CASES:
+            lines.append(f"    and {len(one.cases) - MOST_CASES} more, all of them in the report")
+        # A command is copied: it stays one line.
+        lines += [f"  run: {one.needs}", ""] if one.open else [""]
+    if notes:
+        lines += ["notes", *(f"  {note}" for note in notes), ""]
     return "\n".join(lines)
+
+
+def _some(cases: Sequence[Case]) -> list[Case]:
+    """As many as are shown, those that say yes, no and nothing by turns."""
+    seen: Counter[str] = Counter()
+    turns = []
+    for place, case in enumerate(cases):
+        seen[case.word] += 1
+        turns.append((seen[case.word], place))
+    return [cases[place] for _, place in sorted(turns)[:MOST_CASES]]
 
 
 def _line(case: Case) -> str:
@@ -43,9 +55,9 @@ def _line(case: Case) -> str:
     return f"{case.word}: {number} (claimed or expected: {case.expected}); {case.where}; {case.when}"
 
 
-def files(findings: Sequence[Finding], command: Sequence[str]) -> dict[str, bytes]:
+def files(findings: Sequence[Finding], notes: Sequence[str], command: Sequence[str]) -> dict[str, bytes]:
     """claims.md, claims.html and claims.json by name."""
-    blocks = compose(findings, command)
+    blocks = compose(findings, notes, command)
     return {
         "claims.md": markdown.render(TITLE, blocks).encode(),
         "claims.html": html.render(TITLE, blocks).encode(),
@@ -53,11 +65,12 @@ def files(findings: Sequence[Finding], command: Sequence[str]) -> dict[str, byte
     }
 
 
-def compose(findings: Sequence[Finding], command: Sequence[str]) -> list[Block]:
+def compose(findings: Sequence[Finding], notes: Sequence[str], command: Sequence[str]) -> list[Block]:
     """The page's blocks.
 
     Args:
         findings: every claim's.
+        notes: what a reader must also know.
         command: the command that made the page, word by word.
     """
     overview = Table(
@@ -67,6 +80,7 @@ def compose(findings: Sequence[Finding], command: Sequence[str]) -> list[Block]:
         ]
     )
     blocks: list[Block] = [Paragraph(READING), overview]
+    blocks += [Heading("Mind"), Items([("", note) for note in notes])] if notes else []
     for one in findings:
         blocks += _section(one)
     runs = list({id(run): run for one in findings for case in one.cases for run in case.runs}.values())
