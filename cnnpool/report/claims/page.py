@@ -90,8 +90,8 @@ def compose(findings: Sequence[Finding], notes: Sequence[str], command: Sequence
 
 
 def _section(one: Finding) -> list[Block]:
-    blocks: list[Block] = [Heading(one.statement), Items([("Verdict", one.verdict)])]
-    blocks += [Items([("Measured", one.measured), ("Rule", one.rule)])]
+    said = [("Verdict", one.verdict), ("Measured", one.measured), ("Rule", one.rule)]
+    blocks: list[Block] = [Heading(one.statement), Items(said)]
     if one.cases:
         blocks.append(Table(_columns(one.cases)))
     if one.open:
@@ -101,14 +101,14 @@ def _section(one: Finding) -> list[Block]:
 
 def _columns(cases: Sequence[Case]) -> list[Column]:
     return [
-        Column("runs", [case.where for case in cases], words=True),
+        Column("says", [case.word for case in cases], words=True),
         Column("when", [case.when for case in cases], words=True),
+        Column("runs", [case.where for case in cases], words=True),
         Column("number", [case.what for case in cases], words=True),
         Column("mean [95 % CI]", [case.number for case in cases]),
         Column("sd", [case.spread for case in cases]),
         Column("n", [str(case.summary.n) for case in cases]),
         Column("claimed or expected", [case.expected for case in cases], words=True),
-        Column("says", [case.word for case in cases], words=True),
     ]
 
 
