@@ -15,7 +15,8 @@ class Cost:
     """Parameters, FLOPs per image (pooling counted), bytes kept for backward per image, and time.
 
     Args:
-        samples: images over which the bytes are averaged, >= 1.
+        samples: images over which the bytes are averaged, >= 1; as in training, operators may work in another
+            way on very few.
         timed_samples: images of a timed batch, >= 1.
         repeats: timed passes, of which the median counts, >= 1.
         every_epochs: read after every so many epochs; 0: only at the end.
@@ -26,7 +27,7 @@ class Cost:
 
     section = "cost"
 
-    def __init__(self, *, samples: int = 8, timed_samples: int = 64, repeats: int = 5, every_epochs: int = 0):
+    def __init__(self, *, samples: int = 64, timed_samples: int = 64, repeats: int = 5, every_epochs: int = 0):
         at_least("cost", 1, samples=samples, timed_samples=timed_samples, repeats=repeats)
         at_least("cost", 0, every_epochs=every_epochs)
         self.samples = samples
