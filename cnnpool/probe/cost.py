@@ -27,7 +27,9 @@ class Cost:
 
     section = "cost"
 
-    def __init__(self, *, samples: int = 64, timed_samples: int = 64, repeats: int = 5, every_epochs: int = 0):
+    def __init__(
+        self, *, samples: int = 64, timed_samples: int = 64, repeats: int = 5, every_epochs: int = 0
+    ):
         at_least("cost", 1, samples=samples, timed_samples=timed_samples, repeats=repeats)
         at_least("cost", 0, every_epochs=every_epochs)
         self.samples = samples
