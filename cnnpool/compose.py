@@ -11,6 +11,7 @@ from typing import Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.config import conf_dir, run_name, settle
 from cnnpool.mistakes import explain
@@ -60,6 +61,8 @@ def compose(arguments: list[str]) -> list[Asked]:
     except SystemExit as stop:
         if stop.code:
             raise ValueError(explain(said.getvalue())) from None
+    except OmegaConfBaseException as error:
+        raise ValueError(f"{error.full_key}: {str(error).splitlines()[0]}") from None
     finally:
         sys.argv = argv
     sys.stderr.write(said.getvalue())

@@ -17,7 +17,10 @@ def explain(said: str) -> str:
     if found := re.search(r"^\w+Error: \[Errno \d+\] (.*): '(.*)'$", said, re.MULTILINE):
         return f"{found.group(2)}: {found.group(1)}; choose another folder by out= or hydra.run.dir="
     if "Traceback (most recent call last)" in said:
-        return said.strip().splitlines()[-1]
+        # After the indented stack comes the error, on one line or more.
+        lines = said.strip().splitlines()
+        last = max(at for at, line in enumerate(lines) if line.startswith("    ")) if len(lines) > 1 else -1
+        return " ".join(" ".join(lines[last + 1 :]).split())[:300]
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     kept = [line for line in lines if "HYDRA_FULL_ERROR" not in line and not line.startswith("See https:")]
     return "; ".join(kept[:3]) or "the command line is not valid"

@@ -3,11 +3,14 @@
 import re
 from pathlib import Path
 
+import yaml
+
 NAMING_CODE = re.compile(
     r"hydra[./](searchpath|callbacks|job_logging|hydra_logging|sweeper|env|job[.]env_set)\b|_target_|_partial_|'\(\)'|\"\(\)\""
 )
 IN_FILES = re.compile(r"@(package )?\s*hydra\b|^\s*hydra\s*:", re.MULTILINE)
 FOLDERS = ("--config-dir", "-cd", "--config-path", "-cp")
+MOST_VALUES = 10_000
 ADVICE = "own code comes from installed packages, by entry point"
 
 
@@ -26,9 +29,33 @@ def refuse_hydra_code(arguments: list[str]) -> None:
 
 
 def _refuse_file(path: Path, name: Path) -> None:
-    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        text = path.read_text(encoding="utf-8")
+        size = _expanded(yaml.compose(text, yaml.SafeLoader), {})
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text: save it as that") from None
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is no valid YAML: {' '.join(str(error).split())[:200]}") from None
+    if size > MOST_VALUES:
+        raise ValueError(f"{path} stands for {size} values by its aliases; at most {MOST_VALUES} are read")
     if name.parts[0] == "hydra" or IN_FILES.search(text) or NAMING_CODE.search(text):
         raise ValueError(f"{path} changes Hydra's own settings: a configuration cannot name code; {ADVICE}")
+
+
+def _expanded(node: yaml.Node | None, known: dict[int, int]) -> int:
+    """How many values a YAML node stands for, once its aliases are followed."""
+    if not isinstance(node, yaml.CollectionNode):
+        return 1
+    if id(node) not in known:
+        # What contains itself stands for no end of values.
+        known[id(node)] = MOST_VALUES
+        parts = (
+            node.value
+            if isinstance(node, yaml.SequenceNode)
+            else [part for pair in node.value for part in pair]
+        )
+        known[id(node)] = 1 + sum(_expanded(part, known) for part in parts)
+    return known[id(node)]
 
 
 def _values(arguments: list[str], options: tuple[str, ...]) -> list[str]:

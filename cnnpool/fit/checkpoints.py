@@ -31,14 +31,12 @@ class Checkpoints(Callback):
         self.chronicle = chronicle
         self.signals = signals
         self.best = -1.0
-        self.saved_step = 0
         self.saved_time = time.monotonic()
 
     def on_train_start(self, trainer: Trainer, module: Net) -> None:
         # Lightning takes SIGTERM for itself just before.
         self.signals.install()
         self.signals.patient = True
-        self.saved_step = module.steps
 
     def on_train_end(self, trainer: Trainer, module: Net) -> None:
         self.signals.patient = False
@@ -51,7 +49,7 @@ class Checkpoints(Callback):
         due, signum = self._agree(trainer, minutes >= module.recipe.checkpoint_every_minutes)
         if due or signum:
             self._save(trainer, module)
-        self._stop(signum)
+        self._stop(module, signum)
 
     def on_train_epoch_end(self, trainer: Trainer, module: Net) -> None:
         # Without a validation split there is nothing to be best at but the last epoch.
@@ -61,7 +59,7 @@ class Checkpoints(Callback):
             self._check(module)
             trainer.save_checkpoint(self.folder / "best.ckpt", weights_only=True)
         self._save(trainer, module)
-        self._stop(self._agree(trainer, False)[1])
+        self._stop(module, self._agree(trainer, False)[1])
 
     def state_dict(self) -> dict[str, float]:
         return {"best": self.best}
@@ -74,17 +72,18 @@ class Checkpoints(Callback):
         if trainer.is_global_zero:
             keep(self.folder / "last.ckpt", self.folder / "previous.ckpt")
         trainer.save_checkpoint(self.folder / "last.ckpt", weights_only=False)
-        self.saved_step, self.saved_time = module.steps, time.monotonic()
+        module.saved_steps, self.saved_time = module.steps, time.monotonic()
 
     def _check(self, module: Net) -> None:
         if not all(value.isfinite().all() for value in module.state_dict().values()):
             raise DivergedError(
-                f"a weight or statistic became nan or infinite by step {module.steps}: lower fit.lr"
+                f"a weight or statistic became nan or infinite by step {module.steps}: lower fit.lr; "
+                f"the last checkpoint is of step {module.saved_steps}"
             )
 
-    def _stop(self, signum: int) -> None:
+    def _stop(self, module: Net, signum: int) -> None:
         if signum:
-            raise Stopped(signum, f"stopped by {Stopped(signum).name} at step {self.saved_step}")
+            raise Stopped(signum, f"stopped by {Stopped(signum).name} at step {module.saved_steps}")
 
     def _agree(self, trainer: Trainer, due: bool) -> tuple[bool, int]:
         """The same answer in all processes: any that is due, any signal."""

@@ -42,7 +42,7 @@ class Net(LightningModule):
         self.seed = seed
         self.total_steps = total_steps
         self.facts = facts or {}
-        self.steps = 0
+        self.steps = self.saved_steps = 0
         self.training_sums: list[Tensor] = []
         self.evaluation_sums: list[Tensor] = []
 
@@ -103,7 +103,8 @@ class Net(LightningModule):
         rate = self.recipe.learning_rate(self.steps, self.total_steps)
         return DivergedError(
             f"the loss became {loss} at epoch {self.current_epoch}, step {self.steps} (batch {batch_idx} of "
-            f"the epoch, learning rate {rate:.3g}): lower fit.lr, or lengthen fit.warmup"
+            f"the epoch, learning rate {rate:.3g}): lower fit.lr, or lengthen fit.warmup; "
+            f"the last checkpoint is of step {self.saved_steps}"
         )
 
     def on_save_checkpoint(self, checkpoint: dict) -> None:
@@ -118,7 +119,7 @@ class Net(LightningModule):
         }
 
     def on_load_checkpoint(self, checkpoint: dict) -> None:
-        self.steps = checkpoint["cnnpool"]["steps"]
+        self.steps = self.saved_steps = checkpoint["cnnpool"]["steps"]
         if self.global_rank == 0:
             self.training_sums = list(checkpoint["cnnpool"]["training_sums"].to(self.device))
 
