@@ -17,12 +17,16 @@ commands:
   train    [OVERRIDES]     train one network, or with -m a sweep
   compare  RUNS...         runs on disk -> table, statistics, plots, report
   explain  [OPERATOR]      forward and backward of one operator on a small example, number by number
+  probe    MODEL           measure a model that exists already: a run, a checkpoint, torchvision's, your own
+  bench    [SUITE]         speed and memory of the operators against named rivals, as ratios in one run
 
 examples:
   cnnpool train data=mnist pool=max
   cnnpool train -m pool=max,avg,strided seed=0,1,2,3,4
   cnnpool compare outputs/mnist --baseline max
   cnnpool explain max
+  cnnpool probe outputs/mnist/convnet/max/seed0
+  cnnpool bench pool
 
 'cnnpool COMMAND --help' says more. Set CNNPOOL_TRACEBACK=1 to see where an error came from.
 """
@@ -70,15 +74,29 @@ def explain(arguments: list[str]) -> int:
     return explain.main(arguments)
 
 
+def probe(arguments: list[str]) -> int:
+    """``cnnpool probe``."""
+    from cnnpool import examine
+
+    return examine.main(arguments)
+
+
+def bench(arguments: list[str]) -> int:
+    """``cnnpool bench``."""
+    from cnnpool import bench
+
+    return bench.main(arguments)
+
+
 def train(arguments: list[str]) -> int:
     """``cnnpool train``: one job, or with ``-m`` every job of a sweep."""
     from cnnpool.stopping import Signals, Stopped
 
     try:
         with Signals():
-            from cnnpool.compose import compose
-            from cnnpool.remote import gather, remote
-            from cnnpool.sweep import conclude, run_all
+            from cnnpool.launch.compose import compose
+            from cnnpool.launch.remote import gather, remote
+            from cnnpool.launch.sweep import conclude, run_all
 
             if not remote(arguments):
                 return run_all(compose(arguments), arguments)
@@ -94,4 +112,6 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
     "compare": compare,
     "explain": explain,
+    "probe": probe,
+    "bench": bench,
 }

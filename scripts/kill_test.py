@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-import cnnpool.training  # noqa: F401  (once here, not in every process, or most kills would hit the import)
+import cnnpool.launch.training  # noqa: F401  (once here, not in every process, or most kills would hit the import)
 from cnnpool import cli
 from cnnpool.fit.checkpoint import DamagedError, load
 

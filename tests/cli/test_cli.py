@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from cnnpool import cli
-from cnnpool.config import choice_name, conf_dir, refuse_code, stage_settings
+from cnnpool.launch.config import choice_name, conf_dir, refuse_code, stage_settings
 
 
 def test_help_names_every_command(call):

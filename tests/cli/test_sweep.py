@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from cnnpool import job, training
 from cnnpool.fit.callbacks import Chronicle
 from cnnpool.fit.checkpoint import load
-from cnnpool.job import Outcome
-from cnnpool.remote import gather
-from cnnpool.sweep import Launch, conclude, shares
+from cnnpool.launch import job, training
+from cnnpool.launch.job import Outcome
+from cnnpool.launch.remote import gather
+from cnnpool.launch.sweep import Launch, conclude, shares
 
 SWEEP = ["-m", "pool=max,avg,sum"]
 
@@ -179,7 +179,7 @@ def test_a_share_out_of_range_is_refused(call, override):
 def test_a_sweep_of_trainings_on_several_devices_gives_each_a_process(monkeypatch, call):
     seen = []
     monkeypatch.setattr(
-        "cnnpool.sweep.run_processes", lambda jobs, arguments, *shares: seen.append(shares) or []
+        "cnnpool.launch.sweep.run_processes", lambda jobs, arguments, *shares: seen.append(shares) or []
     )
     call("train", *SWEEP, "fit.devices=2", *call.quick)
     assert [at_once for at_once, _ in seen] == [1]
@@ -187,7 +187,7 @@ def test_a_sweep_of_trainings_on_several_devices_gives_each_a_process(monkeypatc
 
 @pytest.mark.parametrize("where", ["slurm", "ray"])
 def test_a_launcher_that_is_not_installed_is_named_with_its_remedy(call, monkeypatch, where):
-    monkeypatch.setattr("cnnpool.remote.find_spec", lambda name: None)
+    monkeypatch.setattr("cnnpool.launch.remote.find_spec", lambda name: None)
     status, _, err = call("train", *SWEEP, f"launch={where}", *call.quick)
     assert status == 2
     assert f"pip install 'cnnpool[{where}]'" in err and err.count("\n") == 1

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 # Room: what it may import besides the standard library and itself. An own name covers what lies below it.
 BASES = {"cnnpool.pool.base", "cnnpool.readout.base", "cnnpool.model.base"}
 LAYERS = {"cnnpool.data", "cnnpool.model", "cnnpool.pool", "cnnpool.probe", "cnnpool.readout"}
+PROCESS = {"cnnpool.files", "cnnpool.ranks", "cnnpool.settings", "cnnpool.stopping"}
 RIVALS = {"torchvision", "timm", "kornia", "antialiased_cnns"}
 ROOMS = {
     "pool": {"torch", "numba", "cnnpool.table"},
@@ -18,15 +19,18 @@ ROOMS = {
     "model": {"torch", "cnnpool.table", *BASES},
     "data": {"torch", "torchvision", "sklearn", "numpy", "PIL", "filelock", "cnnpool.table"},
     "probe": {"torch", "cnnpool.table", *BASES},
-    "fit": {"torch", "lightning", "tensorboard", "matplotlib", "cnnpool.explain", *LAYERS},
-    "report": {"numpy", "scipy", "matplotlib"},
+    "fit": {"torch", "lightning", "tensorboard", "matplotlib", "cnnpool.explain", *LAYERS, *PROCESS},
+    "report": {"numpy", "scipy", "matplotlib", "tensorboard"},
     "explain": {"torch", "matplotlib", "cnnpool.pool", "cnnpool.readout", "cnnpool.table"},
     "bench": {"torch", "numpy", "cnnpool.table", *LAYERS, *RIVALS},
     "__init__": {"cnnpool.surgery"},
     "__main__": {"cnnpool.cli"},
-    "cli": {"hydra", "omegaconf", "cnnpool"},
-    "config": {"hydra", "omegaconf", "cnnpool"},
-    "job": {"torch", "cnnpool"},
+    "cli": {"cnnpool"},
+    "launch": {"hydra", "omegaconf", "yaml", "torch", "cnnpool.table", "cnnpool.fit", *LAYERS, *PROCESS},
+    "files": {"filelock"},
+    "ranks": set(),
+    "settings": set(),
+    "stopping": set(),
     "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.table"},
     "examine": {"torch", "torchvision", "timm", "matplotlib", "cnnpool.explain", "cnnpool.surgery", *LAYERS},
     "table": set(),
@@ -93,7 +97,7 @@ def test_only_fit_may_import_lightning(room):
     assert violations(*snippet(room, "def f():\n    from lightning.pytorch import Trainer"))
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if room not in ("cli", "config")])
+@pytest.mark.parametrize("room", [room for room in ROOMS if room != "launch"])
 @pytest.mark.parametrize("name", ["hydra", "omegaconf"])
 def test_only_the_command_line_may_import_hydra(room, name):
     assert violations(*snippet(room, f"import {name}"))
@@ -101,7 +105,7 @@ def test_only_the_command_line_may_import_hydra(room, name):
 
 @pytest.mark.parametrize("room", ["pool", "readout", "model", "data", "probe", "explain", "table"])
 def test_nothing_flows_back_from_training_and_reporting(room):
-    for later in ("fit", "report", "cli", "config", "job"):
+    for later in ("fit", "report", "cli", "launch"):
         assert violations(*snippet(room, f"from cnnpool import {later}"))
         assert violations(*snippet(room, f"import cnnpool.{later}"))
 
@@ -150,7 +154,8 @@ def test_a_breach_is_found(path, line):
         ("cnnpool/pool/max.py", "from .base import Pool2d\nfrom . import base\nfrom .. import table"),
         ("cnnpool/model/vgg.py", "from cnnpool.pool.base import Pool2d"),
         ("cnnpool/fit/fit.py", "import lightning\nfrom cnnpool import __version__"),
-        ("cnnpool/cli.py", "def train():\n    import hydra\n    from cnnpool import report"),
+        ("cnnpool/launch/compose.py", "import hydra\nfrom omegaconf import OmegaConf"),
+        ("cnnpool/cli.py", "def train():\n    from cnnpool import report"),
     ],
 )
 def test_what_the_rules_allow_is_no_breach(path, line):

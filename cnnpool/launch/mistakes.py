@@ -5,7 +5,7 @@ import re
 
 import yaml
 
-from cnnpool.config import SECTIONS, conf_dir
+from cnnpool.launch.config import SECTIONS, conf_dir
 
 
 def explain(said: str) -> str:

@@ -33,7 +33,7 @@ SECTIONS = (
 
 def conf_dir() -> Path:
     """The folder of the configuration: inside the package in a wheel, beside it in a checkout."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     inside = package / "conf"
     return inside if inside.is_dir() else package.parent / "conf"
 

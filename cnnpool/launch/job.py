@@ -17,7 +17,7 @@ from cnnpool.settings import asked, differences
 from cnnpool.stopping import Stopped
 
 if TYPE_CHECKING:
-    from cnnpool.compose import Asked
+    from cnnpool.launch.compose import Asked
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def _run(job: "Asked") -> Outcome:
 
 def _train(job: "Asked") -> dict[str, Any]:
     # torch and Lightning take seconds to import, which a finished run need not wait for.
-    from cnnpool.training import train
+    from cnnpool.launch.training import train
 
     if job.mistake:
         raise ValueError(job.mistake)

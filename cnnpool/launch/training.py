@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from cnnpool import data, model, pool, probe, readout, table
-from cnnpool.config import save, stage_settings
 from cnnpool.fit import Facts, Recipe, fit
+from cnnpool.launch.config import save, stage_settings
 from cnnpool.settings import asked
 
 

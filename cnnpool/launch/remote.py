@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cnnpool.job import Outcome
+    from cnnpool.launch.job import Outcome
 
 REMOTE = {"slurm": "hydra_submitit_launcher", "ray": "hydra_ray_launcher"}
 """Launchers, by the plugin that they need; each is an extra of this package."""
@@ -41,7 +41,7 @@ def gather(arguments: Sequence[str], launch: Callable[[], object]) -> "tuple[lis
 
 
 def _read(path: Path, root: Path) -> "tuple[float, Outcome]":
-    from cnnpool.job import Outcome
+    from cnnpool.launch.job import Outcome
 
     status = json.loads(path.read_text())
     done = status["state"] == "done"

@@ -13,10 +13,10 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from cnnpool.config import conf_dir, run_name, settle
-from cnnpool.mistakes import explain
-from cnnpool.remote import REMOTE
-from cnnpool.trust import refuse_hydra_code
+from cnnpool.launch.config import conf_dir, run_name, settle
+from cnnpool.launch.mistakes import explain
+from cnnpool.launch.remote import REMOTE
+from cnnpool.launch.trust import refuse_hydra_code
 
 # At import, because other machines import this module before they compose a job of their own.
 OmegaConf.register_new_resolver("run_name", run_name, replace=True)
@@ -75,7 +75,7 @@ def task(config: DictConfig) -> None:
     if job.settings.get("launch", {}).get("name") not in REMOTE:
         _jobs.append(job)
         return
-    from cnnpool.job import run
+    from cnnpool.launch.job import run
 
     run(job)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cnnpool import table
-from cnnpool.compose import Asked
-from cnnpool.job import Outcome, name, run
-from cnnpool.processes import run_processes
+from cnnpool.launch.compose import Asked
+from cnnpool.launch.job import Outcome, name, run
+from cnnpool.launch.processes import run_processes
 from cnnpool.stopping import Signals, Stopped
 
 

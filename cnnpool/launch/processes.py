@@ -8,10 +8,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from cnnpool.compose import Asked
-from cnnpool.job import Outcome, already, name, write_state
+from cnnpool.launch.compose import Asked
+from cnnpool.launch.job import Outcome, already, name, write_state
+from cnnpool.launch.trust import FOLDERS
 from cnnpool.stopping import Stopped
-from cnnpool.trust import FOLDERS
 
 POLL_S = 0.05
 KEPT_OPTIONS = (*FOLDERS, "--config-name", "-cn")
