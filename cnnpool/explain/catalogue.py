@@ -16,7 +16,7 @@ command line (`pool=max_blur`, `pool@stage.s2=max_blur`), and in any model (`cnn
 
 How to read the tables. *Formula*: one output y over its window x_1..x_n. *Learnt*: parameters for {CHANNELS}
 channels. *Draws*: takes random numbers in training; no operator does in evaluation. *Density*: share of the
-inputs with a gradient that is not zero, measured on a {CHANNELS} x {SIZE[0]} x {SIZE[1]} map of Gaussian noise
+inputs with a gradient that is not zero, on a {CHANNELS} x {SIZE[0]} x {SIZE[1]} map of Gaussian noise
 in evaluation mode, dense upstream gradient. *FLOPs*: per input value, additions, multiplications,
 comparisons and elementary functions counted as one each.
 """
