@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cnnpool.pool import kernels
 from cnnpool.pool.transforms import Transformable, apply, fold, unfold
 from cnnpool.pool.window import Window, is_channels_last, memory_format
 
@@ -30,6 +31,11 @@ def counting_of(count_include_pad: bool, divisor_override: int | None) -> Counti
 
 def forward(x: Tensor, window: Window, counting: Counting) -> Tensor:
     """Means (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
+    if kernels.take(x):
+        from cnnpool.pool.kernels import linear
+
+        plan = linear.average(window, counting, (x.shape[2], x.shape[3]))
+        return linear.forward(x, plan, is_channels_last(x))
     return F.avg_pool2d(x, *window[:3], window.ceil_mode, *counting)
 
 
@@ -37,6 +43,10 @@ def backward(
     grad: Tensor, window: Window, counting: Counting, size: tuple[int, int], channels_last: bool
 ) -> Tensor:
     """Gradient of the (N, C, *size) input, the adjoint of ``forward``; no autograd."""
+    if kernels.take(grad):
+        from cnnpool.pool.kernels import linear
+
+        return linear.adjoint(grad, linear.average(window, counting, tuple(size)), channels_last)
     half = grad.dtype in (torch.bfloat16, torch.float16)
     # Summed in float32 and rounded once, where an input belongs to several windows.
     wide = grad.float() if half and window.overlaps else grad

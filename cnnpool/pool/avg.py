@@ -1,11 +1,13 @@
 """Average pooling that remembers nothing for the gradient."""
 
+import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.averaging import Average, counting_of
+from cnnpool.pool import kernels
+from cnnpool.pool.averaging import Average, Counting, counting_of
 from cnnpool.pool.base import Pool2d, Size
 from cnnpool.pool.transforms import apply
-from cnnpool.pool.window import check_map, window_of
+from cnnpool.pool.window import Window, check_map, remembered, window_of
 
 
 def avg_pool2d(
@@ -36,11 +38,28 @@ def avg_pool2d(
     Raises:
         ValueError: for a number out of range, or an output that would be empty.
     """
-    window = window_of(kernel_size, stride, padding, 1, ceil_mode)
-    counting = counting_of(count_include_pad, divisor_override)
-    check_map(x.shape, window, "avg_pool2d")
+    window, counting = _rule(
+        x.shape, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+    if kernels.take(x) and kernels.torch_is_quicker(x, window):
+        return F.avg_pool2d(x, *window[:3], window.ceil_mode, *counting)
     y = apply(Average, x if x.dim() == 4 else x.unsqueeze(0), window, counting)
     return y if x.dim() == 4 else y.squeeze(0)
+
+
+@remembered
+def _rule(
+    shape: tuple[int, ...],
+    kernel_size: Size,
+    stride: Size | None,
+    padding: Size,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> tuple[Window, Counting]:
+    window = window_of(kernel_size, stride, padding, 1, ceil_mode)
+    check_map(shape, window, "avg_pool2d")
+    return window, counting_of(count_include_pad, divisor_override)
 
 
 class AvgPool2d(Pool2d):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from cnnpool.pool import kernels
 from cnnpool.pool.edges import PaddingMode, source
 from cnnpool.pool.transforms import Transformable, apply, fold, unfold
 from cnnpool.pool.window import memory_format
@@ -64,6 +65,10 @@ def _moves(length: int, filter_size: int, stride: int, mode: PaddingMode) -> Ite
 
 def forward(x: Tensor, geometry: Geometry) -> Tensor:
     """Blurred and subsampled (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
+    if kernels.take(x):
+        from cnnpool.pool.kernels import linear
+
+        return linear.forward(x, linear.blur(geometry), geometry.channels_last)
     half = x.dtype in (torch.bfloat16, torch.float16)
     y = x.float() if half else x
     for axis in (0, 1):
@@ -77,6 +82,10 @@ def forward(x: Tensor, geometry: Geometry) -> Tensor:
 
 def adjoint(grad: Tensor, geometry: Geometry) -> Tensor:
     """Gradient of the (N, C, *size) input: the transpose of ``forward``; no autograd."""
+    if kernels.take(grad):
+        from cnnpool.pool.kernels import linear
+
+        return linear.adjoint(grad, linear.blur(geometry), geometry.channels_last)
     half = grad.dtype in (torch.bfloat16, torch.float16)
     x = grad.float() if half else grad
     for axis in (1, 0):

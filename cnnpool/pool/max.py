@@ -1,21 +1,16 @@
 """Max pooling that remembers one small integer per output."""
 
-from functools import lru_cache
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from cnnpool.pool import kernels
 from cnnpool.pool.base import Pool2d, Size
 from cnnpool.pool.routing import Max
 from cnnpool.pool.transforms import apply
-from cnnpool.pool.window import Window, check_map, is_channels_last, window_of
+from cnnpool.pool.window import Window, check_map, remembered, window_of
 from cnnpool.pool.winners import Ties, winners_dtype
-
-# Numbers in a map, contiguous and channels last, below which torch's own kernel ends sooner.
-QUICK, QUICK_LAST = 1 << 12, 1 << 15
 
 
 def max_pool2d(
@@ -30,8 +25,9 @@ def max_pool2d(
 ) -> Tensor:
     """Largest value of each window (Zhou & Chellappa 1988), bit for bit as ``torch.nn.functional`` has it.
 
-    The backward pass needs one byte per output, neither the input nor 8-byte indices. NaN wins over
-    everything; padding never wins.
+    The backward pass needs one byte per output, neither the input nor 8-byte indices, but for maps so small
+    that torch's own kernel, which is then used, ends before ours is called. NaN wins over everything; padding
+    never wins. Half-precision gradients are summed in float32.
 
     Args:
         x: (N, C, H, W) or (C, H, W), any real dtype.
@@ -50,10 +46,9 @@ def max_pool2d(
         ValueError: for a number out of range, an output that would be empty, or a window that lies wholly
             in the padding.
     """
-    given = kernel_size, stride, padding, dilation, ceil_mode, ties
-    window = _window(x, given)
-    if ties == "first" and kernels.take(x) and _torch_is_quicker(x, window):
-        return F.max_pool2d(x, *window)
+    window = _window(x.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
+    if ties == "first" and kernels.take(x) and kernels.torch_is_quicker(x, window):
+        return torch.max_pool2d(x, *window)
     return _pool(x, window, ties)[0]
 
 
@@ -73,7 +68,8 @@ def max_pool2d_with_winners(
         The maxima, and the winners in the same shape: place in the window, row * kernel width + column,
         uint8 up to 256 cells; with ``ties="split"`` the sum of 1 << place over all equals.
     """
-    return _pool(x, _window(x, (kernel_size, stride, padding, dilation, ceil_mode, ties)), ties)
+    window = _window(x.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
+    return _pool(x, window, ties)
 
 
 def _pool(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
@@ -83,28 +79,17 @@ def _pool(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
     return y.squeeze(0), winners.squeeze(0)
 
 
-def _torch_is_quicker(x: Tensor, window: Window) -> bool:
-    # A call of our own function takes longer than the whole of a small map. Where windows overlap torch adds
-    # half-precision gradients up with a rounding each; ours are right.
-    if not kernels.choosing() or (x.dtype.itemsize == 2 and window.overlaps):
-        return False
-    return x.numel() < (QUICK_LAST if x.dim() == 4 and is_channels_last(x) else QUICK)
-
-
-def _window(x: Tensor, given: tuple) -> Window:
-    """The checked window for ``x``; looked up, where shapes are plain numbers, if it was asked before."""
-    if torch.compiler.is_compiling():
-        return _checked(tuple(x.shape), given)
-    try:
-        # The text tells 2 from 2.0 and 1 from True, which are equal as keys.
-        return _looked_up(x.shape, given, str(given))
-    except TypeError:
-        return _checked(tuple(x.shape), given)
-
-
-def _checked(shape: tuple[int, ...], given: tuple, _: str = "") -> Window:
-    *numbers, ties = given
-    window = window_of(*numbers)
+@remembered
+def _window(
+    shape: tuple[int, ...],
+    kernel_size: Size,
+    stride: Size | None,
+    padding: Size,
+    dilation: Size,
+    ceil_mode: bool,
+    ties: Ties,
+) -> Window:
+    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
     if ties not in ("first", "last", "split"):
         raise ValueError(f"ties must be first, last or split, got {ties!r}")
     winners_dtype(window, ties)
@@ -118,9 +103,6 @@ def _checked(shape: tuple[int, ...], given: tuple, _: str = "") -> Window:
                 f"kernel_size={window.kernel}, padding={window.padding}, dilation={window.dilation}"
             )
     return window
-
-
-_looked_up = lru_cache(maxsize=1024)(_checked)
 
 
 class MaxPool2d(Pool2d):

@@ -1,7 +1,8 @@
 """Windows that slide over a feature map: their sizes, their checks, and the map seen from each cell."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -9,6 +10,9 @@ from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, pair, window_size
 from cnnpool.pool.precision import check_floating
+
+T = TypeVar("T")
+PAIR = [int, int]
 
 
 class Window(NamedTuple):
@@ -72,6 +76,27 @@ def _pair(value: Size, name: str, least: int) -> tuple[int, int]:
     # A sequence of one stands for both axes, as in torch.
     one = not isinstance(value, int) and len(value) == 1
     return pair(value[0] if one else value, name, least=least)
+
+
+def remembered(check: Callable[..., T]) -> Callable[..., T]:
+    """``check`` of a shape and options, looked up where it was asked the same before: that takes most of the
+    time that a small map takes.
+    """
+    # By type too, and no pairs of others: 2 and 2.0 are equal, and one of them is no size of a window.
+    looked_up = lru_cache(maxsize=1024, typed=True)(check)
+
+    def ask(shape: tuple[int, ...], *options: Any) -> T:
+        if torch.compiler.is_compiling():
+            return check(shape, *options)
+        for option in options:
+            if type(option) is tuple and [*map(type, option)] != PAIR:
+                return check(shape, *options)
+        try:
+            return looked_up(shape, *options)
+        except TypeError:
+            return check(shape, *options)
+
+    return ask
 
 
 def check_map(shape: tuple[int, ...], window: Window, operator: str) -> None:

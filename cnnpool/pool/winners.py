@@ -19,7 +19,7 @@ Ties = Literal["first", "last", "split"]
 
 def forward(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
     """Maxima and winners, both (N, C, H', W'), of ``x`` (N, C, H, W)."""
-    if ties == "first" and window.cells <= 256 and kernels.take(x):
+    if ties == "first" and window.cells < 256 and kernels.take(x):
         from cnnpool.pool.kernels import maxima
 
         return maxima.forward(x, window)
@@ -44,7 +44,7 @@ def backward(
     grad: Tensor, winners: Tensor, window: Window, ties: Ties, size: tuple[int, int], channels_last: bool
 ) -> Tensor:
     """Gradient of the (N, C, *size) input: each output's gradient added at its winners."""
-    if ties != "split" and winners.dtype == torch.uint8 and kernels.take(grad):
+    if ties != "split" and window.cells < 256 and kernels.take(grad):
         from cnnpool.pool.kernels import maxima
 
         return maxima.backward(grad, winners, window, size, channels_last)

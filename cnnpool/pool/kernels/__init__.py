@@ -12,6 +12,11 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+from cnnpool.pool.window import Window, is_channels_last
+
+# Numbers in a map, contiguous and channels last, below which torch's own kernels end sooner.
+QUICK, QUICK_LAST = 1 << 12, 1 << 17
+
 DTYPES = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
 
 _installed = find_spec("numba") is not None
@@ -49,6 +54,11 @@ def take(*tensors: Tensor) -> bool:
     return True
 
 
-def choosing() -> bool:
-    """Whether torch's own operator is to do what it is quicker at."""
-    return _wanted is None
+def torch_is_quicker(x: Tensor, window: Window) -> bool:
+    """Whether torch's own operator over ``window`` ends sooner: on maps smaller than a call of ours.
+
+    Never where windows overlap in half precision: there torch rounds after every addition of the gradient.
+    """
+    if _wanted is not None or (x.dtype.itemsize == 2 and window.overlaps):
+        return False
+    return x.numel() < (QUICK_LAST if x.dim() == 4 and is_channels_last(x) else QUICK)

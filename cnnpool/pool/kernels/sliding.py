@@ -10,6 +10,9 @@ from numba import uint8
 from cnnpool.pool.kernels.memory import beats, compiled, keep, load, narrow, recall, store, widen
 from cnnpool.pool.kernels.rows import deal, gather, move
 
+# The place of no cell: windows here have at most 255.
+NOWHERE = uint8(255)
+
 
 @compiled
 def _beat(images, source, y, winners, count, place, like):
@@ -182,24 +185,44 @@ def forward_last(start, stop, scratch, x, y, winners, size, out_size, window, ch
     for line in range(start, stop):
         sample, top = line // rows, line % rows * sh - ph
         for c in range(columns):
-            out, left, first = (line * columns + c) * channels, c * sw - pw, True
-            for i in range(kh):
-                for j in range(kw):
-                    h, w, place = top + i * dh, left + j * dw, uint8(i * kw + j)
-                    if h < 0 or h >= height or w < 0 or w >= width:
-                        continue
-                    source = ((sample * height + h) * width + w) * channels
-                    if first:
-                        for k in range(channels):
-                            keep(y, out + k, load(x, source + k, like))
-                            keep(winners, out + k, place)
-                        first = False
-                        continue
-                    for k in range(channels):
-                        best, value = recall(y, out + k, like), load(x, source + k, like)
-                        take, held = beats(value, best), recall(winners, out + k, place)
-                        keep(y, out + k, value if take else best)
-                        keep(winners, out + k, place if take else held)
+            out, left, fresh = (line * columns + c) * channels, c * sw - pw, True
+            begin, end = -(left // dw) if left < 0 else 0, min(kw, (width - 1 - left) // dw + 1)
+            for i in range(-(top // dh) if top < 0 else 0, min(kh, (height - 1 - top) // dh + 1)):
+                origin, j = ((sample * height + top + i * dh) * width + left) * channels, begin
+                while j < end:
+                    # Three cells at once; where fewer are left the last is seen again, which changes nothing.
+                    a, b, last = origin + j * dw * channels, min(j + 1, end - 1), min(j + 2, end - 1)
+                    places = uint8(i * kw + j), uint8(i * kw + b), uint8(i * kw + last)
+                    cells = a, origin + b * dw * channels, origin + last * dw * channels
+                    _win(x, cells, places, y, winners, out, channels, fresh, like)
+                    j, fresh = j + 3, False
+
+
+@compiled
+def _win(x, cells, places, y, winners, out, channels, fresh, like):
+    (a, b, c), (first, second, third) = cells, places
+    if fresh:
+        for k in range(channels):
+            best, held, value = load(x, a + k, like), first, load(x, b + k, like)
+            take = beats(value, best)
+            best, held, value = value if take else best, second if take else held, load(x, c + k, like)
+            take = beats(value, best)
+            keep(y, out + k, value if take else best)
+            keep(winners, out + k, third if take else held)
+    else:
+        for k in range(channels):
+            best, held, value = (
+                recall(y, out + k, like),
+                recall(winners, out + k, first),
+                load(x, a + k, like),
+            )
+            take = beats(value, best)
+            best, held, value = value if take else best, first if take else held, load(x, b + k, like)
+            take = beats(value, best)
+            best, held, value = value if take else best, second if take else held, load(x, c + k, like)
+            take = beats(value, best)
+            keep(y, out + k, value if take else best)
+            keep(winners, out + k, third if take else held)
 
 
 @compiled
@@ -210,8 +233,7 @@ def backward_last(start, stop, scratch, grad, winners, out, size, out_size, wind
     for line in range(start, stop):
         sample, h = line // height, line % height
         for w in range(width):
-            for k in range(channels):
-                keep(scratch, k, total)
+            fresh, waiting, place = True, -1, NOWHERE
             for i in range(kh - 1, -1, -1):
                 row = (h + ph - i * dh) // sh
                 if row < 0 or row >= rows or row * sh != h + ph - i * dh:
@@ -220,10 +242,14 @@ def backward_last(start, stop, scratch, grad, winners, out, size, out_size, wind
                     column = (w + pw - j * dw) // sw
                     if column < 0 or column >= columns or column * sw != w + pw - j * dw:
                         continue
-                    source, place = ((sample * rows + row) * columns + column) * channels, uint8(i * kw + j)
-                    for k in range(channels):
-                        share, held = widen(load(grad, source + k, like)), recall(scratch, k, total)
-                        won = load(winners, source + k, place) == place
-                        keep(scratch, k, held + (share if won else total))
+                    source, here = ((sample * rows + row) * columns + column) * channels, uint8(i * kw + j)
+                    if waiting < 0:
+                        waiting, place = source, here
+                        continue
+                    _send(grad, winners, waiting, place, source, here, scratch, channels, fresh, total, like)
+                    fresh, waiting = False, -1
+            if fresh or waiting >= 0:
+                at, place = max(waiting, 0), place if waiting >= 0 else NOWHERE
+                _send(grad, winners, at, place, at, NOWHERE, scratch, channels, fresh, total, like)
             for k in range(channels):
-                store(out, (line * width + w) * channels + k, narrow(recall(scratch, k, total), like))
+                store(out, (line * width + w) * channels + k, narrow(load(scratch, k, total), like))

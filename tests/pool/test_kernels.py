@@ -1,0 +1,174 @@
+"""Compiled kernels against the plain torch path: bit for bit for maxima, within rounding for sums."""
+
+import math
+import multiprocessing
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch.autograd import grad
+from torch.testing import assert_close
+
+from cnnpool.pool import avg_pool2d, blur_pool2d, kernels, max_pool2d, max_pool2d_with_winners
+
+pytest.importorskip("numba")
+from numba import njit
+
+from cnnpool.pool.kernels import threads
+from cnnpool.pool.kernels.maxima import scalar
+from cnnpool.pool.kernels.memory import load, narrow, store, widen
+
+HALVES = (torch.bfloat16, torch.float16)
+DTYPES = (torch.float64, torch.float32, *HALVES)
+LAYOUTS = (torch.contiguous_format, torch.channels_last)
+SPECIAL = [math.nan, -math.inf, math.inf, 0.0, -0.0, 1.0, -1.0, 1e-7, -3e4]
+
+windows, sides = st.tuples(*[st.integers(1, 4)] * 2), st.integers(1, 3)
+
+
+@st.composite
+def maps(draw):
+    shape = draw(st.tuples(st.integers(0, 2), sides, st.integers(1, 20), st.integers(1, 40)))
+    dtype, layout = draw(st.sampled_from(DTYPES)), draw(st.sampled_from(LAYOUTS))
+    torch.manual_seed(draw(st.integers(0, 999)))
+    x = torch.randn(shape)
+    if draw(st.booleans()):
+        x = torch.tensor(SPECIAL)[torch.randint(len(SPECIAL), shape)]
+    return x.to(dtype).contiguous(memory_format=layout)
+
+
+def both(function, x, upstream=None):
+    """(output, gradient) by kernels and by torch."""
+    answers = []
+    for wanted in (True, False):
+        x = x.detach().requires_grad_()
+        with kernels.use(wanted):
+            y = function(x)
+            upstream = torch.randn_like(y) if upstream is None else upstream
+            answers.append((y.detach(), grad(y, x, upstream)[0]))
+    return answers
+
+
+def same_bits(a, b):
+    assert a.dtype == b.dtype and a.shape == b.shape
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
+    number = ~(a.isnan() & b.isnan())
+    return torch.equal(a.view(whole)[number], b.view(whole)[number])
+
+
+@settings(deadline=None, max_examples=300)
+@given(maps(), windows, windows, windows, st.tuples(*[st.integers(0, 2)] * 2), st.booleans())
+def test_maxima_winners_and_gradients_are_torchs_to_the_last_bit(x, kernel, stride, dilation, padding, ceil):
+    try:
+        with kernels.use(False):
+            expected, winners = max_pool2d_with_winners(x, kernel, stride, padding, dilation, ceil)
+    except ValueError:
+        assume(False)
+    with kernels.use(True):
+        y, places = max_pool2d_with_winners(x, kernel, stride, padding, dilation, ceil)
+    assert same_bits(y, expected) and torch.equal(places, winners)
+    upstream = torch.randn(y.shape).to(x.dtype) * 10 ** torch.empty(y.shape).uniform_(-1, 1).to(x.dtype)
+    (_, ours), (_, theirs) = both(
+        lambda x: max_pool2d(x, kernel, stride, padding, dilation, ceil), x, upstream
+    )
+    assert same_bits(ours, theirs)
+    assert ours.stride() == theirs.stride() or ours.numel() == 0
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: avg_pool2d(x, 2),
+    lambda x: avg_pool2d(x, 3, 2, 1),
+    lambda x: avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+    lambda x: avg_pool2d(x, (3, 2), (2, 3), (1, 0), True),
+    lambda x: avg_pool2d(x, 3, 1, 1, divisor_override=-7),
+    lambda x: blur_pool2d(x),
+    lambda x: blur_pool2d(x, 5, 2, "circular"),
+    lambda x: blur_pool2d(x, (4, 7), (2, 1), "zeros"),
+    lambda x: blur_pool2d(x, 6, 3, "replicate"),
+])  # fmt: skip
+@pytest.mark.parametrize("size", [(8, 8), (7, 9), (6, 40), (3, 4)], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["contiguous", "channels_last"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_sums_and_their_gradients_agree_within_rounding(function, size, layout, dtype):
+    x = torch.randn(2, 5, *size, dtype=torch.float64).to(dtype).contiguous(memory_format=layout)
+    (y, ours), (expected, theirs) = both(function, x)
+    tolerance = 4 * torch.finfo(dtype).eps
+    for a, b in ((y, expected), (ours, theirs)):
+        assert_close(a, b, rtol=tolerance, atol=tolerance, check_stride=True)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_what_is_not_finite_spoils_its_own_windows_only(value):
+    for layout in LAYOUTS:
+        x = torch.randn(1, 2, 8, 32).contiguous(memory_format=layout)
+        x[0, 1, 2, 5] = value
+        for function in (lambda x: avg_pool2d(x, 3, 2, 1), lambda x: blur_pool2d(x)):
+            (y, _), (expected, _) = both(function, x)
+            assert torch.equal(y.isfinite(), expected.isfinite()) and not y.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_half_precision_is_read_and_rounded_as_torch_does(dtype):
+    @njit
+    def through(source, target, count, total, like):
+        for i in range(count):
+            store(target, i, narrow(load(source, i, total), like))
+
+    @njit
+    def back(source, target, count, like):
+        for i in range(count):
+            store(target, i, widen(load(source, i, like)))
+
+    every = torch.arange(1 << 16, dtype=torch.int32).to(torch.uint16).view(dtype)
+    wide = torch.empty(every.shape)
+    back(every.data_ptr(), wide.data_ptr(), every.numel(), scalar(0.0, dtype))
+    assert same_bits(wide, every.float())
+    # Every number, the middle between neighbours, and a bit to both sides of the middle.
+    middle = (wide.double() + wide.roll(-1).double()) / 2
+    numbers = torch.cat([wide, *(middle * (1 + e) for e in (-1e-7, 0, 1e-7))]).float()
+    rounded = torch.empty(numbers.shape, dtype=dtype)
+    through(
+        numbers.data_ptr(), rounded.data_ptr(), len(numbers), scalar(0.0, torch.float32), scalar(0.0, dtype)
+    )
+    assert same_bits(rounded, numbers.to(dtype))
+
+
+def test_any_number_of_threads_gives_the_same(monkeypatch):
+    monkeypatch.setattr(threads, "BYTES_PER_THREAD", 1)
+    before = torch.get_num_threads()
+    for layout in LAYOUTS:
+        x = torch.randn(3, 4, 12, 14).contiguous(memory_format=layout)
+        for function in (
+            lambda x: max_pool2d(x, 2),
+            lambda x: max_pool2d(x, 3, 2, 1),
+            lambda x: blur_pool2d(x),
+        ):
+            answers = []
+            for count in (1, 3):
+                try:
+                    torch.set_num_threads(count)
+                    answers.append(both(function, x, torch.ones_like(function(x)))[0])
+                finally:
+                    torch.set_num_threads(before)
+            assert all(torch.equal(a, b) for a, b in zip(*answers, strict=True))
+
+
+def in_child(queue):
+    queue.put(max_pool2d(torch.arange(512.0).reshape(8, 1, 8, 8), 2)[-1, 0, -1, -1].item())
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own(monkeypatch):
+    monkeypatch.setattr(threads, "BYTES_PER_THREAD", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    context = multiprocessing.get_context("fork")
+    with kernels.use(True):
+        max_pool2d(torch.randn(8, 1, 8, 8), 2)
+        assert threads._pool is not None
+        queue = context.SimpleQueue()
+        child = context.Process(target=in_child, args=(queue,))
+        child.start()
+        child.join(60)
+    assert child.exitcode == 0 and queue.get() == 511.0
