@@ -21,8 +21,8 @@ One epoch and one seed (n = {seeds}, no spread): this shows that every operator 
 command line, and what the probes read on it. It ranks nothing. `convnet` of width {width}, readout {readout},
 {made}.
 Consistency: pairs of distinct circular shifts of up to 3 pixels that get the same class. Zero gradient:
-entries of the loss gradient at the first stage's input that are exactly zero. Change: relative change of the first
-stage's output under a shift of 1 pixel.
+entries of the loss gradient at the first stage's input that are exactly zero. Change: relative change of the
+first stage's output under a shift of 1 pixel.
 
 """
 COLUMNS = (
