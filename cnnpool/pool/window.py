@@ -131,6 +131,15 @@ def is_channels_last(x: Tensor) -> bool:
     return x.shape[1] > 1 and x.stride(1) < min(x.stride(2), x.stride(3))
 
 
+def stated_format(x: Tensor, channels_last: bool) -> torch.memory_format:
+    """The format of what is made of ``x``: of one channel, the one its strides state, which makes no difference
+    but to what it is concatenated with.
+    """
+    if x.shape[1] == 1:
+        channels_last = x.stride(1) < min(x.stride(2), x.stride(3))
+    return memory_format(channels_last)
+
+
 def memory_format(channels_last: bool) -> torch.memory_format:
     return torch.channels_last if channels_last else torch.contiguous_format
 

@@ -1,13 +1,15 @@
 """Every operator that conf/pool offers, and inputs to ask it with."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, func, nn
 
-from cnnpool.pool import Pool2d, build
+from cnnpool.pool import Pool2d, build, kernels
 
 CONF = Path(__file__).parents[2] / "conf" / "pool"
 STEMS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "inherit")
@@ -26,6 +28,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def own_code() -> Iterator[None]:
+    """Small maps, too, go through our own code and not to torch: compiled, or not with CNNPOOL_KERNELS=0."""
+    with kernels.use(os.environ.get("CNNPOOL_KERNELS") != "0" and find_spec("numba") is not None):
+        yield
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cnnpool.pool.kernels import sliding, tiles
 from cnnpool.pool.kernels.threads import spread
-from cnnpool.pool.window import Window, is_channels_last, memory_format
+from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format
 
 BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.int16}
 
@@ -32,12 +32,12 @@ def _plan(window: Window, height: int, width: int) -> tuple[tuple[int, int], tup
 def forward(x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
     """Maxima and the first winners, uint8, both (N, C, H', W') in the memory format of ``x``."""
     last = is_channels_last(x)
-    layout = memory_format(last)
+    layout, stated = memory_format(last), stated_format(x, last)
     samples, channels, *size = x.shape
     out_size, rule, tile = _plan(window, *size)
     x = x.contiguous(memory_format=layout)
-    y = torch.empty((samples, channels, *out_size), dtype=x.dtype, memory_format=layout)
-    winners = torch.empty(y.shape, dtype=torch.uint8, memory_format=layout)
+    y = torch.empty((samples, channels, *out_size), dtype=x.dtype, memory_format=stated)
+    winners = torch.empty(y.shape, dtype=torch.uint8, memory_format=stated)
     where = x.data_ptr(), y.data_ptr(), winners.data_ptr()
     moved, lowest = x.nbytes + y.nbytes + winners.nbytes, scalar(-torch.inf, x.dtype)
     planes, lines = samples * channels, samples * out_size[0]
