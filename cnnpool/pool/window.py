@@ -132,8 +132,8 @@ def is_channels_last(x: Tensor) -> bool:
 
 
 def stated_format(x: Tensor, channels_last: bool) -> torch.memory_format:
-    """The format of what is made of ``x``: of one channel, the one its strides state, which makes no difference
-    but to what it is concatenated with.
+    """The format of what is made of ``x``: of one channel the one its strides state, which makes a difference
+    only to what it is concatenated with.
     """
     if x.shape[1] == 1:
         channels_last = x.stride(1) < min(x.stride(2), x.stride(3))
