@@ -3,6 +3,7 @@
 usage: python scripts/quickstart.py [OVERRIDES]       e.g. fit.epochs=2 for a shorter look
 """
 
+import os
 import subprocess
 import sys
 
@@ -21,6 +22,8 @@ def main(overrides: list[str]) -> int:
     if {"-h", "--help"} & set(overrides):
         print(__doc__)
         return 0
+    # Nets this small gain nothing from more threads, and lose much where another process is busy.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     for command in (["train", "-m", *SWEEP, *overrides], ["compare", RUNS]):
         status = subprocess.run([*CNNPOOL, *command]).returncode
         if status:
