@@ -1,5 +1,6 @@
 """What a model costs: parameters, arithmetic, and bytes kept for the backward pass."""
 
+import weakref
 from collections.abc import Mapping
 
 import torch
@@ -49,6 +50,7 @@ class Cost:
         images, labels = images[: self.samples], labels[: self.samples]
         return {
             "parameters": parameters(model),
+            "classifier_parameters": classifier_parameters(model),
             "flops": flops(model, stages, images[:1]),
             "saved_bytes": saved_bytes(model, images, labels),
             "forward_images_per_s": images_per_s(model, timed, self.repeats),
@@ -59,6 +61,12 @@ class Cost:
 def parameters(model: nn.Module) -> int:
     """Numbers that training changes."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def classifier_parameters(model: nn.Module) -> int:
+    """Those of the ``parameters`` that are in fully connected layers (``nn.Linear``), which flattening feeds."""
+    linear = {p for m in model.modules() if isinstance(m, nn.Linear) for p in m.parameters()}
+    return sum(p.numel() for p in linear if p.requires_grad)
 
 
 def flops(model: nn.Module, stages: Mapping[str, nn.Module], image: Tensor) -> int:
@@ -94,20 +102,31 @@ def flops(model: nn.Module, stages: Mapping[str, nn.Module], image: Tensor) -> i
 def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:
     """Bytes that autograd keeps between forward and backward, per image; parameters are not counted.
 
-    A storage kept by several layers counts once.
+    A storage kept by several layers counts once, and one that a discarded part of the graph kept, not at all.
     """
     own = {p.untyped_storage().data_ptr() for p in (*model.parameters(), *model.buffers())}
-    kept: dict[int, int] = {}
+    kept: weakref.WeakSet[_Kept] = weakref.WeakSet()
 
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
+    def pack(tensor: Tensor) -> "_Kept":
+        # Detached: an output of the node that keeps it would keep that node alive in turn.
+        kept.add(saved := _Kept(tensor.detach()))
+        return saved
 
     # Copies: the images may be a part of a larger batch, whose storage is not theirs alone.
     images, labels = (t.to(device_of(model), copy=True) for t in (images, labels))
-    with examined(model), torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+    with (
+        examined(model),
+        torch.enable_grad(),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved.tensor),
+    ):
         loss = F.cross_entropy(model(images), labels)
+    storages = {s.data_ptr(): s.nbytes() for s in (saved.tensor.untyped_storage() for saved in kept)}
     del loss
-    return round(sum(kept.values()) / len(images))
+    return round(sum(size for start, size in storages.items() if start not in own) / len(images))
+
+
+class _Kept:
+    """A saved tensor, for as long as the graph holds it: its storage's address alone may be given out again."""
+
+    def __init__(self, tensor: Tensor):
+        self.tensor = tensor

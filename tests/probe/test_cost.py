@@ -5,7 +5,7 @@ from torch import nn
 
 from cnnpool import pool
 from cnnpool.probe import Cost
-from cnnpool.probe.cost import flops, parameters, saved_bytes
+from cnnpool.probe.cost import classifier_parameters, flops, parameters, saved_bytes
 from cnnpool.probe.speed import images_per_s, seconds, stage_times
 
 
@@ -28,6 +28,14 @@ def test_parameters_are_those_that_learn():
     assert parameters(tiny) == 2 * 9 + 2 + 8 * 3 + 3
     tiny.conv.weight.requires_grad_(False)
     assert parameters(tiny) == 2 + 8 * 3 + 3
+
+
+def test_the_classifier_is_the_linear_layers_a_shared_one_once():
+    tiny = Tiny()
+    tiny.again = tiny.linear
+    assert classifier_parameters(tiny) == 8 * 3 + 3
+    tiny.linear.bias.requires_grad_(False)
+    assert classifier_parameters(tiny) == 8 * 3
 
 
 def test_flops_count_convolution_linear_and_pooling():
@@ -56,11 +64,26 @@ def test_saved_bytes_are_those_of_a_hand_count():
     assert saved_bytes(tiny, images, labels) == expected
 
 
+class Wasteful(Tiny):
+    """Starts many graphs of which nothing is kept."""
+
+    def forward(self, x):
+        for _ in range(5):
+            (self.conv(x) + 1.0).exp()
+        return super().forward(x)
+
+
+def test_what_a_discarded_graph_kept_is_not_counted():
+    images, labels = torch.randn(64, 1, 4, 4), torch.zeros(64, dtype=torch.int64)
+    assert saved_bytes(Wasteful(), images, labels) == saved_bytes(Tiny(), images, labels)
+
+
 def test_the_probe_gives_counts_and_times():
     tiny = Tiny()
     probe = Cost(samples=2, timed_samples=3, repeats=1)
     result = probe.measure(tiny, tiny.stages, torch.zeros(4, 1, 4, 4), torch.zeros(4).long())
-    assert result.keys() == {"parameters", "flops", "saved_bytes", "forward_images_per_s", "stages"}
+    counts = {"parameters", "classifier_parameters", "flops", "saved_bytes"}
+    assert result.keys() == {*counts, "forward_images_per_s", "stages"}
     assert result["forward_images_per_s"] > 0
     assert result["stages"]["s1"]["forward_us"] > 0 and result["stages"]["s1"]["backward_us"] > 0
 
