@@ -8,11 +8,8 @@ from torch import nn
 
 from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure
 from cnnpool.probe import Batch
-from cnnpool.probe.accuracy import accuracy_map
 from cnnpool.probe.taps import stage_gradients
 
-RADIUS_PX = 3
-MAPPED = 64
 SHOWN = 6
 
 
@@ -21,15 +18,14 @@ def draw(
 ) -> list[Path]:
     """Write what the results and the model have to show; the files written."""
     figures = {}
-    images, labels = batch.images[:MAPPED], batch.labels[:MAPPED]
-    if "invariance" in results:
-        maps = {"accuracy of shifted images": accuracy_map(model, images, labels, RADIUS_PX).tolist()}
-        figures["accuracy_over_shifts"] = shift_figure(maps, f"accuracy, n={len(images)}")
+    if accuracy := results.get("invariance", {}).get("accuracy_over_shifts"):
+        label = f"accuracy, n={results['invariance']['map_samples']}"
+        figures["accuracy_over_shifts"] = shift_figure({"accuracy of shifted images": accuracy}, label)
     if gradient := results.get("gradient"):
-        taps = stage_gradients(model, stages, images[:SHOWN], labels[:SHOWN])
-        figures["gradient_routing"] = routing_figure(
-            images[:SHOWN], {stage: tap.gradient for stage, tap in taps.items()}
-        )
+        images = batch.images[:SHOWN]
+        taps = stage_gradients(model, stages, images, batch.labels[:SHOWN])
+        gradients = {stage: tap.gradient for stage, tap in taps.items()}
+        figures["gradient_routing"] = routing_figure(images, gradients)
         winners = {stage: one["winners"] for stage, one in gradient.items() if "winners" in one}
         if winners:
             figures["winners"] = winner_figure(winners)

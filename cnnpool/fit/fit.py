@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from cnnpool.data import Dataset
 from cnnpool.files import write_json
@@ -26,7 +25,7 @@ from cnnpool.fit.recipe import Recipe
 from cnnpool.fit.sample import sample
 from cnnpool.fit.trainer import build_trainer, precision_of, quieten
 from cnnpool.model import Cnn
-from cnnpool.probe import Probe
+from cnnpool.probe import Batch, Probe
 from cnnpool.probe.tags import scalars
 from cnnpool.ranks import rank
 from cnnpool.stopping import Signals
@@ -142,7 +141,13 @@ def fit(
         **measured,
         "environment": environment(trainer.strategy.root_device),
     }
-    close(journal, results, model, batch, pictures=recipe.pictures)
+    values = {f"test/{name}": value for name, value in tested.items()}
+    # What is read while it trains has its curve already, on the validation images.
+    curves = {probe.section for probe in probes.values() if probe.every_epochs}
+    for section, result in measured.items():
+        if section not in curves:
+            values |= scalars(section, result)
+    close(journal, results, values, model, batch, pictures=recipe.pictures)
     results["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
     write_json(out / "results.json", results)
     log.info("test accuracy %.2f %%   loss %.4f", 100 * tested["accuracy"], tested["loss"])
@@ -162,12 +167,15 @@ def share(dataset: Dataset, devices: int) -> Dataset:
 
 
 def close(
-    journal: Journal, results: dict[str, Any], model: Cnn, batch: tuple[Tensor, Tensor], *, pictures: bool
+    journal: Journal,
+    results: dict[str, Any],
+    values: Mapping[str, float],
+    model: Cnn,
+    batch: Batch,
+    *,
+    pictures: bool,
 ) -> None:
-    """Write what TensorBoard shows of a finished run."""
-    values = {"test/accuracy": results["test"]["accuracy"], "test/loss": results["test"]["loss"]}
-    for section in ("invariance", "cost"):
-        values |= scalars(section, results.get(section, {}))
+    """Write what TensorBoard shows of a finished run, the last of its scalars among it."""
     journal.scalars(results["steps"], results["epochs"], values)
     journal.finish(results)
     if pictures:

@@ -9,11 +9,9 @@ from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, win
 from cnnpool.explain.picture import figure
 from cnnpool.model import Cnn
 from cnnpool.probe import Batch
-from cnnpool.probe.accuracy import accuracy_map
 from cnnpool.probe.receptive_field import receptive_fields
 from cnnpool.probe.taps import stage_gradients
 
-RADIUS_PX = 4
 MAPPED = 128
 SHOWN = 8
 
@@ -22,9 +20,9 @@ def draw(board: SummaryWriter, model: Cnn, batch: Batch, results: dict[str, Any]
     """Shift, routing, winner and receptive-field maps, worked examples, histograms of gradients."""
     images, labels = batch.images, batch.labels
     step = results["steps"]
-    accuracy = accuracy_map(model, images[:MAPPED], labels[:MAPPED], RADIUS_PX)
-    maps = {"test accuracy of shifted images": accuracy.tolist()}
-    board.add_figure("maps/accuracy_over_shifts", shift_figure(maps, "accuracy"), step)
+    if accuracy := results.get("invariance", {}).get("accuracy_over_shifts"):
+        maps = {"test accuracy of shifted images": accuracy}
+        board.add_figure("maps/accuracy_over_shifts", shift_figure(maps, "accuracy"), step)
     taps = stage_gradients(model, model.stages, images[:SHOWN], labels[:SHOWN])
     gradients = {stage: tap.gradient for stage, tap in taps.items()}
     board.add_figure("maps/gradient_routing", routing_figure(images[:SHOWN], gradients), step)

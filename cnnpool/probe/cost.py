@@ -64,7 +64,7 @@ def parameters(model: nn.Module) -> int:
 
 
 def classifier_parameters(model: nn.Module) -> int:
-    """Those of the ``parameters`` that are in fully connected layers (``nn.Linear``), which flattening feeds."""
+    """Those of the ``parameters`` that are in fully connected layers (``nn.Linear``)."""
     linear = {p for m in model.modules() if isinstance(m, nn.Linear) for p in m.parameters()}
     return sum(p.numel() for p in linear if p.requires_grad)
 
@@ -126,7 +126,7 @@ def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:
 
 
 class _Kept:
-    """A saved tensor, for as long as the graph holds it: its storage's address alone may be given out again."""
+    """A saved tensor, for as long as the graph holds it: a storage's address may be given out again."""
 
     def __init__(self, tensor: Tensor):
         self.tensor = tensor

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from cnnpool.probe.accuracy import accuracy_of_shifts
+from cnnpool.probe.accuracy import accuracy_map, accuracy_of_shifts
 from cnnpool.probe.base import Result, at_least, paddings
 from cnnpool.probe.change import relative_change, unchanged_outputs
 from cnnpool.probe.consistency import by_presets
@@ -20,6 +20,8 @@ class ShiftInvariance:
         distinct_pairs: measure every preset also with a distinct pair per image, ``consistency_distinct``.
         samples: images for the presets, >= 1.
         shift_samples: images for accuracy under shifts, >= 1.
+        map_samples: images for ``accuracy_over_shifts``, the accuracy under every circular shift of up to
+            max_shift_px pixels each way, row by row with no shift in the centre, >= 0; 0: none.
         stage_samples: images for the change of the stages, >= 2.
         max_shift_px: largest shift of the stage measures and of accuracy against shift, in pixels, >= 1.
         worst_px: worst- and mean-shift accuracy try every circular shift up to so many pixels each way, >= 0.
@@ -39,6 +41,7 @@ class ShiftInvariance:
         distinct_pairs: bool = False,
         samples: int = 1024,
         shift_samples: int = 512,
+        map_samples: int = 128,
         stage_samples: int = 64,
         max_shift_px: int = 4,
         worst_px: int = 1,
@@ -47,11 +50,14 @@ class ShiftInvariance:
     ):
         at_least("invariance", 1, samples=samples, shift_samples=shift_samples, max_shift_px=max_shift_px)
         at_least("invariance", 2, stage_samples=stage_samples)
-        at_least("invariance", 0, worst_px=worst_px, seed=seed, every_epochs=every_epochs)
+        at_least(
+            "invariance", 0, map_samples=map_samples, worst_px=worst_px, seed=seed, every_epochs=every_epochs
+        )
         self.presets = presets
         self.distinct_pairs = distinct_pairs
         self.samples = samples
         self.shift_samples = shift_samples
+        self.map_samples = map_samples
         self.stage_samples = stage_samples
         self.max_shift_px = max_shift_px
         self.worst_px = worst_px
@@ -68,15 +74,22 @@ class ShiftInvariance:
     ) -> Result:
         batch = images[: self.samples], labels[: self.samples]
         some, few = images[: self.shift_samples], images[: self.stage_samples]
+        mapped = images[: self.map_samples], labels[: self.map_samples]
         presets = {name: PRESETS[name] for name in self.presets}
         changes = relative_change(model, stages, few, self.max_shift_px)
         unchanged = unchanged_outputs(model, stages, few, self.max_shift_px)
         return {
             **by_presets(model, *batch, presets, self.seed, black, distinct=self.distinct_pairs),
             **accuracy_of_shifts(model, some, labels[: len(some)], self.worst_px, self.max_shift_px),
+            **(
+                {"accuracy_over_shifts": accuracy_map(model, *mapped, self.max_shift_px).tolist()}
+                if self.map_samples
+                else {}
+            ),
             "worst_px": self.worst_px,
             "samples": len(batch[0]),
             "shift_samples": len(some),
+            "map_samples": len(mapped[0]),
             "stage_samples": len(few),
             "seed": self.seed,
             "model_padding": paddings(model),

@@ -22,6 +22,7 @@ FACTS = {
 PROBES = {
     "gradient": {"samples": 16},
     "invariance": {"samples": 32, "stage_samples": 8, "max_shift_px": 2, "worst_px": 0},
+    "aliasing": {"samples": 4},
 }
 TIMES = re.compile(r"^cost(/|$)|_s$|^finished$")
 

@@ -62,6 +62,7 @@ def test_tensorboard_shows_the_documented_tags_pictures_and_pages(runs, finished
     expected = {
         "train/loss", "val/accuracy", "test/accuracy", "gradient/zero_fraction/s1", "gradient/coverage/s2",
         "invariance/relative_change_1px/s1", "invariance/consistency/distinct", "cost/parameters",
+        "aliasing/alias_energy_ratio/s1",
     }  # fmt: skip
     assert expected <= set(tags["scalars"])
     assert {"maps/accuracy_over_shifts", "maps/gradient_routing", "explain/max"} <= set(tags["images"])

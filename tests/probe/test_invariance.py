@@ -156,19 +156,31 @@ def test_accuracy_under_shifts_is_counted_over_all_of_them(net):
 
 def test_the_probe_reports_every_stage_distance_and_preset(net, batch):
     cnn, (x, labels) = net(), batch()
-    probe = ShiftInvariance(presets=("distinct", "tips"), samples=5, stage_samples=4, max_shift_px=2)
+    few = {"samples": 5, "stage_samples": 4, "map_samples": 3}
+    probe = ShiftInvariance(presets=("distinct", "tips"), max_shift_px=2, **few)
     result = probe.measure(cnn, cnn.stages, x, labels)
     assert result["consistency"].keys() == {"distinct", "tips"}
     assert result["stages"].keys() == {"s1", "s2"}
     for quantity in ("relative_change", "unchanged_outputs"):
         assert result["stages"]["s1"][quantity].keys() == {"1", "2"}
     assert (result["samples"], result["shift_samples"], result["stage_samples"]) == (5, 6, 4)
+    assert result["accuracy_over_shifts"] == accuracy_map(cnn, x[:3], labels[:3], 2).tolist()
+    assert result["map_samples"] == 3
     assert result["model_padding"] == ["zeros"] and result["seed"] == 0
+    without = ShiftInvariance(samples=2, shift_samples=2, map_samples=0).measure(cnn, cnn.stages, x, labels)
+    assert "accuracy_over_shifts" not in without
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"samples": 0}, {"shift_samples": 0}, {"stage_samples": 1}, {"max_shift_px": 0}, {"worst_px": -1}],
+    [
+        {"samples": 0},
+        {"shift_samples": 0},
+        {"map_samples": -1},
+        {"stage_samples": 1},
+        {"max_shift_px": 0},
+        {"worst_px": -1},
+    ],
 )
 def test_options_out_of_range_are_refused(options):
     with pytest.raises(ValueError, match="invariance probe"):
