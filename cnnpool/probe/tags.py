@@ -4,17 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 SETTINGS = {
-    *(
-        "samples",
-        "shift_samples",
-        "map_samples",
-        "stage_samples",
-        "timed_samples",
-        "seed",
-        "repeats",
-        "batch",
-    ),
-    *("low", "high", "least_size", "worst_px", "max_shift_px", "per_px", "radius_px", "steps", "shifts"),
+    *("samples", "shift_samples", "map_samples", "stage_samples", "timed_samples", "batch", "seed"),
+    *("repeats", "low", "high", "least_size", "worst_px", "max_shift_px", "per_px", "radius_px", "steps", "shifts"),
 }
 """Numbers that were set, not measured."""
 
