@@ -5,7 +5,8 @@ from typing import Any
 
 SETTINGS = {
     *("samples", "shift_samples", "map_samples", "stage_samples", "timed_samples", "batch", "seed"),
-    *("repeats", "low", "high", "least_size", "worst_px", "max_shift_px", "per_px", "radius_px", "steps", "shifts"),
+    *("repeats", "low", "high", "least_size", "worst_px", "max_shift_px", "per_px", "radius_px"),
+    *("steps", "shifts"),
 }
 """Numbers that were set, not measured."""
 
