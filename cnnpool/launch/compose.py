@@ -10,10 +10,12 @@ from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from cnnpool.launch.config import conf_dir, run_name, settle
+from cnnpool.launch.arguments import in_order
+from cnnpool.launch.config import conf_dir, run_name, settle, unresolved
 from cnnpool.launch.mistakes import explain
 from cnnpool.launch.remote import REMOTE
 from cnnpool.launch.trust import refuse_hydra_code
@@ -32,6 +34,7 @@ class Asked:
         settings: all of its settings; empty where they are a mistake.
         mistake: what is wrong with them, or nothing.
         logging: for ``logging.config.dictConfig``.
+        sweep: whether it is one of several.
     """
 
     folder: Path
@@ -39,6 +42,7 @@ class Asked:
     settings: dict[str, Any]
     mistake: str
     logging: dict[str, Any]
+    sweep: bool = False
 
 
 _jobs: list[Asked] = []
@@ -51,6 +55,7 @@ def compose(arguments: list[str]) -> list[Asked]:
         ValueError: if the command line is no valid one; nothing has been created then.
     """
     refuse_hydra_code(arguments)
+    arguments = in_order(arguments)
     _let_hydra_start_on_python_3_14()
     _jobs.clear()
     said, argv = io.StringIO(), sys.argv
@@ -62,7 +67,7 @@ def compose(arguments: list[str]) -> list[Asked]:
         if stop.code:
             raise ValueError(explain(said.getvalue())) from None
     except OmegaConfBaseException as error:
-        raise ValueError(f"{error.full_key}: {str(error).splitlines()[0]}") from None
+        raise ValueError(unresolved(error)) from None
     finally:
         sys.argv = argv
     sys.stderr.write(said.getvalue())
@@ -88,7 +93,8 @@ def _asked(config: DictConfig) -> Asked:
     except ValueError as error:
         mistake = str(error).splitlines()[0]
     logging = OmegaConf.to_container(node.job_logging, resolve=True)
-    return Asked(Path(node.runtime.output_dir), list(node.overrides.task), settings, mistake, logging)
+    sweep = node.mode == RunMode.MULTIRUN
+    return Asked(Path(node.runtime.output_dir), list(node.overrides.task), settings, mistake, logging, sweep)
 
 
 def _let_hydra_start_on_python_3_14() -> None:

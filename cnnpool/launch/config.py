@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.files import write_text
+from cnnpool.launch.trust import NO_SECRET, is_secret
 from cnnpool.settings import HARMLESS
 
 UNNAMED = ("seed", "data", "model", "pool", "experiment", "out", "launch")
@@ -80,7 +81,7 @@ def settle(config: DictConfig) -> dict[str, Any]:
     try:
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        raise ValueError(f"{error.full_key}: {str(error).splitlines()[0]}") from None
+        raise ValueError(unresolved(error)) from None
     for key in plain:
         if key not in SECTIONS:
             raise ValueError(f"unknown key {key!r}; known are {', '.join(SECTIONS)}")
@@ -88,8 +89,19 @@ def settle(config: DictConfig) -> dict[str, Any]:
     return plain
 
 
+def unresolved(error: OmegaConfBaseException) -> str:
+    """One line for a value that is missing, or refers to what does not exist."""
+    said = str(error).splitlines()[0]
+    if found := re.search(r"^\w+Error raised while resolving interpolation: \"?(.*?)\"?$", said):
+        said = found.group(1)
+    remedy = (
+        "give it by KEY=VALUE" if "Missing mandatory" in said else "set that, or give a value in its place"
+    )
+    return f"{error.full_key}: {said}; {remedy}"
+
+
 def refuse_code(node: Any, path: str = "") -> None:
-    """Refuse keys by which Hydra would import and call what a file names.
+    """Refuse keys by which Hydra would import and call what a file names, and secrets.
 
     Raises:
         ValueError: naming the key.
@@ -98,6 +110,8 @@ def refuse_code(node: Any, path: str = "") -> None:
         for key, value in node.items():
             if key in ("_target_", "_partial_", "_args_", "_recursive_", "_convert_"):
                 raise ValueError(f"{path}{key}: a configuration cannot name code; remove it")
+            if is_secret(str(key)):
+                raise ValueError(f"{path}{key}: {NO_SECRET}")
             refuse_code(value, f"{path}{key}.")
     elif isinstance(node, list):
         for value in node:

@@ -4,6 +4,7 @@ import json
 import logging
 import logging.config
 import os
+import re
 import time
 import traceback
 from contextlib import suppress
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from cnnpool.launch.compose import Asked
 
 log = logging.getLogger(__name__)
+
+OUT_OF_MEMORY = re.compile(r"out of memory|not enough memory|can't allocate memory", re.IGNORECASE)
 
 
 class OccupiedError(ValueError):
@@ -43,11 +46,28 @@ def run(job: "Asked") -> Outcome:
         return _assist(job)
     try:
         with only_user(job.folder):
-            return _run(job)
+            outcome = _run(job)
+            if outcome.status == 2 and not job.sweep:
+                _leave_nothing(job.folder)
+            return outcome
     except (InUseError, OccupiedError) as error:
         return _outcome(job, "refused", str(error), 2)
     except OSError as error:
         return _outcome(job, "failed", _describe(error, job), 1)
+
+
+def _leave_nothing(folder: Path) -> None:
+    """Take back what a run has created that never began, because what was asked is a mistake."""
+    if not (folder / ".hydra").exists():
+        for name in ("status.json", "train.log", ".lock"):
+            (folder / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            for place in (folder, *folder.parents):
+                if Path.cwd().is_relative_to(place):
+                    break
+                place.rmdir()
+                if not place.is_relative_to(Path.cwd()):
+                    break
 
 
 def _assist(job: "Asked") -> Outcome:
@@ -154,9 +174,12 @@ def _describe(error: BaseException, job: "Asked") -> str:
     said = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
     if isinstance(error, SystemExit):
         return f"something called exit({error.code}) while it trained"
-    if isinstance(error, MemoryError) or "out of memory" in said or "not enough memory" in said:
+    if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(said):
         size = job.settings.get("data", {}).get("batch_size")
-        return f"out of memory with data.batch_size={size}: lower it, or raise fit.accumulate"
+        return (
+            f"out of memory with data.batch_size={size}: lower it, or raise fit.accumulate, "
+            "or take a smaller model or smaller images"
+        )
     if isinstance(error, OSError) and error.strerror:
         return (
             f"{error.filename or job.folder}: {error.strerror}; put that right, and the same command goes on"

@@ -16,6 +16,8 @@ def explain(said: str) -> str:
         return _no_key(found.group(1).lstrip("+~"))
     if found := re.search(r"^\w+Error: \[Errno \d+\] (.*): '(.*)'$", said, re.MULTILINE):
         return f"{found.group(2)}: {found.group(1)}; choose another folder by out= or hydra.run.dir="
+    if found := re.search(r"^cnnpool train: error: (.*)$", said, re.MULTILINE):
+        return f"{found.group(1)}; 'cnnpool train --hydra-help' lists the options"
     if "Traceback (most recent call last)" in said:
         # After the indented stack comes the error, on one line or more.
         lines = said.strip().splitlines()
@@ -28,6 +30,8 @@ def explain(said: str) -> str:
 
 def _no_choice(group: str, name: str) -> str:
     known = sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+    if not known:
+        return f"no {group}/{name}"
     close = difflib.get_close_matches(name, known, n=1)
     remedy = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(known)}"
     return f"no {group}/{name}; {remedy}"

@@ -58,7 +58,7 @@ def _start(job: Asked, arguments: Sequence[str], threads: int) -> subprocess.Pop
     command = [sys.executable, "-m", "cnnpool", "train", *_kept(arguments), *job.overrides]
     job.folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    with (job.folder / "output.log").open("wb") as output:
+    with (job.folder / "output.log").open("ab") as output:
         # In a session of its own: Ctrl-C reaches a job through this process only.
         return subprocess.Popen(
             [*command, f"hydra.run.dir='{folder}'"],
@@ -93,7 +93,11 @@ def _outcome(job: Asked, returncode: int) -> Outcome:
     if returncode in (1, 2) and state == "failed":
         return Outcome(name(job), "failed", said, returncode, output)
     if returncode == 2:
-        return Outcome(name(job), "refused", _last_line(output), 2, output)
+        said = _last_line(output)
+        if path.exists():
+            return Outcome(name(job), "refused", said, 2, output)
+        write_state(job.folder, "failed", said)
+        return Outcome(name(job), "failed", said, 2, output)
     said = f"ended early with exit status {returncode}"
     if returncode < 0:
         said = f"killed by {signal.Signals(-returncode).name}"

@@ -12,6 +12,9 @@ from cnnpool.fit import Facts, Recipe, fit
 from cnnpool.launch.config import save, stage_settings
 from cnnpool.settings import asked
 
+LARGEST_SEED = 2**32 - 1
+"""The largest that all generators take."""
+
 
 def train(config: Mapping[str, Any], out: Path, name: str, overrides: list[str]) -> dict[str, Any]:
     """Build data, model and probes from settings, and fit.
@@ -22,8 +25,8 @@ def train(config: Mapping[str, Any], out: Path, name: str, overrides: list[str])
     recipe = Recipe(**table.check(Recipe, "fit", config["fit"]))
     probes = {key: probe.build(key, **options) for key, options in config["probe"].items()}
     seed = config["seed"]
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
+        raise ValueError(f"seed must be a whole number of 0 to {LARGEST_SEED}, got {seed!r}")
     entry = table.lookup(model.MODELS, "models", config["model"]["name"])
     stages = stage_settings(config, entry.STAGES)
     dataset = data.build(**config["data"], seed=seed)

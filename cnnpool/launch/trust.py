@@ -11,6 +11,8 @@ NAMING_CODE = re.compile(
 IN_FILES = re.compile(r"@(package )?\s*hydra\b|^\s*hydra\s*:", re.MULTILINE)
 FOLDERS = ("--config-dir", "-cd", "--config-path", "-cp")
 MOST_VALUES = 10_000
+NO_SECRET = "settings are saved with the run; give a secret by the environment"
+SECRET = re.compile(r"(^|[._])(api_?key|credentials?|passw(or)?d|secret|token)s?$", re.IGNORECASE)
 ADVICE = "own code comes from installed packages, by entry point"
 
 
@@ -56,6 +58,11 @@ def _expanded(node: yaml.Node | None, known: dict[int, int]) -> int:
         )
         known[id(node)] = 1 + sum(_expanded(part, known) for part in parts)
     return known[id(node)]
+
+
+def is_secret(key: str) -> bool:
+    """Whether a setting called ``key`` would hold what nobody else may read."""
+    return bool(SECRET.search(key))
 
 
 def _values(arguments: list[str], options: tuple[str, ...]) -> list[str]:
