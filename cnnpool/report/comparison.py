@@ -16,8 +16,12 @@ from cnnpool.report.runs import Run, finished
 COLUMNS = (
     "invariance.consistency_given_correct",
     "invariance.worst_shift_accuracy",
+    "all_shifts.consistency",
+    "diagonal.top1_change",
+    "adversarial.accuracy",
     "gradient.*.zero_fraction",
     "invariance.stages.*.relative_change.1",
+    "aliasing.stages.*.alias_energy_ratio",
     "cost.parameters",
     "cost.flops",
     "cost.saved_bytes",

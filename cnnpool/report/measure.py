@@ -7,29 +7,72 @@ from typing import Any
 
 from cnnpool.report.runs import is_number
 
-SECTIONS = ("test", "val", "gradient", "invariance", "cost")
+SECTIONS = (
+    *(
+        "test",
+        "val",
+        "gradient",
+        "noise",
+        "invariance",
+        "all_shifts",
+        "diagonal",
+        "adversarial",
+        "sensitivity",
+    ),
+    *("equivariance", "heat_map", "receptive_field", "lie", "aliasing", "cost"),
+)
 
 # Last known word of the key -> (kind, sense): +1 higher is better, -1 lower is better, 0 neither.
 WORDS = {
     "accuracy": ("fraction", 1),
     "worst_shift_accuracy": ("fraction", 1),
+    "mean_shift_accuracy": ("fraction", 1),
+    "whole_px_accuracy": ("fraction", 1),
+    "mean_accuracy": ("fraction", 1),
+    "accuracy_by_shift": ("fraction", 1),
     "consistency": ("fraction", 1),
+    "consistency_distinct": ("fraction", 1),
     "consistency_given_correct": ("fraction", 1),
+    "given_correct": ("fraction", 1),
+    "top1_change": ("fraction", -1),
     "zero_fraction": ("fraction", 0),
+    "small_fraction": ("fraction", 0),
+    "zero_windows": ("fraction", 0),
+    "unchanged_outputs": ("fraction", 1),
+    "alias_energy_ratio": ("fraction", -1),
+    "high_frequency_share": ("fraction", 0),
+    "aliased": ("fraction", 0),
+    "tangled": ("fraction", 0),
+    "nonaliased": ("fraction", 0),
+    "nopass": ("fraction", 0),
     "coverage": ("fraction", 0),
     "tied_windows": ("fraction", 0),
     "relative_change": ("ratio", -1),
+    "equivariance_error": ("ratio", -1),
+    "lie_derivative": ("ratio", -1),
+    "relative_lie_derivative": ("ratio", -1),
+    "confidence_change": ("ratio", -1),
+    "feature_distance": ("ratio", -1),
+    "participation_ratio": ("ratio", 0),
+    "hoyer": ("ratio", 0),
     "loss": ("ratio", -1),
+    "effective_px": ("ratio", 0),
+    "noise_scale": ("number", 0),
     "parameters": ("count", -1),
+    "classifier_parameters": ("count", -1),
     "flops": ("count", -1),
     "saved_bytes": ("count", -1),
     "train_images_per_s": ("count", 1),
     "wall_s": ("number", -1),
 }
-UNITS = {"saved_bytes": "B", "wall_s": "s"}
+UNITS = {"saved_bytes": "B", "wall_s": "s", "effective_px": "px", "noise_scale": "images"}
 TITLES = {
     "gradient.*.zero_fraction": "zero gradient, mean of stages",
     "invariance.stages.*.relative_change.1": "relative change at 1 px",
+    "aliasing.stages.*.alias_energy_ratio": "alias energy, mean of stages",
+    "all_shifts.consistency": "consistency over all shifts",
+    "diagonal.top1_change": "top-1 change for 1 px along a diagonal",
+    "adversarial.accuracy": "adversarial shift accuracy",
     "cost.flops": "FLOPs",
     "cost.train_images_per_s": "images/s",
     "cost.saved_bytes": "kept for backward",

@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from cnnpool.report import statistics
+from cnnpool.report import maps, statistics
 from cnnpool.report.comparison import Comparison, read
 from cnnpool.report.measure import measure
 from cnnpool.report.panels import curves, dots, front, lines
@@ -25,7 +25,7 @@ STYLE = {
     "svg.hashsalt": "cnnpool",
     "figure.dpi": 100,
 }
-NAMES = ("accuracy", "differences", "learning", "gradient", "shift", "pareto")
+NAMES = ("accuracy", "differences", "learning", "gradient", "shift", "maps", "pareto")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Plot:
 
 def draw(comparison: Comparison) -> list[Plot]:
     """Every figure for which the runs hold numbers."""
-    painters = (_accuracy, _differences, _learning, _gradient, _shift, _pareto)
+    painters = (_accuracy, _differences, _learning, _gradient, _shift, _maps, _pareto)
     # A user's own matplotlibrc must not change what the report looks like.
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -56,13 +56,19 @@ def _plot(
     if painted is None:
         return None
     figure, caption = painted
-    files = {}
     # No date inside, so that the same runs give the same file.
-    for kind, metadata in (("png", {}), ("svg", {"Date": None})):
-        stream = io.BytesIO()
-        figure.savefig(stream, format=kind, dpi=150, bbox_inches="tight", pad_inches=0.15, metadata=metadata)
-        files[kind] = stream.getvalue()
-    return Plot(name, caption, **files)
+    return Plot(name, caption, png=png(figure), svg=_file(figure, "svg", {"Date": None}))
+
+
+def png(figure: Figure) -> bytes:
+    """``figure`` as the content of a PNG file."""
+    return _file(figure, "png", {})
+
+
+def _file(figure: Figure, kind: str, metadata: dict[str, str | None]) -> bytes:
+    stream = io.BytesIO()
+    figure.savefig(stream, format=kind, dpi=150, bbox_inches="tight", pad_inches=0.15, metadata=metadata)
+    return stream.getvalue()
 
 
 def _accuracy(comparison: Comparison) -> tuple[Figure, str] | None:
@@ -170,6 +176,16 @@ def _shift(comparison: Comparison) -> tuple[Figure, str] | None:
 
 def _changes(results: dict, stage: str) -> dict:
     return (results["invariance"].get("stages", {}).get(stage) or {}).get("relative_change") or {}
+
+
+def _maps(comparison: Comparison) -> tuple[Figure, str] | None:
+    rows = {f"{r.choice.label} (n={len(r.choice.runs)})": maps.maps(r.choice) for r in comparison.rows}
+    drawn = maps.figure({label: row for label, row in rows.items() if row})
+    caption = (
+        "Accuracy when the image is shifted circularly, and the share of windows that each place of the "
+        "window wins: means over seeds, colours from 0 to 100 %."
+    )
+    return (drawn, caption) if drawn else None
 
 
 def _pareto(comparison: Comparison) -> tuple[Figure, str] | None:

@@ -1,10 +1,12 @@
 import json
 import math
 import re
+from io import BytesIO
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from matplotlib.image import imread
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
@@ -96,6 +98,17 @@ def test_a_single_run_has_a_line_and_no_band(shelf):
     assert main([str(shelf.root)]) == 0
     tags = board(shelf.root / "_mean" / "max").Tags()["scalars"]
     assert "val/accuracy" in tags and not [tag for tag in tags if tag.startswith("band/")]
+
+
+def test_the_maps_of_a_choice_are_a_picture_of_the_size_it_says(shelf):
+    for seed in range(2):
+        shelf.put(seed=seed, gradient={"s1": {"winners": [0.4, 0.3, 0.2, 0.1]}})
+    assert main([str(shelf.root)]) == 0
+    found = board(shelf.root / "_mean" / "max")
+    assert found.Tags()["images"] == ["maps"]
+    [picture] = found.Images("maps")
+    height, width, _ = imread(BytesIO(picture.encoded_image_string), format="png").shape
+    assert (picture.width, picture.height) == (width, height)
 
 
 def test_a_second_call_replaces_ours_and_leaves_what_is_not(two):

@@ -24,6 +24,15 @@ def test_star_is_the_mean_over_stages():
         ("invariance.stages.s1.relative_change.1", "stages s1 relative change 1", "ratio", -1),
         ("cost.flops", "FLOPs", "count", -1),
         ("gradient.s1.coverage", "gradient s1 coverage", "fraction", 0),
+        ("all_shifts.consistency", "consistency over all shifts", "fraction", 1),
+        ("diagonal.top1_change", "top-1 change for 1 px along a diagonal", "fraction", -1),
+        ("aliasing.stages.*.alias_energy_ratio", "alias energy, mean of stages", "fraction", -1),
+        (
+            "equivariance.stages.s1.equivariance_error",
+            "equivariance stages s1 equivariance error",
+            "ratio",
+            -1,
+        ),
         ("test.something_new", "test something new", "number", 0),
     ],
 )

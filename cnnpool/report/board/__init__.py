@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
+from cnnpool.report import maps
 from cnnpool.report.board.events import Events, discard, ours
 from cnnpool.report.board.link import link
 from cnnpool.report.board.means import bands
 from cnnpool.report.board.page import layout, summary
 from cnnpool.report.choice import Choice
 from cnnpool.report.comparison import Comparison
+from cnnpool.report.plots import png
 from cnnpool.report.runs import MEANS, Run
 
 __all__ = ["link", "root_of", "write"]
@@ -21,7 +23,8 @@ def write(comparison: Comparison, root: Path) -> None:
     """Write event files into ``root/_mean`` and ``root/_mean/<choice>``; those of an earlier call go.
 
     Every choice has, for each scalar that its runs logged, its mean under the scalar's own tag, and under
-    ``band/<tag>/mean``, ``low`` and ``high`` the mean with its 95 % t interval where there are two runs. The
+    ``band/<tag>/mean``, ``low`` and ``high`` the mean with its 95 % t interval where there are two runs, and
+    as an image its maps of shifts and winners. The
     folder ``_mean`` itself holds the page that draws them, and the comparison's table as text.
 
     Raises:
@@ -33,6 +36,9 @@ def write(comparison: Comparison, root: Path) -> None:
     charted: dict[str, None] = {}
     for choice, name in zip(choices, names(choices, root), strict=True):
         with Events(folder / name) as events:
+            label = f"{choice.label} (n={len(choice.runs)})"
+            if drawn := maps.figure({label: found} if (found := maps.maps(choice)) else {}):
+                events.image("maps", png(drawn))
             for tag, (steps, band) in bands(list(choice.runs.values())).items():
                 events.scalars(tag, steps, band[0])
                 if np.isfinite(band).all():

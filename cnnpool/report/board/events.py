@@ -51,6 +51,14 @@ class Events:
             summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
             self._add(Event(wall_time=self.now, step=step, summary=summary))
 
+    def image(self, tag: str, png: bytes) -> None:
+        """A picture of the images tab."""
+        # Width and height stand at fixed places of the header (PNG specification, 11.2.2).
+        width, height = (int.from_bytes(png[start : start + 4]) for start in (16, 20))
+        image = Summary.Image(width=width, height=height, colorspace=4, encoded_image_string=png)
+        summary = Summary(value=[Summary.Value(tag=tag, image=image)])
+        self._add(Event(wall_time=self.now, summary=summary))
+
     def text(self, tag: str, markdown: str) -> None:
         """A page of the text tab."""
         self._string(f"{tag}/text_summary", "text", markdown.encode())
