@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cnnpool.pool.kernels import sliding, tiles
+from cnnpool.pool.kernels import sliding, sliding_last, tiles
 from cnnpool.pool.kernels.threads import spread
 from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format
 
@@ -48,7 +48,7 @@ def forward(x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
             spread(tiles.forward, planes, moved, *where, *size, *out_size, lowest)
         return y, winners
     if last:
-        spread(sliding.forward_last, lines, moved, *where, *rule, channels, lowest, scratch=1)
+        spread(sliding_last.forward, lines, moved, *where, *rule, channels, lowest)
     else:
         room, scratch = _forward_room(window, *size, x.element_size())
         spread(sliding.forward, planes, moved, *where, *rule, room, lowest, scratch=scratch)
@@ -75,11 +75,13 @@ def backward(grad: Tensor, winners: Tensor, window: Window, size: tuple[int, int
     wide = torch.float64 if grad.dtype == torch.float64 else torch.float32
     total = scalar(0.0, wide)
     if last:
-        room = channels * wide.itemsize
-        spread(sliding.backward_last, lines, moved, *where, *rule, channels, total, zero, scratch=room)
+        (kh, kw), (height, width) = window.kernel, size
+        room = 8 * (width + 1 + 2 * kh + 2 * out_size[1] * kw) + channels * wide.itemsize
+        spread(sliding_last.backward, lines, moved, *where, *rule, channels, total, zero, scratch=room)
     else:
-        room, scratch = _backward_room(window, *size, grad.element_size(), wide.itemsize)
-        spread(sliding.backward, planes, moved, *where, *rule, room, total, zero, scratch=scratch)
+        direct = grad.dtype == wide
+        room = 8 * sliding.PLACES + (0 if direct else prod(size) * wide.itemsize)
+        spread(sliding.backward, planes, moved, *where, *rule, direct, total, zero, scratch=room)
     return out
 
 
@@ -94,23 +96,6 @@ def _forward_room(window: Window, height: int, width: int, size: int) -> tuple[t
     best = _aligned(images * part * size)
     places = best + _aligned(bands * pitch * size)
     return (bands, pitch, part, best, places), places + bands * pitch
-
-
-@lru_cache(maxsize=1024)
-def _backward_room(
-    window: Window, height: int, width: int, size: int, wide: int
-) -> tuple[tuple[int, ...], int]:
-    """What ``sliding.backward`` takes as ``room``, and its scratch memory in bytes."""
-    (_, sw), columns = window.stride, window.output_size(height, width)[1]
-    above, before = _reach(window)
-    pitch = max(columns, (width - 1 + window.padding[1]) // sw + 1) + before
-    bands = _bands(pitch * (size + 1 + sw * (wide + size)), above)
-    # Behind the gradients there is a part of zeros, to add where a sum has an odd number of terms.
-    part, nothing = bands * pitch, (bands + above + 1) * pitch
-    places = _aligned((nothing + part) * size)
-    sums = places + _aligned(nothing + part)
-    halves = sums if size == wide else sums + _aligned(sw * part * wide)
-    return (bands, pitch, part, nothing, places, sums, wide, halves), halves + sw * part * wide
 
 
 def _reach(window: Window) -> tuple[int, int]:
