@@ -2,9 +2,10 @@
 
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 
 
@@ -15,13 +16,15 @@ class DepthwiseConv2d(Pool2d):
     input is the sum over the windows that cover it of w times the upstream gradient: with kernel 3 and stride
     2 an input is covered 1, 2 or 4 times.
 
-    Edges: zero padding, by default (kernel - 1)//2, so that an even H becomes H/2 for kernels 2 and 3.
+    Edges: zeros, or as ``padding_mode`` says, by default (kernel - 1)//2 of them, so that an even H becomes
+    H/2 for kernels 2 and 3.
 
     Args:
         channels: C of input and output.
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
-        padding: zeros on every side, >= 0; null for (kernel - 1)//2.
+        padding: pixels on every side, >= 0; null for (kernel - 1)//2.
+        padding_mode: what they hold: zeros, reflect, replicate or circular.
         norm: none or batch (then the convolution has no bias).
         activation: none, relu, gelu or silu.
 
@@ -42,6 +45,7 @@ class DepthwiseConv2d(Pool2d):
         kernel_size: Size = 3,
         stride: Size = 2,
         padding: Size | None = None,
+        padding_mode: PaddingMode = "zeros",
         norm: Literal["none", "batch"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "relu",
     ):
@@ -50,13 +54,15 @@ class DepthwiseConv2d(Pool2d):
         self.kernel_size = pair(kernel_size, "kernel_size", least=1)
         self.stride = pair(stride, "stride", least=1)
         same = tuple((k - 1) // 2 for k in self.kernel_size)
+        self.padding_mode = padding_mode
         self.padding = same if padding is None else pair(padding, "padding", least=0)
-        self.conv = nn.Conv2d(
+        self.conv = EdgeConv2d(
             channels,
             channels,
             self.kernel_size,
             self.stride,
-            self.padding,
+            mode=padding_mode,
+            padding=self.padding,
             groups=channels,
             bias=norm == "none",
         )

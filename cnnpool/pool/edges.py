@@ -61,17 +61,23 @@ def _extend(x: Tensor, axis: int, before: int, after: int, mode: PaddingMode) ->
 
 
 def conv2d(
-    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Size, groups: int, mode: PaddingMode
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Size,
+    groups: int,
+    mode: PaddingMode,
+    padding: tuple[int, int] | None = None,
 ) -> Tensor:
-    """Convolution of ``x`` padded by half the odd kernel, so that H' = ceil(H/s)."""
-    down, across = (k // 2 for k in weight.shape[-2:])
+    """Convolution of ``x`` padded on every side, by default by half the odd kernel: then H' = ceil(H/s)."""
+    down, across = padding or (k // 2 for k in weight.shape[-2:])
     if mode == "zeros":
         return F.conv2d(x, weight, bias, stride, (down, across), groups=groups)
     return F.conv2d(pad(x, (across, across, down, down), mode), weight, bias, stride, groups=groups)
 
 
 class EdgeConv2d(nn.Conv2d):
-    """``nn.Conv2d`` by :func:`conv2d`: odd kernel, H' = ceil(H/s), any padding mode on any map."""
+    """``nn.Conv2d`` by :func:`conv2d`: any padding mode on any map; without ``padding`` H' = ceil(H/s)."""
 
     def __init__(
         self,
@@ -81,18 +87,20 @@ class EdgeConv2d(nn.Conv2d):
         stride: Size = 1,
         *,
         mode: PaddingMode,
+        padding: tuple[int, int] | None = None,
         groups: int = 1,
         bias: bool = True,
     ):
         kernel = pair(kernel_size, "kernel_size", least=1)
-        if any(k % 2 == 0 for k in kernel):
+        if padding is None and any(k % 2 == 0 for k in kernel):
             raise ValueError(f"kernel_size must be odd, to keep the size of the map, got {kernel_size!r}")
         check_mode(mode)
-        super().__init__(in_channels, out_channels, kernel, stride, groups=groups, bias=bias)
+        sides = tuple(k // 2 for k in kernel) if padding is None else padding
+        super().__init__(in_channels, out_channels, kernel, stride, sides, groups=groups, bias=bias)
         self.mode = mode
 
     def forward(self, x: Tensor) -> Tensor:
-        return conv2d(x, self.weight, self.bias, self.stride, self.groups, self.mode)
+        return conv2d(x, self.weight, self.bias, self.stride, self.groups, self.mode, self.padding)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, mode={self.mode!r}"
