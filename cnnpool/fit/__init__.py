@@ -1,5 +1,7 @@
 """Training: one function, ``fit``. The only room that imports Lightning."""
 
+# Before anything that imports Lightning.
+from cnnpool.fit import lean  # noqa: F401
 from cnnpool.fit.checkpoint import DamagedError
 from cnnpool.fit.fit import Facts, fit
 from cnnpool.fit.module import DivergedError

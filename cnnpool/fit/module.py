@@ -8,6 +8,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cnnpool.fit.optimizers import Optimizer
 from cnnpool.fit.recipe import Recipe
 
 
@@ -46,16 +47,21 @@ class Net(LightningModule):
         self.training_sums: list[Tensor] = []
         self.evaluation_sums: list[Tensor] = []
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return self.recipe.build_optimizer(self.model.parameters())
+    def configure_optimizers(self) -> Optimizer:
+        self.optimizer = self.recipe.build_optimizer(self.model.parameters())
+        return self.optimizer
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         # Draws depend on the step (and process) alone, so a resumed run repeats them.
-        torch.manual_seed((self.seed + 1) * 1_000_003 + self.steps + self.global_rank * 998_244_353)
+        seed = (self.seed + 1) * 1_000_003 + self.steps + self.global_rank * 998_244_353
+        # torch.manual_seed also tells every kind of device that is not there: half a millisecond a step.
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         images, labels = batch
-        optimizer = self.optimizers(use_pl_optimizer=False)
+        optimizer = self.optimizer
         rate = self.recipe.learning_rate(self.steps, self.total_steps)
         for group in optimizer.param_groups:
             group["lr"] = rate

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import nn
+
+from cnnpool.fit.optimizers import AdamW, Optimizer, Sgd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +95,11 @@ class Recipe:
                 return self.lr * (1 + math.cos(math.pi * progress)) / 2
         return self.lr
 
-    def build_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    def build_optimizer(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
         """The optimiser, with weight decay on weights of two or more axes only."""
         parameters = [p for p in parameters if p.requires_grad]
         groups = [
             {"params": [p for p in parameters if p.ndim > 1], "weight_decay": self.weight_decay},
             {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
         ]
-        if self.optimizer == "adamw":
-            return torch.optim.AdamW(groups, lr=self.lr, fused=True)
-        return torch.optim.SGD(groups, lr=self.lr, momentum=0.9, nesterov=True, fused=True)
+        return {"adamw": AdamW, "sgd": Sgd}[self.optimizer](groups, lr=self.lr)

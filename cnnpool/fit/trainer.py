@@ -1,8 +1,10 @@
 """Lightning's trainer as we want it: our own records and checkpoints, and silence."""
 
 import logging
+import os
 import sys
 import warnings
+from typing import Literal
 
 import torch
 from lightning.pytorch import Trainer
@@ -17,9 +19,7 @@ def build_trainer(recipe: Recipe, callbacks: list) -> Trainer:
     """Lightning's trainer without its own loggers, checkpoints and summaries: the callbacks do these."""
     bar = sys.stderr.isatty() if recipe.progress == "auto" else recipe.progress
     on_cpu = not torch.cuda.is_available()
-    deterministic = recipe.deterministic
-    if deterministic == "auto":
-        deterministic = True if on_cpu else "warn"
+    repeat_bits(recipe.deterministic, on_cpu)
     return Trainer(
         accelerator="cpu" if on_cpu else "auto",
         devices=recipe.devices,
@@ -33,9 +33,19 @@ def build_trainer(recipe: Recipe, callbacks: list) -> Trainer:
         callbacks=[*callbacks, *([TQDMProgressBar(refresh_rate=50)] if bar else [])],
         plugins=[SafeCheckpointIO()],
         num_sanity_val_steps=0,
-        deterministic=deterministic,
         use_distributed_sampler=False,
     )
+
+
+def repeat_bits(asked: Literal["auto", "warn"] | bool, on_cpu: bool) -> None:
+    """Refuse, allow or warn of operations that do not repeat bit for bit (see ``Recipe``)."""
+    if asked == "auto":
+        asked = True if on_cpu else "warn"
+    # Not by torch.use_deterministic_algorithms, which loads torch's compiler to tell it too: half a second.
+    torch.set_deterministic_debug_mode({True: "error", False: "default", "warn": "warn"}[asked])
+    if asked and not on_cpu:
+        torch.backends.cudnn.benchmark = False
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 def precision_of(recipe: Recipe) -> str:

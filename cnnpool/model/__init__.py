@@ -7,12 +7,14 @@ from cnnpool.model.allconv import AllConv
 from cnnpool.model.base import Cnn, PoolFactory, ReadoutFactory
 from cnnpool.model.convnet import ConvNet
 from cnnpool.model.resnet20 import Resnet20
+from cnnpool.model.sprint import Sprint
 from cnnpool.model.vgg import Vgg
 
 MODELS: dict[str, type[Cnn]] = {
     "allconv": AllConv,
     "convnet": ConvNet,
     "resnet20": Resnet20,
+    "sprint": Sprint,
     "vgg": Vgg,
 }
 
@@ -37,4 +39,4 @@ def build(
     return entry(in_channels, size, num_classes, pool=pool, readout=readout, **checked)
 
 
-__all__ = ["MODELS", "AllConv", "Cnn", "ConvNet", "Resnet20", "Vgg", "build"]
+__all__ = ["MODELS", "AllConv", "Cnn", "ConvNet", "Resnet20", "Sprint", "Vgg", "build"]

@@ -1,0 +1,70 @@
+"""Import Lightning without two packages that take nine tenths of its import, and that no run uses.
+
+Lightning asks torchmetrics and torch's compiler for types, to recognise what it might be given and to base
+records on that we do not keep. Others stand in for the two while Lightning is imported: torchmetrics would
+bring torchvision, scipy and matplotlib along. Whoever asks more of either gets the real one, then or later.
+``CNNPOOL_LEAN=0`` leaves this out.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+
+def _unchanged(function: Any, *_: Any, **__: Any) -> Any:
+    """What ``torch.compiler.disable`` makes of a function that nobody compiles."""
+    return function
+
+
+ANSWERS = {
+    "torchmetrics": {"Metric": object, "MetricCollection": object},
+    "torch._dynamo": {"OptimizedModule": object, "disable": _unchanged},
+}
+
+
+class StandIn(ModuleType):
+    """A module with a few answers; for anything else it fetches the real one."""
+
+    def __init__(self, name: str, answers: dict[str, Any]):
+        super().__init__(name)
+        # A type that nothing is an instance of.
+        self.__dict__.update({k: type(k, (), {}) if v is object else v for k, v in answers.items()})
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        remove(self)
+        return getattr(importlib.import_module(self.__name__), attribute)
+
+
+def remove(standin: StandIn) -> None:
+    """Let the next import of its name find the real module."""
+    name, (package, _, child) = standin.__name__, standin.__name__.rpartition(".")
+    if sys.modules.get(name) is standin:
+        del sys.modules[name]
+    if package and vars(sys.modules[package]).get(child) is standin:
+        delattr(sys.modules[package], child)
+
+
+@contextmanager
+def lean() -> Iterator[None]:
+    """Within this context, stand-ins for what is not imported yet."""
+    standins = []
+    if os.environ.get("CNNPOOL_LEAN") != "0":
+        for name, answers in ANSWERS.items():
+            if name not in sys.modules:
+                sys.modules[name] = StandIn(name, answers)
+                standins.append(sys.modules[name])
+    try:
+        yield
+    finally:
+        for standin in standins:
+            remove(standin)
+
+
+with lean():
+    import lightning.pytorch  # noqa: F401

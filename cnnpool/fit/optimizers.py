@@ -1,0 +1,133 @@
+"""Optimisers by torch's own fused functions, without the classes around them.
+
+``torch.optim``'s classes load torch's compiler when the first of them is made, which takes as long as a
+hundred steps of a small network; nothing here is ever compiled.
+"""
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.adamw import adamw
+from torch.optim.sgd import sgd
+
+
+class Optimizer(ABC):
+    """Groups of parameters with their options, and a state per parameter, as ``torch.optim`` lays them out.
+
+    Args:
+        groups: of parameters, each ``{"params": ..., "weight_decay": ...}``.
+        lr: learning rate of all groups to begin with; a schedule sets ``group["lr"]``.
+    """
+
+    def __init__(self, groups: Sequence[dict[str, Any]], lr: float):
+        self.defaults: dict[str, Any] = {"lr": lr}
+        self.param_groups = [{**self.defaults, **group, "params": list(group["params"])} for group in groups]
+        self.state: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        """One step along the gradients; a parameter without one stays as it is."""
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            for p in params:
+                if p not in self.state:
+                    self.state[p] = self.fresh(p)
+            if params:
+                self.move(params, [p.grad for p in params], group)
+
+    @abstractmethod
+    def fresh(self, p: Tensor) -> dict[str, Tensor]:
+        """The state of a parameter before its first step."""
+
+    @abstractmethod
+    def move(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
+        """Change ``params``, all with a state, and their states."""
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.grad = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain data: groups with the parameters' numbers for parameters, states by these numbers."""
+        params = [p for group in self.param_groups for p in group["params"]]
+        number = {id(p): index for index, p in enumerate(params)}
+        groups = [{**g, "params": [number[id(p)] for p in g["params"]]} for g in self.param_groups]
+        return {"state": {number[id(p)]: dict(s) for p, s in self.state.items()}, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from ``state_dict()``.
+
+        Raises:
+            ValueError: if it has other groups.
+        """
+        saved = state_dict["param_groups"]
+        sizes = [[len(g["params"]) for g in groups] for groups in (saved, self.param_groups)]
+        if sizes[0] != sizes[1]:
+            raise ValueError(f"the optimiser's groups have {sizes[1]} parameters, those saved {sizes[0]}")
+        for group, old in zip(self.param_groups, saved, strict=True):
+            group.update({key: value for key, value in old.items() if key != "params"})
+            for p, number in zip(group["params"], old["params"], strict=True):
+                if number in state_dict["state"]:
+                    state = state_dict["state"][number].items()
+                    self.state[p] = {key: value.clone().to(p.device) for key, value in state}
+
+    def states(self, params: list[Tensor], key: str) -> list[Tensor]:
+        """What the state of each of ``params`` has under ``key``."""
+        return [self.state[p][key] for p in params]
+
+
+class AdamW(Optimizer):
+    """Loshchilov & Hutter 2019 (arXiv:1711.05101) with the usual moments, 0.9 and 0.999, and eps 1e-8."""
+
+    def fresh(self, p: Tensor) -> dict[str, Tensor]:
+        return {
+            "step": torch.zeros((), dtype=torch.float32, device=p.device),
+            "exp_avg": torch.zeros_like(p, memory_format=torch.preserve_format),
+            "exp_avg_sq": torch.zeros_like(p, memory_format=torch.preserve_format),
+        }
+
+    def move(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
+        adamw(
+            params,
+            grads,
+            self.states(params, "exp_avg"),
+            self.states(params, "exp_avg_sq"),
+            [],
+            self.states(params, "step"),
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=1e-8,
+            maximize=False,
+        )
+
+
+class Sgd(Optimizer):
+    """Stochastic gradient descent with Nesterov momentum 0.9 (Sutskever 2013)."""
+
+    def fresh(self, p: Tensor) -> dict[str, Tensor]:
+        # A first step from a momentum of zero leaves the gradient there, as torch's own does.
+        return {"momentum_buffer": torch.zeros_like(p, memory_format=torch.preserve_format)}
+
+    def move(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
+        sgd(
+            params,
+            grads,
+            self.states(params, "momentum_buffer"),
+            fused=True,
+            weight_decay=group["weight_decay"],
+            momentum=0.9,
+            lr=group["lr"],
+            dampening=0.0,
+            nesterov=True,
+            maximize=False,
+        )
