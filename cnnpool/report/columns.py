@@ -10,6 +10,7 @@ from cnnpool.report.row import Row
 from cnnpool.report.statistics import LEAST_PAIRS, Summary
 
 NONE = "–"
+WIDEST = 7
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,16 @@ def main_columns(comparison: Comparison) -> list[Column]:
 
 def measure_columns(comparison: Comparison) -> list[Column]:
     """Choice, then the mean of every other measure."""
-    others = [
-        Column(one.header, [_mean(one, row.others[one.key], len(row.choice.runs)) for row in comparison.rows])
-        for one in comparison.measures
-    ]
+    others = [_means(comparison, one) for one in comparison.measures]
     return [choice_column(comparison), *others] if others else []
+
+
+def measure_tables(comparison: Comparison) -> list[list[Column]]:
+    """The same in tables that a page is wide enough for; those of cost come last."""
+    cost = [one for one in comparison.measures if one.key.startswith("cost.")]
+    rest = [one for one in comparison.measures if one not in cost]
+    parts = [group[i : i + WIDEST] for group in (rest, cost) for i in range(0, len(group), WIDEST)]
+    return [[choice_column(comparison), *(_means(comparison, one) for one in part)] for part in parts]
 
 
 def pair_columns(comparison: Comparison) -> list[Column]:
@@ -69,6 +75,11 @@ def pair_columns(comparison: Comparison) -> list[Column]:
 def choice_column(comparison: Comparison) -> Column:
     """The labels."""
     return Column("choice", [row.choice.label for row in comparison.rows], words=True)
+
+
+def _means(comparison: Comparison, one: Measure) -> Column:
+    cells = [_mean(one, row.others[one.key], len(row.choice.runs)) for row in comparison.rows]
+    return Column(one.header, cells)
 
 
 def ranking(comparison: Comparison) -> str:

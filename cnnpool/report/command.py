@@ -7,8 +7,9 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from cnnpool.parser import Parser
 from cnnpool.report.runs import Run, find, finished
 
 if TYPE_CHECKING:
@@ -22,13 +23,6 @@ EXAMPLES = """examples:
   cnnpool compare outputs --status
   cnnpool compare outputs/claims outputs/claims_allconv --claims
 """
-
-
-class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose complaint is one line, raised."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}; see --help")
 
 
 def main(argv: list[str]) -> int:

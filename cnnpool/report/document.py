@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cnnpool.report.columns import Column, main_columns, measure_columns, pair_columns, ranking
+from cnnpool.report.columns import Column, main_columns, measure_tables, pair_columns, ranking
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.facts import facts
 from cnnpool.report.plots import Plot
@@ -60,8 +60,8 @@ def compose(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) 
     if comparison.measures:
         blocks += [
             Heading("What else was measured"),
-            Paragraph("Means over seeds."),
-            Table(measure_columns(comparison)),
+            Paragraph("Means over the seeds of each choice, as many as above."),
+            *map(Table, measure_tables(comparison)),
         ]
     blocks += [Heading("Figures"), *plots] if plots else []
     blocks += [Heading("How the numbers were made"), Items(_method(comparison))]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cnnpool.report.columns import Column, main_columns, measure_columns
+from cnnpool.report.columns import Column, main_columns, measure_tables
 from cnnpool.report.comparison import Comparison
 
 MARKS = {
@@ -19,8 +19,8 @@ MARKS = {
 
 
 def render(comparison: Comparison) -> str:
-    """The two tables of the report as ``tabular`` environments; the preamble needs booktabs."""
-    tables = [main_columns(comparison), measure_columns(comparison)]
+    """The tables of the report as ``tabular`` environments; the preamble needs booktabs."""
+    tables = [main_columns(comparison), *measure_tables(comparison)]
     return "% needs \\usepackage{booktabs}\n" + "\n".join(_tabular(columns) for columns in tables if columns)
 
 

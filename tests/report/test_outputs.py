@@ -8,7 +8,7 @@ import pytest
 from matplotlib.image import imread
 
 from cnnpool.report import find, html, latex, markdown, text
-from cnnpool.report.columns import ranking
+from cnnpool.report.columns import WIDEST, measure_columns, measure_tables, ranking
 from cnnpool.report.comparison import compare
 from cnnpool.report.document import compose
 from cnnpool.report.panels import dominated, lines, look
@@ -113,7 +113,7 @@ def test_foreign_text_is_only_text(comparison, plots):
 def test_markdown_tables_have_equal_rows(comparison, plots):
     lines = markdown.render(*compose(comparison, plots, [])).splitlines()
     tables = [block.split("\n") for block in "\n".join(lines).split("\n\n") if block.startswith("| ")]
-    assert len(tables) == 3
+    assert len(tables) == 4
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
 
@@ -178,3 +178,13 @@ def test_one_seed_and_one_choice_draw_without_complaint(shelf):
     alone = compare(find([shelf.root]))
     assert [plot.name for plot in draw(alone)] == ["accuracy", "learning", "gradient", "shift"]
     assert ranking(alone) == "One choice alone: nothing to rank."
+
+
+def test_what_else_was_measured_fits_the_page_and_nothing_is_left_out(comparison):
+    tables = measure_tables(comparison)
+    assert all(table[0].header == "choice" and len(table) <= 1 + WIDEST for table in tables)
+    headers = [column.header for table in tables for column in table[1:]]
+    assert sorted(headers) == sorted(column.header for column in measure_columns(comparison)[1:])
+    # Each measure with the cells that it has in the one wide table.
+    wide = {column.header: column.cells for column in measure_columns(comparison)}
+    assert all(column.cells == wide[column.header] for table in tables for column in table)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from cnnpool.report import markdown
-from cnnpool.report.columns import main_columns, measure_columns, ranking
+from cnnpool.report.columns import main_columns, measure_tables, ranking
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.document import Block, Heading, Items, Paragraph, Table
 
@@ -34,8 +34,8 @@ def summary(comparison: Comparison) -> str:
     """The comparison's tables, ranking and notes as Markdown."""
     by = ", ".join(comparison.by)
     blocks: list[Block] = [Table(main_columns(comparison)), Paragraph(ranking(comparison))]
-    if columns := measure_columns(comparison):
-        blocks += [Heading("What else was measured, means over seeds"), Table(columns)]
+    if tables := measure_tables(comparison):
+        blocks += [Heading("What else was measured, means over seeds"), *map(Table, tables)]
     if comparison.notes:
         blocks += [Heading("Mind"), Items([("", note) for note in comparison.notes])]
     return markdown.render(f"{comparison.metric.title} by {by}", blocks)
