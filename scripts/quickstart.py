@@ -12,7 +12,7 @@ SWEEP = ["experiment=quickstart", "pool=max,avg,strided,subsample", "readout=fla
 RUNS = "outputs/quickstart/digits"
 NEXT = f"""
 Next:
-  .venv/bin/tensorboard --logdir {RUNS}
+  .venv/bin/tensorboard --logdir {RUNS}/convnet
   .venv/bin/cnnpool train data=mnist pool=max
 """
 
