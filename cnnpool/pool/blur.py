@@ -33,6 +33,18 @@ def blur_pool2d(
     Raises:
         ValueError: for a number out of range, an unknown padding mode, an empty map or no floating numbers.
     """
+    geometry = geometry_of(x, filter_size, stride, padding_mode)
+    batch = x if x.dim() == 4 else x.unsqueeze(0)
+    y = apply(Blur, batch, geometry, False)
+    return y if x.dim() == 4 else y.squeeze(0)
+
+
+def geometry_of(x: Tensor, filter_size: Size, stride: Size, padding_mode: PaddingMode) -> Geometry:
+    """What ``blur_pool2d`` makes of its arguments.
+
+    Raises:
+        ValueError: as there.
+    """
     if not x.is_floating_point() or x.dim() not in (3, 4):
         raise ValueError(
             f"blur_pool2d takes floating (N, C, H, W) or (C, H, W), got {x.dtype} {tuple(x.shape)}"
@@ -40,17 +52,14 @@ def blur_pool2d(
     if min(x.shape[-3:]) < 1:
         raise ValueError(f"blur_pool2d needs a map, got {tuple(x.shape)}")
     check_mode(padding_mode)
-    batch = x if x.dim() == 4 else x.unsqueeze(0)
-    geometry = Geometry(
+    return Geometry(
         pair(filter_size, "filter_size", least=1),
         pair(stride, "stride", least=1),
         padding_mode,
         # Plain numbers, also while torch.compile traces sizes as symbols: the passes depend on each of them.
         (index(x.shape[-2]), index(x.shape[-1])),
-        is_channels_last(batch),
+        x.dim() == 4 and is_channels_last(x),
     )
-    y = apply(Blur, batch, geometry, False)
-    return y if x.dim() == 4 else y.squeeze(0)
 
 
 class BlurPool2d(Pool2d):

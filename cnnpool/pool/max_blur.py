@@ -3,9 +3,10 @@
 from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, pair
-from cnnpool.pool.blur import BlurPool2d, blur_pool2d
+from cnnpool.pool.blur import BlurPool2d, blur_pool2d, geometry_of
 from cnnpool.pool.edges import PaddingMode
 from cnnpool.pool.max import MaxPool2d, max_pool2d
+from cnnpool.pool.max_blurring import MaxBlur, fuses
 from cnnpool.pool.winners import Ties
 
 
@@ -21,7 +22,8 @@ def max_blur_pool2d(
     """Maximum around every pixel, blurred, every ``stride``-th pixel kept (Zhang 2019, MaxBlurPool).
 
     Max pooling with a stride is the dense maximum subsampled; the blur stands between the two. An even kernel
-    reaches one pixel further to the right and to the bottom; what lies outside the map never wins.
+    reaches one pixel further to the right and to the bottom; what lies outside the map never wins. With 2x2
+    windows compiled kernels blur the maxima as they are found, and keep one byte per pixel.
 
     Args:
         x: (N, C, H, W) or (C, H, W), any floating dtype.
@@ -38,6 +40,8 @@ def max_blur_pool2d(
         ValueError: for a number out of range or an unknown padding mode or tie rule.
     """
     kernel = pair(kernel_size, "kernel_size", least=1)
+    if kernel == (2, 2) and ties == "first" and x.dim() == 4 and fuses(x):
+        return MaxBlur.apply(x, geometry_of(x, filter_size, stride, padding_mode))
     dense = max_pool2d(x, kernel, 1, (kernel[0] // 2, kernel[1] // 2), ties=ties)
     return blur_pool2d(_drop_first(dense, kernel), filter_size, stride, padding_mode)
 
@@ -101,4 +105,7 @@ class MaxBlurPool2d(Pool2d):
         return comparisons + self.blur.flops(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.blur(_drop_first(self.max(x), self.max.kernel_size))
+        if self.max.keep_winners:
+            return self.blur(_drop_first(self.max(x), self.max.kernel_size))
+        blur = self.blur.filter_size, self.blur.stride, self.blur.padding_mode
+        return max_blur_pool2d(x, self.max.kernel_size, *blur, ties=self.max.ties)

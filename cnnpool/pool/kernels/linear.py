@@ -10,7 +10,7 @@ from torch import Tensor
 from cnnpool.pool.averaging import Counting
 from cnnpool.pool.blurring import Geometry, taps
 from cnnpool.pool.edges import source
-from cnnpool.pool.kernels import separable
+from cnnpool.pool.kernels import means, separable
 from cnnpool.pool.kernels.maxima import scalar
 from cnnpool.pool.kernels.threads import spread
 from cnnpool.pool.window import Window, memory_format, stated_format
@@ -45,10 +45,19 @@ class Table:
 
 
 class Plan:
-    """All that sums over the windows of one size of map need, made ready once."""
+    """All that sums over the windows of one size of map need, made ready once.
 
-    def __init__(self, down: Axis, across: Axis, divisors: list[list[int]] | None = None):
-        self.axes, self.divisors = (down, across), divisors
+    Windows that are 2x2 tiles have one weight, ``tile``.
+    """
+
+    def __init__(
+        self,
+        down: Axis,
+        across: Axis,
+        divisors: list[list[int]] | None = None,
+        tile: float | None = None,
+    ):
+        self.axes, self.divisors, self.tile = (down, across), divisors, tile
         self.size, self.out_size = (down.length, across.length), (len(down.entries), len(across.entries))
         self.ready: dict[tuple[bool, torch.dtype], tuple] = {}
 
@@ -96,7 +105,11 @@ def average(window: Window, counting: Counting, size: tuple[int, int]) -> Plan:
     down = axes[0]._replace(
         entries=tuple(tuple((i, weight) for i, _ in several) for several in axes[0].entries)
     )
-    return Plan(down, axes[1])
+    tiles = window[:3] == ((2, 2), (2, 2), (0, 0)) and window.output_size(*size) == (
+        size[0] // 2,
+        size[1] // 2,
+    )
+    return Plan(down, axes[1], tile=weight if tiles else None)
 
 
 def forward(x: Tensor, plan: Plan, last: bool) -> Tensor:
@@ -111,11 +124,14 @@ def adjoint(grad: Tensor, plan: Plan, last: bool) -> Tensor:
 
 def _run(transposed: bool, x: Tensor, plan: Plan, last: bool) -> Tensor:
     layout, stated = memory_format(last), stated_format(x, last)
-    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    wide = wide_of(x)
     x = x.contiguous(memory_format=layout)
     (samples, channels), size, out_size = x.shape[:2], plan.size, plan.out_size
     shape = (samples, channels, *(size if transposed else out_size))
     result = torch.empty(shape, dtype=x.dtype, memory_format=stated)
+    if plan.tile is not None:
+        _tiles(transposed, x, result, plan, last, scalar(plan.tile, wide))
+        return result
     down, across, common, divisors = plan.tables(transposed, wide)
     divided = 0 if divisors is None else divisors.data_ptr()
     pixels = out_size[0] * out_size[1]
@@ -123,19 +139,29 @@ def _run(transposed: bool, x: Tensor, plan: Plan, last: bool) -> Tensor:
         kernel = separable.adjoint_last if transposed else separable.forward_last
         units = samples if transposed else samples * out_size[0]
         counts = (pixels, out_size[1], 1) if transposed else (size[1], 1)
-        room, scratch = _room(wide.itemsize, *(n * channels for n in counts))
+        room, scratch = room_of(wide.itemsize, *(n * channels for n in counts))
         rest: tuple[Any, ...] = channels, down.pointers, across.pointers, divided, room
     else:
         kernel = separable.adjoint if transposed else separable.forward
         units = samples * channels
-        room, scratch = _room(
-            wide.itemsize, out_size[0] * size[1], max(out_size[0], size[0]) * size[1], pixels
-        )
+        room, scratch = plane_room(plan, wide)
         rest = down.pointers, across.pointers, common.pointers, common.ends, divided, room
     where = x.data_ptr(), result.data_ptr(), size, out_size
     numbers = scalar(0.0, wide), scalar(0.0, x.dtype)
     spread(kernel, units, x.nbytes + result.nbytes, *where, *rest, *numbers, scratch=scratch)
     return result
+
+
+def _tiles(transposed: bool, x: Tensor, result: Tensor, plan: Plan, last: bool, weight: Any) -> None:
+    (samples, channels), lines = x.shape[:2], result.shape[2]
+    where, rest = (x.data_ptr(), result.data_ptr(), plan.size, plan.out_size), (weight, scalar(0.0, x.dtype))
+    moved = x.nbytes + result.nbytes
+    if last:
+        kernel = means.adjoint_last if transposed else means.forward_last
+        spread(kernel, samples * lines, moved, *where, channels, *rest)
+    else:
+        kernel = means.adjoint if transposed else means.forward
+        spread(kernel, samples * channels, moved, *where, *rest)
 
 
 def _transpose(axis: Axis) -> Entries:
@@ -172,7 +198,18 @@ def _ends(entries: Entries, plain: list) -> tuple[int, int]:
     return left, max((count - i for i in other if 2 * i >= count), default=0)
 
 
-def _room(width: int, *counts: int) -> tuple[tuple[int, ...], int]:
+def wide_of(x: Tensor) -> torch.dtype:
+    """The type that sums of ``x`` are kept in."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def plane_room(plan: Plan, wide: torch.dtype) -> tuple[tuple[int, ...], int]:
+    """``room_of`` the sums over one plane of a contiguous map."""
+    (height, width), (rows, columns) = plan.size, plan.out_size
+    return room_of(wide.itemsize, rows * width, max(rows, height) * width, rows * columns)
+
+
+def room_of(width: int, *counts: int) -> tuple[tuple[int, ...], int]:
     """Bytes of a number, offsets of arrays of ``counts`` numbers, and bytes in all; a margin around each."""
     margin, offsets, at = 256, [], 256
     for count in counts:

@@ -75,7 +75,7 @@ def backward(grad: Tensor, winners: Tensor, window: Window, size: tuple[int, int
     wide = torch.float64 if grad.dtype == torch.float64 else torch.float32
     total = scalar(0.0, wide)
     if last:
-        (kh, kw), (height, width) = window.kernel, size
+        (kh, kw), width = window.kernel, size[1]
         room = 8 * (width + 1 + 2 * kh + 2 * out_size[1] * kw) + channels * wide.itemsize
         spread(sliding_last.backward, lines, moved, *where, *rule, channels, total, zero, scratch=room)
     else:

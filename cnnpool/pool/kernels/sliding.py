@@ -100,7 +100,7 @@ def forward(start, stop, scratch, x, y, winners, size, out_size, window, room, l
 def backward(start, stop, scratch, grad, winners, out, size, out_size, window, direct, total, like):
     """Contiguous maps, planes ``start`` to ``stop``: every window adds its gradient where its winner is.
 
-    Sums are kept in the type of ``total``: in ``out`` itself if ``direct``, else in a plane of scratch memory.
+    Sums are kept in the type of ``total``, in ``out`` itself if ``direct``, else in scratch memory.
     """
     (height, width), (rows, columns) = size, out_size
     (kh, kw), (sh, sw), (ph, pw), (dh, dw) = window

@@ -1,0 +1,47 @@
+"""The maximum of 2x2 windows around every pixel, blurred, in one step that keeps the winners alone."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd import Function, forward_ad
+
+from cnnpool.pool import kernels
+from cnnpool.pool.blurring import Blur, Geometry
+from cnnpool.pool.routing import Route, Scatter
+from cnnpool.pool.transforms import apply
+from cnnpool.pool.window import Window
+
+# Padded on both sides, 2x2 windows are one too many; the first, above and left of the map, is left out.
+DENSE = Window((2, 2), (1, 1), (1, 1), (1, 1), False)
+
+
+def fuses(x: Tensor) -> bool:
+    """Whether ``MaxBlur`` can take ``x``: a plain tensor that only backward differentiation may follow."""
+    return forward_ad._current_level < 0 and kernels.take(x)
+
+
+class MaxBlur(Function):
+    """(x, geometry) -> blurred maxima of 2x2 windows around every pixel."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, geometry: Geometry) -> Tensor:
+        from cnnpool.pool.kernels import max_blurs
+
+        y, winners = max_blurs.forward(x, geometry)
+        ctx.geometry = geometry
+        ctx.save_for_backward(winners)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (winners,) = ctx.saved_tensors
+        if kernels.take(grad) and not torch.is_grad_enabled():
+            from cnnpool.pool.kernels import max_blurs
+
+            return max_blurs.backward(grad, winners, ctx.geometry), None
+        # Differentiable, in the steps that ``max_pool2d`` and ``blur_pool2d`` would take.
+        maxima = F.pad(apply(Blur, grad, ctx.geometry, True), (1, 0, 1, 0))
+        route = Route(DENSE, "first", ctx.geometry.size, ctx.geometry.channels_last)
+        return apply(Scatter, maxima, F.pad(winners, (1, 0, 1, 0), value=3), route), None
