@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from cnnpool import __version__
+from cnnpool.process import leave, share_cores
 
 USAGE = """\
 usage: cnnpool COMMAND [ARGUMENTS]
@@ -34,7 +35,11 @@ examples:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run one command and end the process: status 0, 1 (a run failed), 2 (a mistake) or 128 + a signal."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments is None:
+        try:
+            main(sys.argv[1:])
+        except SystemExit as end:
+            leave(end.code)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         sys.stdout.write(USAGE)
         sys.exit(0)
@@ -92,6 +97,7 @@ def train(arguments: list[str]) -> int:
     """``cnnpool train``: one job, or with ``-m`` every job of a sweep."""
     from cnnpool.stopping import Signals, Stopped
 
+    share_cores()
     try:
         with Signals():
             from cnnpool.launch.compose import compose

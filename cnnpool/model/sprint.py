@@ -1,17 +1,17 @@
 """A CNN that learns digits in seconds on a CPU."""
 
-from torch import Tensor, nn
+from torch import nn
 
 from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, positive
 
 
 class Sprint(Cnn):
-    """Three 3x3 convolutions and two downsampling stages, s1 and s2, on an image folded to half its size.
+    """Three convolutions, the first with stride 2, and two downsampling stages, s1 and s2.
 
-    fold, conv(width), s1, conv(2 width), s2, conv(2 width), readout, linear. Folding puts every 2x2 pixels
-    into channels, so that the first convolution is one of 6x6 with stride 2, at a quarter of the positions.
-    Batch normalisation and ReLU come after the downsampling, where there is a quarter of the numbers to work
-    on (the order of Jordan 2024, arXiv:2404.00498).
+    5x5 conv(width) with stride 2, s1, 3x3 conv(2 width), s2, 3x3 conv(2 width), readout, linear. Batch
+    normalisation and ReLU come after the downsampling, where there is a quarter of the numbers to work on
+    (the order of Jordan 2024, arXiv:2404.00498). The stride of the first convolution is fixed: it saves three
+    quarters of what would be the most expensive layer.
 
     Args:
         in_channels: C of the images.
@@ -44,14 +44,13 @@ class Sprint(Cnn):
         dilation = stages["s1"].dilates
         super().__init__(
             nn.Sequential(
-                Fold(),
-                conv(4 * in_channels, width, 1, padding_mode),
+                conv(in_channels, width, 5, 2, 1, padding_mode),
                 stages["s1"],
                 *norm(width),
-                conv(width, 2 * width, dilation, padding_mode),
+                conv(width, 2 * width, 3, 1, dilation, padding_mode),
                 stages["s2"],
                 *norm(2 * width),
-                conv(2 * width, 2 * width, dilation * stages["s2"].dilates, padding_mode),
+                conv(2 * width, 2 * width, 3, 1, dilation * stages["s2"].dilates, padding_mode),
                 *norm(2 * width),
             ),
             stages,
@@ -62,23 +61,16 @@ class Sprint(Cnn):
         )
 
 
-class Fold(nn.Module):
-    """Every 2x2 pixels side by side, (N, C, H, W) to (N, 4C, H/2, W/2), without an odd last row or column."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        samples, channels, rows, columns = (x.shape[0], x.shape[1], x.shape[2] // 2, x.shape[3] // 2)
-        pixels = x.permute(0, 2, 3, 1)[:, : 2 * rows, : 2 * columns]
-        pairs = pixels.reshape(samples, rows, 2, columns, 2 * channels).transpose(2, 3)
-        return pairs.reshape(samples, rows, columns, 4 * channels).permute(0, 3, 1, 2)
-
-
-def conv(in_channels: int, channels: int, dilation: int, padding_mode: PaddingMode) -> nn.Conv2d:
-    """A 3x3 convolution without bias that keeps the size."""
+def conv(
+    in_channels: int, channels: int, kernel_size: int, stride: int, dilation: int, padding_mode: PaddingMode
+) -> nn.Conv2d:
+    """A convolution without bias that keeps the size but for its stride."""
     layer = nn.Conv2d(
         in_channels,
         channels,
-        3,
-        padding=dilation,
+        kernel_size,
+        stride,
+        padding=dilation * (kernel_size // 2),
         dilation=dilation,
         bias=False,
         padding_mode=padding_mode,

@@ -1,18 +1,32 @@
 import torch
-import torch.nn.functional as F
 
-from cnnpool.model.sprint import Fold
-
-
-def test_folding_and_a_3x3_convolution_are_a_6x6_convolution_of_stride_2():
-    torch.manual_seed(0)
-    x, weight = torch.randn(2, 3, 10, 8, dtype=torch.float64), torch.randn(5, 3, 6, 6, dtype=torch.float64)
-    expected = F.conv2d(x, weight, stride=2, padding=2)
-    # Entry (a, b) of the 3x3 kernel sees the four pixels (2a + i, 2b + j), in the order (i, j, channel).
-    folded = weight.view(5, 3, 3, 2, 3, 2).permute(0, 3, 5, 1, 2, 4).reshape(5, 12, 3, 3)
-    torch.testing.assert_close(F.conv2d(Fold()(x), folded, padding=1), expected)
+from cnnpool import model, pool, readout
 
 
-def test_folding_drops_an_odd_last_row_and_column():
-    x = torch.arange(15.0).view(1, 1, 3, 5)
-    assert Fold()(x)[0, :, 0].tolist() == [[0.0, 2.0], [1.0, 3.0], [5.0, 7.0], [6.0, 8.0]]
+def build(operator):
+    return model.build(
+        "sprint",
+        1,
+        (28, 28),
+        10,
+        pool=lambda stage, c: pool.build(operator, c),
+        readout=lambda c, s: readout.build("flatten", c, s, hidden=0),
+        width=4,
+    )
+
+
+def test_parameters_and_maps_are_those_of_the_plan():
+    net = build("max")
+    convolutions = 25 * 4 + 9 * 4 * 8 + 9 * 8 * 8
+    assert sum(p.numel() for p in net.parameters()) == convolutions + 2 * (4 + 8 + 8) + 10 * (8 * 3 * 3 + 1)
+    seen = {}
+    for name, stage in net.stages.items():
+        stage.register_forward_hook(lambda m, i, o, name=name: seen.update({name: (i[0].shape, o.shape)}))
+    net(torch.zeros(2, 1, 28, 28))
+    assert seen == {"s1": ((2, 4, 14, 14), (2, 4, 7, 7)), "s2": ((2, 8, 7, 7), (2, 8, 3, 3))}
+
+
+def test_an_operator_that_keeps_the_resolution_dilates_what_follows():
+    convolutions = [m for m in build("none").modules() if isinstance(m, torch.nn.Conv2d)]
+    assert [c.dilation[0] for c in convolutions] == [1, 2, 4]
+    assert build("none").feature_size == (14, 14)

@@ -1,0 +1,33 @@
+"""How the process of a command shares the machine, and how it ends."""
+
+import atexit
+import os
+import sys
+from contextlib import suppress
+from typing import NoReturn
+
+SPINS = "1000"
+
+
+def share_cores() -> None:
+    """Let torch's threads sleep soon when they have nothing to do, instead of spinning for milliseconds.
+
+    A thread that spins takes the core of whoever has work, another process or the thread it waits for: on a
+    busy machine, training is several times slower for it. To be called before torch is imported, whose OpenMP
+    then reads it; a choice in the environment (``GOMP_SPINCOUNT``, ``OMP_WAIT_POLICY``) stays.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+
+
+def leave(status: str | int | None) -> NoReturn:
+    """End the process without taking its hundreds of modules apart first: a quarter of a second."""
+    if isinstance(status, str):
+        sys.stderr.write(f"{status}\n")
+        status = 1
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        # Nobody reads it any more.
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status or 0)
