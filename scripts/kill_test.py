@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -75,8 +76,8 @@ def killed_run(
     found["different"] += contents(out / "run") != contents(whole / "run")
 
 
-def start(out: Path) -> int:
-    """The pid of a training process in ``out``; a fork, because imports take longer than the run."""
+def start(out: Path, arguments: Sequence[str] = TRAIN) -> int:
+    """The pid of a process in ``out``; a fork, because imports take longer than the run."""
     process = os.fork()
     if process:
         return process
@@ -86,7 +87,7 @@ def start(out: Path) -> int:
         output = os.open("output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        cli.main(TRAIN)
+        cli.main(list(arguments))
     except SystemExit as stop:
         os._exit(stop.code or 0)
     finally:

@@ -1,10 +1,11 @@
 """Benchmarks against named rivals: both in one process, in turn, so that a busy machine slows both alike."""
 
-import argparse
 import json
 import shlex
 import sys
 from pathlib import Path
+
+from cnnpool.parser import Parser
 
 SUITES = ("pool",)
 SIZES = ("small", "default", "all")
@@ -47,8 +48,8 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="cnnpool bench",
         description="Forward + backward of our operators against named rivals: medians of ratios, both timed "
         "in turn in one process, beside the time a copy of the bytes that must move would take.",

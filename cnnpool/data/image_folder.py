@@ -49,7 +49,10 @@ class ImageFolder(Source):
         test = _listing(root, "test")
         unknown = sorted(set(test) - set(train))
         if unknown:
-            raise DataError(f"{root / 'test' / unknown[0]} is a class that {root / 'train'} lacks")
+            raise DataError(
+                f"{root / 'test' / unknown[0]} is a class that {root / 'train'} lacks: "
+                "put training images of it there, or remove it"
+            )
         path = _cache_folder(root) / f"{self.channels}x{self.size}.images".replace(" ", "")
         return cached(path, _key(root, train, test), partial(self._decode, train, test))
 

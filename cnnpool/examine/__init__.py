@@ -2,6 +2,8 @@
 
 import argparse
 
+from cnnpool.parser import Parser
+
 EXAMPLES = """\
 examples:
   cnnpool probe outputs/mnist/convnet/max/seed0
@@ -21,7 +23,7 @@ def main(arguments: list[str]) -> int:
     Raises:
         ValueError: for a model, data or a setting that cannot be used; the message is one line.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="cnnpool probe",
         description="Measure an existing model without training it.",
         epilog=EXAMPLES,

@@ -17,6 +17,7 @@ from cnnpool.examine.run import from_checkpoint, from_run
 from cnnpool.examine.stages import added, operators_of, stages_of
 from cnnpool.examine.subject import Subject
 from cnnpool.examine.text import report
+from cnnpool.machine import environment
 from cnnpool.probe import Batch
 from cnnpool.surgery import Change, swap
 
@@ -46,7 +47,7 @@ def examine(asked: argparse.Namespace) -> int:
         "stages": operators_of(stages),
         **({} if labels else {"test": score(model, looked_at.images, looked_at.labels)}),
         **measure(model, stages, looked_at, probes),
-        "environment": record.environment(torch.device(asked.device)),
+        "environment": environment(torch.device(asked.device)),
     }
     sys.stdout.write(report(results))
     # matplotlib is slow to load: only once there is something to draw.

@@ -1,16 +1,12 @@
 """What an examination leaves on disk: results.json, schema 1."""
 
 import json
-import os
-import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from cnnpool import __version__
+from cnnpool.files import write_json
 
 
 def folder_of(out: str | None, name: str) -> Path:
@@ -33,32 +29,16 @@ def folder_of(out: str | None, name: str) -> Path:
     return folder
 
 
-def environment(device: torch.device) -> dict[str, Any]:
-    """What the results were made with."""
-    on = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "cnnpool": __version__,
-        "device": on,
-        "threads": torch.get_num_threads(),
-    }
-
-
 def write(folder: Path, results: Mapping[str, Any]) -> Path:
     """Write results.json, which is either the old file or the whole new one.
 
     Raises:
         ValueError: if it cannot be written.
     """
-    path, part = folder / "results.json", folder / ".results.json.part"
+    path = folder / "results.json"
     finished = datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(json.dumps({**results, "finished": finished}, indent=2, allow_nan=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        write_json(path, {**results, "finished": finished})
     except OSError as error:
         raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
     return path

@@ -1,8 +1,9 @@
 """Forward and backward of one operator on a small example, number by number."""
 
-import argparse
 import sys
 from pathlib import Path
+
+from cnnpool.parser import Parser
 
 
 def main(arguments: list[str]) -> int:
@@ -11,7 +12,7 @@ def main(arguments: list[str]) -> int:
     Raises:
         ValueError: for an unknown operator, or a picture that cannot be written.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="cnnpool explain",
         description="Forward and backward of one operator on two 4x4 images, number by number.",
         epilog="examples: cnnpool explain max    cnnpool explain gap --image gap.png",

@@ -16,14 +16,13 @@ from cnnpool.files import write_json
 from cnnpool.fit import resume
 from cnnpool.fit.callbacks import Chronicle
 from cnnpool.fit.checkpoints import Checkpoints
-from cnnpool.fit.environment import environment
 from cnnpool.fit.journal import Journal
-from cnnpool.fit.machine import keep_memory
 from cnnpool.fit.module import Net
 from cnnpool.fit.pictures import draw
 from cnnpool.fit.recipe import Recipe
 from cnnpool.fit.sample import sample
 from cnnpool.fit.trainer import build_trainer, precision_of, quieten
+from cnnpool.machine import environment, keep_memory
 from cnnpool.model import Cnn
 from cnnpool.probe import Batch, Probe
 from cnnpool.probe.tags import scalars

@@ -94,10 +94,8 @@ def unresolved(error: OmegaConfBaseException) -> str:
     said = str(error).splitlines()[0]
     if found := re.search(r"^\w+Error raised while resolving interpolation: \"?(.*?)\"?$", said):
         said = found.group(1)
-    remedy = (
-        "give it by KEY=VALUE" if "Missing mandatory" in said else "set that, or give a value in its place"
-    )
-    return f"{error.full_key}: {said}; {remedy}"
+    remedy = "give" if "Missing mandatory" in said else "set that, or give"
+    return f"{error.full_key}: {said}; {remedy} a value by {error.full_key}=VALUE"
 
 
 def refuse_code(node: Any, path: str = "") -> None:

@@ -113,7 +113,8 @@ def _run(job: "Asked") -> Outcome:
             write_state(job.folder, "failed", said)
             with (job.folder / "train.log").open("a") as file:
                 file.write(traceback.format_exc())
-        return _outcome(job, "failed", said, 2 if isinstance(error, ValueError) else 1)
+        mistaken = isinstance(error, ValueError) and not _of_memory(error)
+        return _outcome(job, "failed", said, 2 if mistaken else 1)
     return _done(job, results)
 
 
@@ -169,12 +170,16 @@ def _finished(job: "Asked") -> dict[str, Any] | None:
     return results
 
 
+def _of_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or bool(OUT_OF_MEMORY.search(str(error)))
+
+
 def _describe(error: BaseException, job: "Asked") -> str:
     """One line: what, where, remedy."""
     said = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
     if isinstance(error, SystemExit):
         return f"something called exit({error.code}) while it trained"
-    if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(said):
+    if _of_memory(error):
         size = job.settings.get("data", {}).get("batch_size")
         return (
             f"out of memory with data.batch_size={size}: lower it, or raise fit.accumulate, "

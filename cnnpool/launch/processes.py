@@ -1,5 +1,6 @@
 """Jobs in processes of their own, several at once: none can take another, or the sweep, with it."""
 
+import ctypes
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from cnnpool.launch.trust import FOLDERS
 from cnnpool.stopping import Stopped
 
 POLL_S = 0.05
+PR_SET_PDEATHSIG = 1
 KEPT_OPTIONS = (*FOLDERS, "--config-name", "-cn")
 
 
@@ -67,7 +69,13 @@ def _start(job: Asked, arguments: Sequence[str], threads: int) -> subprocess.Pop
             stderr=subprocess.STDOUT,
             env=environment,
             start_new_session=True,
+            preexec_fn=_end_with_the_sweep if sys.platform == "linux" else None,
         )
+
+
+def _end_with_the_sweep() -> None:
+    """Let the kernel send a job SIGTERM, which saves and stops it, if the sweep's process is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _kept(arguments: Sequence[str]) -> list[str]:

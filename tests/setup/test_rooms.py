@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 # Room: what it may import besides the standard library and itself. An own name covers what lies below it.
 BASES = {"cnnpool.pool.base", "cnnpool.readout.base", "cnnpool.model.base"}
 LAYERS = {"cnnpool.data", "cnnpool.model", "cnnpool.pool", "cnnpool.probe", "cnnpool.readout"}
-PROCESS = {"cnnpool.files", "cnnpool.ranks", "cnnpool.settings", "cnnpool.stopping"}
+PROCESS = {"cnnpool.files", "cnnpool.machine", "cnnpool.ranks", "cnnpool.settings", "cnnpool.stopping"}
 RIVALS = {"torchvision", "timm", "kornia", "antialiased_cnns"}
 ROOMS = {
     "pool": {"torch", "numba", "cnnpool.table"},
@@ -20,20 +20,34 @@ ROOMS = {
     "data": {"torch", "torchvision", "sklearn", "numpy", "PIL", "filelock", "cnnpool.table"},
     "probe": {"torch", "cnnpool.table", *BASES},
     "fit": {"torch", "lightning", "tensorboard", "matplotlib", "cnnpool.explain", *LAYERS, *PROCESS},
-    "report": {"numpy", "scipy", "matplotlib", "tensorboard"},
-    "explain": {"torch", "matplotlib", "cnnpool.pool", "cnnpool.readout", "cnnpool.table"},
-    "bench": {"torch", "numpy", "cnnpool.fit", "cnnpool.table", *LAYERS, *RIVALS},
+    "report": {"numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.parser"},
+    "explain": {"torch", "matplotlib", "cnnpool.parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.table"},
+    "bench": {
+        "torch",
+        "numpy",
+        "cnnpool.fit",
+        "cnnpool.machine",
+        "cnnpool.parser",
+        "cnnpool.table",
+        *LAYERS,
+        *RIVALS,
+    },
     "__init__": {"cnnpool.surgery"},
     "__main__": {"cnnpool.cli"},
     "cli": {"cnnpool"},
     "launch": {"hydra", "omegaconf", "yaml", "torch", "cnnpool.table", "cnnpool.fit", *LAYERS, *PROCESS},
     "files": {"filelock"},
+    "machine": {"torch"},
+    "parser": set(),
     "process": set(),
     "ranks": set(),
     "settings": set(),
     "stopping": set(),
     "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.table"},
-    "examine": {"torch", "torchvision", "timm", "matplotlib", "cnnpool.explain", "cnnpool.surgery", *LAYERS},
+    "examine": {
+        *("torch", "torchvision", "timm", "matplotlib", "cnnpool.explain", "cnnpool.surgery", *LAYERS),
+        *("cnnpool.files", "cnnpool.machine", "cnnpool.parser"),
+    },
     "table": set(),
 }
 DUMPING_GROUNDS = {"util", "utils", "helper", "helpers", "common", "misc", "tools"}

@@ -1,0 +1,1 @@
+"""What goes wrong for users, and what they must then be told."""

@@ -1,0 +1,101 @@
+"""A fault, and the attempt to do what leads to it."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from cnnpool import cli
+
+for heavy in ("examine.command", "launch.compose", "launch.training", "report.command", "report.comparison"):
+    # Here once, not in every fork.
+    import_module(f"cnnpool.{heavy}")
+
+QUICK = (
+    "data.limit=64", "model.width=2", "fit.epochs=1", "fit.pictures=false", "fit.progress=false",
+    "probe=none",
+)  # fmt: skip
+MINE = "train --config-dir mine pool=mine"
+GOES_ON = "the same command goes on"
+TRACEBACK = "Traceback (most recent call last)"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that goes wrong.
+
+    Args:
+        what: in words.
+        command: after ``cnnpool``; what makes training quick is added.
+        says: what the line on stderr must contain: the key or file, the value, the remedy.
+        status: that the command must end with.
+        before: makes the fault, in the process and the folder of the command.
+        keeps: patterns of files that must be there afterwards.
+        lines: on stderr; a sweep has one per failed job; None where the log goes there too.
+        out: what stdout must contain.
+    """
+
+    what: str
+    command: str
+    says: tuple[str, ...]
+    status: int = 2
+    before: Callable[[], object] = lambda: None
+    keeps: tuple[str, ...] = ()
+    lines: int | None = 1
+    out: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> list[str]:
+        words = [word.replace("%20", " ") for word in self.command.split()]
+        return [words[0], *(QUICK if words[0] == "train" else ()), *words[1:]]
+
+
+def attempt(fault: Fault, folder: Path) -> tuple[str, str, list[str]]:
+    """(line on stderr, exit status, what is wrong with the answer) of ``fault``, tried in ``folder``."""
+    status, out, err = command(fault.arguments, folder, fault.before)
+    wrong = [] if status == fault.status else [f"status {status}, not {fault.status}"]
+    if fault.lines is not None and err.count("\n") != fault.lines:
+        wrong.append(f"{err.count(chr(10))} lines on stderr, not {fault.lines}")
+    wrong += [f"stderr lacks {word!r}" for word in fault.says if word not in err]
+    wrong += [f"stdout lacks {word!r}" for word in fault.out if word not in out]
+    wrong += [f"{name} is lost" for name in fault.keeps if not list(folder.glob(name))]
+    wrong += ["a traceback"] if TRACEBACK in out + err else []
+    wrong += ["code of a file was run"] if list(folder.rglob("harm")) else []
+    if fault.status == 2 and not fault.keeps and list(folder.rglob("*.ckpt")):
+        wrong.append("something was trained")
+    return err.replace(f"{folder}/", "").strip(), str(status), wrong
+
+
+def command(arguments: list[str], folder: Path, before: Callable[[], object] = lambda: None) -> tuple:
+    """(exit status, stdout, stderr) of ``cnnpool ARGUMENTS`` in a fork that stands in ``folder``."""
+    with tempfile.TemporaryDirectory() as said:
+        out, err = Path(said) / "out", Path(said) / "err"
+        out.touch()
+        err.touch()
+        process = os.fork()
+        if not process:
+            _child(arguments, folder, before, out, err)
+        status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        return status, out.read_text(errors="replace"), err.read_text(errors="replace")
+
+
+def _child(arguments: list[str], folder: Path, before: Callable[[], object], out: Path, err: Path) -> None:
+    status = 99
+    try:
+        os.chdir(folder)
+        before()
+        sys.stdout, sys.stderr = out.open("w"), err.open("w")
+        for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
+            os.dup2(stream.fileno(), number)
+        cli.main(arguments)
+    except SystemExit as stop:
+        status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException as error:
+        sys.stderr.write(f"{TRACEBACK}: {error!r}\n")
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

@@ -1,0 +1,197 @@
+"""How each fault is made: in the process and the folder of the command that meets it."""
+
+import os
+import resource
+import socket
+import sys
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+from cnnpool.files import only_user, write_json
+from cnnpool.fit.callbacks import Chronicle
+from cnnpool.launch import training
+from fault.attempt import QUICK, command
+
+HERE = "hydra.run.dir=here"
+LAST = Path("here/checkpoints/last.ckpt")
+HELD = []
+
+
+class Harm:
+    """What a pickle does that runs code."""
+
+    def __reduce__(self):
+        return os.system, ("touch harm",)
+
+
+def trained(*overrides, folder="here", cut=False):
+    """A quick run in ``folder``; ``cut``: killed just before its results are written."""
+
+    def before():
+        if cut:
+            sys.modules["cnnpool.fit.fit"].write_json = lambda *content: os._exit(9)
+
+    arguments = ["train", *QUICK, f"hydra.run.dir={folder}", *overrides]
+    status, _, err = command(arguments, Path.cwd(), before)
+    if status != (9 if cut else 0):
+        raise RuntimeError(err)
+
+
+def cut_with(change, *overrides):
+    """A run that was cut, to which ``change`` is done then."""
+
+    def before():
+        trained(*overrides, cut=True)
+        change()
+
+    return before
+
+
+def write(name, content):
+    def before():
+        path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return before
+
+
+def flip_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def altered(change):
+    """Write the checkpoint again after ``change`` has been done to its content."""
+    content = torch.load(LAST, weights_only=True)
+    change(content)
+    torch.save(content, LAST)
+
+
+def used():
+    holder = only_user(Path("here"))
+    holder.__enter__()
+    HELD.append(holder)
+    write_json(Path("here/status.json"), {"state": "running", "pid": os.getpid()})
+
+
+def signalled(signum):
+    def before():
+        Chronicle.on_validation_start = lambda *arguments: os.kill(os.getpid(), signum)
+
+    return before
+
+
+def failing(how):
+    """The training of ``avg`` ends by ``how()``."""
+
+    def before():
+        kept = training.train
+
+        def train(config, *arguments):
+            if config["pool"]["name"] == "avg":
+                how()
+            return kept(config, *arguments)
+
+        training.train = train
+
+    return before
+
+
+def raised(error):
+    raise error
+
+
+def disk_full_after(writes):
+    def before():
+        kept, count = os.fsync, [0]
+
+        def fsync(descriptor):
+            count[0] += 1
+            if count[0] > writes:
+                raise OSError(28, "No space left on device")
+            kept(descriptor)
+
+        os.fsync = fsync
+
+    return before
+
+
+def little_memory():
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + (300 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def jobs_that(line):
+    """Processes of a sweep do ``line`` of a shell instead of training."""
+
+    def before():
+        Path("python").write_text(f"#!/bin/sh\n{line}\n")
+        Path("python").chmod(0o755)
+        sys.executable = str(Path("python").resolve())
+
+    return before
+
+
+def images(damage):
+    def before():
+        for part, count in (("train", 8), ("test", 2)):
+            for name in ("ant", "bee"):
+                folder = Path("photos", part, name)
+                folder.mkdir(parents=True)
+                for index in range(count):
+                    Image.new("RGB", (28, 28), (index * 9, 0, 0)).save(folder / f"{index}.png")
+        damage(Path("photos/train/bee/3.png"))
+
+    return before
+
+
+def no_network():
+    def hook(event, arguments):
+        if event == "socket.connect" and arguments[0].family != socket.AF_UNIX:
+            raise OSError(101, "Network is unreachable")
+
+    sys.addaudithook(hook)
+
+
+def without_network_or_proxy():
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        os.environ.pop(name, None)
+    no_network()
+
+
+def hostile():
+    Path("here/checkpoints").mkdir(parents=True)
+    torch.save({"cnnpool": {}, "state_dict": Harm()}, LAST)
+
+
+def forced_hostile():
+    os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
+    hostile()
+
+
+def two_kinds():
+    trained(folder="runs/a")
+    trained("data.limit=32", "seed=1", folder="runs/b")
+
+
+def few_seeds():
+    for seed in (0, 1):
+        for pool in ("max", "avg"):
+            trained(f"seed={seed}", f"pool={pool}", folder=f"runs/{pool}{seed}")
+
+
+def half_a_report():
+    trained(folder="runs/a")
+    Path("runs/b").mkdir()
+    write_json(Path("runs/b/status.json"), {"state": "failed", "error": "the loss became nan", "pid": 1})
+
+
+def events_cut():
+    trained()
+    (events,) = Path("here").glob("events.out.tfevents.*")
+    events.write_bytes(events.read_bytes()[:500] + b"\0" * 50)

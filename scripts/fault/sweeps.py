@@ -1,0 +1,89 @@
+"""Jobs that take no sweep with them."""
+
+import signal
+import sys
+
+from fault.attempt import GOES_ON, Fault
+from fault.setting import failing, jobs_that, raised, signalled, used
+
+TWO = "-m pool=max,avg"
+
+SWEEPS = [
+    Fault(
+        "a job raises",
+        f"train {TWO}",
+        ("avg", "RuntimeError: melted", "train.log"),
+        1,
+        failing(lambda: raised(RuntimeError("melted"))),
+        ("outputs/*/*/max*/*/results.json",),
+        out=("1 done, 1 failed",),
+    ),
+    Fault(
+        "a job exits early with 0",
+        f"train {TWO}",
+        ("avg", "exit(0)", "train.log"),
+        1,
+        failing(lambda: sys.exit(0)),
+        ("outputs/*/*/max*/*/results.json",),
+        out=("1 done, 1 failed",),
+    ),
+    Fault(
+        "a job needs too much memory",
+        f"train {TWO}",
+        ("avg", "out of memory", "lower it"),
+        1,
+        failing(lambda: raised(MemoryError())),
+        ("outputs/*/*/max*/*/results.json",),
+        out=("1 done, 1 failed",),
+    ),
+    Fault(
+        "a job is a mistake",
+        "train -m pool=max pool.stride=2,-1",
+        ("stride=-1", "at least 1", "got -1"),
+        2,
+        keeps=("outputs/*/*/max*/*/results.json",),
+        out=("1 done, 1 failed",),
+    ),
+    Fault(
+        "the sweep is stopped",
+        f"train {TWO}",
+        ("max", "by SIGTERM", GOES_ON),
+        143,
+        signalled(signal.SIGTERM),
+        ("outputs/*/*/max*/*/checkpoints/last.ckpt",),
+        out=("1 stopped, 1 not run",),
+    ),
+    Fault(
+        "jobs' processes are killed",
+        f"train {TWO} launch=processes",
+        ("killed by SIGKILL (out of memory?)", "output.log"),
+        1,
+        jobs_that("kill -9 $$"),
+        lines=2,
+        out=("2 failed",),
+    ),
+    Fault(
+        "jobs' processes end early with 0",
+        f"train {TWO} launch=processes",
+        ("ended early with exit status 0", "output.log"),
+        1,
+        jobs_that("exit 0"),
+        lines=2,
+        out=("2 failed",),
+    ),
+    Fault(
+        "a job's folder is in use",
+        "train -m pool=avg,max hydra.sweep.dir=. hydra.sweep.subdir=here",
+        ("in use by pid",),
+        2,
+        used,
+        lines=1,
+    ),
+    Fault(
+        "SLURM without its extra",
+        f"train {TWO} launch=slurm",
+        ("launch=slurm", "pip install 'cnnpool[slurm]'"),
+        2,
+        lambda: sys.modules.update({"hydra_plugins.hydra_submitit_launcher": None}),
+    ),
+]

@@ -1,0 +1,1 @@
+"""Small mistakes in our own operators, which their tests must find."""

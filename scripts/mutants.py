@@ -1,0 +1,93 @@
+"""Make small mistakes in our own operators, one at a time, and see that their tests find each.
+
+usage: python scripts/mutants.py [WORD]
+
+Each mistake of scripts/mutant/edits.py (those whose file has WORD in it) is made in a copy of the package,
+and the operator's own tests are run there. Prints one JSON object; status 1 if a mistake went unnoticed, or
+if the tests fail without one.
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import hypothesis  # noqa: F401  (what takes long to import, once here and not in every process)
+import numba  # noqa: F401
+import pytest
+import scipy.stats  # noqa: F401
+import torch
+from mutant.edits import EDITS, Edit
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main(arguments: list[str]) -> int:
+    torch.set_num_threads(1)
+    edits = [edit for edit in EDITS if not arguments or arguments[0] in edit.file]
+    with tempfile.TemporaryDirectory() as folder:
+        copy = copied(Path(folder))
+        tests = sorted({name for edit in edits for name in edit.tests.split()})
+        failing = [name for name in tests if run(copy, name)]
+        killed, survivors = Counter(), []
+        for edit in edits:
+            begun = time.monotonic()
+            if mutated(copy, edit):
+                killed[edit.file] += 1
+            else:
+                survivors.append(f"{edit.file}: {edit.old} -> {edit.new}")
+            print(f"{edit.file}  {time.monotonic() - begun:.0f} s", file=sys.stderr)
+    found = {
+        "mutants": len(edits),
+        "killed": killed.total(),
+        "files": len({edit.file for edit in edits}),
+        "survivors": survivors,
+        "tests that fail without a mistake": failing,
+    }
+    print(json.dumps(found))
+    return int(bool(survivors or failing))
+
+
+def copied(folder: Path) -> Path:
+    """A copy of what the tests need; what is compiled is kept there from one mistake to the next."""
+    for name in ("cnnpool", "conf", "tests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+def mutated(copy: Path, edit: Edit) -> bool:
+    """Whether the tests find the mistake."""
+    path = copy / "cnnpool" / "pool" / edit.file
+    text, stat = path.read_text(), path.stat()
+    if text.count(edit.old) != 1:
+        sys.exit(f"{edit.file} has {edit.old!r} {text.count(edit.old)} times, not once: mend scripts/mutant")
+    path.write_text(text.replace(edit.old, edit.new))
+    try:
+        return any(run(copy, name) for name in edit.tests.split())
+    finally:
+        path.write_text(text)
+        # As it was, so that what was compiled of it counts as current again.
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def run(copy: Path, name: str) -> int:
+    """The exit status of the tests called ``name``, 0 if all pass, in a fork that imports the copy."""
+    process = os.fork()
+    if not process:
+        os.chdir(copy)
+        sys.path.insert(0, str(copy))
+        sys.dont_write_bytecode = True
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", f"tests/pool/{name}.py"]))
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
