@@ -29,18 +29,20 @@ ROOT = Path(__file__).resolve().parents[1]
 def main(arguments: list[str]) -> int:
     torch.set_num_threads(1)
     edits = [edit for edit in EDITS if not arguments or arguments[0] in edit.file]
-    with tempfile.TemporaryDirectory() as folder:
-        copy = copied(Path(folder))
-        tests = sorted({name for edit in edits for name in edit.tests.split()})
-        failing = [name for name in tests if run(copy, name)]
-        killed, survivors = Counter(), []
-        for edit in edits:
-            begun = time.monotonic()
-            if mutated(copy, edit):
-                killed[edit.file] += 1
-            else:
-                survivors.append(f"{edit.file}: {edit.old} -> {edit.new}")
-            print(f"{edit.file}  {time.monotonic() - begun:.0f} s", file=sys.stderr)
+    # No TemporaryDirectory: a fork of a test that ends in the usual way would take it away.
+    copy = copied(Path(tempfile.mkdtemp()))
+    tests = sorted({name for edit in edits for name in edit.tests.split()})
+    failing = [name for name in tests if run(copy, name)]
+    killed, survivors = Counter(), []
+    for edit in edits:
+        begun = time.monotonic()
+        if mutated(copy, edit):
+            killed[edit.file] += 1
+        else:
+            survivors.append(f"{edit.file}: {edit.old} -> {edit.new}")
+            print(survivors[-1], file=sys.stderr)
+        print(f"{edit.file}  {time.monotonic() - begun:.0f} s", file=sys.stderr)
+    shutil.rmtree(copy)
     found = {
         "mutants": len(edits),
         "killed": killed.total(),
@@ -79,13 +81,16 @@ def run(copy: Path, name: str) -> int:
     """The exit status of the tests called ``name``, 0 if all pass, in a fork that imports the copy."""
     process = os.fork()
     if not process:
-        os.chdir(copy)
-        sys.path.insert(0, str(copy))
-        sys.dont_write_bytecode = True
-        silence = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silence, 1)
-        os.dup2(silence, 2)
-        os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", f"tests/pool/{name}.py"]))
+        try:
+            os.chdir(copy)
+            sys.path.insert(0, str(copy))
+            sys.dont_write_bytecode = True
+            silence = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(silence, 1)
+            os.dup2(silence, 2)
+            os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", f"tests/pool/{name}.py"]))
+        finally:
+            os._exit(99)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
