@@ -6,7 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from cnnpool.launch.config import conf_dir
+from cnnpool.launch.trust import FOLDERS, values
 
 if TYPE_CHECKING:
     from cnnpool.launch.job import Outcome
@@ -52,5 +57,25 @@ def _read(path: Path, root: Path) -> "tuple[float, Outcome]":
 
 
 def _value(arguments: Sequence[str], key: str, default: str) -> str:
-    given = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{key}=")]
-    return given[-1].strip("'\"") if given else default
+    """What ``key`` is on the command line, else in the experiment that it chooses."""
+    if given := _given(arguments, key):
+        return given[-1]
+    for name in _given(arguments, "experiment"):
+        for folder in (*values(arguments, FOLDERS), conf_dir()):
+            path = Path(folder, "experiment", f"{name}.yaml")
+            if path.is_file():
+                return str(_settings(path).get(key, default))
+    return default
+
+
+def _given(arguments: Sequence[str], key: str) -> list[str]:
+    found = (argument.partition("=") for argument in arguments)
+    return [value.strip("'\"") for name, _, value in found if name.lstrip("+") == key]
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    """An experiment's own keys, and the choices that it overrides."""
+    content = yaml.safe_load(path.read_text()) or {}
+    chosen = [entry for entry in content.get("defaults", ()) if isinstance(entry, dict)]
+    choices = {key.split()[-1].strip("/"): value for entry in chosen for key, value in entry.items()}
+    return {**content, **choices}

@@ -25,7 +25,7 @@ def refuse_hydra_code(arguments: list[str]) -> None:
     for argument in arguments:
         if found := NAMING_CODE.search(argument):
             raise ValueError(f"{argument}: a configuration cannot name code ({found.group()}); {ADVICE}")
-    for folder in _values(arguments, FOLDERS):
+    for folder in values(arguments, FOLDERS):
         for path in sorted(Path(folder).rglob("*.y*ml")):
             _refuse_file(path, path.relative_to(folder))
 
@@ -65,7 +65,7 @@ def is_secret(key: str) -> bool:
     return bool(SECRET.search(key))
 
 
-def _values(arguments: list[str], options: tuple[str, ...]) -> list[str]:
+def values(arguments: list[str], options: tuple[str, ...]) -> list[str]:
     """What follows any of ``options``, as the next argument or after an equals sign."""
     values = []
     for at, argument in enumerate(arguments):

@@ -11,7 +11,7 @@ from cnnpool.fit.callbacks import Chronicle
 from cnnpool.fit.checkpoint import load
 from cnnpool.launch import job, training
 from cnnpool.launch.job import Outcome
-from cnnpool.launch.remote import gather
+from cnnpool.launch.remote import gather, remote
 from cnnpool.launch.sweep import Launch, conclude, shares
 
 SWEEP = ["-m", "pool=max,avg,sum"]
@@ -211,3 +211,20 @@ def test_what_other_machines_did_is_gathered_from_the_folders(tmp_path):
         ("b", "failed", "why", 1),
     ]
     assert error == "a job was lost"
+
+
+def test_a_launcher_that_an_experiment_chooses_is_known(tmp_path):
+    (tmp_path / "mine" / "experiment").mkdir(parents=True)
+    (tmp_path / "mine" / "experiment" / "far.yaml").write_text(
+        "# @package _global_\ndefaults:\n  - override /launch: slurm\nout: elsewhere\n"
+    )
+    arguments = ["--config-dir", "mine", "-m", "experiment=far"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cnnpool.launch.remote.find_spec", lambda name: name)
+        assert remote(arguments) == "slurm"
+        assert remote([*arguments, "launch=local"]) is None
+        assert remote(["-m", "experiment=quickstart"]) is None
+    (tmp_path / "elsewhere" / "a").mkdir(parents=True)
+    content = {"state": "done", "error": None, "pid": 1, "time": time.time() + 60}
+    (tmp_path / "elsewhere" / "a" / "status.json").write_text(json.dumps(content))
+    assert [each.run for each in gather(arguments, lambda: None)[0]] == ["a"]
