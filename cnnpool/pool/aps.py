@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from cnnpool.pool import kernels
 from cnnpool.pool.base import Size, pair
 from cnnpool.pool.phases import blocks, complete, sample_phase
 from cnnpool.pool.polyphase import PolyphasePool2d
@@ -60,21 +61,26 @@ def _check(p: float, choose: str) -> None:
 
 
 def _strongest(x: Tensor, stride: tuple[int, int], p: float, choose: Choose) -> Tensor:
-    # NaN and infinity count as the largest number, so that they win wherever they are.
-    size = x.detach().abs().nan_to_num(nan=torch.finfo(x.dtype).max)
-    if p == math.inf:
-        norms = blocks(size, stride).amax((1, 2, 4))
-    else:
-        largest = size.amax((1, 2, 3), keepdim=True)
-        size = size / torch.where(largest == 0, 1.0, largest)
-        size = size.square() if p == 2 else size
-        # Floating sums would differ in the last bits from shift to shift; whole numbers add up in any order.
-        # The scale is the largest that cannot overflow.
-        count = x.shape[1:].numel() // (stride[0] * stride[1])
-        whole = (size * 2.0 ** (62 - count.bit_length())).long().sum(1, keepdim=True)
-        norms = blocks(whole, stride).sum((1, 2, 4))
-    norms = norms.flatten(1)
+    norms = _norms(x.detach(), stride, p).flatten(1)
     return norms.argmax(1) if choose == "max" else norms.argmin(1)
+
+
+def _norms(x: Tensor, stride: tuple[int, int], p: float) -> Tensor:
+    # Floating sums would differ in the last bits from shift to shift; whole numbers add up in any order.
+    # The scale is the largest that cannot overflow.
+    scale = 2.0 ** (62 - (x.shape[1:].numel() // (stride[0] * stride[1])).bit_length())
+    if p != math.inf and kernels.take(x):
+        from cnnpool.pool.kernels import phases
+
+        return phases.norms(x, stride, scale, p == 2)
+    # NaN and infinity count as the largest number, so that they win wherever they are.
+    size = x.abs().nan_to_num(nan=torch.finfo(x.dtype).max)
+    if p == math.inf:
+        return blocks(size, stride).amax((1, 2, 4))
+    largest = size.amax((1, 2, 3), keepdim=True)
+    size = size / torch.where(largest == 0, 1.0, largest)
+    size = size.square() if p == 2 else size
+    return blocks((size * scale).long().sum(1, keepdim=True), stride).sum((1, 2, 4))
 
 
 class ApsPool2d(PolyphasePool2d):

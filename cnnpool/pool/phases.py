@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from cnnpool.pool import kernels
 from cnnpool.pool.blur import blur_pool2d
 from cnnpool.pool.edges import pad
 from cnnpool.pool.precision import wide
@@ -87,6 +88,11 @@ class Take(Transformable):
 
     @staticmethod
     def forward(x: Tensor, phase: Tensor, lattice: Lattice, transposed: bool) -> Tensor:
+        if kernels.take(x) and phase.dtype == torch.int64:
+            from cnnpool.pool.kernels import phases
+
+            move = phases.put if transposed else phases.take
+            return move(x, phase, lattice.stride, lattice.channels_last)
         layout = memory_format(lattice.channels_last)
         if not transposed:
             view, index = lattice.place(x, phase)

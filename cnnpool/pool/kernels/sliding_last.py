@@ -128,9 +128,7 @@ def backward(start, stop, scratch, grad, winners, out, size, out_size, window, c
                 b, q = _window(above, 0, over, entry + 1)
                 c, r = _window(above, 1, over, entry)
                 d, s = _window(above, 1, over, entry + 1)
-                _send_four(
-                    grad, winners, (a, b, c, d), (p, q, r, s), out, target, channels, total, like
-                )
+                _send_four(grad, winners, (a, b, c, d), (p, q, r, s), out, target, channels, total, like)
             else:
                 for k in range(channels):
                     keep(sums, k, total)
