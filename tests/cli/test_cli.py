@@ -91,6 +91,7 @@ def test_a_run_leaves_the_documented_files_in_a_stable_folder(call, in_a_folder)
         assert (folder / name).exists()
     content = json.loads(results.read_text())
     assert content["pool"]["name"] == "avg" and content["seed"] == 3
+    assert content["deterministic"] is True
     assert "pool=avg" in content["overrides"]
     assert "epoch 1/1" in out
     assert "epoch 1/1" in (folder / "train.log").read_text()
@@ -144,7 +145,7 @@ def test_own_configuration_from_another_folder_is_found(call, in_a_folder):
 
 def test_every_pool_and_readout_yaml_can_be_chosen(call):
     status, out, _ = call("train", "--help")
-    assert status == 0
+    assert status == 0 and "1 a run failed, 2 a mistake in what was asked, 128 + the signal" in out
     for room in ("pool", "readout", "model", "data"):
         for path in (conf_dir() / room).glob("*.yaml"):
             assert path.stem in out
