@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import Pool2d, Size, check_batch, pair
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode, check_mode, pad
 from cnnpool.pool.strided import NORMS
 
@@ -133,6 +133,7 @@ class AdaptiveBlurPool2d(Pool2d):
         return rows * columns * per_pixel
 
     def forward(self, x: Tensor) -> Tensor:
+        check_batch(x, type(self).__name__)
         logits = self.norm(self.conv(x))
         return adaptive_blur_pool2d(x, logits, self.filter_size, self.stride, self.padding_mode)
 

@@ -2,7 +2,8 @@
 
 from typing import ClassVar, Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 Size = int | tuple[int, int]
 
@@ -13,10 +14,21 @@ def pair(value: Size, name: str, *, least: int) -> tuple[int, int]:
     Raises:
         ValueError: if a number is below ``least``.
     """
-    both = (value, value) if isinstance(value, int) else tuple(value)
-    if len(both) != 2 or any(isinstance(v, bool) or not isinstance(v, int) or v < least for v in both):
+    whole = int, torch.SymInt
+    both = (value, value) if isinstance(value, whole) else tuple(value)
+    if len(both) != 2 or any(isinstance(v, bool) or not isinstance(v, whole) or v < least for v in both):
         raise ValueError(f"{name} must be a whole number of at least {least}, or two of them, got {value!r}")
     return both
+
+
+def check_batch(x: Tensor, operator: str) -> None:
+    """Refuse what is no batch of maps, in an operator that needs one.
+
+    Raises:
+        ValueError: unless ``x`` is (N, C, H, W), floating, with no empty C, H or W.
+    """
+    if x.dim() != 4 or not x.is_floating_point() or min(x.shape[1:]) < 1:
+        raise ValueError(f"{operator} takes floating (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}")
 
 
 def window_size(length: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:

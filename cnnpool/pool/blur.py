@@ -1,11 +1,10 @@
 """Binomial blur, then subsampling: :func:`blur_pool2d`."""
 
-from operator import index
-
+import torch
 from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, pair
-from cnnpool.pool.blurring import Blur, Geometry
+from cnnpool.pool.blurring import Blur, Geometry, traced
 from cnnpool.pool.edges import PaddingMode, check_mode
 from cnnpool.pool.transforms import apply
 from cnnpool.pool.window import is_channels_last
@@ -33,9 +32,13 @@ def blur_pool2d(
     Raises:
         ValueError: for a number out of range, an unknown padding mode, an empty map or no floating numbers.
     """
-    geometry = geometry_of(x, filter_size, stride, padding_mode)
     batch = x if x.dim() == 4 else x.unsqueeze(0)
-    y = apply(Blur, batch, geometry, False)
+    if torch.compiler.is_compiling():
+        _check(x, padding_mode)
+        sizes = pair(filter_size, "filter_size", least=1), pair(stride, "stride", least=1)
+        y = traced(batch, *sizes, padding_mode)
+    else:
+        y = apply(Blur, batch, geometry_of(x, filter_size, stride, padding_mode), False)
     return y if x.dim() == 4 else y.squeeze(0)
 
 
@@ -45,6 +48,17 @@ def geometry_of(x: Tensor, filter_size: Size, stride: Size, padding_mode: Paddin
     Raises:
         ValueError: as there.
     """
+    _check(x, padding_mode)
+    return Geometry(
+        pair(filter_size, "filter_size", least=1),
+        pair(stride, "stride", least=1),
+        padding_mode,
+        tuple(x.shape[-2:]),
+        x.dim() == 4 and is_channels_last(x),
+    )
+
+
+def _check(x: Tensor, padding_mode: PaddingMode) -> None:
     if not x.is_floating_point() or x.dim() not in (3, 4):
         raise ValueError(
             f"blur_pool2d takes floating (N, C, H, W) or (C, H, W), got {x.dtype} {tuple(x.shape)}"
@@ -52,14 +66,6 @@ def geometry_of(x: Tensor, filter_size: Size, stride: Size, padding_mode: Paddin
     if min(x.shape[-3:]) < 1:
         raise ValueError(f"blur_pool2d needs a map, got {tuple(x.shape)}")
     check_mode(padding_mode)
-    return Geometry(
-        pair(filter_size, "filter_size", least=1),
-        pair(stride, "stride", least=1),
-        padding_mode,
-        # Plain numbers, also while torch.compile traces sizes as symbols: the passes depend on each of them.
-        (index(x.shape[-2]), index(x.shape[-1])),
-        x.dim() == 4 and is_channels_last(x),
-    )
 
 
 class BlurPool2d(Pool2d):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool import kernels
-from cnnpool.pool.edges import PaddingMode, source
+from cnnpool.pool.edges import PaddingMode, pad, source
 from cnnpool.pool.transforms import Transformable, apply, fold, unfold
 from cnnpool.pool.window import memory_format
 
@@ -78,6 +78,21 @@ def forward(x: Tensor, geometry: Geometry) -> Tensor:
             _part(total, axis, move.outputs).add_(_part(y, axis, move.inputs), alpha=move.weight)
         y = total
     return y.to(x.dtype).contiguous(memory_format=memory_format(geometry.channels_last))
+
+
+def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mode: PaddingMode) -> Tensor:
+    """The same as plain operations, of which a compiler makes one graph for maps of any size."""
+    y = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+    reach = [((m - 1) // 2, m // 2) for m in filter_size]
+    y = pad(y, (*reach[1], *reach[0]), mode)
+    for axis in (0, 1):
+        count = -(-x.shape[axis + 2] // stride[axis])
+        parts = [
+            weight * _part(y, axis, slice(k, k + (count - 1) * stride[axis] + 1, stride[axis]))
+            for k, weight in enumerate(taps(filter_size[axis]))
+        ]
+        y = sum(parts[1:], parts[0])
+    return y.to(x.dtype)
 
 
 def adjoint(grad: Tensor, geometry: Geometry) -> Tensor:

@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Pool2d
-from cnnpool.pool.fourier import check_map, crop, full_precision, resample, resample_flops
+from cnnpool.pool.base import Pool2d, check_batch
+from cnnpool.pool.fourier import crop, full_precision, resample, resample_flops
 from cnnpool.pool.precision import wide
 from cnnpool.pool.rational import Stride, fractions, rounded_up, whole
 
@@ -79,7 +79,7 @@ class DiffStride2d(Pool2d):
         return resample_flops(self.channels, height, width, *self.output_size(height, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        check_map(x, type(self).__name__)
+        check_batch(x, type(self).__name__)
         lengths = x.shape[-2:]
         axes = zip(lengths, self.output_size(*lengths), self.mask(*lengths), strict=True)
         with full_precision(x):

@@ -55,6 +55,15 @@ def _extend(x: Tensor, axis: int, before: int, after: int, mode: PaddingMode) ->
     if before == after == 0:
         return x
     length = x.shape[axis]
+    # Whole pieces where the map is long enough for them, also while a compiler traces sizes as symbols.
+    if mode == "replicate":
+        first, last = x.narrow(axis, 0, 1), x.narrow(axis, length - 1, 1)
+        return torch.cat([*[first] * before, x, *[last] * after], axis)
+    if mode == "circular" and before <= length and after <= length:
+        return torch.cat([x.narrow(axis, length - before, before), x, x.narrow(axis, 0, after)], axis)
+    if mode == "reflect" and before < length and after < length:
+        mirrored = x.narrow(axis, 1, before).flip(axis), x.narrow(axis, length - 1 - after, after).flip(axis)
+        return torch.cat([mirrored[0], x, mirrored[1]], axis)
     outside = [*range(-before, 0), *range(length, length + after)]
     strips = [x.narrow(axis, source(index, length, mode), 1) for index in outside]
     return torch.cat([*strips[:before], x, *strips[before:]], axis)

@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, pair
-from cnnpool.pool.fourier import check_map, crop, full_precision, like, resample, resample_flops
+from cnnpool.pool.base import Pool2d, Size, check_batch, pair
+from cnnpool.pool.fourier import crop, full_precision, like, resample, resample_flops
 from cnnpool.pool.precision import wide
 
 
@@ -53,7 +53,7 @@ class FlcPool2d(Pool2d):
         return torch.ones_like(frequency)
 
     def forward(self, x: Tensor) -> Tensor:
-        check_map(x, type(self).__name__)
+        check_batch(x, type(self).__name__)
         gains = [
             self.gain_of(torch.arange(kept // 2 + 1, dtype=wide(x).dtype, device=x.device) / length)
             for length, kept in zip(x.shape[-2:], self.output_size(*x.shape[-2:]), strict=True)

@@ -15,16 +15,6 @@ from cnnpool.pool.precision import wide
 from cnnpool.pool.window import is_channels_last, memory_format
 
 
-def check_map(x: Tensor, operator: str) -> None:
-    """Refuse what is no map.
-
-    Raises:
-        ValueError: unless ``x`` is (N, C, H, W), floating, with no empty C, H or W.
-    """
-    if x.dim() != 4 or not x.is_floating_point() or min(x.shape[1:]) < 1:
-        raise ValueError(f"{operator} takes floating (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}")
-
-
 def full_precision(x: Tensor) -> AbstractContextManager:
     """Keeps autocast from rounding the matrices to half precision, which would lose the gain of 1."""
     kind = x.device.type

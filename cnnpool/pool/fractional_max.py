@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d
+from cnnpool.pool.base import Pool2d, check_batch
 from cnnpool.pool.rational import Stride, fractions, rounded_down, whole
 from cnnpool.pool.window import is_channels_last, memory_format
 
@@ -88,6 +88,7 @@ class FractionalMaxPool2d(Pool2d):
         return pseudorandom_edges(total, count, torch.full((1, 1), 0.5, device=device))
 
     def forward(self, x: Tensor) -> Tensor:
+        check_batch(x, type(self).__name__)
         size = self.output_size(*x.shape[-2:])
         # Columns first: the winner is then the first of its window in row-major order.
         y = x

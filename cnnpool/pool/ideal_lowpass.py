@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, pair
-from cnnpool.pool.fourier import check_map, full_precision, low_pass, resample, resample_flops
+from cnnpool.pool.base import Pool2d, Size, check_batch, pair
+from cnnpool.pool.fourier import full_precision, low_pass, resample, resample_flops
 from cnnpool.pool.precision import wide
 
 
@@ -25,7 +25,7 @@ def ideal_lowpass_pool2d(x: Tensor, stride: Size = 2) -> Tensor:
     Raises:
         ValueError: if ``x`` is no map, or stride is below 1.
     """
-    check_map(x, "ideal_lowpass_pool2d")
+    check_batch(x, "ideal_lowpass_pool2d")
     steps = pair(stride, "stride", least=1)
     with full_precision(x):
         rows, columns = (_matrix(length, s, wide(x)) for length, s in zip(x.shape[-2:], steps, strict=True))

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import Pool2d, Size, check_batch, pair
 from cnnpool.pool.phases import complete, sample_phase
 from cnnpool.pool.precision import wide
 
@@ -45,6 +45,7 @@ class PolyphasePool2d(Pool2d):
         return rows * self.stride[0] * columns * self.stride[1]
 
     def forward(self, x: Tensor, phase: Tensor | None = None) -> Tensor:
+        check_batch(x, type(self).__name__)
         phase = self.choose(x) if phase is None else phase
         if self.keep_phase:
             self.phase = phase

@@ -15,9 +15,9 @@ class RandomMixedPool2d(WindowPool2d):
     """Training: max or average pooling, drawn anew for every sample; eval: mixed by what was drawn (Yu 2014).
 
     Gradient in training: that of whichever was drawn, as with max or average pooling alone. How often max was
-    drawn is kept in the buffers ``draws`` and ``max_draws``. Eval mode uses the frequency: ``expected`` mixes
-    by it, ``majority`` takes the more frequent of the two (max on a tie). Without any training step the
-    frequency is ``probability``.
+    drawn, but for draws within ``torch.func``, is kept in the buffers ``draws`` and ``max_draws``. Eval mode
+    uses the frequency: ``expected`` mixes by it, ``majority`` takes the more frequent of the two (max on a
+    tie). Without any training step the frequency is ``probability``.
 
     Edges: torch's size formula; cells in the padding or the overhang take no part.
 
@@ -77,8 +77,9 @@ class RandomMixedPool2d(WindowPool2d):
     def _draw(self, x: Tensor) -> Tensor:
         samples = x.shape[0] if x.dim() == 4 else 1
         taken = torch.rand(samples, len(self.max_draws), device=x.device) < self.probability
-        self.draws += samples
-        self.max_draws += taken.sum(0)
+        if not torch._C._are_functorch_transforms_active():
+            self.draws += samples
+            self.max_draws += taken.sum(0)
         return taken.to(x.dtype)[..., None, None]
 
     def forward(self, x: Tensor) -> Tensor:

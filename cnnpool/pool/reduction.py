@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import Pool2d, Size, check_batch, pair
 from cnnpool.pool.max import MaxPool2d
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 
@@ -71,6 +71,7 @@ class ReductionBlock2d(Pool2d):
         return convolved + self.pool.flops(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_batch(x, type(self).__name__)
         self.output_size(*x.shape[-2:])
         learnt = self.activation(self.norm(self.conv(x)))
         return torch.cat([self.pool(x[:, : self.pooled]), learnt], 1) if self.pooled else learnt

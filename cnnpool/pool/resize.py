@@ -5,7 +5,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import Pool2d, Size, check_batch, pair
 from cnnpool.pool.precision import wide
 
 
@@ -61,6 +61,7 @@ class Resize2d(Pool2d):
         return 2 * self.channels * (columns * height * across + rows * columns * down)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_batch(x, type(self).__name__)
         size = self.output_size(*x.shape[-2:])
         # torch's antialiased kernel has no half precision, and in torch 2.15 on CPU it takes a map for
         # channels_last and mixes its rows where the output is one column wide: such a map is turned.

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import Pool2d, Size, check_batch, pair
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.window import is_channels_last, memory_format
 
@@ -62,6 +62,7 @@ class S3Pool2d(Pool2d):
         return self.channels * (maxima + rows * columns * self.stride[0] * self.stride[1])
 
     def forward(self, x: Tensor) -> Tensor:
+        check_batch(x, type(self).__name__)
         self.output_size(*x.shape[-2:])
         (kh, kw), (height, width) = self.max_size, x.shape[-2:]
         if not self.training:

@@ -4,8 +4,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, pair
-from cnnpool.pool.fourier import check_map, crop, full_precision, resample, resample_flops
+from cnnpool.pool.base import Pool2d, Size, check_batch, pair
+from cnnpool.pool.fourier import crop, full_precision, resample, resample_flops
 from cnnpool.pool.precision import wide
 from cnnpool.pool.rational import Stride, fractions, rounded_up, whole
 
@@ -32,7 +32,7 @@ def spectral_pool2d(x: Tensor, size: Size, *, nyquist: Nyquist = "mean") -> Tens
     Raises:
         ValueError: if ``x`` is no map, ``size`` is larger than the map, or ``nyquist`` is unknown.
     """
-    check_map(x, "spectral_pool2d")
+    check_batch(x, "spectral_pool2d")
     size = pair(size, "size", least=1)
     _check(nyquist)
     if size[0] > x.shape[-2] or size[1] > x.shape[-1]:

@@ -5,7 +5,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import Pool2d, Size, check_batch, pair
 from cnnpool.pool.edges import EdgeConv2d
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 from cnnpool.pool.window import is_channels_last
@@ -99,6 +99,7 @@ class UnshuffleConv2d(Pool2d):
         return 2 * rows * columns * self.conv.weight.numel()
 
     def forward(self, x: Tensor) -> Tensor:
+        check_batch(x, type(self).__name__)
         height, width = x.shape[-2:]
         self.output_size(height, width)
         missing = (0, -width % self.stride[1], 0, -height % self.stride[0])

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Pool2d
+from cnnpool.pool.base import Pool2d, check_batch
 from cnnpool.pool.daubechies import wavelet_bank
-from cnnpool.pool.fourier import check_map, like
+from cnnpool.pool.fourier import like
 
 Edges = Literal["circular", "symmetric"]
 
@@ -32,7 +32,7 @@ def wavelet_bands2d(x: Tensor, bank: Tensor, *, edges: Edges = "circular") -> Te
     Raises:
         ValueError: if ``x`` is no map, or ``edges`` is unknown.
     """
-    check_map(x, "wavelet_bands2d")
+    check_batch(x, "wavelet_bands2d")
     _check_edges(edges)
     bank = bank.to(x.dtype)
     for axis in (-2, -1):

@@ -48,6 +48,19 @@ def test_compiles_whole_and_trains_the_same(stem, make):
     assert_close(results[1], results[0])
 
 
+@pytest.mark.parametrize(
+    "name", ["max", "blur", "conv_blur", "max_blur", "tips", "lps", "adaptive_blur", "strided"]
+)
+def test_maps_of_many_sizes_need_few_graphs(name, make):
+    torch._dynamo.reset()
+    op, graphs = make(name).eval(), []
+    compiled = torch.compile(op, fullgraph=True, backend=lambda module, _: graphs.append(1) or module.forward)
+    for i in range(10):
+        x = torch.randn(2, 3, 8 + 2 * i, 12 + 2 * (i * 5 % 7), dtype=torch.float64)
+        assert_close(compiled(x), op(x))
+    assert len(graphs) <= 4
+
+
 def test_exports_and_runs_at_other_batch_sizes(stem, make):
     op = make(stem, dtype=torch.float32)
     batch = torch.export.Dim("batch", min=2, max=64)

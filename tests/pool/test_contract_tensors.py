@@ -118,3 +118,26 @@ def test_inference_mode_gives_the_same(stem, make):
     with torch.inference_mode():
         out = op(x)
     assert torch.equal(out, op(x))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "adaptive_blur",
+        "aps",
+        "flc",
+        "fractional_max",
+        "lps",
+        "reduction",
+        "resize",
+        "s3",
+        "tips",
+        "unshuffle",
+    ],
+)
+@pytest.mark.parametrize("x", [torch.zeros(4, 8, 8), torch.zeros(2, 4, 8, 8, dtype=torch.int64)])
+def test_what_is_no_batch_of_maps_is_refused_with_its_type_and_shape(name, x, make):
+    with pytest.raises(
+        ValueError, match=rf"takes floating \(N, C, H, W\), got {x.dtype} of shape \({x.shape[0]},"
+    ):
+        make(name, 4)(x)

@@ -87,3 +87,11 @@ def test_map_without_batch_axis_is_one_sample():
 def test_bad_option_is_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         build("random_mixed", 3, **bad)
+
+
+def test_draws_of_single_samples_under_vmap_are_not_counted():
+    op = build("random_mixed", 3).train()
+    x = torch.randn(4, 3, 8, 8, dtype=torch.float64)
+    gradients = torch.func.vmap(torch.func.grad(lambda one: op(one).sum()), randomness="different")(x)
+    assert (gradients.sum((1, 2, 3)) - 3 * 16).abs().max() < 1e-12
+    assert op.draws == 0 and (op.max_draws == 0).all()
