@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+from cnnpool.bench import figures
 from cnnpool.bench.page import document
 
 docs = Path(__file__).resolve().parents[1] / "docs"
 files = [json.loads(path.read_text()) for path in sorted((docs / "bench").glob("*.json"))]
-(docs / "performance.md").write_text(document(files))
+operators = document([results for results in files if results["suite"] == "pool"])
+runs = [figures.section(results) for results in files if results["suite"] in figures.TITLES]
+(docs / "performance.md").write_text("\n".join([operators, *runs]))
 print(f"wrote {docs / 'performance.md'}")

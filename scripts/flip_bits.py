@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from fault.attempt import QUICK, command
 
-from cnnpool.fit.checkpoint import DamagedError, load
+from cnnpool.checkpoint import DamagedError, load
 
 
 def main(arguments: list[str]) -> int:

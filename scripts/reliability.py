@@ -27,7 +27,7 @@ RESULTS = DOCS / "reliability.json"
 MEASUREMENTS = {
     "kills": "scripts/kill_test.py 100",
     "sweeps": "scripts/kill_sweep.py 20 local",
-    "processes": "scripts/kill_sweep.py 20 processes",
+    "processes": "scripts/kill_sweep.py 10 processes",
     "bits": "scripts/flip_bits.py 3000",
     "faults": "scripts/faults.py",
     "peers": "scripts/count_checks.py tests/pool/test_opinfo.py",

@@ -62,8 +62,10 @@ def trained(folder: Path, seed: int) -> float:
 
 def verdict(first: list[float], second: list[float]) -> tuple[str, float]:
     """What the report says of ``second`` against ``first``, and the mean difference."""
-    runs = [run(name, *pair) for name, side in (("a", first), ("b", second)) for pair in enumerate(side)]
-    row = compare(runs, metric="test.accuracy", baseline="a").rows[1]
+    runs = [
+        run(name, *pair) for name, side in (("max", first), ("other", second)) for pair in enumerate(side)
+    ]
+    row = compare(runs, metric="test.accuracy").rows[1]
     return row.verdict, row.versus.summary.mean
 
 

@@ -1,12 +1,12 @@
 """Weights from a file, of which no code is ever run."""
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
+
+from cnnpool.checkpoint import load
 
 PREFIXES = ("module.", "_orig_mod.", "model.")
 """What wrappers put before the names of a model's parameters."""
@@ -18,20 +18,7 @@ def read(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: if the file is missing, damaged, or holds anything else.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()
-        if broken is None:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise ValueError(f"cannot read the checkpoint {path}: {error.strerror or error}") from None
-    except Exception as error:
-        reason = (str(error).splitlines() or [""])[0]
-        raise ValueError(
-            f"{path} is damaged, or no checkpoint of plain weights ({type(error).__name__}: {reason})"
-        ) from None
-    if broken is not None:
-        raise ValueError(f"{path} is damaged: {broken} fails its checksum")
+    content = load(path)
     if not isinstance(content, Mapping):
         raise ValueError(f"{path} holds no weights but a {type(content).__name__}")
     return dict(content)

@@ -1,7 +1,6 @@
 """Checkpoints that are either the old one or the whole new one, and are checked before use."""
 
 import os
-import zipfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,7 @@ from typing import Any
 import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 
-
-class DamagedError(ValueError):
-    """A checkpoint that cannot be used as it is."""
+from cnnpool.checkpoint import load
 
 
 class SafeCheckpointIO(CheckpointIO):
@@ -50,23 +47,3 @@ class SafeCheckpointIO(CheckpointIO):
 
     def remove_checkpoint(self, path: Any) -> None:
         Path(path).unlink(missing_ok=True)
-
-
-def load(path: Path, map_location: Any = "cpu") -> dict[str, Any]:
-    """The checkpoint at ``path``, read as plain tensors and numbers; no code in the file is ever run.
-
-    Raises:
-        DamagedError: if the file is missing, cut, altered, or no checkpoint.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()
-        if broken is None:
-            return torch.load(path, map_location=map_location, weights_only=True)
-    except FileNotFoundError:
-        raise DamagedError(f"no checkpoint at {path}") from None
-    except Exception as error:
-        raise DamagedError(
-            f"{path} is damaged or no checkpoint ({type(error).__name__}): delete it"
-        ) from error
-    raise DamagedError(f"{path} is damaged ({broken} fails its checksum): delete it")

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from cnnpool import __version__
-from cnnpool.fit.checkpoint import DamagedError, load
+from cnnpool.checkpoint import DamagedError, load
 from cnnpool.settings import differences
 
 log = logging.getLogger(__name__)
@@ -42,16 +42,16 @@ def latest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
         try:
             checkpoint = load(path)
             if not isinstance(checkpoint, dict) or "cnnpool" not in checkpoint:
-                raise DamagedError(f"{path} is no checkpoint of cnnpool: delete it")
+                raise DamagedError(f"{path} is no checkpoint of cnnpool")
         except DamagedError as error:
             errors.append(error)
             continue
         if name != NAMES[0]:
-            why = str(errors[0]).removesuffix(": delete it") if errors else f"no {NAMES[0]}"
+            why = errors[0] if errors else f"no {NAMES[0]}"
             log.warning("%s; going on from %s, one checkpoint earlier", why, name)
         return path, checkpoint
     if errors:
-        raise errors[0]
+        raise DamagedError(f"{errors[0]}: delete it to train anew")
     return None
 
 

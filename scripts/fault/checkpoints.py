@@ -53,7 +53,7 @@ CHECKPOINTS = [
     Fault(
         "a folder in the checkpoint's place",
         "train hydra.run.dir=here",
-        ("last.ckpt is damaged", "delete it"),
+        ("cannot read the checkpoint", "last.ckpt", "delete it"),
         2,
         cut_with(lambda: (LAST.unlink(), LAST.mkdir())),
         ("here/metrics.jsonl",),

@@ -35,11 +35,11 @@ REPORTS = [
     Fault(
         "runs that cannot be compared",
         "compare runs",
-        ("data.limit", "tell them apart"),
+        ("data_sha256", "tell them apart"),
         2,
         two_kinds,
         ("runs/a/results.json",),
-        4,
+        3,
     ),
     Fault(
         "a failed run among the runs",

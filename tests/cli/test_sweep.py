@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from cnnpool.checkpoint import load
 from cnnpool.fit.callbacks import Chronicle
-from cnnpool.fit.checkpoint import load
 from cnnpool.launch import job, training
 from cnnpool.launch.job import Outcome
 from cnnpool.launch.remote import gather, remote

@@ -8,8 +8,8 @@ import time
 import pytest
 import torch
 
+from cnnpool.checkpoint import load
 from cnnpool.fit import Recipe
-from cnnpool.fit.checkpoint import load
 from cnnpool.fit.fit import share
 
 # No operator of these draws or sees the whole batch, so that two halves of it are the whole.

@@ -6,14 +6,28 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "kill_test.py"
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+def outcome(script, *arguments):
+    command = [sys.executable, str(SCRIPTS / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks")
 def test_runs_killed_at_random_instants_go_on_to_the_same_bits():
-    done = subprocess.run([sys.executable, str(SCRIPT), "3"], capture_output=True, text=True, timeout=400)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout)
+    found = outcome("kill_test.py", "3")
     assert found["kills"] == 3 and found["runs"] >= 1
     assert found["broken files"] == found["steps lost"] == found["failed restarts"] == found["different"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks")
+@pytest.mark.parametrize(("launch", "kills"), [("local", 2), ("processes", 1)])
+def test_a_sweep_killed_at_random_instants_goes_on_to_the_same_results(launch, kills):
+    found = outcome("kill_sweep.py", str(kills), launch)
+    assert found["kills"] == kills
+    assert found["broken files"] == found["failed restarts"] == found["done twice"] == found["different"] == 0

@@ -5,9 +5,10 @@ import signal
 import pytest
 import torch
 
+from cnnpool.checkpoint import load
 from cnnpool.fit import DamagedError, DivergedError
 from cnnpool.fit.callbacks import Chronicle
-from cnnpool.fit.checkpoint import SafeCheckpointIO, load
+from cnnpool.fit.checkpoint import SafeCheckpointIO
 from cnnpool.fit.checkpoints import Checkpoints
 from cnnpool.stopping import Stopped
 
@@ -177,7 +178,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(runs, whole, tmp_path,
 def test_a_folder_with_nothing_but_damaged_checkpoints_is_refused(runs, tmp_path, monkeypatch):
     folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
     (folder / "last.ckpt").write_bytes(b"no zip")
-    with pytest.raises(DamagedError, match=r"last\.ckpt is damaged .*delete it"):
+    with pytest.raises(DamagedError, match=r"last\.ckpt is damaged.*delete it"):
         runs.run(tmp_path, **EVERY)
 
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 # Room: what it may import besides the standard library and itself. An own name covers what lies below it.
 BASES = {"cnnpool.pool.base", "cnnpool.readout.base", "cnnpool.model.base"}
 LAYERS = {"cnnpool.data", "cnnpool.model", "cnnpool.pool", "cnnpool.probe", "cnnpool.readout"}
-PROCESS = {"cnnpool.files", "cnnpool.machine", "cnnpool.ranks", "cnnpool.settings", "cnnpool.stopping"}
+PROCESS = {f"cnnpool.{name}" for name in ("checkpoint", "files", "machine", "ranks", "settings", "stopping")}
 RIVALS = {"torchvision", "timm", "kornia", "antialiased_cnns"}
 ROOMS = {
     "pool": {"torch", "numba", "cnnpool.table"},
@@ -36,6 +36,7 @@ ROOMS = {
     "__main__": {"cnnpool.cli"},
     "cli": {"cnnpool"},
     "launch": {"hydra", "omegaconf", "yaml", "torch", "cnnpool.table", "cnnpool.fit", *LAYERS, *PROCESS},
+    "checkpoint": {"torch"},
     "files": {"filelock"},
     "machine": {"torch"},
     "parser": set(),
@@ -46,7 +47,7 @@ ROOMS = {
     "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.table"},
     "examine": {
         *("torch", "torchvision", "timm", "matplotlib", "cnnpool.explain", "cnnpool.surgery", *LAYERS),
-        *("cnnpool.files", "cnnpool.machine", "cnnpool.parser"),
+        *("cnnpool.checkpoint", "cnnpool.files", "cnnpool.machine", "cnnpool.parser"),
     },
     "table": set(),
 }
