@@ -68,7 +68,12 @@ def _strongest(x: Tensor, stride: tuple[int, int], p: float, choose: Choose) -> 
 def _norms(x: Tensor, stride: tuple[int, int], p: float) -> Tensor:
     # Floating sums would differ in the last bits from shift to shift; whole numbers add up in any order.
     # The scale is the largest that cannot overflow.
-    scale = 2.0 ** (62 - (x.shape[1:].numel() // (stride[0] * stride[1])).bit_length())
+    count = x.shape[1:].numel() // (stride[0] * stride[1])
+    if torch.compiler.is_compiling():
+        # The same power of 2, of a number that may be a symbol.
+        scale = torch.exp2(61 - torch.full((), count, dtype=torch.float64, device=x.device).log2().floor())
+    else:
+        scale = 2.0 ** (62 - count.bit_length())
     if p != math.inf and kernels.take(x):
         from cnnpool.pool.kernels import phases
 

@@ -1,5 +1,6 @@
 """What stands past the edges of a feature map: :func:`pad`, and a convolution that uses it."""
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
@@ -60,13 +61,20 @@ def _extend(x: Tensor, axis: int, before: int, after: int, mode: PaddingMode) ->
         first, last = x.narrow(axis, 0, 1), x.narrow(axis, length - 1, 1)
         return torch.cat([*[first] * before, x, *[last] * after], axis)
     if mode == "circular" and before <= length and after <= length:
-        return torch.cat([x.narrow(axis, length - before, before), x, x.narrow(axis, 0, after)], axis)
+        sides = x.narrow(axis, length - before, before), x.narrow(axis, 0, after)
+        return _between(sides, x, axis)
     if mode == "reflect" and before < length and after < length:
-        mirrored = x.narrow(axis, 1, before).flip(axis), x.narrow(axis, length - 1 - after, after).flip(axis)
-        return torch.cat([mirrored[0], x, mirrored[1]], axis)
+        sides = x.narrow(axis, 1, before), x.narrow(axis, length - 1 - after, after)
+        return _between([side.flip(axis) for side in sides], x, axis)
     outside = [*range(-before, 0), *range(length, length + after)]
     strips = [x.narrow(axis, source(index, length, mode), 1) for index in outside]
     return torch.cat([*strips[:before], x, *strips[before:]], axis)
+
+
+def _between(sides: Sequence[Tensor], x: Tensor, axis: int) -> Tensor:
+    # An empty side is left out: first in the row, it would decide the memory format.
+    before, after = ([side] if side.shape[axis] else [] for side in sides)
+    return torch.cat([*before, x, *after], axis)
 
 
 def conv2d(

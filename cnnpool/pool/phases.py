@@ -53,7 +53,12 @@ def sample_phase(
         x = blur_pool2d(x, filter_size, 1, "circular")
     _check_phase(x, phase, stride[0] * stride[1])
     if not phase.is_floating_point():
-        return apply(Take, x, phase, Lattice(stride, tuple(x.shape[-2:]), is_channels_last(x)), False)
+        lattice = Lattice(stride, tuple(x.shape[-2:]), is_channels_last(x))
+        if torch.compiler.is_compiling():
+            # As plain operations, of which a compiler makes one graph for maps of any size.
+            view, index = lattice.place(x, phase)
+            return view[index].contiguous(memory_format=memory_format(lattice.channels_last))
+        return apply(Take, x, phase, lattice, False)
     weights = phase.unsqueeze(2) if phase.dim() == 2 else phase
     parts = zip(components(wide(x), stride), weights.unbind(1), strict=True)
     return sum(part * weight[..., None, None] for part, weight in parts).to(x.dtype)
