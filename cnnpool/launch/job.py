@@ -102,19 +102,19 @@ def _run(job: "Asked") -> Outcome:
         raise
     except Stopped as stop:
         said = f"{stop}; the same command goes on from there"
-        write_state(job.folder, "stopped", said)
+        write_state(job.folder, "stopped", said, stop.status)
         return _outcome(job, "stopped", said, stop.status)
     except (Exception, SystemExit) as error:
         said = _describe(error, job)
+        status = 2 if isinstance(error, ValueError) and not _of_memory(error) else 1
         if os.environ.get("CNNPOOL_TRACEBACK"):
             traceback.print_exc()
         # Where the disk is full, the message on the terminal is all there is.
         with suppress(OSError):
-            write_state(job.folder, "failed", said)
+            write_state(job.folder, "failed", said, status)
             with (job.folder / "train.log").open("a") as file:
                 file.write(traceback.format_exc())
-        mistaken = isinstance(error, ValueError) and not _of_memory(error)
-        return _outcome(job, "failed", said, 2 if mistaken else 1)
+        return _outcome(job, "failed", said, status)
     return _done(job, results)
 
 
@@ -140,11 +140,10 @@ def _outcome(job: "Asked", state: str, said: str, status: int) -> Outcome:
     return Outcome(name(job), state, said, status, job.folder / "train.log")
 
 
-def write_state(folder: Path, state: str, error: str | None = None) -> None:
-    """``status.json``: running, done, stopped or failed, why, and which process says so."""
-    write_json(
-        folder / "status.json", {"state": state, "error": error, "pid": os.getpid(), "time": time.time()}
-    )
+def write_state(folder: Path, state: str, error: str | None = None, status: int | None = None) -> None:
+    """``status.json``: running, done, stopped or failed, why, the exit status, and which process says so."""
+    content = {"state": state, "error": error, "status": status, "pid": os.getpid(), "time": time.time()}
+    write_json(folder / "status.json", content)
 
 
 def _finished(job: "Asked") -> dict[str, Any] | None:

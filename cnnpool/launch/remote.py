@@ -48,11 +48,12 @@ def gather(arguments: Sequence[str], launch: Callable[[], object]) -> "tuple[lis
 def _read(path: Path, root: Path) -> "tuple[float, Outcome]":
     from cnnpool.launch.job import Outcome
 
-    status = json.loads(path.read_text())
-    done = status["state"] == "done"
-    said = status["error"] or ("" if done else "ended without a word")
-    return status["time"], Outcome(
-        os.path.relpath(path.parent, root), status["state"], said, int(not done), path.parent / "train.log"
+    found = json.loads(path.read_text())
+    done = found["state"] == "done"
+    said = found["error"] or ("" if done else "ended without a word")
+    status = 0 if done else found.get("status") or 1
+    return found["time"], Outcome(
+        os.path.relpath(path.parent, root), found["state"], said, status, path.parent / "train.log"
     )
 
 

@@ -197,11 +197,13 @@ def test_what_other_machines_did_is_gathered_from_the_folders(tmp_path):
     def write(name, state, moment):
         (tmp_path / name).mkdir()
         content = {"state": state, "error": "why" if state == "failed" else None, "pid": 1, "time": moment}
+        content |= {"status": 2} if name == "c" else {}
         (tmp_path / name / "status.json").write_text(json.dumps(content))
 
     def launch():
         write("a", "done", time.time())
         write("b", "failed", time.time())
+        write("c", "failed", time.time())
         raise ValueError("a job was lost")
 
     write("old", "done", time.time() - 60)
@@ -209,6 +211,7 @@ def test_what_other_machines_did_is_gathered_from_the_folders(tmp_path):
     assert [(each.run, each.state, each.said, each.status) for each in outcomes] == [
         ("a", "done", "", 0),
         ("b", "failed", "why", 1),
+        ("c", "failed", "why", 2),
     ]
     assert error == "a job was lost"
 
