@@ -96,6 +96,8 @@ class Pool2d(nn.Module):
             )
         return size
 
-    def flops(self, height: int, width: int) -> int:
-        """Additions, multiplications, comparisons and elementary functions per sample, one each."""
-        raise NotImplementedError
+    def flops(self, height: int, width: int) -> int | None:
+        """Additions, multiplications, comparisons and elementary functions per sample, one each; None where
+        an operator does not say.
+        """
+        return None

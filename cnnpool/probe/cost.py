@@ -51,7 +51,7 @@ class Cost:
         return {
             "parameters": parameters(model),
             "classifier_parameters": classifier_parameters(model),
-            "flops": flops(model, stages, images[:1]),
+            **({} if (counted := flops(model, stages, images[:1])) is None else {"flops": counted}),
             "saved_bytes": saved_bytes(model, images, labels),
             "forward_images_per_s": images_per_s(model, timed, self.repeats),
             "stages": stage_times(model, stages, timed, self.repeats),
@@ -69,21 +69,21 @@ def classifier_parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in linear if p.requires_grad)
 
 
-def flops(model: nn.Module, stages: Mapping[str, nn.Module], image: Tensor) -> int:
+def flops(model: nn.Module, stages: Mapping[str, nn.Module], image: Tensor) -> int | None:
     """Arithmetic of one forward pass on one image (1, C, H, W): a multiply-add counts two.
 
     Convolutions and matrix products as torch counts them, which leaves pooling out; what the operators do
-    beside these is added by their own ``flops``.
+    beside these is added by their own ``flops``. None if one of them does not say.
     """
-    pooling = 0
+    pooling: list[int | None] = []
     counter = FlopCounterMode(display=False)
 
     def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        nonlocal pooling
         counted = FlopCounterMode(display=False)
         with torch.no_grad(), counted:
             module.forward(inputs[0].detach())
-        pooling += max(module.flops(*inputs[0].shape[-2:]) - counted.get_total_flops(), 0)
+        said = module.flops(*inputs[0].shape[-2:])
+        pooling.append(None if said is None else max(said - counted.get_total_flops(), 0))
 
     hooks = [m.register_forward_hook(add) for m in stages.values() if hasattr(m, "flops")]
     try:
@@ -96,7 +96,7 @@ def flops(model: nn.Module, stages: Mapping[str, nn.Module], image: Tensor) -> i
     finally:
         for hook in hooks:
             hook.remove()
-    return int(counter.get_total_flops() + pooling)
+    return None if None in pooling else int(counter.get_total_flops() + sum(pooling))
 
 
 def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:

@@ -53,6 +53,19 @@ def test_a_strided_convolution_is_counted_once():
     assert flops(tiny, tiny.stages, torch.zeros(1, 1, 4, 4)) == convolution + linear + strided
 
 
+def test_an_operator_that_does_not_say_its_arithmetic_leaves_the_count_out():
+    class Silent(pool.Pool2d):
+        kernel_size = stride = (2, 2)
+
+        def forward(self, x):
+            return x[..., ::2, ::2]
+
+    tiny = Tiny()
+    tiny.pool = tiny.stages["s1"] = Silent()
+    result = Cost(repeats=1).measure(tiny, tiny.stages, torch.zeros(4, 1, 4, 4), torch.zeros(4).long())
+    assert "flops" not in result and result["parameters"] == parameters(Tiny())
+
+
 def test_saved_bytes_are_those_of_a_hand_count():
     # Enough images for max pooling to work its own way: of a small map torch keeps the whole input.
     tiny, n = Tiny(), 4096
