@@ -122,7 +122,14 @@ def stage_settings(config: Mapping[str, Any], stages: tuple[str, ...]) -> dict[s
     Raises:
         ValueError: if an operator is set for a stage that the model does not have.
     """
-    own = {stage: dict(spec) for stage, spec in (config.get("stage") or {}).items()}
+    own = {}
+    for stage, spec in (config.get("stage") or {}).items():
+        if not isinstance(spec, Mapping):
+            raise ValueError(
+                f"stage.{stage}={spec}: a stage's operator is chosen by pool@stage.{stage}={spec}, "
+                f"its options by stage.{stage}.OPTION=VALUE"
+            )
+        own[stage] = dict(spec)
     for stage, spec in own.items():
         if stage not in stages and spec["name"] != "inherit":
             raise ValueError(

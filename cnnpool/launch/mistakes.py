@@ -39,7 +39,12 @@ def _no_choice(group: str, name: str) -> str:
 
 def _no_key(key: str) -> str:
     if "@" in key:
-        return f"no {key!r} to override"
+        return f"no {key!r} to override; there are {', '.join(_stages())}"
+    if found := re.match(r"stage\.(\w+)\.", key):
+        stage = found.group(1)
+        return (
+            f"{key}: a stage's options follow its operator; choose that too: pool@stage.{stage}=NAME"
+        )
     known = _keys()
     last = key.rpartition(".")[2]
     by_last = {name.rpartition(".")[2]: name for name in known}
@@ -50,11 +55,20 @@ def _no_key(key: str) -> str:
     return f"unknown key {key!r}; choose from {', '.join(inside or SECTIONS)}"
 
 
+def _stages() -> list[str]:
+    """``pool@stage.s1`` and so on, as the command line may name them."""
+    defaults = yaml.safe_load((conf_dir() / "train.yaml").read_text())["defaults"]
+    return [key for one in defaults if isinstance(one, dict) for key in one if key.startswith("pool@stage.")]
+
+
 def _keys() -> list[str]:
     """Every key of our own files, as on the command line; of several with one last word the recipe's wins."""
     keys = {}
-    for section in ("data", "model", "pool", "readout", "fit"):
+    for section in ("data", "model", "pool", "readout", "probe", "fit"):
         for path in sorted((conf_dir() / section).glob("*.yaml")):
             content = yaml.safe_load(path.read_text()) or {}
             keys |= {f"{section}.{option}": None for option in content if option not in ("defaults", "name")}
+            for part, options in content.items():
+                if section == "probe" and isinstance(options, dict):
+                    keys |= {f"probe.{part}.{option}": None for option in options}
     return [*SECTIONS, *keys]

@@ -41,6 +41,10 @@ def test_an_unknown_command_is_one_line_and_status_2(call):
 MISTAKES = {
     "sed=1": "unknown key 'sed'; did you mean 'seed'?",
     "fit.epoch=3": "did you mean 'fit.epochs'?",
+    "stage.s2=avg": "a stage's operator is chosen by pool@stage.s2=avg",
+    "stage.s2.kernel_size=5": "choose that too: pool@stage.s2=NAME",
+    "pool@stage.s9=avg": "there are pool@stage.s1, pool@stage.s2,",
+    "probe.gradient.sampels=4": "did you mean 'probe.gradient.samples'?",
     "pool.kernal_size=3": "did you mean 'pool.kernel_size'?",
     "zzz=1": "unknown key 'zzz'; choose from data, ",
     "pool.stride=-1": "stride must be",
