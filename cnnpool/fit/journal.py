@@ -65,7 +65,7 @@ class Journal:
             "model": results["model"]["name"],
             "data": results["data"]["name"],
             "seed": results["seed"],
-            "choice": results["choice"],
+            "choice": results["choice"].rpartition("/")[2],
         }
         self._hyperparameters(results["choice"], settings, _headline(results))
         asked = {key: results[key] for key in ("pool", "stages", "readout", "model", "data", "fit", "seed")}

@@ -32,7 +32,7 @@ def main_columns(comparison: Comparison) -> list[Column]:
         Column(f"{metric.header}, mean ± sd", [_mean_sd(metric, row.summary) for row in rows]),
         Column("95 % CI", [_interval(metric, row.summary) for row in rows]),
         Column(f"difference{step} [95 % CI]", [_difference(metric, row) for row in rows]),
-        Column("p (Holm)", [probability(row.versus.p_holm) if _pairs(row) else NONE for row in rows]),
+        Column("p (Holm)", [_adjusted(row) for row in rows]),
         Column("verdict", [row.verdict for row in rows], words=True),
     ]
 
@@ -145,6 +145,11 @@ def probability(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def _adjusted(row: Row) -> str:
+    # From so few pairs no p can be small, however large the difference: it would only be misread.
+    return probability(row.versus.p_holm) if _pairs(row) >= LEAST_PAIRS else NONE
+
+
 def _count(row: Row) -> str:
     return f"{row.summary.n} ({len(row.broken)} NaN)" if row.broken else str(row.summary.n)
 
@@ -160,7 +165,10 @@ def _mean_sd(metric: Measure, s: Summary) -> str:
 
 
 def _interval(metric: Measure, s: Summary) -> str:
-    return NONE if s.n < 2 else f"[{metric.format(s.low)}, {metric.format(s.high)}]"
+    if s.n < 2:
+        return NONE
+    low, high = metric.within(s.low), metric.within(s.high)
+    return f"[{metric.format(low)}, {metric.format(high)}]"
 
 
 def _difference(metric: Measure, row: Row) -> str:

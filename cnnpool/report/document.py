@@ -91,7 +91,7 @@ def _method(comparison: Comparison) -> list[tuple[str, str]]:
         (
             "Intervals",
             "95 % t intervals over seeds. They cover what the seed decides (initial weights, order, "
-            "augmentation), not the choice of the test images.",
+            "augmentation), not the choice of the test images. Tables end them at 0 and 100 %.",
         ),
         (
             "Differences",

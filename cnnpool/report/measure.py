@@ -106,6 +106,10 @@ class Measure:
         """``value`` in the unit it is shown in."""
         return 100 * value if self.kind == "fraction" else value
 
+    def within(self, value: float) -> float:
+        """``value``, or the end of the possible values that it lies beyond: 0..1 for a fraction."""
+        return min(max(value, 0.0), 1.0) if self.kind == "fraction" else value
+
     def format(self, value: float, *, sign: bool = False) -> str:
         """``value`` without its unit; NaN as such."""
         if math.isnan(value):

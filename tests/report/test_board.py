@@ -51,9 +51,9 @@ def test_mean_and_t_interval_over_seeds_are_what_was_worked_out_by_hand(two):
     assert points(found, "val/accuracy") == pytest.approx({10: 0.6, 20: 0.8})
     # sd .1, t(.975, 2) = 4.3027: half width 4.3027 * .1 / sqrt(3) = .24841.
     half = 4.302653 * 0.1 / math.sqrt(3)
-    assert points(found, "band/val/accuracy/low") == pytest.approx({10: 0.6 - half, 20: 0.8 - half})
-    assert points(found, "band/val/accuracy/high") == pytest.approx({10: 0.6 + half, 20: 0.8 + half})
-    assert points(found, "band/val/accuracy/mean") == points(found, "val/accuracy")
+    assert points(found, "with_interval/val/accuracy/low") == pytest.approx({10: 0.6 - half, 20: 0.8 - half})
+    assert points(found, "with_interval/val/accuracy/high") == pytest.approx({10: 0.6 + half, 20: 0.8 + half})
+    assert points(found, "with_interval/val/accuracy/mean") == points(found, "val/accuracy")
     assert points(found, ZERO) == {10: 0.75, 20: 0.75}
     assert points(found, "train/loss") == {5: 1.0}
     assert points(board(two / "_mean" / "avg"), "val/accuracy") == pytest.approx({10: 0.4, 20: 0.6})
@@ -97,7 +97,7 @@ def test_a_single_run_has_a_line_and_no_band(shelf):
     shelf.put(pool="avg")
     assert main([str(shelf.root)]) == 0
     tags = board(shelf.root / "_mean" / "max").Tags()["scalars"]
-    assert "val/accuracy" in tags and not [tag for tag in tags if tag.startswith("band/")]
+    assert "val/accuracy" in tags and not [tag for tag in tags if tag.startswith("with_interval/")]
 
 
 def test_the_maps_of_a_choice_are_a_picture_of_the_size_it_says(shelf):
@@ -171,4 +171,4 @@ def test_the_link_colours_runs_by_choice_and_stays_on_this_machine():
     same = ["max+k=3/seed0", "max+k=3/seed12", "_mean/max+k=3"]
     assert {re.search(pattern, name)[1] for name in same} == {"max+k=3"}
     [shown] = query["tagFilter"]
-    assert re.search(shown, "val/accuracy") and not re.search(shown, "band/val/accuracy/low")
+    assert re.search(shown, "val/accuracy") and not re.search(shown, "with_interval/val/accuracy/low")

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.image import imread
 
 from cnnpool.report import find, html, latex, markdown, text
-from cnnpool.report.columns import WIDEST, measure_columns, measure_tables, ranking
+from cnnpool.report.columns import WIDEST, main_columns, measure_columns, measure_tables, ranking
 from cnnpool.report.comparison import compare
 from cnnpool.report.document import compose
 from cnnpool.report.panels import dominated, lines, look
@@ -188,3 +188,11 @@ def test_what_else_was_measured_fits_the_page_and_nothing_is_left_out(comparison
     # Each measure with the cells that it has in the one wide table.
     wide = {column.header: column.cells for column in measure_columns(comparison)}
     assert all(column.cells == wide[column.header] for table in tables for column in table)
+
+
+def test_an_interval_of_accuracies_ends_at_100_and_few_seeds_show_no_p(shelf):
+    shelf.sweep(max=[0.99, 1.0, 1.0], avg=[0.98, 1.0, 0.99])
+    columns = {column.header: column.cells for column in main_columns(compare(find([str(shelf.root)])))}
+    # Mean .99667, sd .0057735, t(.975, 2) = 4.3027: .98233 to 1.01101.
+    assert columns["95 % CI"][0] == "[98.23, 100.00]"
+    assert columns["p (Holm)"] == ["–", "–"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from cnnpool.report import maps
-from cnnpool.report.board.events import Events, discard, ours
+from cnnpool.report.board.events import BANDS, Events, discard, ours
 from cnnpool.report.board.link import link
 from cnnpool.report.board.means import bands
 from cnnpool.report.board.page import layout, summary
@@ -23,9 +23,9 @@ def write(comparison: Comparison, root: Path) -> None:
     """Write event files into ``root/_mean`` and ``root/_mean/<choice>``; those of an earlier call go.
 
     Every choice has, for each scalar that its runs logged, its mean under the scalar's own tag, and under
-    ``band/<tag>/mean``, ``low`` and ``high`` the mean with its 95 % t interval where there are two runs, and
-    as an image its maps of shifts and winners. The
-    folder ``_mean`` itself holds the page that draws them, and the comparison's table as text.
+    ``with_interval/<tag>/mean``, ``low`` and ``high`` the mean with its 95 % t interval where there are two
+    runs; and as an image its maps of shifts and winners. The folder ``_mean`` itself holds the page that
+    draws them, and the comparison's table as text.
 
     Raises:
         OSError: if the folder cannot be written.
@@ -44,7 +44,7 @@ def write(comparison: Comparison, root: Path) -> None:
                 if np.isfinite(band).all():
                     # A page's chart complains of every run that has some of its three tags but not all.
                     for row, part in zip(band, ("mean", "low", "high"), strict=True):
-                        events.scalars(f"band/{tag}/{part}", steps, row)
+                        events.scalars(f"{BANDS}/{tag}/{part}", steps, row)
                     if len(steps) > 1:
                         charted[tag] = None
     with Events(folder) as events:

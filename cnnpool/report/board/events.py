@@ -15,6 +15,8 @@ from tensorboard.plugins.custom_scalar.layout_pb2 import Category, Chart, Layout
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 SUFFIX = ".cnnpool"
+BANDS = "with_interval"
+"""First part of the tags of bands: it sorts last, after what one looks at."""
 
 
 class Events:
@@ -98,6 +100,6 @@ def discard(files: Iterable[Path], folder: Path) -> None:
 
 
 def _band(tag: str) -> Chart:
-    value, lower, upper = (f"band/{tag}/{part}" for part in ("mean", "low", "high"))
+    value, lower, upper = (f"{BANDS}/{tag}/{part}" for part in ("mean", "low", "high"))
     series = MarginChartContent.Series(value=value, lower=lower, upper=upper)
     return Chart(title=tag, margin=MarginChartContent(series=[series]))
