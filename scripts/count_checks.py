@@ -1,6 +1,6 @@
 """Run tests, and count what they ask: comparisons, numerical derivatives, examples of hypothesis.
 
-usage: python scripts/count_checks.py TESTS...
+usage: python scripts/count_checks.py TESTS...   (patterns of file names)
 
 Prints one JSON object; status 1 if a test failed.
 """
@@ -11,6 +11,7 @@ import re
 import sys
 from collections import Counter
 from contextlib import redirect_stdout
+from glob import glob
 
 import pytest
 import torch
@@ -38,9 +39,10 @@ def main(arguments: list[str]) -> int:
     for name, functions in COUNTED.items():
         for module, function in functions:
             setattr(module, function, counting(getattr(module, function), counts, name))
+    paths = sorted(path for pattern in arguments for path in glob(pattern))
     with redirect_stdout(said):
         status = pytest.main(
-            ["-q", "-p", "no:cacheprovider", "--hypothesis-show-statistics", *arguments], plugins=[results]
+            ["-q", "-p", "no:cacheprovider", "--hypothesis-show-statistics", *paths], plugins=[results]
         )
     examples = sum(int(n) for n in re.findall(r"- (\d+) passing examples", said.getvalue()))
     print(json.dumps({**results.tests, **counts, "examples of hypothesis": examples}))

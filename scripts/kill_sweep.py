@@ -1,6 +1,6 @@
 """Kill a small sweep at random instants, start it again, compare its results with a sweep never stopped.
 
-usage: python scripts/kill_sweep.py [N] [LAUNCH]
+usage: python scripts/kill_sweep.py [N] [LAUNCH] [SEED]
 
 N kills (default 20) by SIGKILL of sweeps with launch=LAUNCH (default local; or processes). After each the
 same command is given again, perhaps to be killed again, until all jobs are done. Prints one JSON object;
@@ -19,14 +19,13 @@ from pathlib import Path
 import torch
 from kill_test import TRAIN, broken, contents, finish, said, start
 
-SEED = 0
 PATIENCE_S = 60
 
 
 def main(arguments: list[str]) -> int:
     kills = int(arguments[0]) if arguments else 20
     launch = arguments[1] if arguments[1:] else "local"
-    chance = random.Random(SEED)
+    chance = random.Random(int(arguments[2]) if arguments[2:] else 0)
     # A process of its own imports for seconds: two jobs then, else four.
     seeds = "seed=0,1" if launch == "local" else "seed=0"
     sweep = [*TRAIN[:1], "-m", *TRAIN[1:-1], "pool=stochastic,max", seeds, f"launch={launch}"]

@@ -33,7 +33,7 @@ ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
     ),
     "mutants": lambda r: (
         "small mistakes made in our own operators and found by their tests",
-        f"{r['killed']} of {r['mutants']} (in {r['files']} files)",
+        f"{r['killed']} of {r['mutants']}",
     ),
     "same": lambda r: (
         "an operator compared with itself: called better, worse; on the same seeds it differs from itself by",
@@ -88,20 +88,36 @@ def page(kept: Mapping[str, Mapping]) -> str:
         "Each figure with the command that makes it, and the commit it was made at. Written by",
         "`python scripts/reliability.py`; the numbers are in [reliability.json](reliability.json).",
         "",
-        "| figure | reached | command | at |",
+        "| figure | reached | command | commit, date |",
         "|---|---|---|---|",
     ]
     for name, row in ROWS.items():
         if name in kept:
-            one = kept[name]
-            figure, reached = row(one["result"])
-            commit = (one["commit"] or "")[:12]
-            lines.append(f"| {figure} | {reached} | `{one['command']}` | {commit}, {one['date']} |")
+            figure, reached = row(total(kept[name]))
+            parts = kept[name].values()
+            at = ", ".join(
+                sorted({(one["commit"] or "")[:8] for one in parts} | {one["date"] for one in parts})
+            )
+            lines.append(f"| {figure} | {reached} | `python scripts/reliability.py {name}` | {at} |")
     made = sorted(
-        {f"{one['processor']}, Python {one['python']}, torch {one['torch']}" for one in kept.values()}
+        {
+            f"{one['processor']}, Python {one['python']}, torch {one['torch']}"
+            for parts in kept.values()
+            for one in parts.values()
+        }
     )
     lines += ["", f"One thread each, on: {'; '.join(made)}.", ""]
     return "\n".join(lines) + "\n" + PROMISES
+
+
+def total(parts: Mapping[str, Mapping]) -> dict:
+    """The results of a measurement's parts, added up."""
+    results = [part["result"] for part in parts.values()]
+    counts = {key: value for result in results for key, value in result.items()}
+    return {
+        key: sum(result.get(key, 0) for result in results) if isinstance(value, int) else value
+        for key, value in counts.items()
+    }
 
 
 def faults(kept: Mapping[str, Mapping]) -> str:
@@ -115,7 +131,7 @@ def faults(kept: Mapping[str, Mapping]) -> str:
         "| fault | command | what the user sees | status |",
         "|---|---|---|---|",
     ]
-    for row in kept["faults"]["result"]["rows"]:
+    for row in total(kept["faults"])["rows"]:
         said = row["said"] or "(goes on)"
         cells = (row["fault"], f"`cnnpool {row['command']}`", said, row["status"])
         lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
