@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-COMMAND = "cnnpool train -m experiment=every_operator 'pool=glob(*,exclude=inherit)' data=digits,mnist"
+COMMAND = "cnnpool train -m experiment=every_operator"
 TEXT = """\
 # Every operator, trained for one epoch
 

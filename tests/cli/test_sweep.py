@@ -10,7 +10,8 @@ import pytest
 from cnnpool.checkpoint import load
 from cnnpool.fit.callbacks import Chronicle
 from cnnpool.launch import job, training
-from cnnpool.launch.job import Outcome
+from cnnpool.launch.compose import compose
+from cnnpool.launch.job import Outcome, name
 from cnnpool.launch.remote import gather, remote
 from cnnpool.launch.sweep import Launch, conclude, shares
 
@@ -231,3 +232,22 @@ def test_a_launcher_that_an_experiment_chooses_is_known(tmp_path):
     content = {"state": "done", "error": None, "pid": 1, "time": time.time() + 60}
     (tmp_path / "elsewhere" / "a" / "status.json").write_text(json.dumps(content))
     assert [each.run for each in gather(arguments, lambda: None)[0]] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "jobs", "first"),
+    [
+        (["experiment=quickstart"], 4 * 2 * 3, "quickstart/digits/convnet/max+readout=flatten/seed0"),
+        (
+            ["experiment=quickstart", "pool=blur", "seed=5"],
+            2,
+            "quickstart/digits/convnet/avg+readout=flatten/seed5",
+        ),
+        (["experiment=mnist_operators"], 12 * 10, "mnist_operators/mnist/convnet/max/seed0"),
+    ],
+)
+def test_an_experiment_is_its_sweep_unless_told_otherwise(arguments, jobs, first, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = compose(["-m", *arguments])
+    assert len(asked) == jobs
+    assert name(asked[0]) == first
