@@ -1,13 +1,16 @@
 """Benchmarks against named rivals: both in one process, in turn, so that a busy machine slows both alike."""
 
 import json
+import os
 import shlex
 import sys
+from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 from cnnpool.parser import Parser
 
-SUITES = ("pool",)
+SUITES = ("pool", "train", "mnist", "start", "sweep", "scale")
 SIZES = ("small", "default", "all")
 
 
@@ -25,15 +28,13 @@ def main(arguments: list[str]) -> int:
     if asked.out and not asked.out.resolve().parent.is_dir():
         raise ValueError(f"--out {asked.out}: no such folder")
 
-    from cnnpool.bench import machine, page, pool
+    from cnnpool.bench import machine
 
-    cases = pool.cases(asked.shapes, asked.only)
     machine.prepare(asked.threads)
-    sys.stdout.write(page.header())
     rows = []
-    for case in cases:
-        rows.append(pool.measure(case, asked.repeat))
-        sys.stdout.write(page.line(rows[-1]))
+    for row, said in _pool(asked) if asked.suite == "pool" else _runs(asked):
+        rows.append(row)
+        sys.stdout.write(said)
         sys.stdout.flush()
     results = {
         "schema": 1,
@@ -48,11 +49,41 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _pool(asked: Namespace) -> Iterator[tuple[dict, str]]:
+    """Rows of the operators' suite, and what is said of each."""
+    from cnnpool.bench import page, pool
+
+    cases = pool.cases(asked.shapes, asked.only)
+    sys.stdout.write(page.header())
+    for case in cases:
+        row = pool.measure(case, asked.repeat)
+        yield row, page.line(row)
+
+
+def _runs(asked: Namespace) -> Iterator[tuple[dict, str]]:
+    """Rows of a suite of whole runs, and what is said of each."""
+    from cnnpool.bench import figures, mnist, scale, start, sweep, train
+
+    suites = {
+        "train": lambda: train.rows(asked.root, asked.repeat),
+        "mnist": lambda: mnist.rows(asked.root, asked.repeat),
+        "start": lambda: start.rows(asked.repeat),
+        "sweep": lambda: sweep.rows(asked.repeat),
+        "scale": lambda: scale.rows(asked.only or ["max"], asked.repeat),
+    }
+    said = scale if asked.suite == "scale" else figures
+    sys.stdout.write(said.header())
+    for row in suites[asked.suite]():
+        yield row, said.line(row)
+
+
 def _parser() -> Parser:
     parser = Parser(
         prog="cnnpool bench",
-        description="Forward + backward of our operators against named rivals: medians of ratios, both timed "
-        "in turn in one process, beside the time a copy of the bytes that must move would take.",
+        description="pool: forward + backward of our operators against named rivals, beside a copy of the "
+        "bytes that must move. train: a run beside loops that do less. mnist: seconds to an accuracy. start: "
+        "from the command to an answer. sweep: runs at once and one after the other. scale: what grows with "
+        "what. Medians over turns.",
         epilog="examples: cnnpool bench    cnnpool bench pool --only max --shapes small --out max.json",
     )
     parser.add_argument("suite", nargs="?", default="pool", choices=SUITES, help="default: pool")
@@ -60,5 +91,7 @@ def _parser() -> Parser:
     parser.add_argument("--repeat", type=int, default=15, metavar="N", help="turns per case (default: 15)")
     parser.add_argument("--shapes", choices=SIZES, default="default", help="how many (default: default)")
     parser.add_argument("--only", nargs="+", default=[], metavar="OPERATOR", help="these operators alone")
+    root = Path(os.environ.get("CNNPOOL_DATA", "data"))
+    parser.add_argument("--root", type=Path, default=root, metavar="FOLDER", help="of MNIST's files")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the results as JSON")
     return parser

@@ -1,0 +1,74 @@
+"""The suite of growth: what a training step takes as one thing grows and all else stays."""
+
+import math
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from cnnpool import pool
+from cnnpool.bench.measure import Call, in_turn, kept_bytes
+
+AXES = {
+    "batch": [16, 32, 64, 128, 256],
+    "size": [16, 24, 32, 48, 64],
+    "channels": [16, 32, 64, 128],
+    "operators": [1, 2, 4, 8, 16],
+}
+"""What grows: images, pixels on a side, channels of the map, downsampling operators in a row."""
+BASE = {"batch": 64, "size": 32, "channels": 32, "operators": 1}
+POWER = {"batch": 1, "size": 2, "channels": 1, "operators": 1}
+"""With which power of it the work grows, where it is the operator's own."""
+
+
+LINE = "{:<12}{:<12}{:>8}{:>12}{:>14}\n"
+
+
+def header() -> str:
+    return LINE.format("operator", "axis", "value", "ms", "bytes kept")
+
+
+def line(row: dict[str, Any]) -> str:
+    """One point in the terminal."""
+    figures = f"{1e3 * row['seconds']:.3f}", row["kept"]
+    return LINE.format(row["operator"], row["axis"], row["value"], *figures)
+
+
+def rows(names: list[str], repeat: int) -> Iterator[dict[str, Any]]:
+    """Points of every curve: forward and backward of an operator, at stride 1 where several are in a row.
+
+    All points of a curve are timed in turn, so that a busy machine bends none of them.
+    """
+    for name in names:
+        for axis, values in AXES.items():
+            cases = {value: BASE | {axis: value} for value in values}
+            built = {value: _build(name, **case) for value, case in cases.items()}
+            times = in_turn({str(value): call for value, (call, _) in built.items()}, repeat)
+            for value in values:
+                yield {
+                    "operator": name,
+                    "axis": axis,
+                    "value": value,
+                    "seconds": statistics.median(times[str(value)]),
+                    "kept": built[value][1],
+                }
+
+
+def _build(name: str, batch: int, size: int, channels: int, operators: int) -> tuple[Call, int]:
+    torch.manual_seed(0)
+    options = {"kernel_size": 3, "stride": 1, "padding": 1} if operators > 1 else {"kernel_size": 2}
+    net = nn.Sequential(*(pool.build(name, channels, **options) for _ in range(operators)))
+    x = torch.randn(batch, channels, size, size).contiguous(memory_format=torch.channels_last)
+    x.requires_grad_()
+    grad = torch.randn_like(net(x))
+    return lambda: torch.autograd.grad(net(x), x, grad), kept_bytes(net, x)
+
+
+def exponent(points: list[tuple[float, float]]) -> float:
+    """The power p of the line y = a x^p through points of logarithms, by least squares."""
+    logs = [(math.log(x), math.log(y)) for x, y in points]
+    mean_x, mean_y = (sum(values) / len(logs) for values in zip(*logs, strict=True))
+    above = sum((x - mean_x) * (y - mean_y) for x, y in logs)
+    return above / sum((x - mean_x) ** 2 for x, _ in logs)

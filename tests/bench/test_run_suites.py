@@ -1,0 +1,81 @@
+import dataclasses
+import json
+import math
+
+import pytest
+import torch
+
+from cnnpool import bench, data
+from cnnpool.bench import figures, loops, mnist, scale, start, train
+
+
+def test_the_least_loop_trains_and_counts_what_it_saw(monkeypatch):
+    clock = iter([10.0, 12.0])
+    monkeypatch.setattr(loops.time, "perf_counter", lambda: next(clock))
+    torch.manual_seed(0)
+    net = torch.nn.Linear(3, 2)
+    before = net.weight.detach().clone()
+    batches = [(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]))] * 5
+    speed = loops.bare(net, batches, torch.optim.SGD(net.parameters(), lr=0.1), half=False)
+    assert speed == 20 / 2.0
+    assert not torch.equal(before, net.weight)
+
+
+def test_an_exponent_is_the_slope_between_logarithms():
+    assert scale.exponent([(1, 3), (2, 12), (5, 75)]) == pytest.approx(2.0)
+    assert scale.exponent([(1, 1), (math.e, math.e), (math.e**2, 1)]) == pytest.approx(0.0)
+
+
+def test_kept_bytes_grow_with_batch_size_channels_and_operators(monkeypatch):
+    monkeypatch.setattr(
+        scale, "AXES", {"batch": [1, 3], "size": [8, 16], "channels": [2, 6], "operators": [2, 4]}
+    )
+    monkeypatch.setattr(scale, "BASE", {"batch": 2, "size": 8, "channels": 4, "operators": 1})
+    rows = list(scale.rows(["max"], repeat=1))
+    kept = {axis: [r["kept"] for r in rows if r["axis"] == axis] for axis in scale.AXES}
+    assert [b / a for a, b in kept.values()][:3] == [3, 4, 3]
+    assert kept["operators"][1] > kept["operators"][0]
+    assert all(row["seconds"] > 0 for row in rows)
+    assert "max" in scale.line(rows[0])
+
+
+def test_a_row_is_said_and_written_with_its_ratio():
+    ratio = {"median": 2.0, "q1": 1.5, "q3": 2.5, "n": 3}
+    row = figures.row("one thing", "s", 1.0, 2.0, "another", ratio, "1.5")
+    assert "one thing" in figures.line(row) and "[1.50 2.50] 3" in figures.line(row)
+    assert "| one thing | 1 | 2 (another) | s | **2** (1.5 to 2.5, 3) | 1.5 |" in figures.table([row])
+
+
+def test_commands_are_timed_in_processes_of_their_own(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(start, "COMMANDS", {"nothing": (["--version"], "0.3 s")})
+    out = tmp_path / "start.json"
+    assert bench.main(["start", "--repeat", "3", "--out", str(out)]) == 0
+    (row,) = json.loads(out.read_text())["rows"]
+    assert row["ratio"]["n"] == 3 and 0 < row["ours"] < row["rival"]
+    assert "nothing" in capsys.readouterr().out
+    assert "From the command to an answer" in figures.section(json.loads(out.read_text()))
+
+
+def test_the_example_network_is_the_published_one():
+    net = mnist.ExampleNet()
+    assert net(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+    # 1,199,882 is what the example's network counts.
+    sizes = [32 * 9 + 32, 64 * 32 * 9 + 64, 9216 * 128 + 128, 1280 + 10]
+    assert sum(p.numel() for p in net.parameters()) == sum(sizes) == 1_199_882
+
+
+def test_a_run_is_timed_beside_the_bare_loop_on_the_same_images(monkeypatch):
+    whole = data.build("digits", val_size=0)
+
+    def few(case, root):
+        part = torch.arange(case.steps * case.batch_size)
+        source = dataclasses.replace(whole.source, batch_size=case.batch_size)
+        return dataclasses.replace(whole, train=whole.train.take(part), source=source)
+
+    monkeypatch.setattr(train, "_dataset", few)
+    case = train.Case("tiny", "sprint", {"width": 2}, 8, 6)
+    ours, loop = train._in_turn(case, None, 3, lambda: train._bare(case, None))
+    assert len(ours) == len(loop) == 3
+    assert min(*ours, *loop) > 0
+    row = train._probes(case, None, 3)
+    assert row["ratio"]["median"] == pytest.approx(row["ours"] / row["rival"], rel=1)
