@@ -21,7 +21,7 @@ def prepare(threads: int) -> None:
 def facts() -> dict[str, Any]:
     """Hardware, versions, commit and date, as a results file stores them."""
     head, dirty = commit()
-    names = ("torch", "numba", "timm")
+    names = ("torch", "numba", "timm", "antialiased-cnns")
     return {
         "processor": processor(),
         "cores": os.cpu_count(),

@@ -32,6 +32,12 @@ def _timm_blur(filter_size: int) -> Callable[[int], Function]:
     return make
 
 
+def _zhang_blur(channels: int) -> Function:
+    from antialiased_cnns import BlurPool
+
+    return BlurPool(channels, filt_size=3, stride=2)
+
+
 def _timm_max_blur(channels: int) -> Function:
     return nn.Sequential(nn.MaxPool2d(2, 1), _timm_blur(3)(channels))
 
@@ -67,6 +73,9 @@ DUELS = {
         lambda c: lambda x: F.avg_pool2d(x, 3, 2, 1),
     ),
     "blur 3/2": Duel("timm BlurPool2d", lambda c: lambda x: pool.blur_pool2d(x, 3), _timm_blur(3)),
+    "blur 3/2 again": Duel(
+        "antialiased-cnns BlurPool", lambda c: lambda x: pool.blur_pool2d(x, 3), _zhang_blur
+    ),
     "blur 5/2": Duel("timm BlurPool2d", lambda c: lambda x: pool.blur_pool2d(x, 5), _timm_blur(5)),
     "max_blur 2/3/2": Duel(
         "MaxPool2d(2, 1), timm BlurPool2d", lambda c: lambda x: pool.max_blur_pool2d(x), _timm_max_blur

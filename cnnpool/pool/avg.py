@@ -38,11 +38,21 @@ def avg_pool2d(
     Raises:
         ValueError: for a number out of range, or an output that would be empty.
     """
+    tiles = stride is None or stride == kernel_size
+    if (tiles or x.dtype.itemsize > 2) and kernels.torch_is_quicker(x, not tiles):
+        try:
+            # Torch checks all this itself, and a look at its arguments takes a tenth of its time.
+            steps = () if tiles else stride
+            return F.avg_pool2d(
+                x, kernel_size, steps, padding, ceil_mode, count_include_pad, divisor_override
+            )
+        except (RuntimeError, TypeError, IndexError):
+            pass
     window, counting = _rule(
         x.shape, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
-    if kernels.take(x) and kernels.torch_is_quicker(x, window):
-        return F.avg_pool2d(x, *window[:3], window.ceil_mode, *counting)
+    if kernels.torch_is_quicker(x, window.overlaps):
+        return kernels.by_torch(F.avg_pool2d, x, window, *window[:3], window.ceil_mode, *counting)
     y = apply(Average, x if x.dim() == 4 else x.unsqueeze(0), window, counting)
     return y if x.dim() == 4 else y.squeeze(0)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cnnpool.pool import kernels
 from cnnpool.pool.base import Pool2d, Size
-from cnnpool.pool.routing import Max
+from cnnpool.pool.routing import Max, MaxTiles
 from cnnpool.pool.transforms import apply
 from cnnpool.pool.window import Window, check_map, remembered, window_of
 from cnnpool.pool.winners import Ties, winners_dtype
@@ -25,8 +25,9 @@ def max_pool2d(
 ) -> Tensor:
     """Largest value of each window (Zhou & Chellappa 1988), bit for bit as ``torch.nn.functional`` has it.
 
-    The backward pass needs one byte per output, neither the input nor 8-byte indices, but for maps so small
-    that torch's own kernel, which is then used, ends before ours is called. NaN wins over everything; padding
+    The backward pass needs one byte per output, two bits with 2x2 tiles and compiled kernels, neither the
+    input nor 8-byte indices, but for maps so small that torch's own kernel, which is then used, ends before
+    ours is called. NaN wins over everything; padding
     never wins. Half-precision gradients are summed in float32.
 
     Args:
@@ -46,9 +47,20 @@ def max_pool2d(
         ValueError: for a number out of range, an output that would be empty, or a window that lies wholly
             in the padding.
     """
+    tiles = stride is None or stride == kernel_size
+    exact = dilation == 1 and (tiles or x.dtype.itemsize > 2)
+    if ties == "first" and exact and kernels.torch_is_quicker(x, not tiles):
+        try:
+            # Torch checks all this itself, and a look at its arguments takes a tenth of its time.
+            steps = () if tiles else stride
+            return torch.max_pool2d(x, kernel_size, steps, padding, 1, ceil_mode)
+        except (RuntimeError, TypeError, IndexError):
+            pass
     window = _window(x.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
-    if ties == "first" and kernels.take(x) and kernels.torch_is_quicker(x, window):
-        return torch.max_pool2d(x, *window)
+    if ties == "first" and kernels.torch_is_quicker(x, window.overlaps):
+        return kernels.by_torch(torch.max_pool2d, x, window, *window)
+    if x.dim() == 4 and MaxTiles.takes(x, window, ties):
+        return MaxTiles.apply(x, window)
     return _pool(x, window, ties)[0]
 
 

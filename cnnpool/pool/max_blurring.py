@@ -43,5 +43,8 @@ class MaxBlur(Function):
             return max_blurs.backward(grad, winners, ctx.geometry), None
         # Differentiable, in the steps that ``max_pool2d`` and ``blur_pool2d`` would take.
         maxima = F.pad(apply(Blur, grad, ctx.geometry, True), (1, 0, 1, 0))
+        # Windows that are left out get nothing; their winners must be in the map all the same.
+        places = F.pad(F.pad(winners, (0, 0, 1, 0), value=2), (1, 0, 0, 0), value=1)
+        places[..., 0, 0] = 3
         route = Route(DENSE, "first", ctx.geometry.size, ctx.geometry.channels_last)
-        return apply(Scatter, maxima, F.pad(winners, (1, 0, 1, 0), value=3), route), None
+        return apply(Scatter, maxima, places, route), None

@@ -2,11 +2,16 @@
 
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
+from torch.autograd import Function, forward_ad
 
+from cnnpool.pool import kernels
 from cnnpool.pool import winners as arithmetic
 from cnnpool.pool.transforms import Transformable, apply, fold, save, unfold
 from cnnpool.pool.window import Window, is_channels_last
+
+TILES = ((2, 2), (2, 2), (0, 0), (1, 1))
 
 
 class Route(NamedTuple):
@@ -47,6 +52,38 @@ class Max(Transformable):
     def vmap(info: Any, in_dims: tuple, x: Tensor, window: Window, ties: arithmetic.Ties) -> tuple:
         y, winners = apply(Max, fold(info.batch_size, x, in_dims[0]), window, ties)
         return (unfold(info.batch_size, y), unfold(info.batch_size, winners)), (0, 0)
+
+
+class MaxTiles(Function):
+    """(x, window) -> maxima of 2x2 tiles; keeps two bits per output. For plain tensors in backward mode."""
+
+    @staticmethod
+    def takes(x: Tensor, window: Window, ties: arithmetic.Ties) -> bool:
+        tiles = (
+            ties == "first"
+            and window[:4] == TILES
+            and not (window.ceil_mode and any(n % 2 for n in x.shape[2:]))
+        )
+        return tiles and forward_ad._current_level < 0 and torch.is_grad_enabled() and kernels.take(x)
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, window: Window) -> Tensor:
+        from cnnpool.pool.kernels import packed
+
+        y, winners = packed.forward(x)
+        ctx.route = Route(window, "first", (x.shape[2], x.shape[3]), is_channels_last(x))
+        ctx.save_for_backward(winners)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        from cnnpool.pool.kernels import packed
+
+        (winners,) = ctx.saved_tensors
+        last = ctx.route.channels_last
+        if kernels.take(grad) and not torch.is_grad_enabled():
+            return packed.backward(grad, winners, ctx.route.size, last), None
+        return apply(Scatter, grad, packed.unpack(winners, grad.shape[-4:], last), ctx.route), None
 
 
 class Scatter(Transformable):

@@ -128,7 +128,8 @@ def check(x: Tensor, window: Window) -> None:
 
 def is_channels_last(x: Tensor) -> bool:
     # From the strides: a tensor under vmap cannot be asked for its memory format.
-    return x.shape[1] > 1 and x.stride(1) < min(x.stride(2), x.stride(3))
+    _, channel, row, column = x.stride()
+    return channel < row and channel < column and x.shape[1] > 1
 
 
 def stated_format(x: Tensor, channels_last: bool) -> torch.memory_format:

@@ -10,18 +10,27 @@ from hypothesis import strategies as st
 from torch.autograd import grad
 from torch.testing import assert_close
 
-from cnnpool.pool import avg_pool2d, blur_pool2d, kernels, max_pool2d, max_pool2d_with_winners
+from cnnpool.pool import (
+    aps_pool2d,
+    avg_pool2d,
+    blur_pool2d,
+    kernels,
+    max_blur_pool2d,
+    max_pool2d,
+    max_pool2d_with_winners,
+)
 
 pytest.importorskip("numba")
 from numba import njit
 
-from cnnpool.pool.kernels import threads
+from cnnpool.pool.kernels import packed, threads
 from cnnpool.pool.kernels.maxima import scalar
 from cnnpool.pool.kernels.memory import load, narrow, store, widen
 
 HALVES = (torch.bfloat16, torch.float16)
 DTYPES = (torch.float64, torch.float32, *HALVES)
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
+PADDING_MODES = ["reflect", "replicate", "circular", "zeros"]
 SPECIAL = [math.nan, -math.inf, math.inf, 0.0, -0.0, 1.0, -1.0, 1e-7, -3e4]
 
 windows, sides = st.tuples(*[st.integers(1, 4)] * 2), st.integers(1, 3)
@@ -48,6 +57,10 @@ def both(function, x, upstream=None):
             upstream = torch.randn_like(y) if upstream is None else upstream
             answers.append((y.detach(), grad(y, x, upstream)[0]))
     return answers
+
+
+def layout_of(x):
+    return LAYOUTS[x.shape[1] > 1 and x.is_contiguous(memory_format=torch.channels_last)]
 
 
 def same_bits(a, b):
@@ -98,6 +111,70 @@ def test_sums_and_their_gradients_agree_within_rounding(function, size, layout, 
         assert_close(a, b, rtol=tolerance, atol=tolerance, check_stride=True)
 
 
+@settings(deadline=None, max_examples=60)
+@given(maps(), st.booleans(), st.sampled_from([1, 40]))
+def test_two_bits_per_tile_say_who_won(x, several, planes):
+    x = x.repeat(1, planes if several else 1, 1, 1)
+    assume(min(x.shape[2:]) > 1)
+    with kernels.use(True):
+        y = max_pool2d(x.requires_grad_(), 2)
+        expected, winners = max_pool2d_with_winners(x, 2)
+        assert type(y.grad_fn).__name__ == "MaxTilesBackward" and same_bits(y, expected)
+        (kept,) = y.grad_fn.saved_tensors
+        last = y.shape[1] > 1 and x.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(packed.unpack(kept, y.shape, last), winners)
+        assert kept.numel() <= winners.numel() / 4 + y.shape[0] * y.shape[2] or not last
+        upstream = torch.randn_like(y)
+        assert same_bits(grad(y, x, upstream)[0], grad(expected, x, upstream)[0])
+
+
+def test_second_derivative_of_packed_maxima_is_that_of_maxima(distinct):
+    x = distinct(2, 3, 5, 6).requires_grad_()
+    with kernels.use(True):
+        assert torch.autograd.gradcheck(lambda x: max_pool2d(x, 2), x, check_batched_grad=True)
+        assert torch.autograd.gradgradcheck(lambda x: max_pool2d(x, 2).square(), x)
+
+
+def test_packed_winners_of_a_large_map_take_a_sixteenth_of_its_numbers_in_bytes():
+    for layout in LAYOUTS:
+        x = torch.randn(4, 32, 32, 32).contiguous(memory_format=layout).requires_grad_()
+        with kernels.use(True):
+            (kept,) = max_pool2d(x, 2).grad_fn.saved_tensors
+        assert kept.nbytes == x.numel() // 16
+
+
+@settings(deadline=None, max_examples=150)
+@given(maps(), st.integers(1, 5), st.integers(1, 3), st.sampled_from(PADDING_MODES))
+def test_maxima_blurred_as_they_are_found_are_the_dense_maxima_blurred(x, filter_size, stride, mode):
+    (y, ours), (expected, theirs) = both(lambda x: max_blur_pool2d(x, 2, filter_size, stride, mode), x)
+    tolerance = 4 * torch.finfo(x.dtype).eps
+    for a, b in ((y, expected), (ours, theirs)):
+        assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+        assert a.is_contiguous(memory_format=layout_of(b))
+
+
+def test_second_derivative_of_blurred_maxima_is_that_of_the_steps(distinct):
+    x = distinct(1, 2, 5, 6).requires_grad_()
+    with kernels.use(True):
+        assert type(max_blur_pool2d(x).grad_fn).__name__ == "MaxBlurBackward"
+        assert torch.autograd.gradcheck(max_blur_pool2d, x, check_batched_grad=True)
+        assert torch.autograd.gradgradcheck(lambda x: max_blur_pool2d(x).square(), x)
+
+
+@settings(deadline=None, max_examples=150)
+@given(maps(), st.tuples(sides, sides), st.sampled_from([1, 2]), st.sampled_from(["max", "min"]))
+def test_chosen_phases_and_what_is_taken_are_the_same_to_the_last_bit(x, stride, p, choose):
+    chosen = []
+
+    def function(x):
+        y, phase = aps_pool2d(x, stride, p=p, choose=choose)
+        chosen.append(phase)
+        return y
+
+    (y, ours), (expected, theirs) = both(function, x)
+    assert torch.equal(*chosen) and same_bits(y, expected) and same_bits(ours, theirs)
+
+
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
 def test_what_is_not_finite_spoils_its_own_windows_only(value):
     for layout in LAYOUTS:
@@ -143,6 +220,9 @@ def test_any_number_of_threads_gives_the_same(monkeypatch):
             lambda x: max_pool2d(x, 2),
             lambda x: max_pool2d(x, 3, 2, 1),
             lambda x: blur_pool2d(x),
+            lambda x: avg_pool2d(x, 2),
+            lambda x: max_blur_pool2d(x),
+            lambda x: aps_pool2d(x)[0],
         ):
             answers = []
             for count in (1, 3):

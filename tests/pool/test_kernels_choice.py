@@ -12,7 +12,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
-from cnnpool.pool import kernels, max_pool2d
+from cnnpool.pool import avg_pool2d, kernels, max_pool2d
 
 pytest.importorskip("numba")
 ROOT = Path(__file__).parents[2]
@@ -73,20 +73,53 @@ def test_compiled_graphs_are_whole_and_right():
         assert torch.equal(*(torch.autograd.grad(out, x, upstream)[0] for out in (y, expected)))
 
 
-def test_torch_does_small_maps_where_that_changes_no_gradient():
-    small, large = torch.randn(1, 8, 8, 8), torch.randn(8, 32, 32, 32)
-    name = {True: "MaxPool2DWithIndicesBackward0", False: "MaxBackward"}
-    for x, dtype, kernel, by_torch in [
-        (small, torch.float32, 3, True),
-        (small, torch.bfloat16, 2, True),
-        (small, torch.bfloat16, 3, False),
-        (large, torch.float32, 2, False),
-    ]:
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["plain", "last"])
+@pytest.mark.parametrize("function", [
+    lambda x: max_pool2d(x, 2),
+    lambda x: max_pool2d(x, 3, 2, 1),
+    lambda x: max_pool2d(x, (2, 3), (1, 2), (1, 0), 2, True),
+    lambda x: avg_pool2d(x, 2),
+    lambda x: avg_pool2d(x, 3, 2, 1, True, False),
+    lambda x: avg_pool2d(x, 3, 1, 1, divisor_override=5),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_small_maps_are_torchs_and_the_results_the_same(function, layout, dtype):
+    x = torch.randn(1, 4, 7, 8).round(decimals=1).to(dtype).contiguous(memory_format=layout)
+    answers, names = [], []
+    for wanted in (None, True):
+        x = x.detach().requires_grad_()
+        with kernels.use(wanted):
+            y = function(x)
+        upstream = torch.randn(y.shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+        answers.append((y, torch.autograd.grad(y, x, upstream)[0]))
+        names.append(type(y.grad_fn).__name__)
+    assert names[0] in ("MaxPool2DWithIndicesBackward0", "AvgPool2DBackward0", "ToCopyBackward0")
+    assert names[1] in ("MaxBackward", "MaxTilesBackward", "AverageBackward")
+    for small, ours in zip(*answers, strict=True):
+        tolerance = 0 if names[1].startswith("Max") else 2 * torch.finfo(dtype).eps
+        torch.testing.assert_close(small, ours, rtol=tolerance, atol=tolerance, check_stride=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernel_size": 0}, "kernel_size"),
+        ({"kernel_size": 2, "stride": 0}, "stride"),
+        ({"kernel_size": 2, "padding": 2}, "padding"),
+        ({"kernel_size": 9}, "leaves nothing"),
+    ],
+)
+def test_small_maps_are_refused_in_our_words(options, message):
+    for function in (max_pool2d, avg_pool2d):
+        with kernels.use(None), pytest.raises((ValueError, TypeError), match=message):
+            function(torch.randn(1, 4, 8, 8), **options)
+
+
+def test_large_maps_are_not_torchs():
+    for function in (max_pool2d, avg_pool2d):
         with kernels.use(None):
-            y = max_pool2d(x.to(dtype).requires_grad_(), kernel, 2)
-        assert type(y.grad_fn).__name__ == name[by_torch]
-    with kernels.use(True):
-        assert type(max_pool2d(small.requires_grad_(), 2).grad_fn).__name__ == name[False]
+            y = function(torch.randn(8, 32, 32, 32, requires_grad=True), 2)
+        assert type(y.grad_fn).__name__ in ("MaxTilesBackward", "AverageBackward")
 
 
 def test_importing_the_operators_does_not_import_numba():
@@ -105,7 +138,7 @@ from numba.core import caching
 for place in vars(caching).values():
     if hasattr(place, "_locator_classes"):
         place._locator_classes = []
-from cnnpool.pool import kernels, max_pool2d
+from cnnpool.pool import avg_pool2d, kernels, max_pool2d
 with kernels.use(True):
     print(max_pool2d(torch.arange(16.0).reshape(1, 1, 4, 4), 2).flatten().tolist())
 from cnnpool.pool.kernels import tiles
@@ -120,7 +153,7 @@ import importlib.util, sys
 find, sys.modules["numba"] = importlib.util.find_spec, None
 importlib.util.find_spec = lambda name, *rest: None if name == "numba" else find(name, *rest)
 import torch
-from cnnpool.pool import kernels, max_pool2d
+from cnnpool.pool import avg_pool2d, kernels, max_pool2d
 print(max_pool2d(torch.arange(16.0).reshape(1, 1, 4, 4), 2).flatten().tolist())
 try:
     with kernels.use(True):

@@ -1,0 +1,71 @@
+"""What the suite of pooling operators is to reach, what it did reach, and why not where it did not."""
+
+from typing import Any, NamedTuple
+
+LARGE = [128, 64, 32, 32]
+
+
+class Target(NamedTuple):
+    """So many times as fast as the rival, forward and backward, on a map of ``LARGE``."""
+
+    operator: str
+    layout: str
+    dtype: str
+    times: float
+    because: str = ""
+    """Why it may be missed."""
+
+
+MEMORY = "the time left is memory's: ours takes little more than a copy of the bytes that must move"
+ROWS = (
+    "three passes through the nearest cache (rows mixed, columns dealt, columns mixed) stand against one "
+    "through memory, and rows of 32 are too short for the passes to be one"
+)
+TARGETS = [
+    Target("max 2/2", "contiguous", "float32", 8),
+    Target("max 2/2", "contiguous", "bfloat16", 10),
+    Target("max 3/2", "contiguous", "float32", 8),
+    Target("max 2/2", "channels_last", "float32", 1.6, MEMORY),
+    Target("max 3/2", "channels_last", "float32", 1.6, MEMORY),
+    Target("blur 3/2", "channels_last", "bfloat16", 30),
+    Target("blur 3/2 again", "channels_last", "bfloat16", 30),
+    Target("blur 3/2", "channels_last", "float32", 2.5, MEMORY),
+    Target("blur 3/2", "contiguous", "float32", 5, ROWS),
+    Target("lp p=3", "channels_last", "float32", 6, MEMORY),
+    Target("gem p=3", "channels_last", "float32", 6, MEMORY),
+    Target("soft", "channels_last", "float32", 5, MEMORY),
+]
+
+
+def table(files: list[dict[str, Any]]) -> str:
+    """Markdown: every target, and what each file of results says of it."""
+    threads = [results["machine"]["threads"] for results in files]
+    heads = [f"{n} thread{'s' * (n > 1)}" for n in threads]
+    lines = [
+        f"| operator | layout | dtype | wanted | {' | '.join(heads)} | if missed, why |",
+        "|---" * (5 + len(files)) + "|",
+    ]
+    for target in TARGETS:
+        found = [_find(results, target) for results in files]
+        if not any(found):
+            continue
+        missed = any(row and row["speedup"]["median"] < target.times for row in found)
+        reached = [f"{row['speedup']['median']:.1f}x" if row else "-" for row in found]
+        lines.append(
+            f"| {target.operator} | {target.layout} | {target.dtype} | {target.times:g}x "
+            f"| {' | '.join(reached)} | {target.because if missed else ''} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def slower(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows in which ours takes longer than the rival, in three quarters of the turns."""
+    return [row for row in results["rows"] if "speedup" in row and row["speedup"]["q3"] < 1]
+
+
+def _find(results: dict[str, Any], target: Target) -> dict[str, Any] | None:
+    for row in results["rows"]:
+        case = row["operator"], row["layout"], row["dtype"], row["shape"]
+        if case == (*target[:3], LARGE) and "speedup" in row:
+            return row
+    return None

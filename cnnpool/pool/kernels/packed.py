@@ -1,0 +1,65 @@
+"""Max pooling of 2x2 tiles of plain CPU tensors that keeps two bits per output."""
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.kernels import quarters
+from cnnpool.pool.kernels.maxima import scalar
+from cnnpool.pool.kernels.threads import spread
+from cnnpool.pool.window import is_channels_last, memory_format, stated_format
+
+# Outputs that are packed together, of contiguous maps: at least so many, in whole planes.
+TOGETHER = 1 << 12
+
+
+def forward(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Maxima (N, C, H', W'), and the first winners, packed."""
+    last = is_channels_last(x)
+    samples, channels, height, width = x.shape
+    rows, columns = height // 2, width // 2
+    stated = stated_format(x, last)
+    x = x.contiguous(memory_format=memory_format(last))
+    y = torch.empty((samples, channels, rows, columns), dtype=x.dtype, memory_format=stated)
+    units, quarter, group = _stretches(y.shape, last)
+    packed = torch.empty(units * quarter, dtype=torch.uint8)
+    where = x.data_ptr(), y.data_ptr(), packed.data_ptr(), height, width, rows, columns
+    rest = (channels, quarter) if last else (group, samples * channels, quarter)
+    kernel = quarters.forward_last if last else quarters.forward
+    moved = x.nbytes + y.nbytes + packed.nbytes
+    spread(kernel, units, moved, *where, *rest, scalar(-torch.inf, x.dtype), scratch=4 * quarter)
+    return y, packed
+
+
+def backward(grad: Tensor, packed: Tensor, size: tuple[int, int], last: bool) -> Tensor:
+    """Gradient of the (N, C, *size) input."""
+    layout = memory_format(last)
+    grad = grad.contiguous(memory_format=layout)
+    samples, channels, rows, columns = grad.shape
+    out = torch.empty((samples, channels, *size), dtype=grad.dtype, memory_format=layout)
+    units, quarter, group = _stretches(grad.shape, last)
+    where = grad.data_ptr(), packed.data_ptr(), out.data_ptr(), *size, rows, columns
+    rest = (channels, quarter) if last else (group, samples * channels, quarter)
+    kernel = quarters.backward_last if last else quarters.backward
+    moved = grad.nbytes + out.nbytes + packed.nbytes
+    spread(kernel, units, moved, *where, *rest, scalar(0.0, grad.dtype), scratch=4 * quarter)
+    return out
+
+
+def unpack(packed: Tensor, shape: torch.Size, last: bool) -> Tensor:
+    """The winners (N, C, H', W'), uint8, a byte each."""
+    samples, channels, rows, columns = shape
+    units, quarter, group = _stretches(shape, last)
+    part = columns * channels if last else group * rows * columns
+    four = packed.view(units, quarter)
+    each = torch.stack([four >> shift & 3 for shift in (0, 2, 4, 6)], 1).flatten(1)[:, :part].flatten()
+    each = each[: shape.numel()]
+    return each.view(samples, rows, columns, channels).movedim(3, 1) if last else each.view(shape)
+
+
+def _stretches(shape: torch.Size, last: bool) -> tuple[int, int, int]:
+    """Number of stretches, bytes of each, and planes in each if maps are contiguous."""
+    samples, channels, rows, columns = shape
+    if last:
+        return samples * rows, -(-columns * channels // 4), 0
+    group = max(1, TOGETHER // (rows * columns))
+    return -(-samples * channels // group), -(-group * rows * columns // 4), group

@@ -1,0 +1,45 @@
+"""How times, ratios and kept bytes are taken."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from cnnpool.bench.measure import copying, in_turn, kept_bytes, nbytes, ratio
+
+
+def test_ratio_is_the_median_of_ratios_within_turns():
+    # Ratios 2, 3, 4, 10, 1; not the ratio of medians, 6 / 2.
+    seconds = [2.0, 6.0, 8.0, 20.0, 1.0], [1.0, 2.0, 2.0, 2.0, 1.0]
+    assert ratio(*seconds) == {"median": 3.0, "q1": 2.0, "q3": 4.0, "n": 5}
+
+
+def test_calls_are_made_forth_and_back_again_equally_often():
+    order = []
+
+    def call(name):
+        return lambda: (order.append(name), sum(range(20000)))
+
+    seconds = in_turn({"a": call("a"), "b": call("b")}, 4)
+    assert [len(times) for times in seconds.values()] == [4, 4]
+    assert all(time > 0 for times in seconds.values() for time in times)
+    turns = "".join(order).lstrip("a").lstrip("b")  # what comes before finds out how long a call takes
+    changes = [name for i, name in enumerate(turns) if i == 0 or turns[i - 1] != name]
+    assert changes == ["a", "b", "a", "b", "a"], "the second turn begins with what ended the first"
+
+
+def test_kept_bytes_are_those_beyond_the_input():
+    x = torch.randn(4, 8, 16, 16, requires_grad=True)
+    assert kept_bytes(lambda x: x * x, x) == 0, "the input alone"
+    assert kept_bytes(lambda x: x.exp(), x) == 4 * x.numel(), "the output"
+    # One 8-byte index per output.
+    assert kept_bytes(lambda x: F.max_pool2d(x, 2), x) == 8 * x.numel() // 4
+
+
+def test_bytes_moved_are_counted():
+    assert nbytes([torch.zeros(3, 5), torch.zeros(7, dtype=torch.bfloat16)]) == 3 * 5 * 4 + 7 * 2
+    assert copying(1000)().numel() == 500, "half is read and half is written"
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_copy_of_nothing_works(count):
+    assert copying(count)().numel() == 1
