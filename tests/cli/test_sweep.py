@@ -239,7 +239,7 @@ def test_a_launcher_that_an_experiment_chooses_is_known(tmp_path):
     [
         (["experiment=quickstart"], 4 * 2 * 3, "quickstart/digits/convnet/max+readout=flatten/seed0"),
         (
-            ["experiment=quickstart", "pool=blur", "seed=5"],
+            ["experiment=quickstart", "pool=avg", "seed=5"],
             2,
             "quickstart/digits/convnet/avg+readout=flatten/seed5",
         ),
