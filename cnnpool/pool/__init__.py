@@ -105,6 +105,8 @@ def build(name: str, channels: int, **options: Any) -> Pool2d:
     Raises:
         ValueError: for an unknown name or option, or a value out of range.
     """
+    if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
+        raise ValueError(f"{name}: channels must be a whole number of at least 1, got {channels!r}")
     return table.construct(OPERATORS, "operators", name, channels, **options)
 
 

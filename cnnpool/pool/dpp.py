@@ -32,7 +32,8 @@ def dpp_pool2d(
     stresses only what is brighter.
 
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), finite, any floating dtype; half precision is summed in float32.
+        x: maps, (N, C, H, W) or (C, H, W), any floating dtype, squares of it finite too (in float32 up to
+            1.8e19); half precision is summed in float32.
         alpha: floor of the weights, >= 0, or a tensor that fits (C, 1, 1).
         strength: the paper's lambda, >= 0, or a tensor that fits (C, 1, 1); 0 gives the average.
         kernel_size: window, >= 1, or (vertical, horizontal).
