@@ -3,7 +3,7 @@
 usage: python scripts/reliability.py [NAME [PART]]
 
 Runs a measurement, or one of its parts (0, 1, ...), or all; keeps each result in docs/reliability.json with
-its command, commit and machine, and writes docs/reliability.md and docs/faults.md. With - for NAME only writes.
+its command, commit and machine, and writes docs/reliability.md and docs/faults.md; with - for NAME only that.
 """
 
 import json
