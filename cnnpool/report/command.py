@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cnnpool.parser import Parser
-from cnnpool.report.runs import Run, find, finished
+from cnnpool.report.runs import MEANS, Run, find, finished
 
 if TYPE_CHECKING:
     from cnnpool.report.comparison import Comparison
 
 METRIC = "test.accuracy"
+SELECTED = 40
+"""TensorBoard shows none of more runs than these until some are selected."""
 EXAMPLES = """examples:
   cnnpool compare outputs/mnist
   cnnpool compare outputs --where data=mnist --by pool,readout --baseline max
@@ -118,7 +120,13 @@ def _board(comparison: "Comparison") -> str:
         board.write(comparison, root)
     except OSError as error:
         return f"board: none, {error.filename or root} cannot be written: {error.strerror}\n"
-    return f"board: tensorboard --logdir {shlex.quote(_short(root))}\n       {board.link()}\n"
+    every = f"tensorboard --logdir {shlex.quote(_short(root))}"
+    if len(comparison.runs) + len(comparison.rows) + 1 <= SELECTED:
+        return f"board: {every}\n       {board.link()}\n"
+    means = f"tensorboard --logdir {shlex.quote(_short(root / MEANS))}"
+    return (
+        f"board: {means}\n       {board.link()}\n       {every} has each run too, of so many none selected\n"
+    )
 
 
 def _short(folder: Path) -> str:

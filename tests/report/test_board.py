@@ -130,6 +130,17 @@ def test_the_folder_of_means_is_never_a_run(two):
     assert {run.folder.parts[-2] for run in find([two])} == {"max", "avg"}
 
 
+def test_of_more_runs_than_tensorboard_selects_the_means_are_named(shelf, capsys):
+    shelf.sweep(max=[0.9] * 19, avg=[0.9] * 18)
+    assert main([str(shelf.root)]) == 0
+    assert f"board: tensorboard --logdir {shelf.root}\n" in capsys.readouterr().out
+    shelf.put(pool="blur")
+    assert main([str(shelf.root)]) == 0
+    out = capsys.readouterr().out
+    assert f"board: tensorboard --logdir {shelf.root / '_mean'}\n" in out
+    assert f"tensorboard --logdir {shelf.root} has each run too" in out
+
+
 def test_no_board_writes_none(two, capsys):
     assert main([str(two), "--no-board"]) == 0
     assert not (two / "_mean").exists()
