@@ -56,7 +56,7 @@ def winner_figure(shares: Mapping[str, Sequence[float]]) -> "Figure":
             for j, value in enumerate(line):
                 colour = "white" if value > 0.6 else "black"
                 axes.text(j, i, f"{100 * value:.1f}", ha="center", va="center", color=colour)
-        axes.set(title=f"{stage}: windows won (%)", xticks=[], yticks=[])
+        axes.set(title=f"{stage}:\nwindows won (%)", xticks=[], yticks=[])
     return figure
 
 
@@ -65,7 +65,9 @@ def routing_figure(images: Tensor, gradients: Mapping[str, Tensor]) -> "Figure":
     from matplotlib.figure import Figure
 
     rows = 1 + len(gradients)
-    figure = Figure(figsize=(1.3 * len(images) + 1.2, 1.45 * rows), layout="constrained")
+    # Names of stages are read from left to right, and may be as long as layer4_0_downsample_0.
+    margin = 0.09 * max(map(len, gradients), default=0)
+    figure = Figure(figsize=(1.3 * len(images) + 1.2 + margin, 1.45 * rows), layout="compressed")
     axes = figure.subplots(rows, len(images), squeeze=False)
     for column, image in enumerate(images):
         low, high = image.min(), image.max()
@@ -75,7 +77,7 @@ def routing_figure(images: Tensor, gradients: Mapping[str, Tensor]) -> "Figure":
             share = (gradient[column] != 0).double().mean(0).cpu()
             picture = axes[row, column].imshow(share.numpy(), vmin=0, vmax=1, cmap="magma")
     for label, axis in zip(("image", *gradients), axes[:, 0], strict=True):
-        axis.set_ylabel(label)
+        axis.set_ylabel(label, rotation="horizontal", ha="right", va="center")
     for axis in axes.flat:
         axis.set(xticks=[], yticks=[])
     if gradients:

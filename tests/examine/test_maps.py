@@ -1,5 +1,7 @@
 """The figures that measurements are drawn as."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -46,3 +48,22 @@ def test_routing_shows_the_share_of_channels_with_gradient():
 
 def test_routing_of_a_model_without_stages_shows_the_images_alone():
     assert len(panels(routing_figure(torch.rand(2, 1, 4, 4), {}))) == 2
+
+
+def test_long_names_of_stages_neither_overlap_nor_are_cut():
+    names = [f"layer{i}_0_downsample_{j}" for i in range(1, 5) for j in range(2)]
+    figure = routing_figure(torch.rand(2, 1, 8, 8), {name: torch.ones(2, 1, 4, 4) for name in names})
+    figure.draw_without_rendering()
+    labels = [axes.yaxis.label for axes in figure.axes if axes.get_ylabel() in names]
+    boxes = [label.get_window_extent() for label in labels]
+    assert [label.get_text() for label in labels] == names
+    assert all(box.width > box.height for box in boxes)
+    assert all(above.y0 > below.y1 for above, below in itertools.pairwise(boxes))
+    assert all(box.x0 >= 0 and box.y0 >= 0 and box.y1 <= figure.bbox.height for box in boxes)
+
+
+def test_titles_of_neighbouring_winner_maps_do_not_overlap():
+    figure = winner_figure({f"layer4_{i}_downsample_0": [0.25] * 4 for i in range(3)})
+    figure.draw_without_rendering()
+    boxes = [axes.title.get_window_extent() for axes in panels(figure)]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
