@@ -1,9 +1,16 @@
 """Forward and backward of one operator on a small example, number by number."""
 
+import argparse
 import sys
 from pathlib import Path
 
 from cnnpool.parser import Parser
+
+EXAMPLES = """\
+examples:
+  cnnpool explain max
+  cnnpool explain gap --image gap.png
+"""
 
 
 def main(arguments: list[str]) -> int:
@@ -15,17 +22,16 @@ def main(arguments: list[str]) -> int:
     parser = Parser(
         prog="cnnpool explain",
         description="Forward and backward of one operator on two 4x4 images, number by number.",
-        epilog="examples: cnnpool explain max    cnnpool explain gap --image gap.png",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("operator", nargs="?", default="max", help="a pool or a readout (default: max)")
     parser.add_argument("--image", type=Path, metavar="FILE", help="also draw it, as .png, .svg or .pdf")
     asked = parser.parse_args(arguments)
 
-    from cnnpool import pool, readout, table
     from cnnpool.explain.example import examples
     from cnnpool.explain.text import text
 
-    table.lookup({**pool.OPERATORS, **readout.READOUTS}, "operators", asked.operator)
     shown = examples(asked.operator)
     sys.stdout.write("\n".join(map(text, shown)))
     if asked.image:

@@ -1,50 +1,101 @@
 """The worked example as a picture."""
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from cnnpool.explain.example import Example
-from cnnpool.explain.text import number
+from cnnpool.explain.text import drawn, number, phase, tied
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+COLOURS = "tab10"
 
 
 def figure(example: Example) -> "Figure":
     """A row per sample: input, output, upstream and input gradient; and what the batch makes of them."""
     from matplotlib.figure import Figure
 
-    samples = len(example.images)
-    picture = Figure(figsize=(10.5, 2.9 * samples + 1.1), layout="constrained")
+    samples, foot = len(example.images), _foot(example)
+    picture = Figure(figsize=(10.5, 2.7 * samples + 0.9 + 0.16 * len(foot)), layout="constrained")
     axes = picture.subplots(samples, 4, squeeze=False)
     peak = float(max(example.gradients.abs().max(), example.upstream.max()))
+    low = float(min(0, example.outputs.min()))
+    high = float(max(example.images.max(), example.outputs.max()))
     for n in range(samples):
-        grid(axes[n, 0], example.images[n, 0], f"sample {n + 1}: input x", "Greens", 0, 8)
-        grid(axes[n, 1], example.outputs[n, 0], "output y", "Greens", 0, 8)
+        grid(axes[n, 0], example.images[n, 0], f"sample {n + 1}: input x", "Greens", low, high)
+        grid(axes[n, 1], example.outputs[n, 0], "output y", "Greens", low, high)
         grid(axes[n, 2], example.upstream[n, 0], "upstream gradient dL/dy", "RdBu_r", -peak, peak)
         grid(axes[n, 3], example.gradients[n, 0], "input gradient dL/dx", "RdBu_r", -peak, peak)
-    first, second = example.weight_gradients.tolist()
-    covered = int((example.gradients != 0).any(0).sum())
-    picture.suptitle(f"{example.title}:  y = {example.formula}")
-    picture.supxlabel(
-        "Each sample routes its own gradient. The mean is taken at a weight that samples share: "
-        f"x = w * image gives dL/dw = {number(first)} and {number(second)}, batch mean "
-        f"{number((first + second) / 2)}.\n{covered} of {example.images[0].numel()} positions get gradient "
-        "from at least one sample.",
-        fontsize="small",
-    )
+        outline(axes[n, 0], axes[n, 1], example, n)
+    picture.suptitle(textwrap.fill(f"{example.title}:  y = {example.formula}", 100))
+    picture.supxlabel("\n".join(foot), fontsize="small")
     return picture
+
+
+def outline(inputs: "Axes", outputs: "Axes", example: Example, n: int) -> None:
+    """The window of every output in a colour of its own, and a circle around the inputs it chose."""
+    from matplotlib import colormaps
+    from matplotlib.patches import Circle, Rectangle
+
+    windows, derivatives, width = example.windows[n], example.derivatives[n], example.outputs.shape[-1]
+    # Further in for every window that overlaps one before it, so that borders that coincide are all seen.
+    step = 0.3 / max(len(windows), 6)
+    for index, window in enumerate(windows):
+        colour = colormaps[COLOURS](index % colormaps[COLOURS].N)
+        line = {"fill": False, "edgecolor": colour, "linewidth": 2}
+        row, column = divmod(index, width)
+        outputs.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, **line))
+        rows, columns = window.any(1).nonzero(), window.any(0).nonzero()
+        if not len(rows):
+            continue
+        inset = 0.04 + step * int((windows[:index] & window).any((1, 2)).sum())
+        left, top = float(columns.min()) - 0.5 + inset, float(rows.min()) - 0.5 + inset
+        wide, high = float(columns.max()) + 0.5 - inset - left, float(rows.max()) + 0.5 - inset - top
+        inputs.add_patch(Rectangle((left, top), wide, high, **line))
+        if example.chooses(n, index):
+            for i, j in derivatives[index].nonzero().tolist():
+                radius = 0.3 - step * int(derivatives[:index, i, j].count_nonzero())
+                inputs.add_patch(Circle((j, i), radius, **line))
 
 
 def grid(axes: "Axes", values: Tensor, title: str, colours: str, low: float, high: float) -> None:
     """A matrix with its numbers written in the cells."""
     image = axes.imshow(values.numpy(), cmap=colours, vmin=low, vmax=high)
+    longest = max(len(number(value)) for value in values.flatten())
+    size = "medium" if longest < 7 else "small"
     for i, row in enumerate(values.tolist()):
         for j, value in enumerate(row):
             red, green, blue, _ = image.cmap(image.norm(value))
             dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
             colour = "white" if dark else "black" if value else "grey"
-            axes.text(j, i, number(value), ha="center", va="center", color=colour)
+            axes.text(j, i, number(value), ha="center", va="center", color=colour, size=size)
     axes.set(title=title, xticks=[], yticks=[])
+
+
+def _foot(example: Example) -> list[str]:
+    samples, outputs = example.derivatives.shape[:2]
+    places = [(n, index) for n in range(samples) for index in range(outputs)]
+    lines = ["A border on the input is the window of the output with that border."]
+    if any(example.chooses(*place) for place in places):
+        lines[0] += " A circle is around what the window's gradient goes to."
+    for n, index in places:
+        if tie := example.tie(n, index):
+            row, column = divmod(index, example.outputs.shape[-1])
+            lines.append(f"Sample {n + 1}, y[{row},{column}]: {tied(tie)}.")
+    for n, parts in enumerate(example.phases, start=1):
+        lines.append(f"Sample {n}: " + "   ".join(phase(part, example.score) for part in parts))
+    if example.evaluated is not None:
+        lines.append(drawn())
+    first, second = example.weight_gradients.tolist()
+    covered = int((example.gradients != 0).any(0).sum())
+    lines += [
+        "Each sample routes its own gradient. The mean is taken at a weight that samples share: "
+        f"x = w * image gives dL/dw = {number(first)} and {number(second)}, batch mean "
+        f"{number((first + second) / 2)}.",
+        f"{covered} of {example.images[0].numel()} positions get gradient from at least one sample.",
+    ]
+    return [part for line in lines for part in textwrap.wrap(line, 155)]

@@ -2,32 +2,80 @@
 
 from torch import Tensor
 
+from cnnpool.explain.choices import Phase, Tie
+from cnnpool.explain.derivatives import SEED
 from cnnpool.explain.example import Example
 
 
 def text(example: Example) -> str:
     """Windows, winners, upstream gradient, input gradient per sample, batch mean."""
-    lines = [f"== {example.title} ==", f"y = {example.formula}", ""]
+    lines = [f"== {example.title} ==", f"y = {example.formula}"]
+    lines += [f"{fact}: {stated}" for fact, stated in example.facts.items()]
     for name, weight in example.weights.items():
-        lines += [f"{name} = {[round(v, 3) for v in weight.flatten().tolist()]}", ""]
+        lines += [f"{name} = [{', '.join(map(number, weight.flatten()))}]"]
+    if example.evaluated is not None:
+        lines += ["", drawn()]
+    lines.append("")
     for n in range(len(example.images)):
         lines += [f"-- sample {n + 1} --", *_forward(example, n), "", *_backward(example, n), ""]
     return "\n".join(lines + _batch(example)) + "\n"
 
 
+def drawn() -> str:
+    """That what an operator drew is one of many."""
+    return f"One draw of training mode, seed {SEED}; another seed gives another y, evaluation draws nothing."
+
+
+def tied(tie: Tie) -> str:
+    """Who is equal, and who of them gets the gradient."""
+    winners = f"rule {tie.rule}: {_places(tie.winners)}"
+    return f"tie: {number(tie.value)} at {_places(tie.equals)}; {winners}"
+
+
+def phase(one: Phase, score: str) -> str:
+    """x[1::2,0::2]: ||x_k||_2 = 4.69, kept."""
+    (i, j), (down, across) = one.start, one.stride
+    said = [f"{score} = {number(one.score)}"] if one.score is not None else []
+    if one.weight == 1:
+        said.append("kept")
+    elif one.weight:
+        said.append(f"weight {number(one.weight)}")
+    return f"x[{i}::{down},{j}::{across}]: {', '.join(said) or 'weight 0'}"
+
+
 def _forward(example: Example, n: int) -> list[str]:
-    grids = side_by_side(["x", "y"], [example.images[n, 0], example.outputs[n, 0]])
-    lines = [*grids, "", "each output and the inputs it depends on (dy/dx in brackets):"]
-    width = example.outputs.shape[-1]
-    for index, derivative in enumerate(example.derivatives[n]):
-        row, column = divmod(index, width)
-        sources = [
-            f"x[{i},{j}]={number(example.images[n, 0, i, j])} ({number(derivative[i, j])})"
-            for i, j in derivative.nonzero().tolist()
+    titles, grids = ["x", "y"], [example.images[n, 0], example.outputs[n, 0]]
+    if example.evaluated is not None:
+        titles, grids = ["x", "y (this draw)", "y (evaluation)"], [*grids, example.evaluated[n, 0]]
+    lines = side_by_side(titles, grids)
+    if example.phases:
+        lines += ["", "the phases x_k:", *(f"  {phase(one, example.score)}" for one in example.phases[n])]
+    lines += ["", "each output and the inputs it depends on (dy/dx in brackets):"]
+    return lines + [_output(example, n, index) for index in range(example.outputs[n].numel())]
+
+
+def _output(example: Example, n: int, index: int) -> str:
+    image, derivative = example.images[n, 0], example.derivatives[n, index]
+    row, column = divmod(index, example.outputs.shape[-1])
+    sources = [
+        f"x[{i},{j}]={number(image[i, j])} ({number(derivative[i, j])})"
+        for i, j in derivative.nonzero().tolist()
+    ]
+    value = number(example.outputs[n, 0, row, column])
+    said = [f"  y[{row},{column}] = {value}  from  {', '.join(sources) or 'no input'}"]
+    if example.chooses(n, index):
+        window = example.windows[n, index]
+        rows = [
+            " ".join(map(number, line[seen])) for line, seen in zip(image, window, strict=True) if seen.any()
         ]
-        value = number(example.outputs[n, 0, row, column])
-        lines.append(f"  y[{row},{column}] = {value}  from  {', '.join(sources) or 'no input'}")
-    return lines
+        said.append(f"of window [{'; '.join(rows)}]")
+    if tie := example.tie(n, index):
+        said.append(tied(tie))
+    return "  ".join(said)
+
+
+def _places(places: list[tuple[int, int]]) -> str:
+    return " and ".join(f"({i},{j})" for i, j in places)
 
 
 def _backward(example: Example, n: int) -> list[str]:
@@ -70,5 +118,5 @@ def side_by_side(titles: list[str], grids: list[Tensor]) -> list[str]:
 
 
 def number(value: float | Tensor) -> str:
-    """Short: 4, 0.25, -1.333."""
-    return f"{round(float(value), 3) + 0.0:g}"
+    """Four digits: 4, 0.0625, -1.333."""
+    return f"{round(float(value), 9) + 0.0:.4g}"

@@ -1,8 +1,14 @@
+from importlib.metadata import EntryPoint
+
 import pytest
 import torch
+from matplotlib.patches import Circle, Rectangle
+from torch import nn
 from torch.nn import functional as F
 
-from cnnpool import explain
+from cnnpool import explain, table
+from cnnpool.explain import example as explain_example
+from cnnpool.explain.choices import tie
 from cnnpool.explain.example import IMAGES, example, examples
 from cnnpool.explain.picture import figure
 from cnnpool.explain.text import number, side_by_side, text
@@ -56,7 +62,7 @@ def test_max_is_shown_with_ties_and_overlap():
 
 
 def test_numbers_are_short():
-    assert [number(v) for v in (4.0, 0.25, -4 / 3, -0.0)] == ["4", "0.25", "-1.333", "0"]
+    assert [number(v) for v in (4.0, 1 / 16, -4 / 3, -0.0, 1e-12)] == ["4", "0.0625", "-1.333", "0", "0"]
 
 
 def test_grids_stand_side_by_side():
@@ -84,3 +90,164 @@ def test_a_picture_that_cannot_be_written_is_one_line(tmp_path):
 
 def test_the_picture_has_a_grid_for_every_step():
     assert len(figure(example("avg")).axes) == 8
+
+
+def test_help_gives_every_example_a_line_of_its_own(capsys):
+    with pytest.raises(SystemExit):
+        explain.main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert "  cnnpool explain max" in lines and "  cnnpool explain gap --image gap.png" in lines
+
+
+def test_a_tie_is_named_with_the_rule_that_decides_it():
+    said = [text(shown) for shown in examples("max")]
+    assert "of window [1 3; 4 4]  tie: 4 at (1,0) and (1,1); rule first: (1,0)\n" in said[0]
+    assert "tie: 4 at (1,0) and (1,1); rule split: (1,0) and (1,1)\n" in said[2]
+    assert [one.count("tie:") for one in said] == [1, 0, 1]
+    assert "rule last: (1,1)" in text(example("max", ties="last"))
+
+
+@pytest.mark.parametrize("name", ["avg", "aps", "stochastic", "subsample", "gap"])
+def test_where_no_rule_of_ties_decides_none_is_named(name):
+    # aps and stochastic take one of the equal 4s too, but by its phase and by chance.
+    assert "tie:" not in text(example(name))
+
+
+def test_a_tie_is_between_values_of_the_window_that_the_output_is_one_of():
+    image, window = torch.tensor([[2.0, 1], [1, 1]]), torch.tensor([[True, True], [True, False]])
+    to = torch.tensor([[0.0, 0], [1, 0]])
+    assert tie(image, window, 1.0, to) == (1.0, [(0, 1), (1, 0)], [(1, 0)])
+    assert tie(image, window, 1.0, to).rule == "last"
+    assert tie(image, window, 2.0, torch.tensor([[1.0, 0], [0, 0]])) is None
+    assert tie(image, window, 1.0, torch.tensor([[1.0, 0], [1, 0]])) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "cells"),
+    [
+        ("max", {"kernel_size": 3, "stride": 1}, [(i, j, 3) for i in (0, 1) for j in (0, 1)]),
+        ("median", {}, [(i, j, 2) for i in (0, 2) for j in (0, 2)]),
+        ("stochastic", {}, [(i, j, 2) for i in (0, 2) for j in (0, 2)]),
+        ("aps", {}, [(i, j, 2) for i in (0, 2) for j in (0, 2)]),
+        ("subsample", {}, [(i, j, 1) for i in (0, 2) for j in (0, 2)]),
+        ("gmp", {}, [(0, 0, 4)]),
+    ],
+)
+def test_windows_are_where_the_operator_slides_them(name, options, cells):
+    expected = torch.zeros(len(cells), 4, 4, dtype=torch.bool)
+    for window, (i, j, size) in zip(expected, cells, strict=True):
+        window[i : i + size, j : j + size] = True
+    assert all(torch.equal(windows, expected) for windows in example(name, **options).windows)
+
+
+def test_samples_of_a_global_average_differ_so_that_their_mean_shows():
+    assert example("gap").weight_gradients.tolist() == [36 / 16, 32 / 16]
+    assert "sample 1: 2.25   sample 2: 2   mean: 2.125" in text(example("gap"))
+
+
+@pytest.mark.parametrize("name", ["stochastic", "s3", "fractional_max", "random_mixed", "lps"])
+def test_a_draw_is_said_to_be_one_with_its_seed_and_the_evaluation_beside_it(name):
+    shown = example(name)
+    assert "One draw of training mode, seed 0" in text(shown)
+    assert "y (this draw)" in text(shown) and "y (evaluation)" in text(shown)
+
+
+def test_evaluation_of_stochastic_pooling_is_the_expectation():
+    # sum x^2 / sum x of 1 3 4 4.
+    assert example("stochastic").evaluated[0, 0, 0, 0] == pytest.approx(42 / 12)
+
+
+def test_an_operator_without_draws_is_not_said_to_draw():
+    assert "One draw" not in text(example("max")) and example("max").evaluated is None
+
+
+def test_the_example_leaves_the_random_numbers_of_its_caller_alone():
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    example("stochastic")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_phase_of_aps_is_the_one_of_the_largest_norm_printed():
+    said = text(example("aps")).split("-- sample 2 --")
+    # Squares of 1 2 0 6, of 3 0 2 1, of 4 1 1 2 and of 4 5 0 4.
+    for start, square in {"0::2,0::2": 41, "0::2,1::2": 14, "1::2,0::2": 22, "1::2,1::2": 57}.items():
+        kept = ", kept" if square == 57 else ""
+        assert f"x[{start}]: ||x_k||_2 = {number(square**0.5)}{kept}\n" in said[0]
+    assert "x[0::2,0::2]: ||x_k||_2 = 7.348, kept\n" in said[1] and said[1].count("kept") == 1
+
+
+def test_lps_shows_its_logits_and_the_shares_drawn():
+    shown = example("lps", tau=20.0)
+    assert "logit = " in text(shown)
+    for n, parts in enumerate(shown.phases):
+        mixed = sum(part.weight * IMAGES[n, 0, part.start[0] :: 2, part.start[1] :: 2] for part in parts)
+        torch.testing.assert_close(mixed, shown.outputs[n, 0])
+        (i, j) = max(parts, key=lambda part: part.score).start
+        assert torch.equal(shown.evaluated[n, 0], IMAGES[n, 0, i::2, j::2])
+
+
+class MinPool2d(nn.Module):
+    """Somebody else's operator, which states nothing."""
+
+    def __init__(self, channels: int, *, stride: int = 2):
+        super().__init__()
+        self.stride = stride
+
+    def forward(self, x):
+        return -F.max_pool2d(-x, self.stride)
+
+
+class FirstRow(nn.Module):
+    """Somebody else's readout."""
+
+    def __init__(self, channels: int, size: tuple[int, int]):
+        super().__init__()
+        self.out_features = channels * size[1]
+
+    def forward(self, x):
+        return x[:, :, 0].flatten(1)
+
+
+def test_operators_and_readouts_of_other_packages_need_state_nothing(monkeypatch, capsys):
+    found = {
+        "cnnpool.operators": {"minpool": EntryPoint("minpool", f"{__name__}:MinPool2d", "")},
+        "cnnpool.readouts": {"firstrow": EntryPoint("firstrow", f"{__name__}:FirstRow", "")},
+    }
+    monkeypatch.setattr(table, "_foreign", lambda group: found[group])
+    monkeypatch.setattr(explain_example, "_foreign_readouts", lambda: set(found["cnnpool.readouts"]))
+    monkeypatch.setattr(EntryPoint, "load", lambda self: globals()[self.value.split(":")[1]])
+    assert explain.main(["minpool"]) == 0
+    said = capsys.readouterr().out
+    assert "y = not stated" in said and "paper: not stated" in said
+    assert "y[0,0] = 1  from  x[0,0]=1 (1)  of window [1 3; 4 4]" in said
+    assert explain.main(["firstrow"]) == 0
+    assert "y[0,1] = 3  from  x[0,1]=3 (1)" in capsys.readouterr().out
+
+
+def boxes(axes):
+    """Rectangles on ``axes``."""
+    return [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+
+
+def test_the_picture_draws_windows_in_the_colours_of_their_outputs_and_marks_the_winners():
+    inputs, outputs = figure(example("max", kernel_size=3, stride=1)).axes[4:6]
+    assert [box.get_center().round(6).tolist() for box in boxes(inputs)] == [[1, 1], [2, 1], [1, 2], [2, 2]]
+    assert all(2.4 < box.get_width() < 3 for box in boxes(inputs))
+    assert len({box.get_width() for box in boxes(inputs)}) == 4
+    colours = [[box.get_edgecolor() for box in boxes(axes)] for axes in (inputs, outputs)]
+    assert colours[0] == colours[1] and len(set(colours[0])) == 4
+    circles = [patch for patch in inputs.patches if isinstance(patch, Circle)]
+    # Of the second image 7 wins the windows on the left, 5 those on the right.
+    assert [circle.center for circle in circles] == [(0, 2), (1, 1), (0, 2), (1, 1)]
+    assert [circle.get_edgecolor() for circle in circles] == colours[0]
+    assert len({circle.radius for circle in circles if circle.center == (0, 2)}) == 2
+
+
+def test_the_picture_marks_no_winner_where_all_inputs_count():
+    assert not any(isinstance(p, Circle) for p in figure(example("avg")).axes[0].patches)
+
+
+@pytest.mark.parametrize(("name", "said"), [("max", "tie: 4"), ("aps", "kept"), ("stochastic", "One draw")])
+def test_the_picture_says_what_decided(name, said):
+    assert said in figure(example(name)).get_supxlabel()
