@@ -2,7 +2,7 @@
 
 usage: python scripts/mutants.py [PART/PARTS]
 
-Each mistake of scripts/mutant/edits.py (of 5 PARTS the one numbered PART, from 0) is made in a copy of the
+Each mistake of scripts/mutant/edits.py (of PARTS the one numbered PART, from 0) is made in a copy of the
 package, and the operator's own tests are run there. Prints one JSON object; status 1 if a mistake went
 unnoticed, or if the tests fail without one.
 """

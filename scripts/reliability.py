@@ -37,7 +37,7 @@ MEASUREMENTS = {
             *("tests/pool/test_[n-z]*.py", "tests/readout/test_*.py"),
         )
     ],
-    "mutants": [f"scripts/mutants.py {part}/5" for part in range(5)],
+    "mutants": [f"scripts/mutants.py {part}/10" for part in range(10)],
     "same": ["scripts/same_against_same.py 200"],
 }
 
