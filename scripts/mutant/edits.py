@@ -132,7 +132,7 @@ EDITS = [
     ),
     Edit("haar.py", "2 * mean if", "4 * mean if", "test_haar"),
     Edit("aps.py", 'norms.argmax(1) if choose == "max"', 'norms.argmin(1) if choose == "max"', "test_aps"),
-    Edit("aps.py", "(size * 2.0 ** (62 - count.bit_length())).long()", "size", "test_aps"),
+    Edit("aps.py", "stride, scale, p == 2)", "stride, scale, p == 1)", "test_aps"),
     Edit(
         "unshuffle.py",
         "cells.permute(0, 1, 3, 5, 2, 4).reshape(samples, channels",
