@@ -25,10 +25,10 @@ def max_pool2d(
 ) -> Tensor:
     """Largest value of each window (Zhou & Chellappa 1988), bit for bit as ``torch.nn.functional`` has it.
 
-    The backward pass needs one byte per output, two bits with 2x2 tiles and compiled kernels, neither the
-    input nor 8-byte indices, but for maps so small that torch's own kernel, which is then used, ends before
-    ours is called. NaN wins over everything; padding
-    never wins. Half-precision gradients are summed in float32.
+    The backward pass needs one byte per output, two bits with 2x2 tiles and compiled kernels, and neither the
+    input nor 8-byte indices; but on maps so small that torch's own kernel, which is then used, ends before
+    ours is called. NaN wins over everything; padding never wins. Half-precision gradients are summed in
+    float32.
 
     Args:
         x: (N, C, H, W) or (C, H, W), any real dtype.

@@ -61,5 +61,7 @@ def _stretches(shape: torch.Size, last: bool) -> tuple[int, int, int]:
     samples, channels, rows, columns = shape
     if last:
         return samples * rows, -(-columns * channels // 4), 0
-    group = max(1, TOGETHER // (rows * columns))
-    return -(-samples * channels // group), -(-group * rows * columns // 4), group
+    planes = max(1, samples * channels)
+    units = -(-planes // max(1, TOGETHER // (rows * columns)))
+    group = -(-planes // units)
+    return -(-planes // group), -(-group * rows * columns // 4), group
