@@ -7,12 +7,14 @@ import sys
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations
 from torch.testing import assert_close
 
 import cnnpool
 from cnnpool.model import build
 from cnnpool.pool import OPERATORS, AvgPool2d, MaxPool2d, Pool2d, StridedConv2d, Subsample2d
 from cnnpool.readout import READOUTS, GlobalAvgPool2d, GlobalGeM2d
+from cnnpool.surgery.fitting import made_dense
 
 EXAMPLE = torch.zeros(1, 3, 64, 64)
 
@@ -246,3 +248,192 @@ def test_loading_cnnpool_does_not_load_torch():
 def test_unknown_attribute_of_cnnpool_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'cnnpool' has no attribute 'swop'"):
         cnnpool.swop
+
+
+@pytest.mark.parametrize("parametrize", [parametrizations.weight_norm, parametrizations.spectral_norm])
+def test_parametrized_convolution_keeps_its_parameters_and_function(parametrize):
+    model, x = nn.Sequential(parametrize(nn.Conv2d(3, 4, 3, stride=2, padding=1))), images()
+    # One batch in training mode moves the power iteration of spectral_norm on.
+    model(x)
+    before, parameters, buffers = model.eval()(x), list(model.parameters()), state(model)
+    model.train()
+    cnnpool.swap(model, "subsample", example=EXAMPLE)
+    assert model.training and all(module.training for module in model.modules())
+    assert all(
+        torch.equal(now, then) for now, then in zip(state(model).values(), buffers.values(), strict=True)
+    )
+    assert_close(model.eval()(x), before)
+    assert [p is q for p, q in zip(model.parameters(), parameters, strict=True)] == [True] * len(parameters)
+    model(x).sum().backward()
+    assert all(p.grad is not None for p in parameters)
+
+
+def test_refused_convolution_still_has_its_stride_and_its_tables():
+    conv = nn.Conv2d(3, 4, 3, stride=2, padding=1)
+    with pytest.raises(ValueError, match="none cannot replace 0"):
+        cnnpool.swap(nn.Sequential(conv), "none", example=EXAMPLE)
+    dense = made_dense(conv)
+    dense.register_buffer("seen", torch.zeros(1))
+    assert conv.stride == (2, 2) and not hasattr(conv, "seen") and dense.weight is conv.weight
+
+
+class Minimum2d(Pool2d):
+    """A window and a stride, but neither padding nor ceil_mode, as somebody else's operator may be."""
+
+    def __init__(self, channels: int, *, kernel_size: int = 2, stride: int = 2, largest: int = 9):
+        super().__init__()
+        self.kernel_size, self.stride = (kernel_size, kernel_size), (stride, stride)
+        if kernel_size > largest:
+            raise ValueError(f"kernel_size={kernel_size} is too large")
+
+    def forward(self, x):
+        return -nn.functional.max_pool2d(-x, self.kernel_size, self.stride)
+
+
+@pytest.mark.parametrize(("kernel_size", "padding", "added"), [(3, 1, 1), (5, 2, 3), (3, 0, None)])
+def test_window_without_padding_gets_the_fewest_zeros_that_keep_the_size(
+    kernel_size, padding, added, monkeypatch
+):
+    monkeypatch.setitem(OPERATORS, "minimum", Minimum2d)
+    model, x = nn.Sequential(nn.MaxPool2d(kernel_size, 2, padding)), images(1, 16)
+    cnnpool.swap(model, "minimum", example=x)
+    pool = model[0]
+    if added is not None:
+        assert pool[0].padding == (0, added, 0, added)
+        pool, x = pool[1], nn.functional.pad(x, (0, added, 0, added))
+    assert pool.kernel_size == (kernel_size, kernel_size)
+    assert torch.equal(model[0](images_of(x, added)), pool(x))
+
+
+def images_of(padded, added):
+    """What was padded by ``added`` zeros at the bottom and right."""
+    return padded[..., :-added, :-added] if added else padded
+
+
+def test_window_of_the_operator_stands_in_where_the_originals_cannot_be(monkeypatch):
+    monkeypatch.setitem(OPERATORS, "minimum", Minimum2d)
+    model = nn.Sequential(nn.MaxPool2d(3, 2, 1))
+    cnnpool.swap(model, "minimum", example=images(1, 16), largest=2)
+    assert isinstance(model[0], Minimum2d) and model[0].kernel_size == (2, 2)
+
+
+def test_model_that_is_itself_the_pooling_has_no_place_for_another():
+    with pytest.raises(ValueError, match=r"the model is itself the MaxPool2d .* wrap it"):
+        cnnpool.swap(nn.MaxPool2d(2), "avg", example=EXAMPLE)
+
+
+@pytest.mark.parametrize(
+    "pool", [nn.MaxPool2d(2, return_indices=True), nn.FractionalMaxPool2d(2, 32, None, True)]
+)
+def test_pooling_that_returns_indices_is_refused_by_name(pool):
+    class Unpooled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.down, self.other = pool, nn.MaxPool2d(2)
+
+        def forward(self, x):
+            return self.other(self.down(x)[0])
+
+    with pytest.raises(ValueError, match="avg cannot replace down: it has return_indices=True"):
+        cnnpool.swap(Unpooled(), "avg", example=EXAMPLE)
+    assert [c.name for c in cnnpool.swap(Unpooled(), "avg", example=EXAMPLE, where="other")] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("before", "operator", "after"),
+    [
+        (nn.LPPool2d(2, 2), "max", nn.MaxPool2d(2)),
+        (nn.LPPool2d(2, 3, 2, ceil_mode=True), "max", nn.MaxPool2d(3, 2, ceil_mode=True)),
+        (nn.FractionalMaxPool2d(3, output_ratio=0.5), "avg", nn.AvgPool2d(2)),
+        (nn.AdaptiveMaxPool2d(4), "avg", nn.AvgPool2d(4)),
+        (nn.AdaptiveMaxPool2d(4), "adaptive_avg", nn.AdaptiveAvgPool2d(4)),
+        (nn.AdaptiveAvgPool2d((8, 4)), "max", nn.MaxPool2d((2, 4))),
+        (nn.FractionalMaxPool2d(2, output_size=9), "adaptive_max", nn.AdaptiveMaxPool2d(9)),
+    ],
+)
+def test_other_poolings_of_torch_are_replaced_by_their_step(before, operator, after):
+    x = images(2, 16)
+    model, random = nn.Sequential(before), torch.get_rng_state()
+    cnnpool.swap(model, operator, example=x)
+    assert torch.equal(torch.get_rng_state(), random)
+    assert_close(model(x), after(x))
+
+
+def test_ratio_that_is_no_whole_number_is_kept_by_operators_that_can_and_refused_by_others():
+    model = nn.Sequential(nn.FractionalMaxPool2d(2, output_size=9))
+    with pytest.raises(ValueError, match=r"max cannot replace 0: .*stride=1\.77"):
+        cnnpool.swap(model, "max", example=images(1, 16))
+    cnnpool.swap(model, "spectral", example=images(1, 16))
+    assert model(images(1, 16)).shape == (1, 3, 9, 9)
+
+
+def test_adaptive_pooling_with_unequal_bins_is_left_alone():
+    model = nn.Sequential(nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(5))
+    assert [c.name for c in cnnpool.swap(model, "avg", example=images(1, 16))] == ["0"]
+
+
+class Mixed(nn.Module):
+    """Pools by a module, and twice by functions."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 3, padding=1)
+        self.pool = nn.MaxPool2d(2)
+        self.block = Halved()
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(self.block(self.pool(self.conv(x))), 2)
+        return nn.functional.adaptive_avg_pool2d(torch.max_pool2d(x, 2), 1)
+
+
+class Halved(nn.Module):
+    def forward(self, x):
+        return nn.functional.avg_pool2d(nn.functional.max_pool2d(x, 3, 1, 1), 2)
+
+
+def test_functional_pooling_that_stays_is_named_in_a_warning(caplog):
+    assert [c.name for c in cnnpool.swap(Mixed(), "avg", example=EXAMPLE)] == ["pool"]
+    (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert record.getMessage() == (
+        "avg replaces modules alone; left as they were: 1 call of avg_pool2d in block, "
+        "2 calls of max_pool2d in the model itself"
+    )
+
+
+def test_functional_pooling_is_no_warning_where_a_module_was_asked_for(caplog):
+    cnnpool.swap(Mixed(), "avg", example=EXAMPLE, where="^pool$")
+    cnnpool.swap(small(), "max", example=EXAMPLE)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_model_of_functional_pooling_alone_is_told_which_calls_do_not_count():
+    with pytest.raises(ValueError, match=r"none \(1 call of avg_pool2d in the model itself of torch"):
+        cnnpool.swap(Halved(), "avg", example=EXAMPLE)
+
+
+@pytest.mark.parametrize("part", [False, True])
+def test_compiled_model_is_refused_before_anything_runs(part):
+    compiled = torch.compile(small(), backend="eager")
+    model, name = (nn.Sequential(compiled), "0") if part else (compiled, "the model")
+    with pytest.raises(ValueError, match=f"{name} is compiled by torch.compile: swap before compiling"):
+        cnnpool.swap(model, "avg", example=EXAMPLE)
+    inplace = small()
+    inplace.compile(backend="eager")
+    with pytest.raises(ValueError, match="swap before compiling"):
+        cnnpool.swap(inplace, "avg", example=EXAMPLE)
+
+
+def test_module_called_through_a_list_is_refused_and_put_back():
+    class Listed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.p = nn.MaxPool2d(2)
+            self.steps = [self.p]
+
+        def forward(self, x):
+            return self.steps[0](x)
+
+    model = Listed()
+    with pytest.raises(ValueError, match="p is not called through this attribute"):
+        cnnpool.swap(model, "avg", example=EXAMPLE)
+    assert model.p is model.steps[0]

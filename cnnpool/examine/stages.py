@@ -21,7 +21,9 @@ def stages_of(model: nn.Module, example: Tensor, changes: Sequence[Change] = ())
     """
     if isinstance(model, Cnn):
         return dict(model.stages)
-    seen = dry_run(model, example)
+    seen = [
+        target for target in dry_run(model, example) if not getattr(target.module, "return_indices", False)
+    ]
     try:
         found = {target.name: target.module for target in select(seen, None, False)}
     except ValueError:

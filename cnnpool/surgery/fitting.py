@@ -1,7 +1,7 @@
 """Replacements that keep the shape of what they replace."""
 
-import copy
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from cnnpool import table
 from cnnpool.pool import Pool2d
-from cnnpool.surgery.trace import Target
+from cnnpool.pool.base import pair
+from cnnpool.surgery.trace import WINDOWED, Target, evaluating
 
 GEOMETRY = ("kernel_size", "padding", "dilation", "ceil_mode", "count_include_pad", "divisor_override")
 
@@ -35,62 +36,118 @@ def new_downsampling(target: Target, entry: Callable, options: Mapping[str, Any]
     """The operator in place of a pooling, or behind the convolution made dense.
 
     Raises:
-        ValueError: if no setting of the operator keeps the size.
+        ValueError: if no setting of the operator keeps the size, or more than the map is returned.
     """
-    maps = target.inputs
-    dense = None
-    if isinstance(target.module, nn.Conv2d):
-        dense = copy.copy(target.module)
-        # A shallow copy shares the table of parameters too; only the parameters shall be shared.
-        dense._parameters = dict(target.module._parameters)
-        dense.stride = (1, 1)
-        with torch.no_grad():
-            maps = [dense(x) for x in target.inputs]
+    if getattr(target.module, "return_indices", False):
+        raise ValueError(
+            "it has return_indices=True, and no operator returns indices; leave it out by where="
+        )
+    if not isinstance(target.module, nn.Conv2d):
+        return fitting(target, target.inputs, entry, options)
+    dense = made_dense(target.module)
+    with torch.no_grad(), evaluating(dense):
+        maps = [dense(x) for x in target.inputs]
     pool = fitting(target, maps, entry, options)
-    if dense is None:
-        return pool
     return nn.Sequential(dense, *(pool if isinstance(pool, nn.Sequential) else [pool]))
+
+
+def made_dense(conv: nn.Conv2d) -> nn.Conv2d:
+    """The convolution at stride 1, of the very same parameters."""
+    # Not copy.copy, which parametrized modules refuse.
+    dense = conv.__class__.__new__(conv.__class__)
+    dense.__dict__.update(conv.__dict__)
+    # Only what the tables hold shall be shared, not the tables.
+    for table_of in ("_parameters", "_buffers", "_modules"):
+        dense.__dict__[table_of] = dict(conv.__dict__[table_of])
+    dense.stride = (1, 1)
+    return dense
 
 
 def fitting(target: Target, maps: Sequence[Tensor], entry: Callable, options: Mapping[str, Any]) -> nn.Module:
     """The first variant of the operator that turns ``maps`` into maps of the target's output sizes.
+
+    Tried in turn: the original's window by ceil_mode and padding, then with zeros at the bottom and right, as
+    few as will do; the same with the operator's own window.
 
     Raises:
         ValueError: if there is none.
     """
     sizes = [tuple(x.shape[2:]) for x in maps]
     wanted = [tuple(y.shape[2:]) for y in target.outputs]
-    missing = {
-        tuple(s * after - before for s, after, before in zip(target.stride, new, old, strict=True))
-        for new, old in zip(wanted, sizes, strict=True)
-    }
     reasons = []
-    for bottom, right in [(0, 0), *(missing if len(missing) == 1 else ())]:
-        for variant in variants(target, entry, options):
+    for settings in bases(target, entry, wanted):
+        made = []
+        for variant in variants(entry, settings, options):
             try:
                 pool = entry(maps[0].shape[1], **table.check(entry, entry.__name__, variant))
-                got = [pool.output_size(height + bottom, width + right) for height, width in sizes]
+                got = [pool.output_size(*size) for size in sizes]
             except ValueError as error:
                 reasons.append(str(error))
                 continue
             if got == wanted:
-                return nn.Sequential(nn.ZeroPad2d((0, right, 0, bottom)), pool) if bottom or right else pool
+                return pool
             reasons.append(f"makes {got} of {sizes} where the original made {wanted}")
+            made.append(pool)
+        for (bottom, right), pool in itertools.product(zeros(target, made, sizes, wanted), made):
+            try:
+                got = [pool.output_size(height + bottom, width + right) for height, width in sizes]
+            except ValueError:
+                continue
+            if got == wanted:
+                return nn.Sequential(nn.ZeroPad2d((0, right, 0, bottom)), pool)
     raise ValueError(reasons[0])
 
 
-def variants(target: Target, entry: Callable, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Settings of the operator to try, the one most like the original first."""
+def zeros(
+    target: Target, pools: Sequence[Pool2d], sizes: Sequence[tuple], wanted: Sequence[tuple]
+) -> list[tuple[int, int]]:
+    """Rows and columns to add (below 0: to drop), the fewest first.
+
+    A window of k cells at stride s needs between s*H' - H and k - s more than that to make H' of H.
+    """
+    missing = {
+        tuple(
+            math.floor(s * after) - before for s, after, before in zip(target.stride, new, old, strict=True)
+        )
+        for new, old in zip(wanted, sizes, strict=True)
+    }
+    if len(missing) != 1:
+        return []
+    ((down, across),) = missing
+    more = [max((_reach(pool, axis) for pool in pools), default=0) for axis in (0, 1)]
+    every = itertools.product(range(down, down + more[0] + 1), range(across, across + more[1] + 1))
+    return sorted((rows, columns) for rows, columns in every if rows or columns)
+
+
+def _reach(pool: Pool2d, axis: int) -> int:
+    if not hasattr(pool, "kernel_size"):
+        return 0
+    return max(
+        0, pair(pool.kernel_size, "kernel_size", least=1)[axis] - pair(pool.stride, "stride", least=1)[axis]
+    )
+
+
+def bases(target: Target, entry: Callable, wanted: Sequence[tuple]) -> Iterator[dict[str, Any]]:
+    """Settings that make the operator like the original: with its window, and with the operator's own."""
     known = table.options_of(entry)
+    if not hasattr(target.module, "stride") and "output_size" in known:
+        yield {"output_size": wanted[0]}
+        return
     down, across = target.stride
     stride = down if down == across else (down, across)
     base: dict[str, Any] = {"stride": stride} if "stride" in known else {}
     if "kernel_size" in known and known["kernel_size"].default == known["stride"].default:
         # Padding counts where it did in the original, so never in place of a maximum.
         original = {"kernel_size": stride, "count_include_pad": False}
-        if isinstance(target.module, nn.MaxPool2d | nn.AvgPool2d | Pool2d):
+        if isinstance(target.module, WINDOWED | Pool2d):
             original |= {key: getattr(target.module, key) for key in GEOMETRY if hasattr(target.module, key)}
-        base |= {key: value for key, value in original.items() if key in known}
+        yield base | {key: value for key, value in original.items() if key in known}
+    yield base
+
+
+def variants(entry: Callable, base: dict[str, Any], options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Settings of the operator to try, the one most like the original first."""
+    known = table.options_of(entry)
     yield base | options
     free = [key for key in ("ceil_mode", "padding") if key in known and key not in options]
     choices = {"ceil_mode": (False, True), "padding": (0, 1, 2, 3)}

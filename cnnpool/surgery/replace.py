@@ -11,7 +11,8 @@ from cnnpool import table
 from cnnpool.pool import OPERATORS
 from cnnpool.readout import READOUTS
 from cnnpool.surgery.fitting import new_downsampling, new_head
-from cnnpool.surgery.trace import Target, Where, dry_run, select
+from cnnpool.surgery.left import FunctionalPooling
+from cnnpool.surgery.trace import Target, Where, dry_run, pools, select
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +31,11 @@ def swap(
 ) -> list[Change]:
     """Replace the downsampling of ``model`` by the operator ``name``, or its head by the readout ``name``.
 
-    Works on any module whose downsampling is modules (not calls of torch.nn.functional), in place:
+    Works on any module whose downsampling is modules, in place; pooling by torch.nn.functional stays, and a
+    warning about it is logged:
 
-    * a max, average or blur pooling, or an operator of cnnpool, becomes the operator;
+    * a max, average, Lp, fractional or blur pooling, an adaptive one whose bins are equal, or an operator of
+      cnnpool, becomes the operator;
     * a convolution of stride s keeps its weights at stride 1, followed by the operator of stride s (with
       ``subsample`` that is the same function as before, but for convolutions that pad by their stride, as
       timm's Conv2dSame), as ``Sequential(conv, operator)``;
@@ -41,9 +44,10 @@ def swap(
     The stride is the original's, and so are window, padding, dilation and ceil_mode for an operator that by
     default pools cells side by side: ``max`` in place of MaxPool2d changes no bit. ``options`` come first.
     If the size of the output then differs, ceil_mode and padding are changed until it does not; if nothing
-    helps, zeros are added (or pixels dropped) at the bottom and right of the operator's input. New parameters
-    are initialised as usual. Load a checkpoint before swapping, and make the optimizer after it: the names of
-    parameters in replaced convolutions change, and operators may bring their own.
+    helps, zeros are added (or pixels dropped) at the bottom and right of the operator's input, and at last
+    the operator's own window stands in for the original's. New parameters are initialised as usual. Load a
+    checkpoint before swapping, and make the optimizer after it: the names of parameters in replaced
+    convolutions change, and operators may bring their own.
 
     Args:
         model: changed in place, or left untouched if anything is refused.
@@ -58,14 +62,17 @@ def swap(
         What was replaced, in the order of the forward pass.
 
     Raises:
-        ValueError: for an unknown name or option, a value out of range, if there is nothing to replace, or
-            if a module cannot keep the size of its output; the message names the module.
+        ValueError: for an unknown name or option, a value out of range, if there is nothing to replace (a
+            model that is itself a pooling included), if the model is compiled, or if a module cannot be
+            replaced: it returns indices too, cannot keep the size of its output, or is not called through
+            its attribute; the message names the module.
     """
     reads_out = where == "head" or (name in READOUTS and name not in OPERATORS)
     room, entries = ("readouts", READOUTS) if reads_out else ("operators", OPERATORS)
     entry = table.lookup(entries, room, name)
     options = table.check(entry, name, options)
-    targets = select(dry_run(model, example), where, reads_out)
+    functional = FunctionalPooling(model, pools)
+    targets = select(dry_run(model, example, functional), where, reads_out, functional)
     make = new_head if reads_out else new_downsampling
     plan: dict[nn.Module, nn.Module] = {}
     for target in targets:
@@ -82,6 +89,8 @@ def swap(
         raise
     changes = [Change(target.name, target.module, plan[target.module]) for target in targets]
     log.info("%s replaces %s", name, ", ".join(change.name for change in changes))
+    if functional.calls and not reads_out and where in (None, "pool"):
+        log.warning("%s replaces modules alone; left as they were: %s", name, functional)
     return changes
 
 
@@ -106,5 +115,10 @@ def verify(targets: Sequence[Target], plan: Mapping[nn.Module, nn.Module], seen:
     for target in targets:
         before = [tuple(y.shape[1:]) for y in target.outputs]
         after = now.get(plan[target.module])
+        if after is None:
+            raise ValueError(
+                f"{target.name} is not called through this attribute (the model keeps it in a list, or under "
+                "another name that is no submodule), so that replacing it changes nothing"
+            )
         if after != before:
             raise ValueError(f"{target.name} returned maps {before}, its replacement {after}")

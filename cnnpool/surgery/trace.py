@@ -1,7 +1,8 @@
 """Which modules of a model downsample, and what they see: found by a dry run."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +11,12 @@ from torch import Tensor, nn
 
 from cnnpool.pool import Pool2d
 from cnnpool.readout import Readout
+from cnnpool.surgery.left import FunctionalPooling
 
 Where = str | Callable[[str, nn.Module], bool] | None
+
+WINDOWED = nn.MaxPool2d | nn.AvgPool2d | nn.LPPool2d
+ADAPTIVE = nn.AdaptiveAvgPool2d | nn.AdaptiveMaxPool2d
 
 
 @dataclass
@@ -25,63 +30,107 @@ class Target:
 
     @property
     def kind(self) -> str | None:
-        """pool, conv or head; None if the module does not shrink its map."""
-        module, shrinks = self.module, self.outputs[0].shape[2:] != self.inputs[0].shape[2:]
+        """pool, conv or head; None if the module does not shrink its map, or by no whole step."""
+        module, before, after = self.module, self.inputs[0].shape[2:], self.outputs[0].shape[2:]
         if isinstance(module, nn.Conv2d):
             return "conv" if max(module.stride) > 1 else None
-        # Of other packages, known by their names: timm's SelectAdaptivePool2d, the BlurPool of several.
-        named = type(module).__name__
-        pools_all = isinstance(module, nn.AdaptiveAvgPool2d | nn.AdaptiveMaxPool2d | Readout)
-        if pools_all or named.startswith("SelectAdaptivePool"):
-            return "head" if self.outputs[0].shape[2:].numel() == 1 else None
-        pools = isinstance(module, nn.MaxPool2d | nn.AvgPool2d | Pool2d) or named.startswith("BlurPool")
-        return "pool" if pools and shrinks else None
+        if not pools(module):
+            return None
+        if isinstance(module, Readout) or (_sized(module) and after.numel() == 1):
+            return "head" if after.numel() == 1 else None
+        if _sized(module) and any(old % new for old, new in zip(before, after, strict=True)):
+            return None
+        return "pool" if after != before else None
 
     @property
-    def stride(self) -> tuple[int, int]:
-        stride = self.module.stride
+    def stride(self) -> tuple[float, float]:
+        """(vertical, horizontal); for a module that has none, by how much it shrank its map."""
+        if not hasattr(self.module, "stride"):
+            sizes = zip(self.inputs[0].shape[2:], self.outputs[0].shape[2:], strict=True)
+            return tuple(old // new if old // (old // new) == new else old / new for old, new in sizes)
+        # LPPool2d keeps None for the kernel's size.
+        stride = self.module.stride or self.module.kernel_size
         return (stride, stride) if isinstance(stride, int) else tuple(stride)
 
 
-def dry_run(model: nn.Module, example: Tensor) -> list[Target]:
+def pools(module: nn.Module) -> bool:
+    """Whether ``module`` is a pooling, global ones included."""
+    # Of other packages, known by their names: timm's SelectAdaptivePool2d, the BlurPool of several.
+    known = WINDOWED | ADAPTIVE | nn.FractionalMaxPool2d | Pool2d | Readout
+    return isinstance(module, known) or type(module).__name__.startswith(("SelectAdaptivePool", "BlurPool"))
+
+
+def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | None = None) -> list[Target]:
     """Modules that map a feature map to a tensor, in the order of their last call, with what they saw.
 
+    Args:
+        model: run in evaluation mode, and left as it was.
+        example: a batch.
+        functional: counts the calls of functional pooling that no pooling module makes.
+
     Raises:
-        ValueError: if the model does not run on the example.
+        ValueError: if the model does not run on the example, or is compiled.
     """
     targets: dict[nn.Module, Target] = {}
     names = {module: dotted for dotted, module in model.named_modules()}
+    for module, dotted in names.items():
+        if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
+            raise ValueError(f"{dotted or 'the model'} is compiled by torch.compile: swap before compiling")
 
     def record(module: nn.Module, inputs: tuple, output: Any) -> None:
+        if getattr(module, "return_indices", False):
+            output = output[0]
         if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor) and inputs[0].ndim == 4:
             target = targets.pop(module, None) or Target(names[module], module)
             target.inputs.append(inputs[0][:0].clone())
             target.outputs.append(output[:0].clone())
             targets[module] = target
 
-    training = {module: module.training for module in names}
-    hooks = [module.register_forward_hook(record) for module in names]
-    try:
-        with torch.no_grad():
-            model.eval()(example)
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(f"the model does not run on an example {tuple(example.shape)}: {error}") from error
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for module, was_training in training.items():
-            module.training = was_training
+    functional = functional or FunctionalPooling(model, pools)
+    with ExitStack() as stack:
+        for module in names:
+            for hook in (
+                module.register_forward_pre_hook(functional.enter),
+                module.register_forward_hook(record),
+                module.register_forward_hook(functional.leave),
+            ):
+                stack.callback(hook.remove)
+        # Fractional max pooling draws in evaluation mode too.
+        devices = [example.device] if example.is_cuda else []
+        for context in (evaluating(model), torch.random.fork_rng(devices), torch.no_grad(), functional):
+            stack.enter_context(context)
+        try:
+            model(example)
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"the model does not run on an example {tuple(example.shape)}: {error}"
+            ) from error
     return list(targets.values())
 
 
-def select(targets: list[Target], where: Where, reads_out: bool) -> list[Target]:
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode, and every module's own mode again."""
+    training = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, was_training in training.items():
+            module.training = was_training
+
+
+def select(
+    targets: list[Target], where: Where, reads_out: bool, functional: FunctionalPooling | None = None
+) -> list[Target]:
     """The targets of the right kind that ``where`` asks for, none inside another.
 
     Raises:
         ValueError: if there is none.
     """
     kinds = {"head"} if reads_out else {"pool", "conv"}
-    found = [target for target in targets if target.name and target.kind in kinds]
+    every = [target for target in targets if target.kind in kinds]
+    found = [target for target in every if target.name]
     if where in ("pool", "conv", "head"):
         chosen = [target for target in found if target.kind == where]
     elif isinstance(where, str):
@@ -92,9 +141,16 @@ def select(targets: list[Target], where: Where, reads_out: bool) -> list[Target]
         chosen = found
     inner = {child for target in chosen for child in target.module.modules() if child is not target.module}
     chosen = [target for target in chosen if target.module not in inner]
+    if not chosen and every and not found:
+        root = type(every[0].module).__name__
+        raise ValueError(
+            f"the model is itself the {root} and has no place to put another: wrap it in a module"
+        )
     if not chosen:
+        calls = str(functional or "") or "calls"
         there = (
-            ", ".join(target.name for target in found) or "none (calls of torch.nn.functional do not count)"
+            ", ".join(target.name for target in found)
+            or f"none ({calls} of torch.nn.functional do not count)"
         )
         raise ValueError(
             f"nothing to replace where={where!r}; modules of kind {'/'.join(sorted(kinds))}: {there}"
@@ -112,3 +168,8 @@ def pattern(where: str) -> re.Pattern:
         return re.compile(where)
     except re.error as error:
         raise ValueError(f"where={where!r} is no regular expression: {error}") from error
+
+
+def _sized(module: nn.Module) -> bool:
+    """Whether ``module`` makes maps of a size of its own."""
+    return isinstance(module, ADAPTIVE) or type(module).__name__.startswith("SelectAdaptivePool")
