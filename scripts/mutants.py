@@ -16,8 +16,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import hypothesis  # noqa: F401  (what takes long to import, once here and not in every process)
-import numba  # noqa: F401
+import numba  # noqa: F401  (what takes long to import, once here and not in every process)
 import pytest
 import scipy.stats  # noqa: F401
 import torch
@@ -30,8 +29,8 @@ def main(arguments: list[str]) -> int:
     torch.set_num_threads(1)
     part, parts = map(int, arguments[0].split("/")) if arguments else (0, 1)
     edits = EDITS[part * len(EDITS) // parts : (part + 1) * len(EDITS) // parts]
-    # No TemporaryDirectory: a fork of a test that ends in the usual way would take it away.
-    copy = copied(Path(tempfile.mkdtemp()))
+    # Always the same place, which is kept: kernels need not be compiled again for every mistake.
+    copy = copied(Path(tempfile.gettempdir(), "cnnpool-mutants"))
     tests = sorted({name for edit in edits for name in edit.tests.split()})
     failing = [name for name in tests if run(copy, name)]
     killed, survivors = Counter(), []
@@ -43,7 +42,6 @@ def main(arguments: list[str]) -> int:
             survivors.append(f"{edit.file}: {edit.old} -> {edit.new}")
             print(survivors[-1], file=sys.stderr)
         print(f"{edit.file}  {time.monotonic() - begun:.0f} s", file=sys.stderr)
-    shutil.rmtree(copy)
     found = {
         "mutants": len(edits),
         "killed": killed.total(),
@@ -55,9 +53,10 @@ def main(arguments: list[str]) -> int:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of what the tests need; what is compiled is kept there from one mistake to the next."""
+    """A copy of what the tests need."""
     for name in ("cnnpool", "conf", "tests"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored, dirs_exist_ok=True)
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder
 
