@@ -3,10 +3,11 @@
 from torch import Tensor
 
 from cnnpool.pool.base import Size
-from cnnpool.pool.lp import power_sum
+from cnnpool.pool.lp import PowerMean
 from cnnpool.pool.precision import wide
+from cnnpool.pool.replayed import evaluate
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import WindowPool2d, window_of
+from cnnpool.pool.window import WindowPool2d, check, window_of
 
 
 def gem_pool2d(
@@ -41,7 +42,8 @@ def gem_pool2d(
     if not isinstance(p, Tensor) and not p > 0:
         raise ValueError(f"p must be above 0, got {p}")
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
-    return power_sum(wide(x).clamp(min=eps), p, window, mean=True).to(x.dtype)
+    check(x, window)
+    return evaluate(PowerMean(window, eps, True), x, p)
 
 
 class GemPool2d(WindowPool2d):

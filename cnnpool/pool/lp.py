@@ -1,14 +1,16 @@
 """Lp (power-average) pooling: :func:`lp_pool2d`."""
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from cnnpool.pool import triton
 from cnnpool.pool.base import Size
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.precision import wide
+from cnnpool.pool.replayed import evaluate
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.pool.window import Window, WindowPool2d, cells, check, count, peak, window_of
 
@@ -50,24 +52,53 @@ def lp_pool2d(
         raise ValueError(f"form must be 'sum' or 'mean', got {form!r}")
     if not isinstance(norm_type, Tensor) and not norm_type > 0:
         raise ValueError(f"norm_type must be above 0, got {norm_type}")
-    return power_sum(wide(x).abs(), norm_type, window, form == "mean").to(x.dtype)
-
-
-def power_sum(size: Tensor, norm_type: float | Tensor, window: Window, mean: bool) -> Tensor:
-    """(sum or mean of size^p)^(1/p) in every window, for ``size`` >= 0."""
-    check(size, window)
+    check(x, window)
     if not isinstance(norm_type, Tensor) and norm_type == math.inf:
-        return max_pool2d(size, *window, ties="split")
-    parts = cells(size, window)
-    largest = peak(size, window)
-    scale = torch.where((largest == 0) | largest.isinf(), 1.0, largest)
-    total = sum(_power(part / scale, norm_type) for part in parts)
-    if mean:
-        total = total / count(size, window)
-    # At zero the root has an infinite slope: take it of 1 instead and give 0.
-    empty = total == 0
-    root = torch.where(empty, 1.0, total).pow(1 / norm_type)
-    return torch.where(empty, 0.0, root * scale)
+        return max_pool2d(wide(x).abs(), *window, ties="split").to(x.dtype)
+    return evaluate(PowerMean(window, None, form == "mean"), x, norm_type)
+
+
+class PowerMean(NamedTuple):
+    """(sum or mean u^p)^(1/p) in every window, of u = |x|, or of max(x, ``floor``)."""
+
+    window: Window
+    floor: float | None
+    mean: bool
+
+    on_gpu = True
+
+    def plain(self, x: Tensor, p: float | Tensor) -> Tensor:
+        exact = wide(x)
+        size = exact.abs() if self.floor is None else exact.clamp(min=self.floor)
+        parts, largest = cells(size, self.window), peak(size, self.window)
+        scale = torch.where((largest == 0) | largest.isinf(), 1.0, largest)
+        total = sum(_power(part / scale, p) for part in parts)
+        if self.mean:
+            total = total / count(size, self.window)
+        # At zero the root has an infinite slope: take it of 1 instead and give 0.
+        empty = total == 0
+        root = torch.where(empty, 1.0, total).pow(1 / p)
+        return torch.where(empty, 0.0, root * scale).to(x.dtype)
+
+    def forward(self, x: Tensor, p: float | Tensor) -> Tensor:
+        if triton.take(x):
+            from cnnpool.pool.triton import means
+
+            return means.power(x, p, self.window, self.floor, self.mean)
+        from cnnpool.pool.kernels import banded
+
+        return banded.power_forward(x, p, self.window, banded.Cell(self.floor), self.mean)
+
+    def backward(
+        self, grad: Tensor, x: Tensor, p: float | Tensor, learnt: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        if triton.take(grad):
+            from cnnpool.pool.triton import means
+
+            return means.power_backward(grad, x, p, self.window, self.floor, self.mean), None
+        from cnnpool.pool.kernels import banded
+
+        return banded.power_backward(grad, x, p, self.window, banded.Cell(self.floor), self.mean, learnt)
 
 
 def _power(base: Tensor, exponent: float | Tensor) -> Tensor:

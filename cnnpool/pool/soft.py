@@ -1,15 +1,18 @@
 """SoftPool: :func:`soft_pool2d`."""
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from cnnpool.pool import triton
 from cnnpool.pool.base import Size
 from cnnpool.pool.lip import softmax_mean
 from cnnpool.pool.precision import largest_finite, wide
+from cnnpool.pool.replayed import evaluate
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import WindowPool2d, peak, window_of
+from cnnpool.pool.window import Window, WindowPool2d, check, peak, window_of
 
 
 def soft_pool2d(
@@ -44,14 +47,46 @@ def soft_pool2d(
     if not isinstance(beta, Tensor) and not 0 < beta < math.inf:
         raise ValueError(f"beta must be finite and above 0, got {beta}")
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
-    exact = wide(x)
-    bound = largest_finite(exact)
-    finite = exact.clamp(-bound, bound)
-    plain = not isinstance(beta, Tensor) and beta == 1
-    # Sharpened values may pass the largest number: bounded again, they stay comparable.
-    soft = softmax_mean(finite, finite if plain else (beta * finite).clamp(-bound, bound), window)
-    largest = peak(exact, window)
-    return torch.where(largest.isinf(), largest, soft).to(x.dtype)
+    check(x, window)
+    return evaluate(SoftMean(window), x, beta)
+
+
+class SoftMean(NamedTuple):
+    """Average of every window weighted by softmax(beta x)."""
+
+    window: Window
+
+    on_gpu = True
+
+    def plain(self, x: Tensor, beta: float | Tensor) -> Tensor:
+        exact = wide(x)
+        bound = largest_finite(exact)
+        finite = exact.clamp(-bound, bound)
+        plain = not isinstance(beta, Tensor) and beta == 1
+        # Sharpened values may pass the largest number: bounded again, they stay comparable.
+        soft = softmax_mean(finite, finite if plain else (beta * finite).clamp(-bound, bound), self.window)
+        largest = peak(exact, self.window)
+        return torch.where(largest.isinf(), largest, soft).to(x.dtype)
+
+    def forward(self, x: Tensor, beta: float | Tensor) -> Tensor:
+        if triton.take(x):
+            from cnnpool.pool.triton import means
+
+            return means.soft(x, beta, self.window)
+        from cnnpool.pool.kernels import banded
+
+        return banded.soft_forward(x, beta, self.window)
+
+    def backward(
+        self, grad: Tensor, x: Tensor, beta: float | Tensor, learnt: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        if triton.take(grad):
+            from cnnpool.pool.triton import means
+
+            return means.soft_backward(grad, x, beta, self.window), None
+        from cnnpool.pool.kernels import banded
+
+        return banded.soft_backward(grad, x, beta, self.window, learnt)
 
 
 class SoftPool2d(WindowPool2d):

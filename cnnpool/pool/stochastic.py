@@ -1,13 +1,22 @@
 """Pooling that draws one value of each window, the larger the likelier."""
 
+from collections.abc import Callable
 from itertools import accumulate
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from cnnpool.pool.base import Size
 from cnnpool.pool.precision import wide
-from cnnpool.pool.window import WindowPool2d, cells, is_channels_last, memory_format, window_of
+from cnnpool.pool.replayed import can_work, evaluate
+from cnnpool.pool.routing import Route, Scatter
+from cnnpool.pool.transforms import apply
+from cnnpool.pool.window import Window, WindowPool2d, cells, check, is_channels_last, memory_format, window_of
+
+# The place of no cell: no winner of a window of fewer cells.
+NOWHERE = 255
 
 
 def stochastic_pool2d(
@@ -39,24 +48,71 @@ def stochastic_pool2d(
         ValueError: if a number is out of range, or the output would be empty.
     """
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    check(x, window)
+    if not training:
+        return evaluate(Expectation(window), x, 1.0)
+    rows, columns = window.output_size(*x.shape[-2:])
+    uniforms = torch.rand((*x.shape[:-2], rows, columns), dtype=wide(x).dtype, device=x.device)
+    if x.dim() == 4 and window.cells < NOWHERE and can_work(x):
+        from cnnpool.pool.kernels import banded
+
+        y, winners, finite = banded.drawn(x.detach(), uniforms, window)
+        if finite:
+            return Drawn.apply(x, y, winners, window) if x.requires_grad else y
+    return _finish(x, window, lambda parts, _: _draw(parts, uniforms))
+
+
+class Expectation(NamedTuple):
+    """sum x_i^2 / sum x_i in every window, of what is positive; the number has no meaning."""
+
+    window: Window
+
+    def plain(self, x: Tensor, _: float) -> Tensor:
+        return _finish(x, self.window, _weigh)
+
+    def forward(self, x: Tensor, _: float) -> Tensor:
+        from cnnpool.pool.kernels import banded
+
+        return banded.expected(x, self.window)
+
+    backward, on_gpu = None, False
+
+
+class Drawn(Function):
+    """(x, draws, winners, window) -> draws, whose gradients go to the winners (255: to none)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, winners: Tensor, window: Window) -> Tensor:
+        ctx.save_for_backward(winners)
+        ctx.route = Route(window, "first", (x.shape[2], x.shape[3]), is_channels_last(x))
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        (winners,) = ctx.saved_tensors
+        none = winners == NOWHERE
+        sent = apply(Scatter, grad.masked_fill(none, 0), winners.masked_fill(none, 0), ctx.route)
+        return sent, None, None, None
+
+
+def _finish(x: Tensor, window: Window, choose: Callable[[list[Tensor], Tensor], Tensor]) -> Tensor:
     # Not clamp or relu: they stop the gradient of a cell that is exactly 0.
     parts = cells(torch.where(x < 0, 0, wide(x)), window)
     total = sum(parts[1:], parts[0])
-    if training:
-        y = _draw(parts)
-    else:
-        share = torch.where(total == 0, 1, total)
-        y = sum(part / share * part for part in parts)
-    y = torch.where(total.isfinite(), y, total).to(x.dtype)
+    y = torch.where(total.isfinite(), choose(parts, total), total).to(x.dtype)
     return y.contiguous(memory_format=memory_format(x.dim() == 4 and is_channels_last(x)))
 
 
-def _draw(parts: list[Tensor]) -> Tensor:
+def _weigh(parts: list[Tensor], total: Tensor) -> Tensor:
+    share = torch.where(total == 0, 1, total)
+    return sum(part / share * part for part in parts)
+
+
+def _draw(parts: list[Tensor], uniforms: Tensor) -> Tensor:
     """One of ``parts`` at each place, with probability proportional to its value there."""
     ladder = list(accumulate(part.detach() for part in parts))
-    top = ladder[-1]
     # In (0, top]: the first rung at or above it belongs to a positive value, and there always is one.
-    threshold = (1 - torch.rand(top.shape, dtype=top.dtype, device=top.device)) * top
+    threshold = (1 - uniforms) * ladder[-1]
     drawn = parts[-1]
     for part, rung in zip(parts[-2::-1], ladder[-2::-1], strict=True):
         drawn = torch.where(threshold <= rung, part, drawn)
@@ -86,7 +142,7 @@ class StochasticPool2d(WindowPool2d):
 
     formula = "x_i with probability x_i / sum_j x_j in training, sum_i x_i^2 / sum_j x_j in eval (x >= 0)"
     paper = "Zeiler & Fergus 2013, arXiv:1301.3557"
-    shift = "commutes with shifts by multiples of the stride in eval mode; between max and average"
+    shift = "in evaluation: commutes with shifts by multiples of the stride; between max and average"
     gradient = "sparse"
     random = True
 

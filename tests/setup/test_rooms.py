@@ -14,12 +14,15 @@ LAYERS = {"cnnpool.data", "cnnpool.model", "cnnpool.pool", "cnnpool.probe", "cnn
 PROCESS = {f"cnnpool.{name}" for name in ("checkpoint", "files", "machine", "ranks", "settings", "stopping")}
 RIVALS = {"torchvision", "timm", "kornia", "antialiased_cnns"}
 ROOMS = {
-    "pool": {"torch", "numba", "cnnpool.table"},
+    "pool": {"torch", "numba", "triton", "cnnpool.table"},
     "readout": {"torch", "cnnpool.table", "cnnpool.pool"},
     "model": {"torch", "cnnpool.table", *BASES},
     "data": {"torch", "torchvision", "sklearn", "numpy", "PIL", "filelock", "cnnpool.table"},
     "probe": {"torch", "cnnpool.table", *BASES},
-    "fit": {"torch", "lightning", "tensorboard", "matplotlib", "cnnpool.explain", *LAYERS, *PROCESS},
+    "fit": {
+        *("torch", "lightning", "torchmetrics", "tensorboard", "matplotlib"),
+        *("cnnpool.explain", *LAYERS, *PROCESS),
+    },
     "report": {"numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.parser"},
     "explain": {"torch", "matplotlib", "cnnpool.parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.table"},
     "bench": {

@@ -1,0 +1,209 @@
+"""Means of windows weighted by softmax(beta x), and their gradients; a band at a time (see ``bands``)."""
+
+from cnnpool.pool.kernels import bands
+from cnnpool.pool.kernels.elementary import exp2, number, over
+from cnnpool.pool.kernels.memory import compiled, keep, load, narrow, recall, store
+
+
+@compiled
+def _bounded(v, bound):
+    # So that differences and products are finite.
+    v = bound if v > bound else v
+    return -bound if v < -bound else v
+
+
+@compiled
+def _peak(image, rule, pitch, part, target, count, total):
+    for c in range(rule[2][0] * rule[2][1]):
+        a = bands.cell_at(c, rule, pitch, part)
+        if c == 0:
+            for t in range(count):
+                keep(target, t, load(image, a + t, total))
+        else:
+            for t in range(count):
+                v, best = load(image, a + t, total), recall(target, t, total)
+                keep(target, t, v if v > best or v != v else best)
+
+
+@compiled
+def _add(image, a, peaks, weights, values, held, count, slope, bound, total):
+    for t in range(count):
+        v, peak = load(image, a + t, total), load(peaks, t, total)
+        v = _bounded(v, bound)
+        e = exp2(slope * (v - _bounded(peak, bound)))
+        keep(weights, t, recall(weights, t, total) + e)
+        keep(values, t, recall(values, t, total) + e * v)
+        store(held, t, e)
+
+
+@compiled
+def _mean(image, rule, pitch, part, stretches, count, slope, bound, total):
+    # Largest values, sums of weights and means; the weights of every cell are kept where there is a step.
+    peaks, weights, values, held, step = stretches
+    _peak(image, rule, pitch, part, peaks, count, total)
+    bands.fill(weights, count, total)
+    bands.fill(values, count, total)
+    for c in range(rule[2][0] * rule[2][1]):
+        a = bands.cell_at(c, rule, pitch, part)
+        _add(image, a, peaks, weights, values, held + c * step, count, slope, bound, total)
+    for t in range(count):
+        peak, mean = load(peaks, t, total), over(recall(values, t, total), load(weights, t, total))
+        # Of an infinite window the maximum.
+        keep(values, t, peak if peak - peak != total and peak == peak else mean)
+
+
+@compiled
+def _larger(a, b):
+    return b if b > a or b != b else a
+
+
+@compiled
+def _four(image, part, t, slope, bound, total):
+    # A window of four: its values, their weights, the sum of these, the mean, and whether that is infinite.
+    a, b, c, d = bands.four(image, part, t, total)
+    peak = _larger(_larger(a, b), _larger(c, d))
+    top = _bounded(peak, bound)
+    a, b, c, d = _bounded(a, bound), _bounded(b, bound), _bounded(c, bound), _bounded(d, bound)
+    wa, wb, wc, wd = (
+        exp2(slope * (a - top)),
+        exp2(slope * (b - top)),
+        exp2(slope * (c - top)),
+        exp2(slope * (d - top)),
+    )
+    sum_ = (wa + wb) + (wc + wd)
+    mean = over((wa * a + wb * b) + (wc * c + wd * d), sum_)
+    infinite = peak - peak != total and peak == peak
+    return (a, b, c, d), (wa, wb, wc, wd), sum_, peak if infinite else mean, infinite
+
+
+@compiled
+def _mean_of_four(image, part, means, count, slope, bound, total):
+    for t in range(count):
+        keep(means, t, _four(image, part, t, slope, bound, total)[3])
+
+
+@compiled
+def _sent(share, v, mean, beta, total):
+    # Far below the mean the product may be infinite, but not where the share is 0.
+    sent = share * (number(1, total) + beta * (v - mean))
+    return total if share == total else sent
+
+
+@compiled
+def _send_to_four(image, part, grads, totals, count, slope, beta, bound, total):
+    for t in range(count):
+        (a, b, c, d), (wa, wb, wc, wd), sum_, mean, infinite = _four(image, part, t, slope, bound, total)
+        g = load(grads, t, total)
+        none = infinite or g == total
+        f, mean = total if none else over(g, sum_), total if none else mean
+        a, b = _sent(f * wa, a, mean, beta, total), _sent(f * wb, b, mean, beta, total)
+        c, d = _sent(f * wc, c, mean, beta, total), _sent(f * wd, d, mean, beta, total)
+        bands.put_four(totals, part, t, (a, b, c, d))
+
+
+@compiled
+def _vary_of_four(image, part, grads, moments, count, slope, bound, total):
+    for t in range(count):
+        (a, b, c, d), (wa, wb, wc, wd), sum_, mean, infinite = _four(image, part, t, slope, bound, total)
+        g = load(grads, t, total)
+        none = infinite or g == total
+        a, b, c, d = a - mean, b - mean, c - mean, d - mean
+        moment = (wa * a * a + wb * b * b) + (wc * c * c + wd * d * d)
+        keep(moments, t, total if none else over(g, sum_) * moment)
+
+
+@compiled
+def forward(start, stop, scratch, x, y, slopes, rule, room, bound, four, total, like, nothing):
+    """Bands ``start`` to ``stop`` of means; ``slopes`` has the beta / log 2 of every channel."""
+    (band, several, above, pitch, part, images, channels, _), held_at = room
+    image, half, _, _, peaks, held, step, _ = held_at
+    image, half, peaks, held = scratch + image, scratch + half, scratch + peaks, scratch + held
+    values, count = peaks + 2 * step, band * pitch * rule[5]
+    bands.fill(scratch, images, nothing)
+    for item in range(start, stop):
+        unit, first = item // several, item % several * band
+        bands.cut(x, unit, first, band + above, scratch, rule, pitch, part, nothing)
+        bands.widened(scratch, image, images, total, like)
+        stretches = peaks, peaks + step, values, held, 0
+        slope = load(slopes, unit % channels, total)
+        if four is None:
+            _mean(image, rule, pitch, part, stretches, count, slope, bound, total)
+        else:
+            _mean_of_four(image, part, values, count, slope, bound, total)
+        bands.narrowed(values, half, count, total, like)
+        bands.write_outputs(half, y, unit, first, band, rule, pitch, like)
+
+
+@compiled
+def _factor(grads, weights, values, count, bound, total):
+    # An infinite window has no gradient; its mean is bounded, so that 0 times it is 0.
+    for t in range(count):
+        g, mean = load(grads, t, total), recall(values, t, total)
+        infinite = mean > bound or mean < -bound
+        keep(weights, t, total if infinite or g == total else over(g, recall(weights, t, total)))
+        keep(values, t, total if infinite else mean)
+
+
+@compiled
+def _send(image, a, held, weights, values, totals, count, beta, bound, total):
+    for t in range(count):
+        share = recall(held, t, total) * load(weights, t, total)
+        sent = _sent(share, _bounded(load(image, a + t, total), bound), load(values, t, total), beta, total)
+        keep(totals, a + t, recall(totals, a + t, total) + sent)
+
+
+@compiled
+def _vary(image, a, held, weights, values, moments, count, bound, total):
+    for t in range(count):
+        share = recall(held, t, total) * load(weights, t, total)
+        away = _bounded(load(image, a + t, total), bound) - load(values, t, total)
+        keep(moments, t, recall(moments, t, total) + (share * away * away if share != total else total))
+
+
+@compiled
+def backward(
+    start, stop, scratch, x, grad, out, slots, slopes, rule, room, bound, log2_e, four, total, like, nothing
+):
+    """Bands of gradients of inputs; in ``slots``, if there are any, what beta gets from each band."""
+    (band, several, above, pitch, part, images, channels, _), held_at = room
+    image, half, totals, rounded, peaks, held, step, wide = held_at
+    image, half, totals, peaks, held = (
+        scratch + image,
+        scratch + half,
+        scratch + totals,
+        scratch + peaks,
+        scratch + held,
+    )
+    weights, values, moments, grads = peaks + step, peaks + 2 * step, peaks + 3 * step, peaks + 4 * step
+    windows, zero = band + above, narrow(total, like)
+    count = windows * pitch * rule[5]
+    bands.fill(scratch, images, nothing)
+    bands.fill(half, count, zero)
+    for item in range(start, stop):
+        unit, first = item // several, item % several * band - above
+        bands.cut(x, unit, first, windows + above, scratch, rule, pitch, part, nothing)
+        bands.widened(scratch, image, images, total, like)
+        bands.read_outputs(grad, unit, first, windows, half, rule, pitch, zero)
+        bands.widened(half, grads, count, total, like)
+        slope = load(slopes, unit % channels, total)
+        beta = over(slope, log2_e)
+        if four is None:
+            _mean(image, rule, pitch, part, (peaks, weights, values, held, step), count, slope, bound, total)
+            _factor(grads, weights, values, count, bound, total)
+            bands.fill(totals, images, total)
+            bands.fill(moments, count, total)
+            for c in range(rule[2][0] * rule[2][1]):
+                a, at = bands.cell_at(c, rule, pitch, part), held + c * step
+                _send(image, a, at, weights, values, totals, count, beta, bound, total)
+                if slots is not None:
+                    _vary(image, a, at, weights, values, moments, count, bound, total)
+        else:
+            if slots is not None:
+                _vary_of_four(image, part, grads, moments, count, slope, bound, total)
+            _send_to_four(image, part, grads, totals, count, slope, beta, bound, total)
+        if slots is not None:
+            # The windows above the band belong to another one.
+            skipped = above * pitch * rule[5]
+            keep(slots, item, bands.folded(moments + skipped * wide, count - skipped, total))
+        bands.narrowed(totals, scratch + rounded, images, total, like)
+        bands.paste(scratch + rounded, above, out, unit, first + above, band, rule, pitch, part, zero)

@@ -1,0 +1,233 @@
+"""Compiled power means, soft means and draws against the plain torch path, and that in float64."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch.autograd import grad, gradcheck, gradgradcheck
+from torch.testing import assert_close
+
+from cnnpool.pool import gem_pool2d, kernels, lp_pool2d, soft_pool2d, stochastic_pool2d
+
+pytest.importorskip("numba")
+from numba import njit
+
+from cnnpool.pool.kernels import banded, threads
+from cnnpool.pool.kernels.elementary import exp2, inverse_root, log2
+from cnnpool.pool.kernels.maxima import scalar
+from cnnpool.pool.kernels.memory import load, store
+
+HALVES = (torch.bfloat16, torch.float16)
+DTYPES = (torch.float64, torch.float32, *HALVES)
+# Every type is compiled for anew, which takes longer than all else here.
+FAST, SLOW = torch.bfloat16, (torch.float64, torch.float32, torch.float16)
+LAYOUTS = (torch.contiguous_format, torch.channels_last)
+SPECIAL = [math.nan, -math.inf, math.inf, 0.0, -0.0, 1.0, -1.0, 1e-7, -3e4]
+WIDE = {dtype: torch.float64 if dtype == torch.float64 else torch.float32 for dtype in DTYPES}
+
+windows, sides = st.tuples(*[st.integers(1, 4)] * 2), st.integers(1, 3)
+
+OPERATORS = {
+    "lp whole": lambda x, number, *window: lp_pool2d(x, 3, *window[:2], window[3], padding=window[2]),
+    "lp mean": lambda x, number, *window: lp_pool2d(
+        x, 2.5, *window[:2], window[3], padding=window[2], form="mean"
+    ),
+    "lp learnt": lambda x, number, *window: lp_pool2d(x, number, *window[:2], window[3], padding=window[2]),
+    "gem whole": lambda x, number, *window: gem_pool2d(x, *window, p=2, eps=0.1),
+    "gem learnt": lambda x, number, *window: gem_pool2d(x, *window, p=number, eps=0.1),
+    "soft": lambda x, number, *window: soft_pool2d(x, *window, beta=2.0),
+    "soft learnt": lambda x, number, *window: soft_pool2d(x, *window, beta=number),
+    "stochastic mean": lambda x, number, *window: stochastic_pool2d(x, *window, training=False),
+}
+
+
+def answers(function, wanted, x, number, upstream):
+    """(output, gradient by x, gradient by the number), by kernels or by torch."""
+    x, number = x.detach().requires_grad_(), number.detach().requires_grad_()
+    with kernels.use(wanted):
+        y = function(x, number)
+        slopes = grad(y, (x, number), upstream.to(y.dtype), allow_unused=True)
+    return [y.detach(), *(slope for slope in slopes if slope is not None)]
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("dtype", [FAST, *(pytest.param(d, marks=pytest.mark.slow) for d in SLOW)], ids=str)
+@settings(deadline=None, max_examples=40)
+@given(
+    shape=st.tuples(st.integers(0, 2), sides, st.integers(1, 18), st.integers(1, 40)),
+    kernel=windows,
+    stride=windows,
+    padding=st.tuples(*[st.integers(0, 2)] * 2),
+    ceil=st.booleans(),
+    layout=st.sampled_from(LAYOUTS),
+    per_channel=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_values_and_gradients_are_those_of_the_formula_in_float64(
+    name, dtype, shape, kernel, stride, padding, ceil, layout, per_channel, seed
+):
+    torch.manual_seed(seed)
+    x = torch.randn(shape, dtype=torch.float64).to(dtype).contiguous(memory_format=layout)
+    number = (1.5 + 2 * torch.rand(shape[1] if per_channel else 1, 1, 1)).to(WIDE[dtype])
+    function = lambda x, number: OPERATORS[name](x, number, kernel, stride, padding, ceil)  # noqa: E731
+    try:
+        with kernels.use(False):
+            y = function(x, number)
+    except ValueError:
+        assume(False)
+    upstream = torch.randn(y.shape, dtype=torch.float64).to(dtype).double()
+    ours = answers(function, True, x, number, upstream)
+    exact = answers(function, False, x.double(), number.double(), upstream)
+    eps = torch.finfo(dtype).eps
+    steps = torch.finfo(WIDE[dtype]).eps
+    for a, b, tolerance in zip(
+        ours, exact, (2 * eps + 20 * steps, 2 * eps + 200 * steps, 2e3 * steps), strict=False
+    ):
+        assert_close(
+            a.double(), b, rtol=tolerance, atol=tolerance * max(1, b.abs().max() if b.numel() else 1)
+        )
+    if min(x.shape) > 1 and min(y.shape) > 1:
+        assert ours[0].stride() == y.stride()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("kernel", [2, 3])
+def test_zeros_infinities_and_nan_come_out_as_by_torch(name, kernel):
+    for layout in LAYOUTS:
+        x = torch.tensor(SPECIAL)[torch.randint(len(SPECIAL), (2, 3, 9, 34))].contiguous(memory_format=layout)
+        number = torch.full((1, 1, 1), 1.7)
+        y, expected = (
+            answers(
+                lambda x, p: OPERATORS[name](x, p, kernel, 2, 0, False),
+                wanted,
+                x,
+                number,
+                torch.ones(()).expand(2, 3, (9 - kernel) // 2 + 1, (34 - kernel) // 2 + 1),
+            )[0]
+            for wanted in (True, False)
+        )
+        assert_close(y, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["contiguous", "channels_last"])
+@pytest.mark.parametrize("window", [(2,), (3, 2, 1), ((2, 3), (1, 4), (1, 0), True)], ids=str)
+def test_draws_are_those_of_torch_to_the_last_bit(dtype, layout, window):
+    x = torch.randn(2, 5, 14, 33).to(dtype).contiguous(memory_format=layout)
+    x[0, :, :4, :8] = 0
+    x[1, :, 6:, 6:12] = -1
+    results = []
+    for wanted in (True, False):
+        torch.manual_seed(3)
+        x = x.detach().requires_grad_()
+        with kernels.use(wanted):
+            y = stochastic_pool2d(x, *window)
+            results.append((y.detach(), grad(y, x, torch.arange(y.numel()).view(y.shape).to(dtype) % 7)[0]))
+        results[-1] += (torch.get_rng_state(),)
+    (y, slope, state), (expected, theirs, after) = results
+    assert torch.equal(y, expected) and torch.equal(slope, theirs) and torch.equal(state, after)
+    assert y.stride() == expected.stride()
+
+
+def test_a_window_that_is_not_finite_leaves_the_draw_to_torch():
+    x = torch.rand(1, 2, 8, 8)
+    x[0, 0, 3, 3], x[0, 1, 2, 5] = math.inf, math.nan
+    results = []
+    for wanted in (True, False):
+        torch.manual_seed(3)
+        x = x.detach().requires_grad_()
+        with kernels.use(wanted):
+            y = stochastic_pool2d(x, 2)
+        results.append((y.detach(), grad(y.sum(), x)[0]))
+    for a, b in zip(*results, strict=True):
+        assert_close(a, b, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATORS if "learnt" in name])
+def test_second_gradients_are_the_numerical_ones(name):
+    x = (torch.randperm(2 * 2 * 25).double().view(2, 2, 5, 5) / 25 - 1.99).requires_grad_()
+    number = torch.full((2, 1, 1), 2.6, dtype=torch.float64, requires_grad=True)
+    function = lambda x, p: OPERATORS[name](x, p, 3, 2, 1, False)  # noqa: E731
+    assert gradcheck(function, (x, number)) and gradgradcheck(function, (x, number))
+
+
+def test_nothing_is_kept_but_the_input():
+    kept = []
+
+    def pack(t):
+        kept.append(t)
+        return t
+
+    x, hooks = torch.rand(2, 3, 8, 8, requires_grad=True), torch.autograd.graph.saved_tensors_hooks
+    for function in (lambda x: lp_pool2d(x, 3, 2), lambda x: gem_pool2d(x, 2), lambda x: soft_pool2d(x, 2)):
+        with hooks(pack, lambda t: t):
+            function(x)
+    assert kept and all(t.data_ptr() == x.data_ptr() for t in kept)
+
+
+def test_one_number_may_depend_on_the_map():
+    x = torch.rand(2, 3, 6, 6, dtype=torch.float64, requires_grad=True)
+    for function in (
+        lambda x: lp_pool2d(x, 1 + x.mean().view(1, 1, 1), 2),
+        lambda x: soft_pool2d(x, 2, beta=1 + x.mean().view(1, 1, 1)),
+    ):
+        assert gradcheck(function, x) and gradgradcheck(function, x)
+
+
+def test_any_number_of_threads_and_bands_gives_the_same(monkeypatch):
+    monkeypatch.setattr(threads, "BYTES_PER_THREAD", 1)
+    before, number = torch.get_num_threads(), torch.full((1, 1, 1), 2.5)
+    for layout in LAYOUTS:
+        x = torch.rand(3, 4, 13, 14).contiguous(memory_format=layout)
+        for name in OPERATORS:
+            results = []
+            for count, cache in ((1, 1 << 16), (3, 1 << 16), (1, 1)):
+                banded._frame.cache_clear()
+                monkeypatch.setattr(banded, "CACHE", cache)
+                try:
+                    torch.set_num_threads(count)
+                    function = lambda x, p, name=name: OPERATORS[name](x, p, 3, 2, 1, False)  # noqa: E731
+                    results.append(answers(function, True, x, number, torch.ones(3, 4, 7, 7)))
+                finally:
+                    torch.set_num_threads(before)
+                    banded._frame.cache_clear()
+            for other in results[1:]:
+                assert_close(other, results[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_powers_logarithms_and_roots_are_within_a_few_roundings(dtype):
+    @njit
+    def powers(source, target, count, like):
+        for t in range(count):
+            store(target, t, exp2(load(source, t, like)))
+
+    @njit
+    def logarithms(source, target, count, like):
+        for t in range(count):
+            store(target, t, log2(load(source, t, like)))
+
+    @njit
+    def roots(source, target, count, p, inverse, like):
+        for t in range(count):
+            store(target, t, inverse_root(load(source, t, like), p, inverse))
+
+    def asked(function, x, *rest):
+        y = torch.empty_like(x)
+        function(x.data_ptr(), y.data_ptr(), x.numel(), *rest, scalar(0.0, dtype))
+        return y
+
+    eps, top = torch.finfo(dtype).eps, 127.9 if dtype == torch.float32 else 1023.9
+    x = torch.cat([torch.linspace(2 - math.ceil(top), top, 20001), torch.randn(2000)]).to(dtype)
+    assert_close(asked(powers, x), x.exp2(), rtol=4 * eps, atol=0)
+    u = torch.cat([x.exp2(), 1 + torch.linspace(-0.3, 0.4, 20001, dtype=dtype)])
+    assert_close(asked(logarithms, u), u.log2(), rtol=4 * eps, atol=0)
+    for p in (2, 3, 4):
+        root = asked(roots, u, p, scalar(1 / p, dtype))
+        assert_close(root.pow(p) * u, torch.ones_like(u), rtol=8 * p * eps, atol=0)
+    ends = torch.tensor([-math.inf, -2000, 2000, math.inf, math.nan], dtype=dtype)
+    assert_close(asked(powers, ends), ends.exp2(), equal_nan=True)
+    ends = torch.tensor([0, 1, math.inf, math.nan], dtype=dtype)
+    assert_close(asked(logarithms, ends), ends.log2(), equal_nan=True)
