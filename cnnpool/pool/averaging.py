@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool import kernels
+from cnnpool.pool import kernels, triton
 from cnnpool.pool.transforms import Transformable, apply, fold, unfold
 from cnnpool.pool.window import Window, is_channels_last, memory_format
 
@@ -31,6 +31,10 @@ def counting_of(count_include_pad: bool, divisor_override: int | None) -> Counti
 
 def forward(x: Tensor, window: Window, counting: Counting) -> Tensor:
     """Means (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
+    if triton.take(x):
+        from cnnpool.pool.triton import linear as on_gpu
+
+        return on_gpu.average(x, window, counting, (x.shape[2], x.shape[3]), False, is_channels_last(x))
     if kernels.take(x):
         from cnnpool.pool.kernels import linear
 
@@ -43,6 +47,10 @@ def backward(
     grad: Tensor, window: Window, counting: Counting, size: tuple[int, int], channels_last: bool
 ) -> Tensor:
     """Gradient of the (N, C, *size) input, the adjoint of ``forward``; no autograd."""
+    if triton.take(grad):
+        from cnnpool.pool.triton import linear as on_gpu
+
+        return on_gpu.average(grad, window, counting, tuple(size), True, channels_last)
     if kernels.take(grad):
         from cnnpool.pool.kernels import linear
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cnnpool.pool import kernels
+from cnnpool.pool import kernels, triton
 from cnnpool.pool.edges import PaddingMode, pad, source
 from cnnpool.pool.transforms import Transformable, apply, fold, unfold
 from cnnpool.pool.window import memory_format
@@ -65,6 +65,10 @@ def _moves(length: int, filter_size: int, stride: int, mode: PaddingMode) -> Ite
 
 def forward(x: Tensor, geometry: Geometry) -> Tensor:
     """Blurred and subsampled (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
+    if triton.take(x):
+        from cnnpool.pool.triton import linear as on_gpu
+
+        return on_gpu.blur(x, geometry, False)
     if kernels.take(x):
         from cnnpool.pool.kernels import linear
 
@@ -97,6 +101,10 @@ def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mod
 
 def adjoint(grad: Tensor, geometry: Geometry) -> Tensor:
     """Gradient of the (N, C, *size) input: the transpose of ``forward``; no autograd."""
+    if triton.take(grad):
+        from cnnpool.pool.triton import linear as on_gpu
+
+        return on_gpu.blur(grad, geometry, True)
     if kernels.take(grad):
         from cnnpool.pool.kernels import linear
 

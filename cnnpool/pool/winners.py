@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool import kernels
+from cnnpool.pool import kernels, triton
 from cnnpool.pool.window import Window, cell_views, cells, memory_format
 
 Ties = Literal["first", "last", "split"]
@@ -19,6 +19,10 @@ Ties = Literal["first", "last", "split"]
 
 def forward(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
     """Maxima and winners, both (N, C, H', W'), of ``x`` (N, C, H, W)."""
+    if ties == "first" and window.cells < 256 and triton.take(x):
+        from cnnpool.pool.triton import maxima as on_gpu
+
+        return on_gpu.forward(x, window)
     if ties == "first" and window.cells < 256 and kernels.take(x):
         from cnnpool.pool.kernels import maxima
 
@@ -44,6 +48,10 @@ def backward(
     grad: Tensor, winners: Tensor, window: Window, ties: Ties, size: tuple[int, int], channels_last: bool
 ) -> Tensor:
     """Gradient of the (N, C, *size) input: each output's gradient added at its winners."""
+    if ties != "split" and window.cells < 256 and triton.take(grad):
+        from cnnpool.pool.triton import maxima as on_gpu
+
+        return on_gpu.backward(grad, winners, window, size, channels_last)
     if ties != "split" and window.cells < 256 and kernels.take(grad):
         from cnnpool.pool.kernels import maxima
 
