@@ -43,6 +43,20 @@ ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
     ),
 }
 PROMISES = """\
+## Held by every run of the tests
+
+Equal means to the bit.
+
+| what | test |
+|---|---|
+| a run cut in an epoch, between two, before its test, twice while saving: equal | `tests/fit/test_resume.py` |
+| Ctrl-C, SIGTERM, SIGHUP: saved at that step, the resumed run equal | `tests/fit/test_resume.py` |
+| trainings and sweeps killed at random instants, at a small count | `tests/fit/test_kill.py` |
+| two processes against one: weights equal within 1e-4 | `tests/fit/test_ddp.py` |
+| all operators in torch's deterministic mode: equal gradients | `tests/pool/test_deterministic.py` |
+| no code from a file, no port open to others | `tests/setup/test_security.py` |
+| every dependency hashed, no release known to be bad | `tests/setup/test_lock.py` |
+
 ## What a run promises
 
 - **Resume is exact.** Order, augmentation and draws depend on (seed, epoch, step) alone; the checkpoint holds
@@ -95,9 +109,8 @@ def page(kept: Mapping[str, Mapping]) -> str:
         if name in kept:
             figure, reached = row(total(kept[name]))
             parts = kept[name].values()
-            at = ", ".join(
-                sorted({(one["commit"] or "")[:8] for one in parts} | {one["date"] for one in parts})
-            )
+            commits = sorted({(one["commit"] or "")[:8] for one in parts})
+            at = ", ".join([*commits, *sorted({one["date"] for one in parts})])
             lines.append(f"| {figure} | {reached} | `python scripts/reliability.py {name}` | {at} |")
     made = sorted(
         {
