@@ -84,6 +84,7 @@ def forward(
     """
     (height, width), (rows, columns), (stride, left, right) = size, out_size, ends
     wide, mixed, dealt, sums = room[0], scratch + room[1], scratch + room[2], scratch + room[3]
+    anew = left + right if stride else columns
     for plane in range(start, stop):
         for row in range(rows):
             _mix(x, plane * height * width, width, down, row, mixed + row * width * wide, width, total, like)
@@ -93,9 +94,9 @@ def forward(
             deal(mixed, 0, rows * width, dealt, 0, rows * columns, 0, stride, total)
             _mix(dealt, 0, 1, common, 0, sums, rows * columns, total, total)
         for row in range(rows):
-            for c in range(columns):
-                if not stride or c < left or c >= columns - right:
-                    keep(sums, row * columns + c, _sum(mixed, row * width, across, c, total))
+            for end in range(anew):
+                c = end if end < left else end + columns - anew
+                keep(sums, row * columns + c, _sum(mixed, row * width, across, c, total))
         _finish(sums, divisors, y, plane * rows * columns, rows * columns, total, like)
 
 
@@ -106,6 +107,7 @@ def adjoint(
     """As ``forward``, from gradients of outputs to those of inputs; the tables are those of the inputs."""
     (height, width), (rows, columns), (stride, left, right) = size, out_size, ends
     wide, mixed, dealt, sums = room[0], scratch + room[1], scratch + room[2], scratch + room[3]
+    anew = left + right if stride else width
     for plane in range(start, stop):
         _divide(grad, plane * rows * columns, divisors, sums, rows * columns, total, like)
         if stride == 1:
@@ -116,9 +118,9 @@ def adjoint(
                 _mix(sums, 0, 1, common, phase, part, rows * columns, total, total)
             gather(dealt, 0, rows * columns, mixed, 0, rows * width, 0, stride, total)
         for row in range(rows):
-            for w in range(width):
-                if not stride or w < left or w >= width - right:
-                    keep(mixed, row * width + w, _sum(sums, row * columns, across, w, total))
+            for end in range(anew):
+                w = end if end < left else end + width - anew
+                keep(mixed, row * width + w, _sum(sums, row * columns, across, w, total))
         for h in range(height):
             _mix(mixed, 0, width, down, h, dealt + h * width * wide, width, total, total)
         _finish(dealt, 0, out, plane * height * width, height * width, total, like)
