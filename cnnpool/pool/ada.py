@@ -104,7 +104,9 @@ class AdaPool2d(WindowPool2d):
         ValueError: if a number is out of range, the output would be empty, or a map is not of ``size``.
     """
 
-    formula = "beta sum_i w_i x_i + (1 - beta) SoftPool(x), w = softmax(2|x_i m| / (x_i^2 + m^2))"
+    formula = (
+        "beta sum_i w_i x_i + (1 - beta) SoftPool(x), w = softmax_i(2|x_i m| / (x_i^2 + m^2)), m = mean_i x_i"
+    )
     paper = "Stergiou 2023, arXiv:2111.00772"
     shift = "commutes with shifts by multiples of the stride while beta is the same everywhere"
     gradient = "dense"

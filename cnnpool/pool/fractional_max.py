@@ -39,9 +39,9 @@ class FractionalMaxPool2d(Pool2d):
         ValueError: if stride is not above 1, the mode is unknown, or the map is smaller than the stride.
     """
 
-    formula = "max_i x_i between edges a_0 < a_1 < ... with random distances floor(alpha) or ceil(alpha)"
+    formula = "max_i x_i between edges a_0 < a_1 < ... whose distances are floor or ceil of their mean, at random"
     paper = "Graham 2014, arXiv:1412.6071"
-    shift = "commutes with no shift: the windows are unequal"
+    shift = "in evaluation: commutes with no shift, since the windows are unequal"
     gradient = "sparse"
     random = True
     equivariant = False

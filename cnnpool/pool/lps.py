@@ -32,9 +32,12 @@ class LpsPool2d(PolyphasePool2d):
         ValueError: if a number is out of range, or kernel_size is even.
     """
 
-    formula = "x_k, k = argmax_k mean conv(relu(conv(x_k))); training: sum_k softmax_k(logits/tau) x_k"
+    formula = (
+        "x_k, k = argmax_k l_k over the s x s phases x_k, l_k = mean conv(relu(conv(x_k))); training: "
+        "sum_k t_k x_k, t_k = softmax_k((l_k + Gumbel noise)/tau), tau a temperature"
+    )
     paper = "Rojas-Gomez 2022, arXiv:2210.08001"
-    shift = "commutes with every circular shift in evaluation, up to a shift of the output"
+    shift = "in evaluation: commutes with every circular shift, up to a shift of the output"
     gradient = "sparse"
     random = True
 

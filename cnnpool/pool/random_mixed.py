@@ -37,7 +37,7 @@ class RandomMixedPool2d(WindowPool2d):
 
     formula = "max_i x_i or mean_i x_i, each with probability 1/2"
     paper = "Yu 2014, Mixed Pooling for Convolutional Neural Networks (RSKT)"
-    shift = "commutes with shifts by multiples of the stride in eval mode; between max and average"
+    shift = "in evaluation: commutes with shifts by multiples of the stride; between max and average"
     gradient = "dense"
     random = True
 

@@ -36,7 +36,7 @@ class S3Pool2d(Pool2d):
 
     formula = "max_i x_i at random rows and columns of each grid in training, its mean over s x s in eval"
     paper = "Zhai 2017, arXiv:1611.05138"
-    shift = "commutes with shifts by multiples of the stride in eval mode, the edge aside"
+    shift = "in evaluation: commutes with shifts by multiples of the stride, the edge aside"
     gradient = "sparse"
     random = True
 

@@ -33,7 +33,7 @@ class TipsPool2d(PolyphasePool2d):
         ValueError: if a number is out of range, or kernel_size is even.
     """
 
-    formula = "sum_k t_k x_k, t = softmax_k(w mean relu(conv(x))_k) over the s x s phases x_k"
+    formula = "sum_k t_k x_k over the s x s phases x_k, t_k = softmax_k(w mean relu(conv(x))_k), w learnt"
     paper = "Saha & Gokhale 2024, arXiv:2404.07410"
     shift = "commutes with shifts by multiples of the stride; other shifts move the weights with the phases"
     gradient = "dense"

@@ -25,3 +25,22 @@ def test_every_operator_and_readout_can_be_explained(name):
     total = (shown.derivatives * shown.upstream.flatten(1)[..., None, None]).sum(1)
     assert (total - shown.gradients[:, 0]).abs().max() < 1e-9
     assert shown.formula in text(shown)
+
+
+@pytest.mark.parametrize("name", [name for name, operator in pool.OPERATORS.items() if operator.random])
+def test_what_a_shift_does_to_an_operator_that_draws_is_said_of_its_evaluation(name):
+    assert pool.OPERATORS[name].shift.startswith("in evaluation: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "defined"),
+    [
+        ("ada", "m = mean_i x_i"),
+        ("tips", "t_k = "),
+        ("tips", "w learnt"),
+        ("lps", "t_k = "),
+        ("lps", "tau a temp"),
+    ],
+)
+def test_formula_says_what_its_letters_are(name, defined):
+    assert defined in pool.OPERATORS[name].formula
