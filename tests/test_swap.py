@@ -11,6 +11,7 @@ from torch.nn.utils import parametrizations
 from torch.testing import assert_close
 
 import cnnpool
+from cnnpool.examine.stages import stages_of
 from cnnpool.model import build
 from cnnpool.pool import OPERATORS, AvgPool2d, MaxPool2d, Pool2d, StridedConv2d, Subsample2d
 from cnnpool.readout import READOUTS, GlobalAvgPool2d, GlobalGeM2d
@@ -315,6 +316,18 @@ def test_window_of_the_operator_stands_in_where_the_originals_cannot_be(monkeypa
     model = nn.Sequential(nn.MaxPool2d(3, 2, 1))
     cnnpool.swap(model, "minimum", example=images(1, 16), largest=2)
     assert isinstance(model[0], Minimum2d) and model[0].kernel_size == (2, 2)
+
+
+def test_pooling_that_returns_indices_is_no_stage_to_measure():
+    class Pooled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.down, self.other = nn.MaxPool2d(2, return_indices=True), nn.MaxPool2d(2)
+
+        def forward(self, x):
+            return self.other(self.down(x)[0])
+
+    assert list(stages_of(Pooled(), EXAMPLE)) == ["other"]
 
 
 def test_model_that_is_itself_the_pooling_has_no_place_for_another():
