@@ -6,18 +6,16 @@ What a series leaves out is below the rounding of the type: of the result less t
 
 from collections.abc import Callable
 from math import factorial, log, sqrt
+from struct import pack, unpack
 from typing import Any
 
-import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
 # Bits of the mantissa, terms of exp2, terms of log2.
 PLANS = {types.float32: (23, 8, 5), types.float64: (52, 14, 11)}
-WHOLES = {
-    types.float32: (types.int32, np.float32, np.int32),
-    types.float64: (types.int64, np.float64, np.int64),
-}
+# Whole numbers as wide, and for ``struct`` the number and the whole one.
+WHOLES = {types.float32: (types.int32, "f", "i"), types.float64: (types.int64, "d", "q")}
 FAST = ("contract",)
 
 
@@ -35,7 +33,9 @@ def _of_one(build: Callable[..., Any]) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             whole, number, integer = WHOLES[x]
             kind, bits = context.get_value_type(x), context.get_value_type(whole)
-            return build(builder, kind, bits, PLANS[x], lambda v: int(number(v).view(integer)), args[0])
+            return build(
+                builder, kind, bits, PLANS[x], lambda v: unpack(integer, pack(number, v))[0], args[0]
+            )
 
         return x(x), generate
 
