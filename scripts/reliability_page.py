@@ -49,7 +49,7 @@ Equal means to the bit.
 
 | what | test |
 |---|---|
-| a run cut in an epoch, between two, before its test, twice while saving: equal | `tests/fit/test_resume.py` |
+| a run cut in an epoch, between two, before its test, twice in saving: equal | `tests/fit/test_resume.py` |
 | Ctrl-C, SIGTERM, SIGHUP: saved at that step, the resumed run equal | `tests/fit/test_resume.py` |
 | trainings and sweeps killed at random instants, at a small count | `tests/fit/test_kill.py` |
 | two processes against one: weights equal within 1e-4 | `tests/fit/test_ddp.py` |
