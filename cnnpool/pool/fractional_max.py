@@ -39,7 +39,7 @@ class FractionalMaxPool2d(Pool2d):
         ValueError: if stride is not above 1, the mode is unknown, or the map is smaller than the stride.
     """
 
-    formula = "max_i x_i between edges a_0 < a_1 < ... whose distances are floor or ceil of their mean, at random"
+    formula = "max_i x_i between edges a_0 < a_1 < ... with random distances, floor or ceil of their mean"
     paper = "Graham 2014, arXiv:1412.6071"
     shift = "in evaluation: commutes with no shift, since the windows are unequal"
     gradient = "sparse"
