@@ -16,24 +16,21 @@ class Target(NamedTuple):
     """Why it may be missed."""
 
 
-MEMORY = "the time left is memory's: ours takes little more than a copy of the bytes that must move"
-ROWS = (
-    "three passes through the nearest cache (rows mixed, columns dealt, columns mixed) stand against one "
-    "through memory, and rows of 32 are too short for the passes to be one"
-)
+PIXELS = "rows are mixed, then columns, pixel by pixel, which takes about twice as long as a copy"
+ROWS = "rows are mixed 32 numbers at a time: 0.76 ms of a forward pass, where a copy of what must move takes 0.33"
 TARGETS = [
     Target("max 2/2", "contiguous", "float32", 8),
     Target("max 2/2", "contiguous", "bfloat16", 10),
     Target("max 3/2", "contiguous", "float32", 8),
-    Target("max 2/2", "channels_last", "float32", 1.6, MEMORY),
-    Target("max 3/2", "channels_last", "float32", 1.6, MEMORY),
+    Target("max 2/2", "channels_last", "float32", 1.6),
+    Target("max 3/2", "channels_last", "float32", 1.6),
     Target("blur 3/2", "channels_last", "bfloat16", 30),
     Target("blur 3/2 again", "channels_last", "bfloat16", 30),
-    Target("blur 3/2", "channels_last", "float32", 2.5, MEMORY),
+    Target("blur 3/2", "channels_last", "float32", 2.5, PIXELS),
     Target("blur 3/2", "contiguous", "float32", 5, ROWS),
-    Target("lp p=3", "channels_last", "float32", 6, MEMORY),
-    Target("gem p=3", "channels_last", "float32", 6, MEMORY),
-    Target("soft", "channels_last", "float32", 5, MEMORY),
+    Target("lp p=3", "channels_last", "float32", 6),
+    Target("gem p=3", "channels_last", "float32", 6),
+    Target("soft", "channels_last", "float32", 5),
 ]
 
 
