@@ -17,7 +17,7 @@ class Target(NamedTuple):
 
 
 PIXELS = "rows are mixed, then columns, pixel by pixel, which takes about twice as long as a copy"
-ROWS = "rows are mixed 32 numbers at a time: 0.76 ms of a forward pass, where a copy of what must move takes 0.33"
+ROWS = "rows are mixed 32 numbers at a time: 0.76 ms of a forward pass, a copy of what must move taking 0.33"
 TARGETS = [
     Target("max 2/2", "contiguous", "float32", 8),
     Target("max 2/2", "contiguous", "bfloat16", 10),
