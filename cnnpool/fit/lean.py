@@ -6,10 +6,9 @@ bring torchvision, scipy and matplotlib along. Whoever asks more of either gets 
 ``CNNPOOL_LEAN=0`` leaves this out.
 """
 
-import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -20,17 +19,30 @@ def _unchanged(function: Any, *_: Any, **__: Any) -> Any:
     return function
 
 
+def _metrics() -> ModuleType:
+    import torchmetrics
+
+    return torchmetrics
+
+
+def _compiler() -> ModuleType:
+    import torch._dynamo
+
+    return torch._dynamo
+
+
 ANSWERS = {
-    "torchmetrics": {"Metric": object, "MetricCollection": object},
-    "torch._dynamo": {"OptimizedModule": object, "disable": _unchanged},
+    "torchmetrics": ({"Metric": object, "MetricCollection": object}, _metrics),
+    "torch._dynamo": ({"OptimizedModule": object, "disable": _unchanged}, _compiler),
 }
 
 
 class StandIn(ModuleType):
-    """A module with a few answers; for anything else it fetches the real one."""
+    """A module with a few answers; for anything else it fetches the real one by ``load``."""
 
-    def __init__(self, name: str, answers: dict[str, Any]):
+    def __init__(self, name: str, answers: dict[str, Any], load: Callable[[], ModuleType]):
         super().__init__(name)
+        self._load = load
         # A type that nothing is an instance of.
         self.__dict__.update({k: type(k, (), {}) if v is object else v for k, v in answers.items()})
 
@@ -38,7 +50,7 @@ class StandIn(ModuleType):
         if attribute.startswith("__"):
             raise AttributeError(attribute)
         remove(self)
-        return getattr(importlib.import_module(self.__name__), attribute)
+        return getattr(self._load(), attribute)
 
 
 def remove(standin: StandIn) -> None:
@@ -55,9 +67,9 @@ def lean() -> Iterator[None]:
     """Within this context, stand-ins for what is not imported yet."""
     standins = []
     if os.environ.get("CNNPOOL_LEAN") != "0":
-        for name, answers in ANSWERS.items():
+        for name, (answers, load) in ANSWERS.items():
             if name not in sys.modules:
-                sys.modules[name] = StandIn(name, answers)
+                sys.modules[name] = StandIn(name, answers, load)
                 standins.append(sys.modules[name])
     try:
         yield

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
@@ -29,7 +30,10 @@ def train(config: Mapping[str, Any], out: Path, name: str, overrides: list[str])
         raise ValueError(f"seed must be a whole number of 0 to {LARGEST_SEED}, got {seed!r}")
     entry = table.lookup(model.MODELS, "models", config["model"]["name"])
     stages = stage_settings(config, entry.STAGES)
+    waking = Thread(target=wake_kernels, daemon=True)
+    waking.start()
     dataset = data.build(**config["data"], seed=seed)
+    waking.join()
     random.seed(seed)
     torch.manual_seed(seed)
 
@@ -61,3 +65,8 @@ def train(config: Mapping[str, Any], out: Path, name: str, overrides: list[str])
     if not (out / "checkpoints").exists():
         save(config, overrides, out / ".hydra")
     return fit(net, dataset, probes, recipe=recipe, seed=seed, out=out, facts=facts)
+
+
+def wake_kernels() -> None:
+    """Load the compiler of the kernels meanwhile: files are read and unpacked without Python's lock."""
+    pool.build("max", channels=1)(torch.zeros(1, 1, 128, 128))

@@ -73,7 +73,7 @@ def test_a_run_is_timed_beside_the_bare_loop_on_the_same_images(monkeypatch):
         return dataclasses.replace(whole, train=whole.train.take(part), source=source)
 
     monkeypatch.setattr(train, "_dataset", few)
-    case = train.Case("tiny", "sprint", {"width": 2}, 8, 6)
+    case = train.Case("tiny", "sprint", 2, 8, 6)
     ours, loop = train._in_turn(case, None, 3, lambda: train._bare(case, None))
     assert len(ours) == len(loop) == 3
     assert min(*ours, *loop) > 0

@@ -1,3 +1,4 @@
+import fractions
 import json
 import os
 import subprocess
@@ -34,8 +35,8 @@ def test_fitting_imports_nothing_heavy_and_others_still_get_the_real_modules(lea
 def test_what_a_stand_in_does_not_know_is_the_real_modules():
     from cnnpool.fit.lean import StandIn
 
-    known = StandIn("fractions", {"Fraction": object})
-    assert not isinstance(1, known.Fraction)
-    assert known.Decimal is __import__("fractions").Decimal
+    known = StandIn("fractions", {"Fraction": object}, lambda: fractions)
+    assert not isinstance(fractions.Fraction(1), known.Fraction)
+    assert known.Decimal is fractions.Decimal
     with pytest.raises(AttributeError):
         known.nothing
