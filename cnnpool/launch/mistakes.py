@@ -42,9 +42,7 @@ def _no_key(key: str) -> str:
         return f"no {key!r} to override; there are {', '.join(_stages())}"
     if found := re.match(r"stage\.(\w+)\.", key):
         stage = found.group(1)
-        return (
-            f"{key}: a stage's options follow its operator; choose that too: pool@stage.{stage}=NAME"
-        )
+        return f"{key}: a stage's options follow its operator; choose that too: pool@stage.{stage}=NAME"
     known = _keys()
     last = key.rpartition(".")[2]
     by_last = {name.rpartition(".")[2]: name for name in known}
