@@ -221,7 +221,7 @@ def soft_forward(x: Tensor, beta: Tensor | float, window: Window) -> Tensor:
     frame = ready.frame(slopes.numel(), True, False, 3, 2, 1)
     y = ready.output(frame.out_size, x.dtype)
     where = ready.x.data_ptr(), y.data_ptr(), slopes.data_ptr()
-    rest = frame.rule, frame.room, bound, _four(window), *ready.types(-inf)
+    rest = frame.rule, frame.room, bound, *ready.types(-inf)
     spread(softmax.forward, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
     return _in_format_of(x, y)
 
@@ -241,7 +241,6 @@ def soft_backward(
         frame.room,
         bound,
         scalar(1 / log(2), ready.wide),
-        _four(window),
         *ready.types(-inf),
     )
     spread(softmax.backward, frame.units, 2 * x.nbytes + grad.nbytes, *where, *rest, scratch=frame.scratch)

@@ -53,36 +53,6 @@ def _mean(image, rule, pitch, part, stretches, count, slope, bound, total):
 
 
 @compiled
-def _larger(a, b):
-    return b if b > a or b != b else a
-
-
-@compiled
-def _four(image, part, t, slope, bound, total):
-    # A window of four: its values, their weights, the sum of these, the mean, and whether that is infinite.
-    a, b, c, d = bands.four(image, part, t, total)
-    peak = _larger(_larger(a, b), _larger(c, d))
-    top = _bounded(peak, bound)
-    a, b, c, d = _bounded(a, bound), _bounded(b, bound), _bounded(c, bound), _bounded(d, bound)
-    wa, wb, wc, wd = (
-        exp2(slope * (a - top)),
-        exp2(slope * (b - top)),
-        exp2(slope * (c - top)),
-        exp2(slope * (d - top)),
-    )
-    sum_ = (wa + wb) + (wc + wd)
-    mean = over((wa * a + wb * b) + (wc * c + wd * d), sum_)
-    infinite = peak - peak != total and peak == peak
-    return (a, b, c, d), (wa, wb, wc, wd), sum_, peak if infinite else mean, infinite
-
-
-@compiled
-def _mean_of_four(image, part, means, count, slope, bound, total):
-    for t in range(count):
-        keep(means, t, _four(image, part, t, slope, bound, total)[3])
-
-
-@compiled
 def _sent(share, v, mean, beta, total):
     # Far below the mean the product may be infinite, but not where the share is 0.
     sent = share * (number(1, total) + beta * (v - mean))
@@ -90,30 +60,7 @@ def _sent(share, v, mean, beta, total):
 
 
 @compiled
-def _send_to_four(image, part, grads, totals, count, slope, beta, bound, total):
-    for t in range(count):
-        (a, b, c, d), (wa, wb, wc, wd), sum_, mean, infinite = _four(image, part, t, slope, bound, total)
-        g = load(grads, t, total)
-        none = infinite or g == total
-        f, mean = total if none else over(g, sum_), total if none else mean
-        a, b = _sent(f * wa, a, mean, beta, total), _sent(f * wb, b, mean, beta, total)
-        c, d = _sent(f * wc, c, mean, beta, total), _sent(f * wd, d, mean, beta, total)
-        bands.put_four(totals, part, t, (a, b, c, d))
-
-
-@compiled
-def _vary_of_four(image, part, grads, moments, count, slope, bound, total):
-    for t in range(count):
-        (a, b, c, d), (wa, wb, wc, wd), sum_, mean, infinite = _four(image, part, t, slope, bound, total)
-        g = load(grads, t, total)
-        none = infinite or g == total
-        a, b, c, d = a - mean, b - mean, c - mean, d - mean
-        moment = (wa * a * a + wb * b * b) + (wc * c * c + wd * d * d)
-        keep(moments, t, total if none else over(g, sum_) * moment)
-
-
-@compiled
-def forward(start, stop, scratch, x, y, slopes, rule, room, bound, four, total, like, nothing):
+def forward(start, stop, scratch, x, y, slopes, rule, room, bound, total, like, nothing):
     """Bands ``start`` to ``stop`` of means; ``slopes`` has the beta / log 2 of every channel."""
     (band, several, above, pitch, part, images, channels, _), held_at = room
     image, half, _, _, peaks, held, step, _ = held_at
@@ -126,10 +73,7 @@ def forward(start, stop, scratch, x, y, slopes, rule, room, bound, four, total, 
         bands.widened(scratch, image, images, total, like)
         stretches = peaks, peaks + step, values, held, 0
         slope = load(slopes, unit % channels, total)
-        if four is None:
-            _mean(image, rule, pitch, part, stretches, count, slope, bound, total)
-        else:
-            _mean_of_four(image, part, values, count, slope, bound, total)
+        _mean(image, rule, pitch, part, stretches, count, slope, bound, total)
         bands.narrowed(values, half, count, total, like)
         bands.write_outputs(half, y, unit, first, band, rule, pitch, like)
 
@@ -162,7 +106,7 @@ def _vary(image, a, held, weights, values, moments, count, bound, total):
 
 @compiled
 def backward(
-    start, stop, scratch, x, grad, out, slots, slopes, rule, room, bound, log2_e, four, total, like, nothing
+    start, stop, scratch, x, grad, out, slots, slopes, rule, room, bound, log2_e, total, like, nothing
 ):
     """Bands of gradients of inputs; in ``slots``, if there are any, what beta gets from each band."""
     (band, several, above, pitch, part, images, channels, _), held_at = room
@@ -187,20 +131,15 @@ def backward(
         bands.widened(half, grads, count, total, like)
         slope = load(slopes, unit % channels, total)
         beta = over(slope, log2_e)
-        if four is None:
-            _mean(image, rule, pitch, part, (peaks, weights, values, held, step), count, slope, bound, total)
-            _factor(grads, weights, values, count, bound, total)
-            bands.fill(totals, images, total)
-            bands.fill(moments, count, total)
-            for c in range(rule[2][0] * rule[2][1]):
-                a, at = bands.cell_at(c, rule, pitch, part), held + c * step
-                _send(image, a, at, weights, values, totals, count, beta, bound, total)
-                if slots is not None:
-                    _vary(image, a, at, weights, values, moments, count, bound, total)
-        else:
+        _mean(image, rule, pitch, part, (peaks, weights, values, held, step), count, slope, bound, total)
+        _factor(grads, weights, values, count, bound, total)
+        bands.fill(totals, images, total)
+        bands.fill(moments, count, total)
+        for c in range(rule[2][0] * rule[2][1]):
+            a, at = bands.cell_at(c, rule, pitch, part), held + c * step
+            _send(image, a, at, weights, values, totals, count, beta, bound, total)
             if slots is not None:
-                _vary_of_four(image, part, grads, moments, count, slope, bound, total)
-            _send_to_four(image, part, grads, totals, count, slope, beta, bound, total)
+                _vary(image, a, at, weights, values, moments, count, bound, total)
         if slots is not None:
             # The windows above the band belong to another one.
             skipped = above * pitch * rule[5]
