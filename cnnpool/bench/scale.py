@@ -15,7 +15,7 @@ AXES = {
     "batch": [16, 32, 64, 128, 256],
     "size": [16, 24, 32, 48, 64],
     "channels": [16, 32, 64, 128],
-    "operators": [1, 2, 4, 8, 16],
+    "operators": [2, 4, 8, 16],
 }
 """What grows: images, pixels on a side, channels of the map, downsampling operators in a row."""
 BASE = {"batch": 64, "size": 32, "channels": 32, "operators": 1}
