@@ -8,6 +8,8 @@ SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)
 )
 
+HANGUP = getattr(signal, "SIGHUP", None)
+
 
 class Stopped(BaseException):
     """The process was asked to end; no Exception, so that nothing takes it for a failure."""
@@ -38,7 +40,9 @@ class Signals:
         """Take the signals over, again if another library has taken them meanwhile."""
         if threading.current_thread() is threading.main_thread():
             for signum in SIGNALS:
-                signal.signal(signum, self._handle)
+                # Under nohup a run is to outlive its terminal.
+                if signum != HANGUP or signal.getsignal(signum) is not signal.SIG_IGN:
+                    signal.signal(signum, self._handle)
 
     def __enter__(self) -> "Signals":
         self._before = {signum: signal.getsignal(signum) for signum in SIGNALS}

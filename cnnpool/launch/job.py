@@ -7,7 +7,8 @@ import os
 import re
 import time
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,8 @@ def run(job: "Asked") -> Outcome:
         return _assist(job)
     try:
         with only_user(job.folder):
-            outcome = _run(job)
+            with _logged(job):
+                outcome = _run(job)
             if outcome.status == 2 and not job.sweep:
                 _leave_nothing(job.folder)
             return outcome
@@ -90,8 +92,21 @@ def already(job: "Asked") -> Outcome | None:
     return None if results is None else _done(job, results)
 
 
-def _run(job: "Asked") -> Outcome:
+@contextmanager
+def _logged(job: "Asked") -> Iterator[None]:
+    """Log into the job's own file, and no longer than the job takes: its folder may be gone afterwards."""
     logging.config.dictConfig(job.logging)
+    root = logging.getLogger()
+    handlers = list(root.handlers)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            root.removeHandler(handler)
+            handler.close()
+
+
+def _run(job: "Asked") -> Outcome:
     try:
         results = _finished(job)
         if results is None:

@@ -1,4 +1,5 @@
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -195,3 +196,10 @@ def test_no_yaml_of_ours_names_code():
     for path in conf_dir().rglob("*.yaml"):
         if path.parts[-3] != "hydra":
             refuse_code(yaml.safe_load(path.read_text()) or {})
+
+
+def test_a_run_logs_no_longer_than_it_takes(call):
+    assert call("train", "pool=max", *call.quick)[0] == 0
+    assert call("train", "pool.kernel_size=30", *call.quick)[0] == 2
+    assert not logging.getLogger().handlers
+    logging.getLogger("cnnpool").warning("the folder of the refused run is gone")

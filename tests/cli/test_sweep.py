@@ -243,7 +243,7 @@ def test_a_launcher_that_an_experiment_chooses_is_known(tmp_path):
             2,
             "quickstart/digits/convnet/avg+readout=flatten/seed5",
         ),
-        (["experiment=mnist_operators"], 12 * 10, "mnist_operators/mnist/convnet/max/seed0"),
+        (["experiment=mnist_operators", "seed=0"], 12, "mnist_operators/mnist/convnet/max/seed0"),
     ],
 )
 def test_an_experiment_is_its_sweep_unless_told_otherwise(arguments, jobs, first, tmp_path, monkeypatch):

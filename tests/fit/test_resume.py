@@ -10,7 +10,7 @@ from cnnpool.fit import DamagedError, DivergedError
 from cnnpool.fit.callbacks import Chronicle
 from cnnpool.fit.checkpoint import SafeCheckpointIO
 from cnnpool.fit.checkpoints import Checkpoints
-from cnnpool.stopping import Stopped
+from cnnpool.stopping import Signals, Stopped
 
 RECIPES = {
     "one_cycle": {},
@@ -142,6 +142,19 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_to_the_same_bits(
     assert signal.getsignal(signum) is before
     assert load(tmp_path / "checkpoints" / "last.ckpt")["cnnpool"]["steps"] == step
     assert_equal(runs, out, tmp_path, net, runs.run(tmp_path, **EVERY)[1])
+
+
+def test_a_run_under_nohup_outlives_its_terminal():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signals.pending is None
+            with pytest.raises(Stopped, match="SIGTERM"):
+                os.kill(os.getpid(), signal.SIGTERM)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_second_signal_stops_at_once_and_leaves_the_checkpoint_whole(runs, tmp_path, monkeypatch):
