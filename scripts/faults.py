@@ -10,6 +10,7 @@ remedy, without a traceback, and leaves what must not be lost. Prints one JSON o
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -22,6 +23,8 @@ from fault.table import FAULTS
 def main(arguments: list[str]) -> int:
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
+    # Under nohup runs outlive SIGHUP, and the closed terminal could not be tried.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     rows, unanswered = [], 0
     for fault in FAULTS:
         if arguments and arguments[0] not in fault.what:
