@@ -1,8 +1,10 @@
 """A fault, and the attempt to do what leads to it."""
 
 import os
+import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,6 +20,7 @@ QUICK = (
     "data.limit=64", "model.width=2", "fit.epochs=1", "fit.pictures=false", "fit.progress=false",
     "probe=none",
 )  # fmt: skip
+PATIENCE_S = 120
 MINE = "train --config-dir mine pool=mine"
 GOES_ON = "the same command goes on"
 TRACEBACK = "Traceback (most recent call last)"
@@ -78,8 +81,18 @@ def command(arguments: list[str], folder: Path, before: Callable[[], object] = l
         process = os.fork()
         if not process:
             _child(arguments, folder, before, out, err)
-        status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        status = _ended(process)
         return status, out.read_text(errors="replace"), err.read_text(errors="replace")
+
+
+def _ended(process: int) -> int:
+    """Its exit status; one that hangs is killed, and found to have the wrong one."""
+    end = time.monotonic() + PATIENCE_S
+    while not (found := os.waitpid(process, os.WNOHANG))[0]:
+        if time.monotonic() > end:
+            os.kill(process, signal.SIGKILL)
+        time.sleep(0.005)
+    return os.waitstatus_to_exitcode(found[1])
 
 
 def _child(arguments: list[str], folder: Path, before: Callable[[], object], out: Path, err: Path) -> None:
