@@ -1,6 +1,6 @@
 """A learnt convolution with a stride in place of pooling."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -38,6 +38,8 @@ class StridedConv2d(Pool2d):
     shift = "commutes with shifts by multiples of the stride; aliases unless it learns a low-pass filter"
     gradient = "uneven"
     gain = None
+    mixes: ClassVar[bool] = True
+    """Every output channel sees all input channels, and not its own alone."""
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class StridedConv2d(Pool2d):
             self.stride,
             mode=padding_mode,
             padding=self.padding,
+            groups=1 if self.mixes else channels,
             bias=norm == "none",
         )
         self.norm = NORMS[norm](channels)
@@ -71,7 +74,7 @@ class StridedConv2d(Pool2d):
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
-        return 2 * rows * columns * self.channels**2 * self.kernel_size[0] * self.kernel_size[1]
+        return 2 * rows * columns * self.conv.weight.numel()
 
     def forward(self, x: Tensor) -> Tensor:
         self.output_size(*x.shape[-2:])
