@@ -169,16 +169,34 @@ def conv_block(
     padding_mode: PaddingMode = "zeros",
 ) -> nn.Sequential:
     """Convolution that keeps the size, batch normalisation (optional), ReLU."""
-    conv = nn.Conv2d(
+    layer = conv(
+        in_channels, channels, kernel_size, dilation=dilation, bias=not norm, padding_mode=padding_mode
+    )
+    return nn.Sequential(layer, *([nn.BatchNorm2d(channels)] if norm else []), nn.ReLU())
+
+
+def conv(
+    in_channels: int,
+    channels: int,
+    kernel_size: int = 3,
+    *,
+    stride: int = 1,
+    dilation: int = 1,
+    bias: bool = False,
+    padding_mode: PaddingMode = "zeros",
+) -> nn.Conv2d:
+    """A convolution that keeps the size but for its stride, ready for a ReLU (He 2015, arXiv:1502.01852)."""
+    layer = nn.Conv2d(
         in_channels,
         channels,
         kernel_size,
+        stride,
         padding=dilation * (kernel_size // 2),
         dilation=dilation,
-        bias=not norm,
+        bias=bias,
         padding_mode=padding_mode,
     )
-    nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
-    if conv.bias is not None:
-        nn.init.zeros_(conv.bias)
-    return nn.Sequential(conv, *([nn.BatchNorm2d(channels)] if norm else []), nn.ReLU())
+    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, positive
+from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, conv, positive
 
 
 class Sprint(Cnn):
@@ -42,15 +42,16 @@ class Sprint(Cnn):
         positive(width=width)
         stages = {"s1": pool("s1", width), "s2": pool("s2", 2 * width)}
         dilation = stages["s1"].dilates
+        further = dilation * stages["s2"].dilates
         super().__init__(
             nn.Sequential(
-                conv(in_channels, width, 5, 2, 1, padding_mode),
+                conv(in_channels, width, 5, stride=2, padding_mode=padding_mode),
                 stages["s1"],
                 *norm(width),
-                conv(width, 2 * width, 3, 1, dilation, padding_mode),
+                conv(width, 2 * width, dilation=dilation, padding_mode=padding_mode),
                 stages["s2"],
                 *norm(2 * width),
-                conv(2 * width, 2 * width, 3, 1, dilation * stages["s2"].dilates, padding_mode),
+                conv(2 * width, 2 * width, dilation=further, padding_mode=padding_mode),
                 *norm(2 * width),
             ),
             stages,
@@ -59,24 +60,6 @@ class Sprint(Cnn):
             num_classes=num_classes,
             readout=readout,
         )
-
-
-def conv(
-    in_channels: int, channels: int, kernel_size: int, stride: int, dilation: int, padding_mode: PaddingMode
-) -> nn.Conv2d:
-    """A convolution without bias that keeps the size but for its stride."""
-    layer = nn.Conv2d(
-        in_channels,
-        channels,
-        kernel_size,
-        stride,
-        padding=dilation * (kernel_size // 2),
-        dilation=dilation,
-        bias=False,
-        padding_mode=padding_mode,
-    )
-    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-    return layer
 
 
 def norm(channels: int) -> tuple[nn.Module, nn.Module]:
