@@ -14,7 +14,7 @@ from cnnpool.pool import gem_pool2d, kernels, lp_pool2d, soft_pool2d, stochastic
 pytest.importorskip("numba")
 from numba import njit
 
-from cnnpool.pool.kernels import banded, threads
+from cnnpool.pool.kernels import frames, threads
 from cnnpool.pool.kernels.elementary import exp2, inverse_root, log2
 from cnnpool.pool.kernels.maxima import scalar
 from cnnpool.pool.kernels.memory import load, store
@@ -184,15 +184,15 @@ def test_any_number_of_threads_and_bands_gives_the_same(monkeypatch):
         for name in OPERATORS:
             results = []
             for count, cache in ((1, 1 << 16), (3, 1 << 16), (1, 1)):
-                banded._frame.cache_clear()
-                monkeypatch.setattr(banded, "CACHE", cache)
+                frames._frame.cache_clear()
+                monkeypatch.setattr(frames, "CACHE", cache)
                 try:
                     torch.set_num_threads(count)
                     function = lambda x, p, name=name: OPERATORS[name](x, p, 3, 2, 1, False)  # noqa: E731
                     results.append(answers(function, True, x, number, torch.ones(3, 4, 7, 7)))
                 finally:
                     torch.set_num_threads(before)
-                    banded._frame.cache_clear()
+                    frames._frame.cache_clear()
             for other in results[1:]:
                 assert_close(other, results[0], rtol=1e-5, atol=1e-6)
 

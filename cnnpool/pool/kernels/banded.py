@@ -2,107 +2,16 @@
 
 from functools import lru_cache
 from math import inf, log
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from cnnpool.pool.kernels import draw, power, softmax
+from cnnpool.pool.kernels.frames import Frame, in_format_of, make_ready
 from cnnpool.pool.kernels.maxima import scalar
 from cnnpool.pool.kernels.threads import spread
-from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format
-
-# Scratch memory that bands try to stay within: a part of a usual second-level cache.
-CACHE = 1 << 16
-
-
-class Frame(NamedTuple):
-    """How the maps of one size are cut into bands."""
-
-    out_size: tuple[int, int]
-    units: int
-    rule: tuple
-    room: tuple
-    scratch: int
-    layout: torch.memory_format
-
-
-@lru_cache(maxsize=1024)
-def _frame(
-    shape: tuple[int, ...],
-    window: Window,
-    last: bool,
-    dtype: torch.dtype,
-    channels: int,
-    even: bool,
-    backward: bool,
-    stretches: int,
-    result: int,
-    kept: int,
-) -> Frame:
-    """``stretches`` numbers per window, ``result`` of them in or out, and ``kept`` for its cells."""
-    samples, planes, height, width = shape
-    lanes, wide = planes if last else 1, max(dtype.itemsize, 4)
-    (rows, columns), (kh, kw), (sh, sw), (ph, pw) = window.output_size(height, width), *window[:3]
-    above, before = (kh - 1) // sh, (kw - 1) // sw
-    pitch = max(columns + before, (width - 1 + pw) // sw + 1)
-    lines = (height - 1 + ph) // sh + 1 if backward else rows
-    # What a line of windows takes: its pixels, as they are and summed up, and its numbers.
-    line = pitch * lanes * ((sh * sw * (2 if backward else 1) + stretches + kept) * wide)
-    band = min(lines, max(CACHE // line, 4 * above, 1))
-    several = -(-lines // band)
-    windows = band + above if backward else band
-    part = ((windows + above) * pitch + before) * lanes
-    images, half = part * sh * sw, dtype.itemsize < 4
-    step, at, offsets = _aligned(windows * pitch * lanes * wide), 0, []
-    sizes = [images * dtype.itemsize, images * wide * half, images * wide * backward]
-    sizes += [images * dtype.itemsize * half * backward, stretches * step, kept * step, step * half]
-    for size in sizes:
-        offsets.append(at)
-        at += _aligned(size)
-    _, image, totals, rounded, numbers, weights, rows_of_half = offsets
-    moved = rows_of_half if half else numbers + result * step
-    where = image if half else 0, moved, totals, rounded if half else totals, numbers, weights, step, wide
-    rule = (height, width), (rows, columns), (kh, kw), (sh, sw), (ph, pw), lanes
-    room = (band, several, above, pitch, part, images, channels, int(even)), where
-    units = samples * (1 if last else planes) * several
-    return Frame((rows, columns), units, rule, room, at, memory_format(last))
-
-
-def _aligned(size: int) -> int:
-    return -(-size // 64) * 64
-
-
-class _Map(NamedTuple):
-    """A map ready for kernels: in the layout they work in, with its types as they take them."""
-
-    x: Tensor
-    window: Window
-    last: bool
-    wide: torch.dtype
-
-    def frame(
-        self, channels: int, even: bool, backward: bool, stretches: int, result: int, kept: int
-    ) -> Frame:
-        key = tuple(self.x.shape), self.window, self.last, self.x.dtype
-        return _frame(*key, channels, even, backward, stretches, result, kept)
-
-    def types(self, nothing: float) -> tuple[Any, Any, Any]:
-        return scalar(0.0, self.wide), scalar(0.0, self.x.dtype), scalar(nothing, self.x.dtype)
-
-    def output(self, out_size: tuple[int, int], dtype: torch.dtype) -> Tensor:
-        return torch.empty(
-            (*self.x.shape[:2], *out_size), dtype=dtype, memory_format=memory_format(self.last)
-        )
-
-
-def _ready(x: Tensor, window: Window, last: bool) -> _Map:
-    x = x.contiguous(memory_format=memory_format(last))
-    return _Map(x, window, last, torch.float64 if x.dtype == torch.float64 else torch.float32)
-
-
-def _in_format_of(x: Tensor, y: Tensor) -> Tensor:
-    return y.contiguous(memory_format=stated_format(x, is_channels_last(x)))
+from cnnpool.pool.window import Window, is_channels_last
 
 
 def _lanes(x: Tensor, parameter: Tensor) -> bool:
@@ -169,7 +78,7 @@ def _limits(wide: torch.dtype) -> tuple:
 
 def _power(x: Tensor, p: Tensor | float, window: Window, cell: Cell, mean: bool) -> tuple:
     powers = _flat(p, torch.float64 if x.dtype == torch.float64 else torch.float32)
-    ready = _ready(x, window, _lanes(x, powers))
+    ready = make_ready(x, window, _lanes(x, powers))
     shares, even = _shares(window, tuple(x.shape[2:]), mean, ready.wide)
     whole = int(p) if not isinstance(p, Tensor) and p in (2, 3, 4) else None
     numbers = (
@@ -190,7 +99,7 @@ def power_forward(x: Tensor, p: Tensor | float, window: Window, cell: Cell, mean
     where = ready.x.data_ptr(), y.data_ptr(), shares.data_ptr(), powers.data_ptr()
     moved, rest = x.nbytes + y.nbytes, (frame.rule, frame.room, *numbers)
     spread(power.forward, frame.units, moved, *where, *rest, scratch=frame.scratch)
-    return _in_format_of(x, y)
+    return in_format_of(x, y)
 
 
 def power_backward(
@@ -205,13 +114,13 @@ def power_backward(
     rest = shares.data_ptr(), powers.data_ptr(), frame.rule, frame.room, *numbers
     spread(power.backward, frame.units, 2 * x.nbytes + grad.nbytes, *where, *rest, scratch=frame.scratch)
     slope = None if slots is None else _per_parameter(slots, x.shape[0], p) * log(2)
-    return _in_format_of(x, out), slope
+    return in_format_of(x, out), slope
 
 
 def _soft(x: Tensor, beta: Tensor | float, window: Window) -> tuple:
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     slopes = _flat(beta, wide) / log(2)
-    ready = _ready(x, window, _lanes(x, slopes))
+    ready = make_ready(x, window, _lanes(x, slopes))
     return ready, slopes, scalar(torch.finfo(wide).max / 4, wide)
 
 
@@ -223,7 +132,7 @@ def soft_forward(x: Tensor, beta: Tensor | float, window: Window) -> Tensor:
     where = ready.x.data_ptr(), y.data_ptr(), slopes.data_ptr()
     rest = frame.rule, frame.room, bound, *ready.types(-inf)
     spread(softmax.forward, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
-    return _in_format_of(x, y)
+    return in_format_of(x, y)
 
 
 def soft_backward(
@@ -244,27 +153,27 @@ def soft_backward(
         *ready.types(-inf),
     )
     spread(softmax.backward, frame.units, 2 * x.nbytes + grad.nbytes, *where, *rest, scratch=frame.scratch)
-    return _in_format_of(x, out), None if slots is None else _per_parameter(slots, x.shape[0], beta)
+    return in_format_of(x, out), None if slots is None else _per_parameter(slots, x.shape[0], beta)
 
 
 def drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, bool]:
     """Draws by ``uniforms`` in [0, 1), the winners (255: none), and whether every window is finite."""
-    ready = _ready(x, window, is_channels_last(x))
+    ready = make_ready(x, window, is_channels_last(x))
     frame = ready.frame(1, True, False, 4, 2, window.cells)
     y, winners = ready.output(frame.out_size, x.dtype), ready.output(frame.out_size, torch.uint8)
     uniforms, flags = uniforms.contiguous(memory_format=frame.layout), torch.zeros(1, dtype=torch.int64)
     where = ready.x.data_ptr(), y.data_ptr(), winners.data_ptr(), uniforms.data_ptr(), flags.data_ptr()
     rest = frame.rule, frame.room, scalar(torch.finfo(ready.wide).max, ready.wide), *ready.types(-inf)
     spread(draw.forward, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
-    return _in_format_of(x, y), _in_format_of(x, winners), not flags.item()
+    return in_format_of(x, y), in_format_of(x, winners), not flags.item()
 
 
 def expected(x: Tensor, window: Window) -> Tensor:
     """What draws are on average: sum x^2 / sum x over what is positive."""
-    ready = _ready(x, window, is_channels_last(x))
+    ready = make_ready(x, window, is_channels_last(x))
     frame = ready.frame(1, True, False, 2, 1, 1)
     y = ready.output(frame.out_size, x.dtype)
     rest = frame.rule, frame.room, scalar(torch.finfo(ready.wide).max, ready.wide), *ready.types(-inf)
     where = ready.x.data_ptr(), y.data_ptr()
     spread(draw.mean, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
-    return _in_format_of(x, y)
+    return in_format_of(x, y)

@@ -1,106 +1,12 @@
 """Power means of windows, (share * sum u^p)^(1/p), and their gradients; a band at a time (see ``bands``).
 
-``cell`` says what u is: (0,) for |x|, (eps, absent) for max(x, eps), and 0 where x is ``absent``. The powers
-2, 3 and 4, whole numbers here, are products, their roots found by Newton's steps; others take a logarithm.
-The largest u of a window, kept to where its inverse is a normal number, is divided out first, for the whole
-powers its power of 2.
+What u is and how it is raised is in ``terms``. The largest u of a window, kept to where its inverse is a
+normal number, is divided out first, for the whole powers its power of 2.
 """
 
-from typing import Any
-
-from numba import types
-from numba.extending import overload
-
-from cnnpool.pool.kernels import bands
-from cnnpool.pool.kernels.elementary import exp2, inverse_root, inverse_scale, log2, number, over
+from cnnpool.pool.kernels import bands, terms
+from cnnpool.pool.kernels.elementary import number, over
 from cnnpool.pool.kernels.memory import compiled, keep, load, narrow, recall, store
-
-
-def _weight(r: Any, p: Any, total: Any) -> Any:
-    """(r^(p - 1), log2 r), the logarithm only where p is no whole number."""
-
-
-@overload(_weight)
-def _weight_of(r: Any, p: Any, total: Any) -> Any:
-    def product(r: Any, p: Any, total: Any) -> Any:
-        return (r if p == 2 else (r * r if p == 3 else r * r * r)), total
-
-    def exponential(r: Any, p: Any, total: Any) -> Any:
-        level = log2(r)
-        # 0 also where r is no normal number: with p < 1 it would be infinitely steep.
-        power = exp2((p - number(1, total)) * level)
-        lowest = number(-4096, total)
-        return (total if level < lowest else power), (level if level > lowest else lowest)
-
-    return product if isinstance(p, types.Integer) else exponential
-
-
-def _back(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
-    """mean^(1/p - 1)."""
-
-
-@overload(_back)
-def _back_of(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
-    def newton(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
-        z = inverse_root(mean, p, inverse)
-        return z if p == 2 else (z * z if p == 3 else z * z * z)
-
-    def exponential(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
-        return exp2((inverse - number(1, total)) * log2(mean))
-
-    return newton if isinstance(p, types.Integer) else exponential
-
-
-def _exponent(whole: Any, powers: Any, index: Any, total: Any) -> Any:
-    """``whole``, or where there is none the power at ``index``."""
-
-
-@overload(_exponent)
-def _exponent_of(whole: Any, powers: Any, index: Any, total: Any) -> Any:
-    def given(whole: Any, powers: Any, index: Any, total: Any) -> Any:
-        return whole
-
-    def held(whole: Any, powers: Any, index: Any, total: Any) -> Any:
-        return load(powers, index, total)
-
-    return given if isinstance(whole, types.Integer) else held
-
-
-def _scale(top: Any, p: Any, total: Any) -> Any:
-    """What makes ``top`` 1, or for a small power near 1."""
-
-
-@overload(_scale)
-def _scale_of(top: Any, p: Any, total: Any) -> Any:
-    def near(top: Any, p: Any, total: Any) -> Any:
-        return inverse_scale(top)
-
-    def exact(top: Any, p: Any, total: Any) -> Any:
-        return over(number(1, total), top)
-
-    return near if isinstance(p, types.Integer) else exact
-
-
-@compiled
-def _size(v, cell, total):
-    if len(cell) == 1:
-        return abs(v)
-    floor, absent = cell[0], cell[-1]
-    return total if v == absent else (floor if v < floor else v)
-
-
-@compiled
-def _directed(weight, v, cell, total):
-    if len(cell) == 1:
-        return weight if v >= total else -weight
-    return weight if v >= cell[0] else total
-
-
-@compiled
-def _limited(top, limits):
-    smallest, largest = limits
-    top = top if top > smallest else smallest
-    return top if top < largest else largest
 
 
 @compiled
@@ -109,25 +15,25 @@ def _scales(image, rule, pitch, part, target, count, cell, limits, p, total):
         a = bands.cell_at(c, rule, pitch, part)
         if c == 0:
             for t in range(count):
-                keep(target, t, _size(load(image, a + t, total), cell, total))
+                keep(target, t, terms.size(load(image, a + t, total), cell, total))
         else:
             for t in range(count):
-                u, best = _size(load(image, a + t, total), cell, total), recall(target, t, total)
+                u, best = terms.size(load(image, a + t, total), cell, total), recall(target, t, total)
                 keep(target, t, u if u > best else best)
     for t in range(count):
-        keep(target, t, _scale(_limited(recall(target, t, total), limits), p, total))
+        keep(target, t, terms.scale(terms.limited(recall(target, t, total), limits), p, total))
 
 
 @compiled
 def _add(image, a, scales, sums, weights, moments, count, cell, p, total):
     for t in range(count):
         v = load(image, a + t, total)
-        r = _size(v, cell, total) * load(scales, t, total)
-        weight, level = _weight(r, p, total)
+        r = terms.size(v, cell, total) * load(scales, t, total)
+        weight, level = terms.weight(r, p, total)
         power = weight * r
         keep(sums, t, recall(sums, t, total) + power)
         keep(moments, t, recall(moments, t, total) + power * level)
-        store(weights, t, _directed(weight, v, cell, total))
+        store(weights, t, terms.directed(weight, v, cell, total))
 
 
 @compiled
@@ -143,18 +49,10 @@ def _sum(image, rule, pitch, part, held, count, cell, limits, p, total):
 
 
 @compiled
-def _root(mean, scale, cell, p, inverse, total):
-    # Of nothing but what is absent the floor.
-    root = over(mean * _back(mean, p, inverse, total), scale)
-    root = mean if mean - mean != total else root
-    return cell[0] if mean == total else root
-
-
-@compiled
 def _roots(sums, scales, share, count, cell, p, inverse, total):
     for t in range(count):
         mean = recall(sums, t, total) * load(share, t, total)
-        keep(sums, t, _root(mean, load(scales, t, total), cell, p, inverse, total))
+        keep(sums, t, terms.root(mean, load(scales, t, total), cell, p, inverse, total))
 
 
 @compiled
@@ -162,9 +60,10 @@ def _four(image, part, t, cell, limits, p, total):
     # A window of four, what is read of it, scaled, and the scale.
     values = bands.four(image, part, t, total)
     a, b, c, d = values
-    a, b, c, d = _size(a, cell, total), _size(b, cell, total), _size(c, cell, total), _size(d, cell, total)
+    a, b = terms.size(a, cell, total), terms.size(b, cell, total)
+    c, d = terms.size(c, cell, total), terms.size(d, cell, total)
     left, right = a if a > b else b, c if c > d else d
-    scale = _scale(_limited(left if left > right else right, limits), p, total)
+    scale = terms.scale(terms.limited(left if left > right else right, limits), p, total)
     return values, (a * scale, b * scale, c * scale, d * scale), scale
 
 
@@ -172,9 +71,10 @@ def _four(image, part, t, cell, limits, p, total):
 def _mean_of_four(image, part, share, means, count, cell, limits, p, inverse, total):
     for t in range(count):
         _, (a, b, c, d), scale = _four(image, part, t, cell, limits, p, total)
-        sum_ = _weight(a, p, total)[0] * a + _weight(b, p, total)[0] * b
-        mean = (sum_ + (_weight(c, p, total)[0] * c + _weight(d, p, total)[0] * d)) * load(share, t, total)
-        keep(means, t, _root(mean, scale, cell, p, inverse, total))
+        sum_ = terms.weight(a, p, total)[0] * a + terms.weight(b, p, total)[0] * b
+        sum_ += terms.weight(c, p, total)[0] * c + terms.weight(d, p, total)[0] * d
+        mean = sum_ * load(share, t, total)
+        keep(means, t, terms.root(mean, scale, cell, p, inverse, total))
 
 
 @compiled
@@ -194,7 +94,7 @@ def forward(
     for item in range(start, stop):
         unit, first = item // several, item % several * band
         inverse = over(number(1, total), load(powers, unit % channels, total))
-        p = _exponent(whole, powers, unit % channels, total)
+        p = terms.exponent(whole, powers, unit % channels, total)
         bands.cut(x, unit, first, band + above, scratch, rule, pitch, part, nothing)
         bands.widened(scratch, image, images, total, like)
         if not even:
@@ -209,34 +109,18 @@ def forward(
 
 
 @compiled
-def _factor(g, powers, share, p, inverse, total):
-    # What the weights of a window are multiplied by.
-    powers = total if g == total else powers
-    mean = powers * share
-    back = total if mean == mean and mean - mean != total else _back(mean, p, inverse, total)
-    return total if powers == total else g * share * back
-
-
-@compiled
-def _slope(g, powers, moment, share, scale, inverse, total):
-    # What the output changes with p, over log 2.
-    powers = total if g == total else powers
-    level = inverse * log2(powers * share)
-    slope = g * over(exp2(level), scale) * inverse * (over(moment, powers) - level)
-    return total if powers == total else slope
-
-
-@compiled
 def _send(image, rule, pitch, part, held, grads, share, totals, slots, slopes, count, p, inverse, total):
     scales, sums, moments, weights, step = held
     if slots is not None:
         for t in range(count):
             g, powers, moment = load(grads, t, total), load(sums, t, total), load(moments, t, total)
-            some = _slope(g, powers, moment, load(share, t, total), load(scales, t, total), inverse, total)
+            some = terms.slope(
+                g, powers, moment, load(share, t, total), load(scales, t, total), inverse, total
+            )
             keep(slopes, t, some)
     for t in range(count):
         g, powers = load(grads, t, total), recall(sums, t, total)
-        keep(sums, t, _factor(g, powers, load(share, t, total), p, inverse, total))
+        keep(sums, t, terms.factor(g, powers, load(share, t, total), p, inverse, total))
     for c in range(rule[2][0] * rule[2][1]):
         a, at = bands.cell_at(c, rule, pitch, part), weights + c * step
         for t in range(count):
@@ -248,24 +132,24 @@ def _send(image, rule, pitch, part, held, grads, share, totals, slots, slopes, c
 def _slopes_of_four(image, part, grads, share, slopes, count, cell, limits, p, inverse, total):
     for t in range(count):
         _, (a, b, c, d), scale = _four(image, part, t, cell, limits, p, total)
-        (wa, la), (wb, lb) = _weight(a, p, total), _weight(b, p, total)
-        (wc, lc), (wd, ld) = _weight(c, p, total), _weight(d, p, total)
+        (wa, la), (wb, lb) = terms.weight(a, p, total), terms.weight(b, p, total)
+        (wc, lc), (wd, ld) = terms.weight(c, p, total), terms.weight(d, p, total)
         wa, wb, wc, wd = wa * a, wb * b, wc * c, wd * d
         moment = (wa * la + wb * lb) + (wc * lc + wd * ld)
         g, powers = load(grads, t, total), (wa + wb) + (wc + wd)
-        keep(slopes, t, _slope(g, powers, moment, load(share, t, total), scale, inverse, total))
+        keep(slopes, t, terms.slope(g, powers, moment, load(share, t, total), scale, inverse, total))
 
 
 @compiled
 def _send_to_four(image, part, grads, share, totals, count, cell, limits, p, inverse, total):
     for t in range(count):
         (va, vb, vc, vd), (a, b, c, d), _ = _four(image, part, t, cell, limits, p, total)
-        wa, wb = _weight(a, p, total)[0], _weight(b, p, total)[0]
-        wc, wd = _weight(c, p, total)[0], _weight(d, p, total)[0]
+        wa, wb = terms.weight(a, p, total)[0], terms.weight(b, p, total)[0]
+        wc, wd = terms.weight(c, p, total)[0], terms.weight(d, p, total)[0]
         powers = (wa * a + wb * b) + (wc * c + wd * d)
-        f = _factor(load(grads, t, total), powers, load(share, t, total), p, inverse, total)
-        a, b = f * _directed(wa, va, cell, total), f * _directed(wb, vb, cell, total)
-        c, d = f * _directed(wc, vc, cell, total), f * _directed(wd, vd, cell, total)
+        f = terms.factor(load(grads, t, total), powers, load(share, t, total), p, inverse, total)
+        a, b = f * terms.directed(wa, va, cell, total), f * terms.directed(wb, vb, cell, total)
+        c, d = f * terms.directed(wc, vc, cell, total), f * terms.directed(wd, vd, cell, total)
         bands.put_four(totals, part, t, (a, b, c, d))
 
 
@@ -304,7 +188,7 @@ def backward(
     for item in range(start, stop):
         unit, first = item // several, item % several * band - above
         inverse = over(number(1, total), load(powers, unit % channels, total))
-        p = _exponent(whole, powers, unit % channels, total)
+        p = terms.exponent(whole, powers, unit % channels, total)
         bands.cut(x, unit, first, windows + above, scratch, rule, pitch, part, nothing)
         bands.widened(scratch, image, images, total, like)
         bands.read_outputs(grad, unit, first, windows, half, rule, pitch, zero)
