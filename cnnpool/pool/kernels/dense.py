@@ -6,7 +6,7 @@ The dense map of maxima, and the gradient of it, exist a plane or a few rows at 
 from numba import int64, uint8
 
 from cnnpool.pool.kernels import separable
-from cnnpool.pool.kernels.memory import beats, compiled, keep, load, narrow, recall, store, widen
+from cnnpool.pool.kernels.memory import compiled, keep, load, meet, narrow, recall, store, widen
 from cnnpool.pool.kernels.separable import _divide, _mix
 
 # The place of no cell.
@@ -14,19 +14,13 @@ NOWHERE = uint8(255)
 
 
 @compiled
-def _meet(best, held, value, place):
-    take = beats(value, best)
-    return value if take else best, place if take else held
-
-
-@compiled
 def _win(x, cells, places, y, at, winners, out, count, like):
     # ``count`` windows side by side; a cell that is not there is the one before seen again.
     (a, b, c, d), (p, q, r) = cells, places
     for t in range(count):
-        best, held = _meet(load(x, a + t, like), uint8(0), load(x, b + t, like), p)
-        best, held = _meet(best, held, load(x, c + t, like), q)
-        best, held = _meet(best, held, load(x, d + t, like), r)
+        best, held = meet(load(x, a + t, like), uint8(0), load(x, b + t, like), p)
+        best, held = meet(best, held, load(x, c + t, like), q)
+        best, held = meet(best, held, load(x, d + t, like), r)
         keep(y, at + t, best)
         store(winners, out + t, held)
 

@@ -93,6 +93,13 @@ def beats(typing: Any, new: Any, best: Any) -> Any:
     return types.boolean(new, new), of_floats if isinstance(new, types.Float) else of_bits
 
 
+@compiled
+def meet(best, held, value, place):
+    """The larger of ``best``, whose place is ``held``, and ``value`` at ``place``, with its place."""
+    take = beats(value, best)
+    return value if take else best, place if take else held
+
+
 @intrinsic
 def widen(typing: Any, value: Any) -> Any:
     """``value`` as a number to calculate with: float32 for half-precision bits, else itself."""

@@ -5,7 +5,7 @@ A window's cells, and the windows over a pixel, are found once for all channels,
 
 from numba import int64, uint8
 
-from cnnpool.pool.kernels.memory import beats, compiled, keep, load, narrow, recall, store, widen
+from cnnpool.pool.kernels.memory import compiled, keep, load, meet, narrow, recall, store, widen
 
 
 @compiled
@@ -41,26 +41,20 @@ def forward(start, stop, x, y, winners, size, out_size, window, channels, like):
 
 
 @compiled
-def _meet(best, held, value, place):
-    take = beats(value, best)
-    return value if take else best, place if take else held
-
-
-@compiled
 def _nine(x, a, down, across, y, winners, out, channels, like):
     # All cells of a 3x3 window.
     b, c = a + down, a + 2 * down
     right = 2 * across
     for k in range(channels):
         best, held = load(x, a + k, like), uint8(0)
-        best, held = _meet(best, held, load(x, a + across + k, like), uint8(1))
-        best, held = _meet(best, held, load(x, a + right + k, like), uint8(2))
-        best, held = _meet(best, held, load(x, b + k, like), uint8(3))
-        best, held = _meet(best, held, load(x, b + across + k, like), uint8(4))
-        best, held = _meet(best, held, load(x, b + right + k, like), uint8(5))
-        best, held = _meet(best, held, load(x, c + k, like), uint8(6))
-        best, held = _meet(best, held, load(x, c + across + k, like), uint8(7))
-        best, held = _meet(best, held, load(x, c + right + k, like), uint8(8))
+        best, held = meet(best, held, load(x, a + across + k, like), uint8(1))
+        best, held = meet(best, held, load(x, a + right + k, like), uint8(2))
+        best, held = meet(best, held, load(x, b + k, like), uint8(3))
+        best, held = meet(best, held, load(x, b + across + k, like), uint8(4))
+        best, held = meet(best, held, load(x, b + right + k, like), uint8(5))
+        best, held = meet(best, held, load(x, c + k, like), uint8(6))
+        best, held = meet(best, held, load(x, c + across + k, like), uint8(7))
+        best, held = meet(best, held, load(x, c + right + k, like), uint8(8))
         store(y, out + k, best)
         store(winners, out + k, held)
 
@@ -70,16 +64,16 @@ def _three(x, cells, places, y, winners, out, channels, fresh, like):
     (a, b, c), (first, second, third) = cells, places
     if fresh:
         for k in range(channels):
-            best, held = _meet(load(x, a + k, like), first, load(x, b + k, like), second)
-            best, held = _meet(best, held, load(x, c + k, like), third)
+            best, held = meet(load(x, a + k, like), first, load(x, b + k, like), second)
+            best, held = meet(best, held, load(x, c + k, like), third)
             keep(y, out + k, best)
             keep(winners, out + k, held)
     else:
         for k in range(channels):
             best, held = recall(y, out + k, like), recall(winners, out + k, first)
-            best, held = _meet(best, held, load(x, a + k, like), first)
-            best, held = _meet(best, held, load(x, b + k, like), second)
-            best, held = _meet(best, held, load(x, c + k, like), third)
+            best, held = meet(best, held, load(x, a + k, like), first)
+            best, held = meet(best, held, load(x, b + k, like), second)
+            best, held = meet(best, held, load(x, c + k, like), third)
             keep(y, out + k, best)
             keep(winners, out + k, held)
 
