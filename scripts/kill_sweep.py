@@ -59,10 +59,7 @@ def killed_sweep(
     done: dict[Path, int] = {}
     while True:
         process = start(out, sweep)
-        if found["kills"] < kills and chance.random() < 0.8:
-            time.sleep(chance.random() * duration)
-            os.kill(process, signal.SIGKILL)
-        status = finish(process)
+        status = finish(process, duration if found["kills"] < kills else 0.0, chance)
         results = {path: path.stat().st_mtime_ns for path in out.rglob("results.json")}
         found["done twice"] += sum(results.get(path) != moment for path, moment in done.items())
         done = results

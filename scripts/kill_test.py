@@ -58,10 +58,7 @@ def killed_run(
     saved = 0
     while True:
         process = start(out)
-        if found["kills"] < kills and chance.random() < 0.8:
-            time.sleep(chance.random() * duration)
-            os.kill(process, signal.SIGKILL)
-        status = finish(process)
+        status = finish(process, duration if found["kills"] < kills else 0.0, chance)
         if status == 0:
             break
         if status != -signal.SIGKILL:
@@ -94,8 +91,14 @@ def start(out: Path, arguments: Sequence[str] = TRAIN) -> int:
         os._exit(99)
 
 
-def finish(process: int) -> int:
-    """Exit status, or minus the signal, once ``process`` has ended."""
+def finish(process: int, duration: float = 0.0, chance: random.Random | None = None) -> int:
+    """Exit status, or minus the signal, once ``process`` has ended.
+
+    With a ``duration`` it is killed at a random instant within so many seconds, four times of five.
+    """
+    if chance and duration and chance.random() < 0.8:
+        time.sleep(chance.random() * duration)
+        os.kill(process, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
