@@ -2,10 +2,11 @@
 
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, pair
-from cnnpool.pool.max import MaxPool2d
+from cnnpool.pool.edge_max import EdgeMaxPool2d
+from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 
 
@@ -16,8 +17,10 @@ class ConvPool2d(Pool2d):
     and weights as its All-CNN, and pools all the same. The gradient reaches an input through every window
     whose maximum it took part in, so it is dense in general but unequal.
 
-    Edges: the convolution pads zeros and keeps the size; the pooling pads nothing that could win, by default
-    (kernel - 1)//2 on every side, so that an even H becomes H/2 for kernels 2 and 3 (the paper pads nothing).
+    Edges: the convolution pads and keeps the size, by default with zeros; the pooling then pads nothing that
+    could win, by default (kernel - 1)//2 on every side, so that an even H becomes H/2 for kernels 2 and 3
+    (the paper pads nothing). With another ``padding_mode`` both see the map's own values past the edges;
+    circular makes the operator commute exactly with circular shifts by the stride.
 
     Args:
         channels: C of input and output.
@@ -25,6 +28,7 @@ class ConvPool2d(Pool2d):
         kernel_size: window of the pooling, >= 1, or (vertical, horizontal).
         stride: of the pooling, >= 1, or (vertical, horizontal).
         padding: of the pooling, 0..kernel/2; null for (kernel - 1)//2.
+        padding_mode: of both, zeros, reflect, replicate or circular.
         norm: none or batch (then the convolution has no bias).
         activation: none, relu, gelu or silu, before the pooling.
 
@@ -46,6 +50,7 @@ class ConvPool2d(Pool2d):
         kernel_size: Size = 3,
         stride: Size = 2,
         padding: Size | None = None,
+        padding_mode: PaddingMode = "zeros",
         norm: Literal["none", "batch"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "relu",
     ):
@@ -56,17 +61,15 @@ class ConvPool2d(Pool2d):
             raise ValueError(f"conv_size must be odd, to keep the size of the map, got {conv_size!r}")
         window = pair(kernel_size, "kernel_size", least=1)
         same = tuple((k - 1) // 2 for k in window)
-        self.conv = nn.Conv2d(
-            channels,
-            channels,
-            self.conv_size,
-            padding=tuple(k // 2 for k in self.conv_size),
-            bias=norm == "none",
-        )
+        self.conv = EdgeConv2d(channels, channels, self.conv_size, mode=padding_mode, bias=norm == "none")
         self.norm = NORMS[norm](channels)
         self.activation = ACTIVATIONS[activation]()
-        self.pool = MaxPool2d(
-            channels, kernel_size=window, stride=stride, padding=same if padding is None else padding
+        self.pool = EdgeMaxPool2d(
+            channels,
+            kernel_size=window,
+            stride=stride,
+            padding=same if padding is None else padding,
+            mode=padding_mode,
         )
         self.kernel_size, self.stride, self.padding = window, self.pool.stride, self.pool.padding
 

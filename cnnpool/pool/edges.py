@@ -113,11 +113,9 @@ class EdgeConv2d(nn.Conv2d):
             raise ValueError(f"kernel_size must be odd, to keep the size of the map, got {kernel_size!r}")
         check_mode(mode)
         sides = tuple(k // 2 for k in kernel) if padding is None else padding
-        super().__init__(in_channels, out_channels, kernel, stride, sides, groups=groups, bias=bias)
-        self.mode = mode
+        super().__init__(
+            in_channels, out_channels, kernel, stride, sides, groups=groups, bias=bias, padding_mode=mode
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        return conv2d(x, self.weight, self.bias, self.stride, self.groups, self.mode, self.padding)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, mode={self.mode!r}"
+        return conv2d(x, self.weight, self.bias, self.stride, self.groups, self.padding_mode, self.padding)

@@ -76,7 +76,7 @@ class LpsPool2d(PolyphasePool2d):
 
     @staticmethod
     def _convolve(conv: EdgeConv2d, x: Tensor) -> Tensor:
-        return conv2d(x, conv.weight.to(x.dtype), conv.bias.to(x.dtype), 1, 1, conv.mode)
+        return conv2d(x, conv.weight.to(x.dtype), conv.bias.to(x.dtype), 1, 1, conv.padding_mode)
 
     def flops(self, height: int, width: int) -> int:
         weights = self.first.weight.numel() + self.second.weight.numel()

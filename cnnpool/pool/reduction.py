@@ -3,10 +3,11 @@
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, check_batch, pair
-from cnnpool.pool.max import MaxPool2d
+from cnnpool.pool.edge_max import EdgeMaxPool2d
+from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 
 
@@ -19,13 +20,16 @@ class ReductionBlock2d(Pool2d):
     The gradient is that of the strided convolution (an input is covered 1, 2 or 4 times), plus the winners'.
 
     Edges: by default both branches pad (kernel - 1)//2, zeros for the convolution and nothing that could win
-    for the maximum, so that an even H becomes H/2 (the paper pads nothing).
+    for the maximum, so that an even H becomes H/2 (the paper pads nothing). With another ``padding_mode``
+    both see the map's own values past the edges; circular makes the operator commute exactly with circular
+    shifts by the stride.
 
     Args:
         channels: C of input and output.
         kernel_size: window of both branches, >= 1, or (vertical, horizontal).
         stride: of both branches, >= 1, or (vertical, horizontal).
         padding: of both branches, 0..kernel/2; null for (kernel - 1)//2.
+        padding_mode: of both branches, zeros, reflect, replicate or circular.
         norm: none or batch (then the convolution has no bias), of the convolution.
         activation: none, relu, gelu or silu, of the convolution.
 
@@ -46,6 +50,7 @@ class ReductionBlock2d(Pool2d):
         kernel_size: Size = 3,
         stride: Size = 2,
         padding: Size | None = None,
+        padding_mode: PaddingMode = "zeros",
         norm: Literal["none", "batch"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "relu",
     ):
@@ -53,13 +58,23 @@ class ReductionBlock2d(Pool2d):
         self.channels, self.pooled = channels, channels // 2
         window = pair(kernel_size, "kernel_size", least=1)
         same = tuple((k - 1) // 2 for k in window)
-        self.pool = MaxPool2d(
-            self.pooled, kernel_size=window, stride=stride, padding=same if padding is None else padding
+        self.pool = EdgeMaxPool2d(
+            self.pooled,
+            kernel_size=window,
+            stride=stride,
+            padding=same if padding is None else padding,
+            mode=padding_mode,
         )
         self.kernel_size, self.stride, self.padding = window, self.pool.stride, self.pool.padding
         self.convolved = channels - self.pooled
-        self.conv = nn.Conv2d(
-            channels, self.convolved, window, self.stride, self.padding, bias=norm == "none"
+        self.conv = EdgeConv2d(
+            channels,
+            self.convolved,
+            window,
+            self.stride,
+            mode=padding_mode,
+            padding=self.padding,
+            bias=norm == "none",
         )
         self.norm = NORMS[norm](self.convolved)
         self.activation = ACTIVATIONS[activation]()

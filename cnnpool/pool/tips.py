@@ -45,7 +45,7 @@ class TipsPool2d(PolyphasePool2d):
 
     def decide(self, x: Tensor) -> Tensor:
         weight = self.conv.weight.to(x.dtype)
-        response = conv2d(x, weight, None, 1, self.channels, self.conv.mode).relu()
+        response = conv2d(x, weight, None, 1, self.channels, self.conv.padding_mode).relu()
         means = blocks(response, self.stride).mean((2, 4)).flatten(2)
         return (means * self.scale[:, None].to(x.dtype)).softmax(2).transpose(1, 2)
 

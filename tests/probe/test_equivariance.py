@@ -5,11 +5,9 @@ from cnnpool import pool, table
 from cnnpool.probe.equivariance import equivariance_error, total_strides
 
 LEAKY = {
-    "conv_pool": "its convolution pads with zeros",
     "lip": "its logits come from a convolution that pads with zeros",
     "max_blur": "its dense maximum pads",
     "resize": "its filter is cut at the border",
-    "reduction": "its windows pad",
     "s3": "its dense maximum pads",
 }
 """Operators that commute with shifts by the stride inside the map, not around its edge."""
@@ -18,10 +16,7 @@ LEAKY = {
 def circular(name):
     """Options of the operator under which it knows no border."""
     options = table.options_of(pool.OPERATORS[name])
-    chosen = {key: "circular" for key, option in options.items() if "circular" in str(option.annotation)}
-    if name in ("strided", "depthwise"):
-        chosen |= {"kernel_size": 2, "padding": 0}
-    return chosen
+    return {key: "circular" for key, option in options.items() if "circular" in str(option.annotation)}
 
 
 @pytest.mark.parametrize("name", pool.OPERATORS)

@@ -7,6 +7,7 @@ from cnnpool import pool
 from cnnpool.probe import ShiftInvariance
 from cnnpool.probe.accuracy import accuracy_map, accuracy_of_shifts
 from cnnpool.probe.answers import answers
+from cnnpool.probe.base import paddings
 from cnnpool.probe.change import relative_change, unchanged_maximum, unchanged_share
 from cnnpool.probe.consistency import by_presets, consistency, consistency_given_correct, paired_answers
 from cnnpool.probe.presets import PRESETS
@@ -169,6 +170,14 @@ def test_the_probe_reports_every_stage_distance_and_preset(net, batch):
     assert result["model_padding"] == ["zeros"] and result["seed"] == 0
     without = ShiftInvariance(samples=2, shift_samples=2, map_samples=0).measure(cnn, cnn.stages, x, labels)
     assert "accuracy_over_shifts" not in without
+
+
+@pytest.mark.parametrize(
+    ("edges", "reported"), [("zeros", ["circular", "zeros"]), ("circular", ["circular"])]
+)
+def test_the_border_that_is_reported_counts_the_convolutions_of_the_pooling(net, edges, reported):
+    cnn = net("strided", border="circular", padding_mode=edges)
+    assert paddings(cnn) == reported
 
 
 @pytest.mark.parametrize(

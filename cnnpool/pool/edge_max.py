@@ -1,0 +1,30 @@
+"""Max pooling whose windows see something past the edges of the map: :class:`EdgeMaxPool2d`."""
+
+from torch import Tensor
+
+from cnnpool.pool.base import Size
+from cnnpool.pool.edges import PaddingMode, check_mode, pad
+from cnnpool.pool.max import MaxPool2d, max_pool2d, max_pool2d_with_winners
+
+
+class EdgeMaxPool2d(MaxPool2d):
+    """``MaxPool2d`` with a padding mode; ``zeros``, which could win, stands for windows cut at the edge."""
+
+    def __init__(self, channels: int, *, kernel_size: Size, stride: Size, padding: Size, mode: PaddingMode):
+        super().__init__(channels, kernel_size=kernel_size, stride=stride, padding=padding)
+        check_mode(mode)
+        self.padding_mode = mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.padding_mode == "zeros":
+            return super().forward(x)
+        self.output_size(*x.shape[-2:])
+        down, across = self.padding
+        padded = pad(x, (across, across, down, down), self.padding_mode)
+        if not self.keep_winners:
+            return max_pool2d(padded, self.kernel_size, self.stride)
+        y, self.winners = max_pool2d_with_winners(padded, self.kernel_size, self.stride)
+        return y
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, padding_mode={self.padding_mode!r}"
