@@ -1,16 +1,19 @@
 """The suite of training: our runs beside loops that do less, in turn in one process."""
 
 import logging
+import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from cnnpool import data, model, pool, probe, readout
 from cnnpool.bench.figures import row
@@ -35,7 +38,8 @@ class Case:
 PLAIN = Case("convnet, batch 128", "convnet", 16, 128, 60)
 SMALL = Case("sprint, batch 128 (LeNet's size)", "sprint", 32, 128, 200)
 FEW = replace(SMALL, steps=60)
-TINY = Case("sprint of width 1, batch 2", "sprint", 1, 2, 1000)
+EPOCH = replace(PLAIN, title="an epoch of MNIST", steps=468)
+TINY = Case("one linear layer, batch 8", "linear", 0, 8, 2000)
 
 
 def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
@@ -48,32 +52,34 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
     logging.disable(logging.INFO)
     for case in (PLAIN, SMALL):
         ours, loop = _in_turn(case, root, repeat, lambda case=case: _bare(case, root))
-        speed = ratio(ours, loop)
-        title = f"images/s, {case.title}: run / bare loop"
-        yield row(title, "1/s", _median(ours), _median(loop), "bare loop", speed, "0.95 at 5 ms a step")
+        step = 1e3 * case.batch_size / _median(loop)
+        title = f"images/s, {case.title}: run / bare loop, {step:.1f} ms a step"
+        yield row(title, "1/s", _median(ours), _median(loop), "bare loop", ratio(ours, loop), "at least 0.95")
     ours, loop = _in_turn(TINY, root, repeat, lambda: _bare(TINY, root))
     cost = [1e3 * TINY.batch_size * (1 / a - 1 / b) for a, b in zip(ours, loop, strict=True)]
     step = [1e3 * TINY.batch_size / speed for speed in loop]
-    relative = ratio([c + s for c, s in zip(cost, step, strict=True)], step)
     yield row(
-        "a step's cost beyond the bare loop's, all logged",
+        "a step beyond the bare loop's: Lightning, bar, scores, records",
         "ms",
         _median(cost),
         _median(step),
-        "the whole bare step of a tiny network",
-        relative,
+        f"the bare step: {TINY.title}",
+        ratio(cost, step),
         "at most 0.25 ms",
     )
     ours, loop = _in_turn(FEW, root, repeat, lambda: _torchvision(FEW, root))
     speed, title = ratio(ours, loop), f"images/s, {SMALL.title}: run / torchvision's way"
-    yield row(title, "1/s", _median(ours), _median(loop), "DataLoader, float32, Adam", speed, "6")
-    yield _probes(PLAIN, root, repeat)
+    yield row(title, "1/s", _median(ours), _median(loop), "DataLoader, float32, Adam", speed, "at least 6")
+    yield from _probes(EPOCH, root, repeat)
 
 
-def _in_turn(case: Case, root: Path, repeat: int, rival) -> tuple[list[float], list[float]]:
+def _in_turn(
+    case: Case, root: Path, repeat: int, rival: Callable[[], float]
+) -> tuple[list[float], list[float]]:
+    """Images per second of ours and of a rival, without those of the first turn."""
     ours, theirs = [], []
     for turn in range(-1, repeat):
-        pair = [_ours(case, root), rival()] if turn % 2 else [rival(), _ours(case, root)][::-1]
+        pair = [_speed(case, root), rival()] if turn % 2 else [rival(), _speed(case, root)][::-1]
         # The first turn compiles, reads and grows the heap.
         if turn >= 0:
             ours.append(pair[0])
@@ -89,8 +95,18 @@ def _dataset(case: Case, root: Path) -> data.Dataset:
     return data.Dataset(**{**vars(whole), "train": whole.train.take(part), "test": few})
 
 
-def _network(case: Case) -> model.Cnn:
+class Linear(nn.Sequential):
+    """The least that learns: pixels to logits."""
+
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(28 * 28, 10))
+        self.stages: dict[str, nn.Module] = {}
+
+
+def _network(case: Case) -> nn.Module:
     torch.manual_seed(0)
+    if case.network == "linear":
+        return Linear()
     return model.build(
         case.network,
         1,
@@ -102,8 +118,13 @@ def _network(case: Case) -> model.Cnn:
     ).to(memory_format=torch.channels_last)
 
 
-def _ours(case: Case, root: Path) -> float:
+def _speed(case: Case, root: Path) -> float:
     """Images per second of one epoch of a run, as the run itself reports it."""
+    return _ours(case, root, {})["cost"]["train_images_per_s"]
+
+
+def _ours(case: Case, root: Path, probes: dict[str, probe.Probe]) -> dict[str, Any]:
+    """Results of a run of one epoch, with everything written that a run writes, but for pictures."""
     named = {"name": "max"}
     facts = Facts(
         run="bench",
@@ -114,12 +135,10 @@ def _ours(case: Case, root: Path) -> float:
         model={"name": case.network},
         data={"name": "mnist"},
     )
-    recipe = Recipe(epochs=1, pictures=False, progress=False)
-    with tempfile.TemporaryDirectory() as folder:
-        results = fit(
-            _network(case), _dataset(case, root), {}, recipe=recipe, seed=0, out=Path(folder), facts=facts
-        )
-    return results["cost"]["train_images_per_s"]
+    recipe = Recipe(epochs=1, pictures=False, progress=True)
+    network, dataset = _network(case), _dataset(case, root)
+    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        return fit(network, dataset, probes, recipe=recipe, seed=0, out=Path(folder), facts=facts)
 
 
 def _bare(case: Case, root: Path) -> float:
@@ -134,20 +153,42 @@ def _torchvision(case: Case, root: Path) -> float:
     return bare(net, batches, torch.optim.Adam(net.parameters(), lr=0.001), half=False)
 
 
-def _probes(case: Case, root: Path, repeat: int) -> dict[str, Any]:
-    """The probe that looks at every epoch, beside an epoch of MNIST."""
-    net, dataset = _network(case), _dataset(case, root)
-    batch = next(iter(dataset.train_batches()))
-    reading = probe.build("gradient", samples=128, every_epochs=1)
-    epoch, seconds = [], []
-    for _ in range(repeat):
-        epoch.append(60000 / _bare(case, root))
+class Timed:
+    """A probe that notes the seconds of its readings."""
+
+    def __init__(self, measuring: probe.Probe):
+        self.measuring = measuring
+        self.section, self.every_epochs = measuring.section, measuring.every_epochs
+        self.seconds: list[float] = []
+
+    def measure(self, *batch: Any) -> dict[str, Any]:
         start = time.perf_counter()
-        reading.measure(net, net.stages, *batch)
-        seconds.append(time.perf_counter() - start)
-    share = ratio(seconds, epoch)
-    title = "the probe of every epoch / an epoch of MNIST"
-    return row(title, "s", _median(seconds), _median(epoch), case.title, share, "below 0.01")
+        result = self.measuring.measure(*batch)
+        self.seconds.append(time.perf_counter() - start)
+        return result
+
+
+def _probes(case: Case, root: Path, repeat: int) -> Iterator[dict[str, Any]]:
+    """A run with the probe that reads every epoch, beside the same run without it, in turn."""
+    with_it, without, inside = [], [], []
+    for turn in range(-1, repeat):
+        reading = Timed(probe.build("gradient"))
+        seconds = {}
+        for probes in ({}, {"gradient": reading})[:: 1 if turn % 2 else -1]:
+            start = time.perf_counter()
+            _ours(case, root, probes)
+            seconds[len(probes)] = time.perf_counter() - start
+        # The last reading is that of the finished run, on the test images.
+        if turn >= 0:
+            with_it.append(seconds[1] - reading.seconds[-1])
+            without.append(seconds[0])
+            inside.append(sum(reading.seconds[:-1]))
+    title = f"{case.title}: a run with probes at their frequency / without"
+    yield row(
+        title, "s", _median(with_it), _median(without), "no probe", ratio(with_it, without), "below 1.01"
+    )
+    share, title = ratio(inside, without), f"{case.title}: readings while it trains / the run"
+    yield row(title, "s", _median(inside), _median(without), "the run without", share, "below 0.01")
 
 
 def _median(values: list[float]) -> float:

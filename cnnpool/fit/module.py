@@ -1,5 +1,6 @@
 """The Lightning module: one training step, one evaluation step, no logging cost."""
 
+import inspect
 import math
 from typing import Any
 
@@ -47,6 +48,13 @@ class Net(LightningModule):
         self.training_sums: list[Tensor] = []
         self.evaluation_sums: list[Tensor] = []
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Lightning notes the hook that it calls 28 times a step; torch would look for parameters in it.
+        if name == "_current_fx_name":
+            self.__dict__[name] = value
+        else:
+            super().__setattr__(name, value)
+
     def configure_optimizers(self) -> Optimizer:
         self.optimizer = self.recipe.build_optimizer(self.model.parameters())
         return self.optimizer
@@ -66,15 +74,16 @@ class Net(LightningModule):
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad(set_to_none=True)
-        sums = torch.zeros(3, device=images.device, dtype=torch.float64)
         pieces = zip(images.chunk(self.recipe.accumulate), labels.chunk(self.recipe.accumulate), strict=True)
+        scores = []
         for some, answers in pieces:
             logits = self.model(some)
             loss = F.cross_entropy(
                 logits, answers, reduction="sum", label_smoothing=self.recipe.label_smoothing
             )
-            self.manual_backward(loss / len(images))
-            sums += score(loss, logits, answers)
+            self._backward(loss / len(images))
+            scores.append(score(loss, logits, answers))
+        sums = scores[0] if len(scores) == 1 else torch.stack(scores).sum(0)
         if images.device.type == "cpu" and not sums[0].isfinite():
             raise self.diverged(sums[0].item(), batch_idx)
         optimizer.step()
@@ -82,6 +91,16 @@ class Net(LightningModule):
         self.training_sums.append(sums)
         if self.steps >= self.total_steps:
             self.trainer.should_stop = True
+
+    # Lightning asks for it at every step.
+    training_step.__signature__ = inspect.signature(training_step)
+
+    def _backward(self, loss: Tensor) -> None:
+        # Lightning's own way is for several processes; alone, its hooks only take time.
+        if self.recipe.devices > 1 or self.recipe.strategy != "auto":
+            self.manual_backward(loss)
+        else:
+            loss.backward()
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         images, labels = batch
@@ -132,5 +151,5 @@ class Net(LightningModule):
 
 def score(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
     """(summed loss, correct answers, images) as one float64 tensor on the device."""
-    correct = (logits.detach().argmax(1) == labels).sum()
-    return torch.stack((loss.detach().double(), correct.double(), correct.new_tensor(len(labels)).double()))
+    correct = (logits.detach().argmax(1) == labels).sum(dtype=torch.float64)
+    return torch.stack((loss.detach().double(), correct, correct.new_tensor(len(labels))))

@@ -64,18 +64,39 @@ def test_the_example_network_is_the_published_one():
     assert sum(p.numel() for p in net.parameters()) == sum(sizes) == 1_199_882
 
 
-def test_a_run_is_timed_beside_the_bare_loop_on_the_same_images(monkeypatch):
+def few(case, root):
     whole = data.build("digits", val_size=0)
+    part = torch.arange(case.steps * case.batch_size)
+    source = dataclasses.replace(whole.source, batch_size=case.batch_size)
+    return dataclasses.replace(whole, train=whole.train.take(part), source=source)
 
-    def few(case, root):
-        part = torch.arange(case.steps * case.batch_size)
-        source = dataclasses.replace(whole.source, batch_size=case.batch_size)
-        return dataclasses.replace(whole, train=whole.train.take(part), source=source)
 
+def test_a_run_is_timed_beside_the_bare_loop_on_the_same_images(monkeypatch):
     monkeypatch.setattr(train, "_dataset", few)
     case = train.Case("tiny", "sprint", 2, 8, 6)
     ours, loop = train._in_turn(case, None, 3, lambda: train._bare(case, None))
     assert len(ours) == len(loop) == 3
     assert min(*ours, *loop) > 0
-    row = train._probes(case, None, 3)
-    assert row["ratio"]["median"] == pytest.approx(row["ours"] / row["rival"], rel=1)
+
+
+def test_a_run_with_its_probe_is_timed_beside_one_without(monkeypatch):
+    monkeypatch.setattr(train, "_dataset", few)
+    whole, share = train._probes(train.Case("tiny", "sprint", 2, 8, 6), None, 3)
+    assert whole["ratio"]["n"] == share["ratio"]["n"] == 3
+    assert 0 < share["ours"] < whole["ours"], "one reading is a part of the run"
+
+
+def test_readings_are_timed_one_by_one(monkeypatch):
+    clock = iter([1.0, 3.0, 10.0, 15.0])
+    monkeypatch.setattr(train.time, "perf_counter", lambda: next(clock))
+
+    class Reading:
+        section, every_epochs = "gradient", 2
+
+        def measure(self, *batch):
+            return {"of": batch}
+
+    timed = train.Timed(Reading())
+    assert (timed.section, timed.every_epochs) == ("gradient", 2)
+    assert timed.measure(1, 2) == timed.measure(1, 2) == {"of": (1, 2)}
+    assert timed.seconds == [2.0, 5.0]

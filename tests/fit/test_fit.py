@@ -118,7 +118,6 @@ def test_accumulating_micro_batches_takes_the_step_of_the_whole_batch(monkeypatc
         module = Net(net, Recipe(accumulate=pieces, optimizer="sgd"), seed=0, total_steps=10)
         optimizer = module.configure_optimizers()
         monkeypatch.setattr(module, "optimizers", lambda optimizer=optimizer, **_: optimizer)
-        monkeypatch.setattr(module, "manual_backward", lambda loss: loss.backward())
         monkeypatch.setattr(optimizer, "step", lambda: None)
         module.training_step((images, labels), 0)
         gradients.append([p.grad.clone() for p in net.parameters()])
