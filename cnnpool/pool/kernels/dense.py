@@ -124,12 +124,11 @@ def forward_last(
             else:
                 _win(x, (a, b, b, b), (one, one, one), dense, at, winners, a, inner, like)
                 _win(x, (d, d, d, d), (none, none, none), dense, at + inner, winners, d, channels, like)
-        _mix(scratch + ring, 0, stretch, slots, row, scratch + mixed, stretch, total, like)
+        kept = scratch + mixed
+        _mix(scratch + ring, 0, stretch, slots, row, kept, 0, stretch, total, like, None, kept)
         for c in range(columns):
-            _mix(scratch + mixed, 0, channels, across, c, scratch + sums, channels, total, total)
-            for k in range(channels):
-                value = narrow(load(scratch + sums, k, total), like)
-                store(y, (line * columns + c) * channels + k, value)
+            at = (line * columns + c) * channels
+            _mix(kept, 0, channels, across, c, y, at, channels, total, total, like, scratch + sums)
 
 
 @compiled
@@ -146,9 +145,10 @@ def backward_last(
         for h in range(height):
             # Gradients of two dense rows, this and the one above, lie in turn in the halves of the ring.
             here = h % 2 * stretch
-            _mix(scratch + scaled, 0, pitch, down, h, scratch + mixed, pitch, total, total)
+            kept, summed = scratch + mixed, scratch + sums
+            _mix(scratch + scaled, 0, pitch, down, h, kept, 0, pitch, total, total, None, kept)
             for w in range(width):
-                _mix(scratch + mixed, 0, channels, across, w, scratch + sums, channels, total, total)
+                _mix(kept, 0, channels, across, w, summed, 0, channels, total, total, None, summed)
                 for k in range(channels):
                     value = narrow(load(scratch + sums, k, total), like)
                     keep(scratch + ring, here + w * channels + k, value)

@@ -206,7 +206,7 @@ def wide_of(x: Tensor) -> torch.dtype:
 def plane_room(plan: Plan, wide: torch.dtype) -> tuple[tuple[int, ...], int]:
     """``room_of`` the sums over one plane of a contiguous map."""
     (height, width), (rows, columns) = plan.size, plan.out_size
-    return room_of(wide.itemsize, rows * width, max(rows, height) * width, rows * columns)
+    return room_of(wide.itemsize, *[rows * width] * 2, rows * columns, max(height * width, rows))
 
 
 def room_of(width: int, *counts: int) -> tuple[tuple[int, ...], int]:

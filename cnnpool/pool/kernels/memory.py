@@ -93,6 +93,16 @@ def beats(typing: Any, new: Any, best: Any) -> Any:
     return types.boolean(new, new), of_floats if isinstance(new, types.Float) else of_bits
 
 
+@intrinsic
+def alike(typing: Any, total: Any, like: Any) -> Any:
+    """Whether both are of one type, known when a kernel is compiled."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.get_constant(types.boolean, total == like)
+
+    return types.boolean(total, like), generate
+
+
 @compiled
 def meet(best, held, value, place):
     """The larger of ``best``, whose place is ``held``, and ``value`` at ``place``, with its place."""

@@ -17,18 +17,18 @@ from cnnpool.pool.kernels.memory import compiled, keep, load, recall, store
 LANES = 8
 
 
-def _at(context: Any, builder: Any, address: Any, index: Any, element: Any, lanes: int) -> Any:
+def vector_at(context: Any, builder: Any, address: Any, index: Any, element: Any, lanes: int) -> Any:
     kind = context.get_data_type(element)
     pointer = builder.gep(builder.inttoptr(address, kind.as_pointer()), [index])
     return builder.bitcast(pointer, cgutils.ir.VectorType(kind, lanes).as_pointer())
 
 
-def _pattern(numbers: list[int]) -> Any:
+def pattern(numbers: list[int]) -> Any:
     whole = cgutils.ir.IntType(32)
     return cgutils.ir.Constant(cgutils.ir.VectorType(whole, len(numbers)), numbers)
 
 
-def _size(context: Any, element: Any) -> int:
+def size_of(context: Any, element: Any) -> int:
     # Vectors are loaded and stored at any multiple of one element.
     return context.get_abi_sizeof(context.get_data_type(element))
 
@@ -38,9 +38,9 @@ def _move(typing: Any, source: Any, i: Any, target: Any, k: Any, like: Any) -> A
     """Eight elements of ``source`` from ``i`` on to ``target`` from ``k`` on."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        size = _size(context, like)
-        value = builder.load(_at(context, builder, *args[:2], like, LANES), align=size)
-        builder.store(value, _at(context, builder, *args[2:4], like, LANES), align=size)
+        size = size_of(context, like)
+        value = builder.load(vector_at(context, builder, *args[:2], like, LANES), align=size)
+        builder.store(value, vector_at(context, builder, *args[2:4], like, LANES), align=size)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 4, like), generate
@@ -51,11 +51,11 @@ def _part(typing: Any, source: Any, i: Any, even: Any, k: Any, odd: Any, m: Any,
     """Sixteen elements of ``source`` from ``i`` on, in turn to ``even`` and ``odd``."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        size = _size(context, like)
-        both = builder.load(_at(context, builder, *args[:2], like, 2 * LANES), align=size)
+        size = size_of(context, like)
+        both = builder.load(vector_at(context, builder, *args[:2], like, 2 * LANES), align=size)
         for first, where in enumerate((args[2:4], args[4:6])):
-            half = builder.shuffle_vector(both, both, _pattern(list(range(first, 2 * LANES, 2))))
-            builder.store(half, _at(context, builder, *where, like, LANES), align=size)
+            half = builder.shuffle_vector(both, both, pattern(list(range(first, 2 * LANES, 2))))
+            builder.store(half, vector_at(context, builder, *where, like, LANES), align=size)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 6, like), generate
@@ -66,14 +66,14 @@ def _join(typing: Any, even: Any, i: Any, odd: Any, k: Any, target: Any, m: Any,
     """Eight elements of ``even`` and of ``odd``, in turn, to ``target``: what ``_part`` took apart."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        size = _size(context, like)
+        size = size_of(context, like)
         halves = [
-            builder.load(_at(context, builder, *where, like, LANES), align=size)
+            builder.load(vector_at(context, builder, *where, like, LANES), align=size)
             for where in (args[:2], args[2:4])
         ]
         turns = [place for lane in range(LANES) for place in (lane, LANES + lane)]
-        both = builder.shuffle_vector(*halves, _pattern(turns))
-        builder.store(both, _at(context, builder, *args[4:6], like, 2 * LANES), align=size)
+        both = builder.shuffle_vector(*halves, pattern(turns))
+        builder.store(both, vector_at(context, builder, *args[4:6], like, 2 * LANES), align=size)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 6, like), generate

@@ -8,58 +8,70 @@ are then made anew.
 
 from numba import int64
 
-from cnnpool.pool.kernels.memory import compiled, keep, load, narrow, recall, store, widen
+from cnnpool.pool.kernels.memory import alike, compiled, keep, load, narrow, recall, store, widen
+from cnnpool.pool.kernels.mixing import SPAN, TERMS, mix_apart, mix_joined, most_terms
 from cnnpool.pool.kernels.rows import deal, gather
 
 
 @compiled
-def _mix(source, origin, pitch, table, result, target, count, total, like):
-    # The weighted sum of the stretches that ``result`` is made of, ``pitch`` elements apart in ``source``.
+def _put(target, t, value, rounded):
+    # Into memory that is read again; or, ``rounded`` to its type, into the result.
+    if rounded is None:
+        keep(target, t, value)
+    else:
+        store(target, t, narrow(value, rounded))
+
+
+@compiled
+def _mix(source, origin, pitch, table, result, target, at, count, total, like, rounded, spare):
+    # The weighted sum of the stretches that ``result`` is made of, ``pitch`` elements apart in ``source``, to
+    # ``target`` from ``at`` on; by way of ``spare``, which may be the target, if they are more than three.
     starts, places, weights = table
     entry, end = load(starts, result, int64(0)), load(starts, result + 1, int64(0))
     if entry == end:
         for t in range(count):
-            keep(target, t, total)
+            _put(target, at + t, total, rounded)
         return
     a, wa = origin + load(places, entry, int64(0)) * pitch, load(weights, entry, total)
     if end - entry == 1:
         for t in range(count):
-            keep(target, t, wa * widen(load(source, a + t, like)))
+            _put(target, at + t, wa * widen(load(source, a + t, like)), rounded)
         return
     b, wb = origin + load(places, entry + 1, int64(0)) * pitch, load(weights, entry + 1, total)
     if end - entry == 2:
         for t in range(count):
-            keep(target, t, wa * widen(load(source, a + t, like)) + wb * widen(load(source, b + t, like)))
+            value = wa * widen(load(source, a + t, like)) + wb * widen(load(source, b + t, like))
+            _put(target, at + t, value, rounded)
         return
     c, wc = origin + load(places, entry + 2, int64(0)) * pitch, load(weights, entry + 2, total)
+    if end - entry == 3:
+        for t in range(count):
+            value = wa * widen(load(source, a + t, like)) + wb * widen(load(source, b + t, like))
+            _put(target, at + t, value + wc * widen(load(source, c + t, like)), rounded)
+        return
     for t in range(count):
         value = wa * widen(load(source, a + t, like)) + wb * widen(load(source, b + t, like))
-        keep(target, t, value + wc * widen(load(source, c + t, like)))
+        keep(spare, t, value + wc * widen(load(source, c + t, like)))
     for more in range(entry + 3, end):
         a, wa = origin + load(places, more, int64(0)) * pitch, load(weights, more, total)
         for t in range(count):
-            keep(target, t, recall(target, t, total) + wa * widen(load(source, a + t, like)))
+            keep(spare, t, recall(spare, t, total) + wa * widen(load(source, a + t, like)))
+    if rounded is not None:
+        for t in range(count):
+            store(target, at + t, narrow(load(spare, t, total), rounded))
 
 
 @compiled
-def _sum(source, origin, table, result, total):
-    # As ``_mix``, of single numbers.
+def _sum(source, origin, pitch, half, table, result, target, rows, total):
+    # As ``_mix``, of single numbers of all rows; odd places lie ``half`` behind the even ones, if not 0.
     starts, places, weights = table
-    value = total
+    for row in range(rows):
+        keep(target, row, total)
     for entry in range(load(starts, result, int64(0)), load(starts, result + 1, int64(0))):
-        at = origin + load(places, entry, int64(0))
-        value += load(weights, entry, total) * load(source, at, total)
-    return value
-
-
-@compiled
-def _finish(values, divisors, out, at, count, total, like):
-    if divisors:
-        for t in range(count):
-            store(out, at + t, narrow(load(values, t, total) / load(divisors, t, total), like))
-    else:
-        for t in range(count):
-            store(out, at + t, narrow(load(values, t, total), like))
+        place, weight = load(places, entry, int64(0)), load(weights, entry, total)
+        at = origin + (place % 2 * half + place // 2 if half else place)
+        for row in range(rows):
+            keep(target, row, recall(target, row, total) + weight * load(source, at + row * pitch, total))
 
 
 @compiled
@@ -83,21 +95,40 @@ def forward(
     begins with 0.
     """
     (height, width), (rows, columns), (stride, left, right) = size, out_size, ends
-    wide, mixed, dealt, sums = room[0], scratch + room[1], scratch + room[2], scratch + room[3]
-    anew = left + right if stride else columns
+    wide, mixed, dealt, sums, whole = room
+    mixed, dealt, sums, whole = scratch + mixed, scratch + dealt, scratch + sums, scratch + whole
+    count, anew = rows * columns, left + right if stride else columns
+    mixed_rows, pitch, half = (dealt, columns, count) if stride == 2 else (mixed, width, 0)
+    at_once = stride == 2 and width >= SPAN and most_terms(down, rows) <= TERMS
     for plane in range(start, stop):
+        source, first, at = x, plane * height * width, plane * count
+        if not alike(total, like):
+            _divide(x, first, 0, whole, height * width, total, like)
+            source, first = whole, 0
         for row in range(rows):
-            _mix(x, plane * height * width, width, down, row, mixed + row * width * wide, width, total, like)
-        if stride == 1:
-            _mix(mixed, 0, 1, common, 0, sums, rows * columns, total, total)
+            if at_once:
+                mix_apart(source, first, width, down, row, dealt, dealt + count * wide, row * columns, total)
+            else:
+                line = mixed + row * width * wide
+                _mix(source, first, width, down, row, line, 0, width, total, total, None, line)
+        if stride == 2 and not at_once:
+            deal(mixed, 0, rows * width, dealt, 0, count, 0, stride, total)
+        if divisors:
+            if stride:
+                _mix(mixed_rows, 0, 1, common, 0, sums, 0, count, total, total, None, sums)
         elif stride:
-            deal(mixed, 0, rows * width, dealt, 0, rows * columns, 0, stride, total)
-            _mix(dealt, 0, 1, common, 0, sums, rows * columns, total, total)
-        for row in range(rows):
-            for end in range(anew):
-                c = end if end < left else end + columns - anew
-                keep(sums, row * columns + c, _sum(mixed, row * width, across, c, total))
-        _finish(sums, divisors, y, plane * rows * columns, rows * columns, total, like)
+            _mix(mixed_rows, 0, 1, common, 0, y, at, count, total, total, like, sums)
+        for end in range(anew):
+            c = end if end < left else end + columns - anew
+            _sum(mixed_rows, 0, pitch, half, across, c, whole, rows, total)
+            for row in range(rows):
+                if divisors:
+                    keep(sums, row * columns + c, load(whole, row, total))
+                else:
+                    store(y, at + row * columns + c, narrow(load(whole, row, total), like))
+        if divisors:
+            for t in range(count):
+                store(y, at + t, narrow(load(sums, t, total) / load(divisors, t, total), like))
 
 
 @compiled
@@ -106,24 +137,40 @@ def adjoint(
 ):
     """As ``forward``, from gradients of outputs to those of inputs; the tables are those of the inputs."""
     (height, width), (rows, columns), (stride, left, right) = size, out_size, ends
-    wide, mixed, dealt, sums = room[0], scratch + room[1], scratch + room[2], scratch + room[3]
-    anew = left + right if stride else width
+    wide, mixed, dealt, sums, whole = room
+    mixed, dealt, sums, whole = scratch + mixed, scratch + dealt, scratch + sums, scratch + whole
+    count, anew, odd = rows * columns, left + right if stride else width, dealt + rows * columns * wide
+    at_once = stride == 2 and width >= SPAN and most_terms(down, height) <= TERMS
     for plane in range(start, stop):
-        _divide(grad, plane * rows * columns, divisors, sums, rows * columns, total, like)
+        source, first, at = grad, plane * count, plane * height * width
+        if divisors or not alike(total, like):
+            _divide(grad, first, divisors, sums, count, total, like)
+            source, first = sums, 0
         if stride == 1:
-            _mix(sums, 0, 1, common, 0, mixed, rows * width, total, total)
+            _mix(source, first, 1, common, 0, mixed, 0, count, total, total, None, mixed)
         elif stride:
-            for phase in range(stride):
-                part = dealt + phase * rows * columns * wide
-                _mix(sums, 0, 1, common, phase, part, rows * columns, total, total)
-            gather(dealt, 0, rows * columns, mixed, 0, rows * width, 0, stride, total)
-        for row in range(rows):
-            for end in range(anew):
-                w = end if end < left else end + width - anew
-                keep(mixed, row * width + w, _sum(sums, row * columns, across, w, total))
+            _mix(source, first, 1, common, 0, dealt, 0, count, total, total, None, dealt)
+            _mix(source, first, 1, common, 1, odd, 0, count, total, total, None, odd)
+        for end in range(anew):
+            w = end if end < left else end + width - anew
+            _sum(source, first, columns, 0, across, w, whole, rows, total)
+            for row in range(rows):
+                if stride == 2:
+                    keep(dealt, w % 2 * count + row * columns + w // 2, load(whole, row, total))
+                else:
+                    keep(mixed, row * width + w, load(whole, row, total))
+        if at_once:
+            target, k = (out, at) if alike(total, like) else (whole, 0)
+            for h in range(height):
+                mix_joined(dealt, odd, columns, down, h, target, k + h * width, total)
+            if not alike(total, like):
+                for t in range(height * width):
+                    store(out, at + t, narrow(load(whole, t, total), like))
+            continue
+        if stride == 2:
+            gather(dealt, 0, count, mixed, 0, rows * width, 0, stride, total)
         for h in range(height):
-            _mix(mixed, 0, width, down, h, dealt + h * width * wide, width, total, total)
-        _finish(dealt, 0, out, plane * height * width, height * width, total, like)
+            _mix(mixed, 0, width, down, h, out, at + h * width, width, total, total, like, whole)
 
 
 @compiled
@@ -136,17 +183,16 @@ def forward_last(
     for line in range(start, stop):
         sample, row = line // rows, line % rows
         stretch = width * channels
-        _mix(x, sample * height * stretch, stretch, down, row, mixed, stretch, total, like)
+        _mix(x, sample * height * stretch, stretch, down, row, mixed, 0, stretch, total, like, None, mixed)
         for c in range(columns):
-            _mix(mixed, 0, channels, across, c, sums, channels, total, total)
             at = (line * columns + c) * channels
             if divisors:
+                _mix(mixed, 0, channels, across, c, sums, 0, channels, total, total, None, sums)
                 divisor = load(divisors, row * columns + c, total)
                 for k in range(channels):
                     store(y, at + k, narrow(load(sums, k, total) / divisor, like))
             else:
-                for k in range(channels):
-                    store(y, at + k, narrow(load(sums, k, total), like))
+                _mix(mixed, 0, channels, across, c, y, at, channels, total, total, like, sums)
 
 
 @compiled
@@ -158,17 +204,16 @@ def adjoint_last(
     scaled, mixed, sums = scratch + room[1], scratch + room[2], scratch + room[3]
     stretch = columns * channels
     for sample in range(start, stop):
-        if not divisors:
-            _divide(grad, sample * rows * stretch, 0, scaled, rows * stretch, total, like)
-        for pixel in range(rows * columns if divisors else 0):
-            divisor, at = load(divisors, pixel, total), pixel * channels
-            for k in range(channels):
-                share = widen(load(grad, sample * rows * stretch + at + k, like))
-                keep(scaled, at + k, share / divisor)
-        for h in range(height):
-            _mix(scaled, 0, stretch, down, h, mixed, stretch, total, total)
-            for w in range(width):
-                _mix(mixed, 0, channels, across, w, sums, channels, total, total)
-                at = ((sample * height + h) * width + w) * channels
+        source, first = grad, sample * rows * stretch
+        if divisors or not alike(total, like):
+            _divide(grad, first, 0, scaled, 0 if divisors else rows * stretch, total, like)
+            for pixel in range(rows * columns if divisors else 0):
+                divisor, at = load(divisors, pixel, total), pixel * channels
                 for k in range(channels):
-                    store(out, at + k, narrow(load(sums, k, total), like))
+                    keep(scaled, at + k, widen(load(grad, first + at + k, like)) / divisor)
+            source, first = scaled, 0
+        for h in range(height):
+            _mix(source, first, stretch, down, h, mixed, 0, stretch, total, total, None, mixed)
+            for w in range(width):
+                at = ((sample * height + h) * width + w) * channels
+                _mix(mixed, 0, channels, across, w, out, at, channels, total, total, like, sums)
