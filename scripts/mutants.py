@@ -3,8 +3,8 @@
 usage: python scripts/mutants.py [PART/PARTS]
 
 Each mistake of scripts/mutant/edits.py (of PARTS the one numbered PART, from 0) is made in a copy of the
-package, and the operator's own tests are run there. Prints one JSON object; status 1 if a mistake went
-unnoticed, or if the tests fail without one.
+package, and the operator's own tests are run there, with compiled kernels and without. Prints one JSON
+object; status 1 if a mistake went unnoticed, or if the tests fail without one.
 """
 
 import json
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     # Always the same place, which is kept: kernels need not be compiled again for every mistake.
     copy = copied(Path(tempfile.gettempdir(), "cnnpool-mutants"))
     tests = sorted({name for edit in edits for name in edit.tests.split()})
-    failing = [name for name in tests if run(copy, name)]
+    failing = [name for name in tests if fails(copy, name)]
     killed, survivors = Counter(), []
     for edit in edits:
         begun = time.monotonic()
@@ -70,14 +70,19 @@ def mutated(copy: Path, edit: Edit) -> bool:
         return False
     path.write_text(text.replace(edit.old, edit.new))
     try:
-        return any(run(copy, name) for name in edit.tests.split())
+        return any(fails(copy, name) for name in edit.tests.split())
     finally:
         path.write_text(text)
         # As it was, so that what was compiled of it counts as current again.
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
-def run(copy: Path, name: str) -> int:
+def fails(copy: Path, name: str) -> bool:
+    """Whether the tests called ``name`` fail, by compiled kernels or by torch's operators alone."""
+    return any(run(copy, name, kernels) for kernels in "01")
+
+
+def run(copy: Path, name: str, kernels: str) -> int:
     """The exit status of the tests called ``name``, 0 if all pass, in a fork that imports the copy."""
     process = os.fork()
     if not process:
@@ -85,6 +90,7 @@ def run(copy: Path, name: str) -> int:
             os.chdir(copy)
             sys.path.insert(0, str(copy))
             sys.dont_write_bytecode = True
+            os.environ["CNNPOOL_KERNELS"] = kernels
             silence = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silence, 1)
             os.dup2(silence, 2)

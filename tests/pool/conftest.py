@@ -12,6 +12,22 @@ from torch import Tensor, func, nn
 from cnnpool.pool import Pool2d, build, kernels
 
 CONF = Path(__file__).parents[2] / "conf" / "pool"
+ASKED = os.environ.get("CNNPOOL_KERNELS") != "0" and find_spec("numba") is not None
+# Tests of operators that have kernels, made once by those and once by torch's operators.
+COMPILED = {
+    "aps",
+    "avg",
+    "blur",
+    "gem",
+    "haar",
+    "lp",
+    "max",
+    "max_blur",
+    "max_gradient",
+    "soft",
+    "stochastic",
+    "sum",
+}
 STEMS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "inherit")
 
 
@@ -23,6 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "stem" in metafunc.fixturenames:
         metafunc.parametrize("stem", STEMS)
+    if metafunc.module.__name__.rpartition("test_")[2] in COMPILED:
+        wanted = {"compiled": True, "plain": False} if ASKED else {"plain": False}
+        metafunc.parametrize("own_code", wanted.values(), ids=wanted, indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +50,9 @@ def seeded() -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_code() -> Iterator[None]:
+def own_code(request: pytest.FixtureRequest) -> Iterator[None]:
     """Small maps, too, go through our own code and not to torch: compiled, or not with CNNPOOL_KERNELS=0."""
-    with kernels.use(os.environ.get("CNNPOOL_KERNELS") != "0" and find_spec("numba") is not None):
+    with kernels.use(getattr(request, "param", ASKED)):
         yield
 
 
