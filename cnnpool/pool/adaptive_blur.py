@@ -3,11 +3,11 @@
 import math
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Pool2d, Size, check_batch, pair
-from cnnpool.pool.edges import EdgeConv2d, PaddingMode, check_mode, pad
+from cnnpool.pool.edges import EdgeConv2d, PaddingMode, check_mode, conv2d, pad
+from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.strided import NORMS
 
 
@@ -23,7 +23,7 @@ def adaptive_blur_pool2d(
     Args:
         x: (N, C, H, W), any floating dtype; half precision is summed in float32.
         logits: (N, groups m m, H', W'), H' = ceil(H/s): for each group of C/groups channels its m x m
-            filter, row by row; +-inf is not allowed.
+            filter, row by row; infinite ones stand for the largest finite number.
         filter_size: m, odd, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
         padding_mode: what stands past the edges: reflect, replicate, circular or zeros.
@@ -44,8 +44,9 @@ def adaptive_blur_pool2d(
             f"logits must be (N, groups*{cells}, {rows}, {columns}), groups a divisor of C = {x.shape[1]}, "
             f"got {tuple(logits.shape)}"
         )
-    half = x.dtype in (torch.bfloat16, torch.float16)
-    weights = (logits.float() if half else logits).unflatten(1, (groups, cells)).softmax(2)
+    exact = wide(logits)
+    bound = largest_finite(exact)
+    weights = exact.clamp(-bound, bound).unflatten(1, (groups, cells)).softmax(2)
     down, across = kernel[0] // 2, kernel[1] // 2
     padded = pad(x, (across, across, down, down), padding_mode).unflatten(1, (groups, -1))
     total = 0
@@ -74,7 +75,7 @@ class AdaptiveBlurPool2d(Pool2d):
 
     Departures from the paper: the logits are not batch-normalised by default, so that an image's filters do
     not hang on its batch (``norm: batch`` is the paper's); the convolution starts at zero; it is computed at
-    the kept pixels alone, which is the same function.
+    the kept pixels alone, which is the same function, without ``norm`` in float32 at least.
 
     Args:
         channels: C of the input.
@@ -82,7 +83,8 @@ class AdaptiveBlurPool2d(Pool2d):
         stride: >= 1, or (vertical, horizontal).
         groups: filters per pixel, a divisor of C; null for the paper's 8, or as much of it as divides C.
         padding_mode: reflect, replicate, circular or zeros.
-        norm: none or batch, before the softmax (batch: the convolution has no bias).
+        norm: none or batch, before the softmax (batch: the convolution has no bias, and the logits, which it
+            squares, must be below 1e18 in float32, below 65504 in float16).
 
     Raises:
         ValueError: if a number is out of range, or filter_size is even.
@@ -134,8 +136,14 @@ class AdaptiveBlurPool2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         check_batch(x, type(self).__name__)
-        logits = self.norm(self.conv(x))
-        return adaptive_blur_pool2d(x, logits, self.filter_size, self.stride, self.padding_mode)
+        return adaptive_blur_pool2d(x, self._logits(x), self.filter_size, self.stride, self.padding_mode)
+
+    def _logits(self, x: Tensor) -> Tensor:
+        if not isinstance(self.norm, nn.Identity):
+            return self.norm(self.conv(x))
+        exact = wide(x)
+        weight, bias = (p.to(exact.dtype) for p in (self.conv.weight, self.conv.bias))
+        return conv2d(exact, weight, bias, self.stride, 1, self.padding_mode)
 
     def extra_repr(self) -> str:
         return f"filter_size={self.filter_size}, stride={self.stride}, groups={self.groups}"

@@ -1,5 +1,7 @@
 """Gated max-average pooling: :func:`gated_pool2d`."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +20,13 @@ def filtered(parts: list[Tensor], weight: Tensor) -> Tensor:
     return sum(part * tap for part, tap in zip(parts, taps, strict=True))
 
 
+def share(logits: Tensor) -> Tensor:
+    """Sigmoid, with no slope at all where it underflows: an infinite gradient times nothing is NaN."""
+    kind = torch.finfo(logits.dtype)
+    bound = -math.log(kind.smallest_normal * kind.eps)
+    return logits.clamp(-bound, bound).sigmoid()
+
+
 def gated_pool2d(
     x: Tensor,
     weight: Tensor,
@@ -29,7 +38,8 @@ def gated_pool2d(
     """g max + (1 - g) average of every window with g = sigmoid(weight . x) (Lee 2016, arXiv:1509.08985).
 
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
+        x: maps, (N, C, H, W) or (C, H, W), any floating dtype, the sums of |x| and |weight x| over a window
+            finite; half precision is summed in float32.
         weight: the gate's mask in raster order, (C, kh*kw), or (1, kh*kw) for all channels.
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1; None for ``kernel_size``.
@@ -44,7 +54,7 @@ def gated_pool2d(
     """
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
     exact = wide(x)
-    gate = filtered(cells(exact, window), weight).sigmoid()
+    gate = share(filtered(cells(exact, window), weight))
     largest, average = max_and_average(exact, window)
     return (average + gate * (largest - average)).to(x.dtype)
 

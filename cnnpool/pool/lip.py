@@ -1,6 +1,7 @@
 """Local importance-based pooling: :func:`lip_pool2d`."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Size
@@ -22,7 +23,8 @@ def lip_pool2d(
     infinite ones stand for the largest finite number.
 
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
+        x: maps, (N, C, H, W) or (C, H, W), any floating dtype, the sums of |x| over a window finite; half
+            precision is summed in float32.
         logits: importance of each pixel, the shape of ``x``.
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1; None for ``kernel_size``.
@@ -63,26 +65,39 @@ class Importance(nn.Module):
         if bottleneck:
             width = max(channels // bottleneck, 1)
             self.stem = nn.Sequential(
-                nn.Conv2d(channels, width, 1, bias=False),
+                WideConv2d(channels, width, 1),
                 SampleNorm(width),
                 nn.ReLU(),
-                nn.Conv2d(width, width, 3, padding=1, bias=False),
+                WideConv2d(width, width, 3),
                 SampleNorm(width),
                 nn.ReLU(),
             )
-            self.conv = nn.Conv2d(width, channels, 1, bias=False)
+            self.conv = WideConv2d(width, channels, 1)
         else:
             self.stem = nn.Identity()
-            self.conv = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+            self.conv = WideConv2d(channels, channels, 3)
         self.norm = SampleNorm(channels)
         nn.init.zeros_(self.conv.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.scale * wide(self.norm(self.conv(self.stem(x)))).sigmoid()
+        return self.scale * self.norm(self.conv(self.stem(wide(x)))).sigmoid()
+
+
+class WideConv2d(nn.Conv2d):
+    """Convolution without bias, padded with zeros to keep the size, in the type of the map."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int):
+        super().__init__(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv2d(x, self.weight.to(x.dtype), padding=self.padding)
 
 
 class SampleNorm(nn.Module):
-    """Instance normalisation with scale and offset; unlike torch's it takes a map of one pixel."""
+    """Instance normalisation with scale and offset, in float32 at least.
+
+    Unlike torch's it takes a map of one pixel, and numbers whose squares overflow.
+    """
 
     def __init__(self, channels: int, eps: float = 1e-5):
         super().__init__()
@@ -93,9 +108,11 @@ class SampleNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         exact = wide(x)
         centred = exact - exact.mean((-2, -1), keepdim=True)
-        variance = centred.square().mean((-2, -1), keepdim=True)
-        scaled = centred * (variance + self.eps).rsqrt() * self.weight[:, None, None]
-        return (scaled + self.bias[:, None, None]).to(x.dtype)
+        # Above 1 everything is divided by the largest, whose own square keeps the variance from nothing.
+        largest = centred.detach().abs().amax((-2, -1), keepdim=True).clamp(min=1)
+        small = centred / largest
+        variance = small.square().mean((-2, -1), keepdim=True) + self.eps / largest / largest
+        return small * variance.rsqrt() * self.weight[:, None, None] + self.bias[:, None, None]
 
 
 class LipPool2d(WindowPool2d):
@@ -104,7 +121,8 @@ class LipPool2d(WindowPool2d):
     Gradient: w_i, plus sum_j w_j (x_j - y) dg_j/dx_i through the logits. Starts as average pooling.
 
     Edges: torch's size formula; cells in the padding or the overhang take no part (the paper's own code, too,
-    divides by the weights inside). The convolutions of the logits pad with zeros.
+    divides by the weights inside). The convolutions of the logits pad with zeros, and are computed in float32
+    at least; maps may be as large as their sums, times the convolutions' weights, stay finite.
 
     Args:
         channels: C of the input.

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Size
-from cnnpool.pool.gated import filtered
+from cnnpool.pool.gated import filtered, share
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
 from cnnpool.pool.window import WindowPool2d, cells, window_of
@@ -22,7 +22,8 @@ def tree_pool2d(
     """A binary tree of learnt filters: a node is g left + (1 - g) right, g = sigmoid(gate . x) (Lee 2016).
 
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
+        x: maps, (N, C, H, W) or (C, H, W), any floating dtype, the sums of |leaf x| and |gate x| over a
+            window finite; half precision is summed in float32.
         leaves: filters v, (M, C or 1, kh*kw), M a power of two: a leaf is v . x.
         gates: gate masks, (M - 1, C or 1, kh*kw), the root first, then level by level from the left.
         kernel_size: window, >= 1, or (vertical, horizontal).
@@ -44,7 +45,7 @@ def tree_pool2d(
     while len(nodes) > 1:
         # Gates of the level above: its nodes are numbered from (half of the children) - 1.
         half = len(nodes) // 2
-        shares = [filtered(parts, gate).sigmoid() for gate in gates[half - 1 : 2 * half - 1]]
+        shares = [share(filtered(parts, gate)) for gate in gates[half - 1 : 2 * half - 1]]
         pairs = zip(nodes[::2], nodes[1::2], shares, strict=True)
         nodes = [right + share * (left - right) for left, right, share in pairs]
     return nodes[0].to(x.dtype)
