@@ -113,22 +113,19 @@ def forward(
                 _mix(source, first, width, down, row, line, 0, width, total, total, None, line)
         if stride == 2 and not at_once:
             deal(mixed, 0, rows * width, dealt, 0, count, 0, stride, total)
-        if divisors:
-            if stride:
-                _mix(mixed_rows, 0, 1, common, 0, sums, 0, count, total, total, None, sums)
-        elif stride:
-            _mix(mixed_rows, 0, 1, common, 0, y, at, count, total, total, like, sums)
+        if stride:
+            _mix(mixed_rows, 0, 1, common, 0, sums, 0, count, total, total, None, sums)
         for end in range(anew):
             c = end if end < left else end + columns - anew
             _sum(mixed_rows, 0, pitch, half, across, c, whole, rows, total)
             for row in range(rows):
-                if divisors:
-                    keep(sums, row * columns + c, load(whole, row, total))
-                else:
-                    store(y, at + row * columns + c, narrow(load(whole, row, total), like))
+                keep(sums, row * columns + c, load(whole, row, total))
         if divisors:
             for t in range(count):
                 store(y, at + t, narrow(load(sums, t, total) / load(divisors, t, total), like))
+        else:
+            for t in range(count):
+                store(y, at + t, narrow(load(sums, t, total), like))
 
 
 @compiled
@@ -163,14 +160,16 @@ def adjoint(
             target, k = (out, at) if alike(total, like) else (whole, 0)
             for h in range(height):
                 mix_joined(dealt, odd, columns, down, h, target, k + h * width, total)
-            if not alike(total, like):
-                for t in range(height * width):
-                    store(out, at + t, narrow(load(whole, t, total), like))
-            continue
-        if stride == 2:
-            gather(dealt, 0, count, mixed, 0, rows * width, 0, stride, total)
-        for h in range(height):
-            _mix(mixed, 0, width, down, h, out, at + h * width, width, total, total, like, whole)
+            if alike(total, like):
+                continue
+        else:
+            if stride == 2:
+                gather(dealt, 0, count, mixed, 0, rows * width, 0, stride, total)
+            for h in range(height):
+                line = whole + h * width * wide
+                _mix(mixed, 0, width, down, h, line, 0, width, total, total, None, line)
+        for t in range(height * width):
+            store(out, at + t, narrow(load(whole, t, total), like))
 
 
 @compiled
