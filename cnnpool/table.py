@@ -45,14 +45,18 @@ def options_of(entry: Callable) -> dict[str, inspect.Parameter]:
 
 def check(entry: Callable, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """``options`` with lists turned into tuples, refused if unknown to ``entry`` or of the wrong type."""
-    known = options_of(entry)
     hints = get_type_hints(entry.__init__ if inspect.isclass(entry) else entry)
+    return check_types(name, options, {key: hints.get(key, Any) for key in options_of(entry)})
+
+
+def check_types(name: str, options: Mapping[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` with lists turned into tuples, refused if not in ``hints`` or not of its type there."""
     checked = {}
     for key, value in options.items():
-        if key not in known:
-            raise ValueError(f"{name} has no option {key!r}; {_nearest(key, list(known))}")
+        if key not in hints:
+            raise ValueError(f"{name} has no option {key!r}; {_nearest(key, list(hints))}")
         value = tuple(value) if isinstance(value, list) else value
-        if key in hints and not _fits(value, hints[key]):
+        if not _fits(value, hints[key]):
             raise ValueError(f"{name}: {key}={value!r} is not {_describe(hints[key])}")
         checked[key] = value
     return checked

@@ -5,6 +5,6 @@ from cnnpool.checkpoint import DamagedError
 from cnnpool.fit import lean  # noqa: F401
 from cnnpool.fit.fit import Facts, fit
 from cnnpool.fit.module import DivergedError
-from cnnpool.fit.recipe import Recipe
+from cnnpool.recipe import Recipe
 
 __all__ = ["DamagedError", "DivergedError", "Facts", "Recipe", "fit"]

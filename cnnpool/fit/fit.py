@@ -19,7 +19,6 @@ from cnnpool.fit.checkpoints import Checkpoints
 from cnnpool.fit.journal import Journal
 from cnnpool.fit.module import Net
 from cnnpool.fit.pictures import draw
-from cnnpool.fit.recipe import Recipe
 from cnnpool.fit.sample import sample
 from cnnpool.fit.trainer import build_trainer, precision_of, quieten
 from cnnpool.machine import environment, keep_memory
@@ -27,6 +26,7 @@ from cnnpool.model import Cnn
 from cnnpool.probe import Batch, Probe
 from cnnpool.probe.tags import scalars
 from cnnpool.ranks import rank
+from cnnpool.recipe import Recipe
 from cnnpool.stopping import Signals
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,9 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cnnpool.fit import optimizers
 from cnnpool.fit.optimizers import Optimizer
-from cnnpool.fit.recipe import Recipe
+from cnnpool.recipe import Recipe
 
 
 class DivergedError(RuntimeError):
@@ -56,7 +57,7 @@ class Net(LightningModule):
             super().__setattr__(name, value)
 
     def configure_optimizers(self) -> Optimizer:
-        self.optimizer = self.recipe.build_optimizer(self.model.parameters())
+        self.optimizer = optimizers.build(self.recipe, self.model.parameters())
         return self.optimizer
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:

@@ -6,13 +6,15 @@ hundred steps of a small network; nothing here is ever compiled.
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
+
+from cnnpool.recipe import Recipe
 
 
 class Optimizer(ABC):
@@ -131,3 +133,13 @@ class Sgd(Optimizer):
             nesterov=True,
             maximize=False,
         )
+
+
+def build(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> Optimizer:
+    """The optimiser of ``recipe``, with weight decay on weights of two or more axes only."""
+    parameters = [p for p in parameters if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return {"adamw": AdamW, "sgd": Sgd}[recipe.optimizer](groups, lr=recipe.lr)

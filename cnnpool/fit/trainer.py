@@ -11,8 +11,8 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
 
 from cnnpool.fit.checkpoint import SafeCheckpointIO
-from cnnpool.fit.recipe import Recipe
 from cnnpool.machine import fast_precision
+from cnnpool.recipe import Recipe
 
 
 def build_trainer(recipe: Recipe, callbacks: list) -> Trainer:

@@ -122,14 +122,7 @@ def stage_settings(config: Mapping[str, Any], stages: tuple[str, ...]) -> dict[s
     Raises:
         ValueError: if an operator is set for a stage that the model does not have.
     """
-    own = {}
-    for stage, spec in (config.get("stage") or {}).items():
-        if not isinstance(spec, Mapping):
-            raise ValueError(
-                f"stage.{stage}={spec}: a stage's operator is chosen by pool@stage.{stage}={spec}, "
-                f"its options by stage.{stage}.OPTION=VALUE"
-            )
-        own[stage] = dict(spec)
+    own = own_operators(config)
     for stage, spec in own.items():
         if stage not in stages and spec["name"] != "inherit":
             raise ValueError(
@@ -142,6 +135,22 @@ def stage_settings(config: Mapping[str, Any], stages: tuple[str, ...]) -> dict[s
         common = dict(config["pool"]) if spec["name"] == "inherit" else {}
         settled[stage] = common | {k: v for k, v in spec.items() if v != "inherit"}
     return settled
+
+
+def own_operators(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What is set for single stages, by stage.
+
+    Raises:
+        ValueError: if that is no operator with its options.
+    """
+    own = config.get("stage") or {}
+    for stage, spec in own.items():
+        if not isinstance(spec, Mapping):
+            raise ValueError(
+                f"stage.{stage}={spec}: a stage's operator is chosen by pool@stage.{stage}={spec}, "
+                f"its options by stage.{stage}.OPTION=VALUE"
+            )
+    return {stage: dict(spec) for stage, spec in own.items()}
 
 
 def save(settings: Mapping[str, Any], overrides: list[str], folder: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cnnpool.files import InUseError, only_user, write_json
+from cnnpool.launch import plain
 from cnnpool.ranks import rank
 from cnnpool.settings import asked, differences
 from cnnpool.stopping import Stopped
@@ -134,11 +135,12 @@ def _run(job: "Asked") -> Outcome:
 
 
 def _train(job: "Asked") -> dict[str, Any]:
-    # torch and Lightning take seconds to import, which a finished run need not wait for.
-    from cnnpool.launch.training import train
-
     if job.mistake:
         raise ValueError(job.mistake)
+    plain.check(job.settings)
+    # torch and Lightning take seconds to import, for which neither a finished run nor a mistake need wait.
+    from cnnpool.launch.training import train
+
     return train(job.settings, job.folder, name(job), job.overrides)
 
 

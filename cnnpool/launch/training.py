@@ -9,12 +9,10 @@ from typing import Any
 import torch
 
 from cnnpool import data, model, pool, probe, readout, table
-from cnnpool.fit import Facts, Recipe, fit
+from cnnpool.fit import Facts, fit
+from cnnpool.launch import plain
 from cnnpool.launch.config import save, stage_settings
 from cnnpool.settings import asked
-
-LARGEST_SEED = 2**32 - 1
-"""The largest that all generators take."""
 
 
 def train(config: Mapping[str, Any], out: Path, name: str, overrides: list[str]) -> dict[str, Any]:
@@ -23,11 +21,9 @@ def train(config: Mapping[str, Any], out: Path, name: str, overrides: list[str])
     Raises:
         ValueError: if a setting is out of range or does not fit the others.
     """
-    recipe = Recipe(**table.check(Recipe, "fit", config["fit"]))
+    recipe = plain.check(config)
     probes = {key: probe.build(key, **options) for key, options in config["probe"].items()}
     seed = config["seed"]
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
-        raise ValueError(f"seed must be a whole number of 0 to {LARGEST_SEED}, got {seed!r}")
     entry = table.lookup(model.MODELS, "models", config["model"]["name"])
     stages = stage_settings(config, entry.STAGES)
     waking = Thread(target=wake_kernels, daemon=True)

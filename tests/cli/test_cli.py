@@ -58,7 +58,7 @@ MISTAKES = {
     "seed=x": "seed must be",
     "model.width=-5": "width must be at least 1",
     "+model._target_=os.system": "cannot name code",
-    "+probe.gradient.samples=0": "gradient probe",
+    "+probe.gradient.samples=0": "probe.gradient.samples must be at least 1, got 0",
 }
 
 

@@ -6,7 +6,8 @@ import torch
 from omegaconf import OmegaConf
 
 from cnnpool import table
-from cnnpool.fit import Recipe
+from cnnpool.fit import optimizers
+from cnnpool.recipe import Recipe
 
 CONF = Path(__file__).parents[2] / "conf" / "fit"
 
@@ -39,7 +40,7 @@ def test_constant_stays_after_its_warmup():
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
 def test_weight_decay_is_for_weights_of_two_axes(optimizer):
     layer = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2))
-    built = Recipe(optimizer=optimizer, weight_decay=0.1).build_optimizer(layer.parameters())
+    built = optimizers.build(Recipe(optimizer=optimizer, weight_decay=0.1), layer.parameters())
     decayed, free = built.param_groups
     assert [p.ndim for p in decayed["params"]] == [4] and decayed["weight_decay"] == 0.1
     assert {p.ndim for p in free["params"]} == {1} and free["weight_decay"] == 0.0

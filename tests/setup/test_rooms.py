@@ -11,7 +11,10 @@ ROOT = Path(__file__).parents[2]
 # Room: what it may import besides the standard library and itself. An own name covers what lies below it.
 BASES = {"cnnpool.pool.base", "cnnpool.readout.base", "cnnpool.model.base"}
 LAYERS = {"cnnpool.data", "cnnpool.model", "cnnpool.pool", "cnnpool.probe", "cnnpool.readout"}
-PROCESS = {f"cnnpool.{name}" for name in ("checkpoint", "files", "machine", "ranks", "settings", "stopping")}
+PROCESS = {
+    f"cnnpool.{name}"
+    for name in ("checkpoint", "files", "machine", "ranks", "recipe", "settings", "stopping")
+}
 RIVALS = {"torchvision", "timm", "kornia", "antialiased_cnns"}
 ROOMS = {
     "pool": {"torch", "numba", "triton", "cnnpool.table"},
@@ -45,6 +48,7 @@ ROOMS = {
     "parser": set(),
     "process": set(),
     "ranks": set(),
+    "recipe": set(),
     "settings": set(),
     "stopping": set(),
     "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.table"},

@@ -1,13 +1,8 @@
 """How to train: the options of ``conf/fit``, checked."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
-
-from torch import nn
-
-from cnnpool.fit.optimizers import AdamW, Optimizer, Sgd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +89,3 @@ class Recipe:
             case "cosine":
                 return self.lr * (1 + math.cos(math.pi * progress)) / 2
         return self.lr
-
-    def build_optimizer(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
-        """The optimiser, with weight decay on weights of two or more axes only."""
-        parameters = [p for p in parameters if p.requires_grad]
-        groups = [
-            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": self.weight_decay},
-            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-        ]
-        return {"adamw": AdamW, "sgd": Sgd}[self.optimizer](groups, lr=self.lr)
