@@ -8,7 +8,9 @@ from cnnpool.pool.max import MaxPool2d, max_pool2d, max_pool2d_with_winners
 
 
 class EdgeMaxPool2d(MaxPool2d):
-    """``MaxPool2d`` with a padding mode; ``zeros``, which could win, stands for windows cut at the edge."""
+    """``MaxPool2d`` of a map's first ``channels`` with a padding mode; ``zeros``, which could win, stands for
+    windows cut at the edge.
+    """
 
     def __init__(self, channels: int, *, kernel_size: Size, stride: Size, padding: Size, mode: PaddingMode):
         super().__init__(channels, kernel_size=kernel_size, stride=stride, padding=padding)
@@ -17,10 +19,11 @@ class EdgeMaxPool2d(MaxPool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.padding_mode == "zeros":
-            return super().forward(x)
+            return super().forward(x[..., : self.channels, :, :])
         self.output_size(*x.shape[-2:])
         down, across = self.padding
-        padded = pad(x, (across, across, down, down), self.padding_mode)
+        # Before channels are left out: of a single one the memory format would be lost.
+        padded = pad(x, (across, across, down, down), self.padding_mode)[..., : self.channels, :, :]
         if not self.keep_winners:
             return max_pool2d(padded, self.kernel_size, self.stride)
         y, self.winners = max_pool2d_with_winners(padded, self.kernel_size, self.stride)

@@ -89,4 +89,4 @@ class ReductionBlock2d(Pool2d):
         check_batch(x, type(self).__name__)
         self.output_size(*x.shape[-2:])
         learnt = self.activation(self.norm(self.conv(x)))
-        return torch.cat([self.pool(x[:, : self.pooled]), learnt], 1) if self.pooled else learnt
+        return torch.cat([self.pool(x), learnt], 1) if self.pooled else learnt

@@ -37,6 +37,12 @@ def test_both_parts_see_past_the_edges_what_numpy_puts_there(mode, numpys, kerne
     assert op.pool.winners.shape == expected.shape and op.output_size(8, 7) == expected.shape[2:]
 
 
+@pytest.mark.parametrize("mode", ["zeros", "circular"])
+def test_single_image_is_taken_as_a_batch_of_one(mode):
+    op, x = ConvPool2d(3, padding_mode=mode), torch.randn(1, 3, 8, 6)
+    assert_close(op(x[0]), op(x)[0])
+
+
 def test_with_circular_edges_it_commutes_with_shifts_by_the_stride():
     op, x = ConvPool2d(3, padding_mode="circular").double(), torch.randn(2, 3, 8, 8).double()
     assert_close(op(x.roll((2, -4), (2, 3))), op(x).roll((1, -2), (2, 3)), rtol=0, atol=1e-13)
