@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         status = pytest.main(
             ["-q", "-p", "no:cacheprovider", "--hypothesis-show-statistics", *paths], plugins=[results]
         )
-    examples = sum(int(n) for n in re.findall(r"- (\d+) passing examples", said.getvalue()))
+    examples = sum(int(n) for n in re.findall(r"- (\d+) passing,", said.getvalue()))
     print(json.dumps({**results.tests, **counts, "examples of hypothesis": examples}))
     return int(status != 0)
 

@@ -21,12 +21,12 @@ EDITS = [
     ),
     Edit("base.py", "dilation * (kernel - 1) - 1", "dilation * kernel - 1", "test_max"),
     Edit("window.py", "if any(2 * p > k for", "if any(2 * p > k + 1 for", "test_max"),
-    Edit("window.py", "rows = slice(row * dh,", "rows = slice(row * dw,", "test_windows"),
+    Edit("window.py", "rows = slice(row * dh,", "rows = slice(row * dw,", "test_max"),
     Edit(
         "window.py",
         "columns = slice(column * dw, column * dw +",
         "columns = slice(column, column +",
-        "test_windows",
+        "test_max",
     ),
     Edit(
         "window.py",

@@ -24,6 +24,7 @@ COMPILED = {
     "max",
     "max_blur",
     "max_gradient",
+    "opinfo",
     "soft",
     "stochastic",
     "sum",

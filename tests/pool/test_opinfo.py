@@ -72,6 +72,19 @@ def test_max_values_winners_and_layout_are_torchs_to_the_last_bit(dtype):
         assert torch.equal(index_of(winners, x.shape, **options), index), options
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_max_of_ties_infinities_and_nan_has_torchs_values_and_winners(dtype):
+    special = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0, 1.0, 1.0, -1.0], dtype=dtype)
+    for x, options in samples(MAX, dtype, return_indices=True):
+        x = special[torch.randint(len(special), x.shape)]
+        for layout in (torch.contiguous_format, torch.channels_last)[: 1 + (x.dim() == 4)]:
+            x = x.contiguous(memory_format=layout)
+            y, winners = max_pool2d_with_winners(x, **options)
+            expected, index = F.max_pool2d(x, **options, return_indices=True)
+            assert_close(y, expected, rtol=0, atol=0, equal_nan=True, check_stride=True)
+            assert torch.equal(index_of(winners, x.shape, **options), index), options
+
+
 @pytest.mark.parametrize("dtype", (torch.float64, torch.float32), ids=str)
 def test_max_gradient_is_torchs_to_the_last_bit(dtype):
     for x, options in samples(MAX, dtype, requires_grad=True, return_indices=False):

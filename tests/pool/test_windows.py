@@ -12,12 +12,14 @@ from torch.testing import assert_close
 
 from cnnpool.pool import (
     ada_pool2d,
+    avg_pool2d,
     dpp_pool2d,
     gated_pool2d,
     gem_pool2d,
     lip_pool2d,
     logsumexp_pool2d,
     lp_pool2d,
+    max_pool2d,
     median_pool2d,
     mixed_pool2d,
     ordinal_pool2d,
@@ -226,3 +228,11 @@ def test_nan_spoils_its_own_windows_only(name):
     x[0, 0, 3, 2] = math.nan
     spoilt = fast(x, (2, 2), {"stride": 2, "padding": 0, "ceil_mode": False}).isnan()[0, 0]
     assert spoilt.nonzero().tolist() == [[1, 1]]
+
+
+def test_a_size_equal_to_one_that_was_asked_before_is_still_refused_if_it_is_no_whole_number():
+    x = torch.randn(1, 1, 6, 6)
+    for operator in (max_pool2d, avg_pool2d):
+        operator(x, (2, 2))
+        with pytest.raises(ValueError, match="kernel_size"):
+            operator(x, (2.0, 2.0))
