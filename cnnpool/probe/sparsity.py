@@ -1,5 +1,7 @@
 """How sparse a gradient is: its zeros, and two measures that do not need exact zeros."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -18,7 +20,7 @@ def sparsity(gradient: Tensor, epsilon: float = 1e-3) -> dict[str, float]:
         ``hoyer``: (sqrt(D) - |g|_1 / |g|_2) / (sqrt(D) - 1) (Hoyer 2004): 0 if all are equally large, 1 for a
             single one.
     """
-    magnitude = gradient.abs().flatten(1)
+    magnitude = as_it_lies(gradient).abs()
     entries = magnitude.shape[1]
     largest = magnitude.amax(1, keepdim=True)
     # The measures are ratios; squares of a loss gradient as it is would vanish in float32.
@@ -27,8 +29,8 @@ def sparsity(gradient: Tensor, epsilon: float = 1e-3) -> dict[str, float]:
     second = scaled.square().sum(1, dtype=torch.float64).clamp_min(1e-300)
     root = entries**0.5
     return {
-        "zero_fraction": (magnitude == 0).double().mean().item(),
-        "small_fraction": (magnitude <= epsilon * largest).double().mean().item(),
+        "zero_fraction": share(magnitude == 0),
+        "small_fraction": share(magnitude <= epsilon * largest),
         "participation_ratio": (first.square() / (entries * second)).mean().item(),
         "hoyer": ((root - first / second.sqrt()) / max(root - 1, 1e-300)).clamp(0, 1).mean().item(),
     }
@@ -42,12 +44,21 @@ def coverage(gradient: Tensor) -> dict[str, float]:
         ``coverage_iid``: the same if samples chose their inputs independently, 1 - (1 - rho)^N with rho the
             share of entries that are not zero.
     """
-    reached = gradient != 0
-    density = reached.double().mean().item()
+    reached = as_it_lies(gradient) != 0
     return {
-        "coverage": reached.any(0).double().mean().item(),
-        "coverage_iid": 1 - (1 - density) ** len(gradient),
+        "coverage": share(reached.any(0)),
+        "coverage_iid": 1 - (1 - share(reached)) ** len(gradient),
     }
+
+
+def share(true: Tensor) -> float:
+    """How many of ``true``, of bool, are so, divided by all; nan if there are none."""
+    return true.count_nonzero().item() / true.numel() if true.numel() else math.nan
+
+
+def as_it_lies(x: Tensor) -> Tensor:
+    """A row for each sample of (N, ...), in channels_last memory format without a copy."""
+    return (x.movedim(1, -1) if x.dim() > 2 else x).flatten(1)
 
 
 def phase_imbalance(gradient: Tensor, stride: tuple[int, int]) -> float:
