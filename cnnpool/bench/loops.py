@@ -30,10 +30,15 @@ def bare(model: nn.Module, batches: Iterable, optimizer: torch.optim.Optimizer, 
 
 def as_torchvision_has_it(root: Path, batch_size: int, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
     """``steps`` batches of MNIST: torchvision's data set, ToTensor and Normalize, torch's DataLoader."""
+    # In this process: on two cores, worker processes are slower still.
+    images = mnist(root, train=True)
+    loader = torch.utils.data.DataLoader(images, batch_size=batch_size, shuffle=True, drop_last=True)
+    return islice(iter(loader), steps)
+
+
+def mnist(root: Path, *, train: bool) -> torch.utils.data.Dataset:
+    """MNIST by torchvision, as its examples have it; what lies in ``root`` packed only is unpacked there."""
     from torchvision import datasets, transforms
 
     transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])
-    images = datasets.MNIST(str(root), train=True, transform=transform)
-    # In this process: on two cores, worker processes are slower still.
-    loader = torch.utils.data.DataLoader(images, batch_size=batch_size, shuffle=True, drop_last=True)
-    return islice(iter(loader), steps)
+    return datasets.MNIST(str(root), train=train, download=True, transform=transform)

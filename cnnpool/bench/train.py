@@ -15,13 +15,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from cnnpool import data, model, pool, probe, readout
+from cnnpool import data, model, probe, readout
 from cnnpool.bench.figures import row
 from cnnpool.bench.loops import as_torchvision_has_it, bare
 from cnnpool.bench.measure import ratio
 from cnnpool.data.base import Split
 from cnnpool.fit import Facts, Recipe, fit
 from cnnpool.machine import fast_precision
+from cnnpool.pool import MaxPool2d
 
 
 @dataclass(frozen=True)
@@ -107,20 +108,29 @@ def _network(case: Case) -> nn.Module:
     torch.manual_seed(0)
     if case.network == "linear":
         return Linear()
-    return model.build(
+    net = model.build(
         case.network,
         1,
         (28, 28),
         10,
-        pool=lambda stage, channels: pool.build("max", channels),
+        pool=lambda stage, channels: MaxPool2d(channels),
         readout=lambda channels, size: readout.build("flatten", channels, size, hidden=0),
         width=case.width,
-    ).to(memory_format=torch.channels_last)
+    )
+    return net.to(memory_format=torch.channels_last)
 
 
 def _speed(case: Case, root: Path) -> float:
     """Images per second of one epoch of a run, as the run itself reports it."""
     return _ours(case, root, {})["cost"]["train_images_per_s"]
+
+
+def _torch_pools(net: model.Cnn) -> model.Cnn:
+    """The same network with torch's own pooling."""
+    for place, layer in enumerate(net.features):
+        if isinstance(layer, MaxPool2d):
+            net.features[place] = nn.MaxPool2d(2)
+    return net
 
 
 def _ours(case: Case, root: Path, probes: dict[str, probe.Probe]) -> dict[str, Any]:
@@ -148,7 +158,7 @@ def _bare(case: Case, root: Path) -> float:
 
 
 def _torchvision(case: Case, root: Path) -> float:
-    net = _network(case).to(memory_format=torch.contiguous_format)
+    net = _torch_pools(_network(case)).to(memory_format=torch.contiguous_format)
     batches = as_torchvision_has_it(root, case.batch_size, case.steps)
     return bare(net, batches, torch.optim.Adam(net.parameters(), lr=0.001), half=False)
 

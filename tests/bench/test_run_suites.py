@@ -100,3 +100,11 @@ def test_readings_are_timed_one_by_one(monkeypatch):
     assert (timed.section, timed.every_epochs) == ("gradient", 2)
     assert timed.measure(1, 2) == timed.measure(1, 2) == {"of": (1, 2)}
     assert timed.seconds == [2.0, 5.0]
+
+
+def test_the_other_way_pools_by_torch_itself():
+    rival = train._torch_pools(train._network(train.SMALL))
+    ours = train._network(train.SMALL)
+    x = torch.randn(2, 1, 28, 28).to(memory_format=torch.channels_last)
+    assert torch.equal(rival.eval()(x), ours.eval()(x)), "one network, with the same weights"
+    assert not any(module.__module__.startswith("cnnpool.pool") for module in rival.features)
