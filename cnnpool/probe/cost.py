@@ -6,7 +6,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
 from cnnpool.probe.base import Result, at_least, device_of, examined
 from cnnpool.probe.speed import images_per_s, stage_times
@@ -75,6 +74,9 @@ def flops(model: nn.Module, stages: Mapping[str, nn.Module], image: Tensor) -> i
     Convolutions and matrix products as torch counts them, which leaves pooling out; what the operators do
     beside these is added by their own ``flops``. None if one of them does not say.
     """
+    # It brings Triton along, for which no training need wait.
+    from torch.utils.flop_counter import FlopCounterMode
+
     pooling: list[int | None] = []
     counter = FlopCounterMode(display=False)
 

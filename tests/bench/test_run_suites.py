@@ -1,12 +1,11 @@
 import dataclasses
-import json
 import math
 
 import pytest
 import torch
 
-from cnnpool import bench, data
-from cnnpool.bench import figures, loops, mnist, scale, start, train
+from cnnpool import data
+from cnnpool.bench import figures, loops, mnist, scale, train
 
 
 def test_the_least_loop_trains_and_counts_what_it_saw(monkeypatch):
@@ -44,16 +43,6 @@ def test_a_row_is_said_and_written_with_its_ratio():
     row = figures.row("one thing", "s", 1.0, 2.0, "another", ratio, "1.5")
     assert "one thing" in figures.line(row) and "[1.50 2.50] 3" in figures.line(row)
     assert "| one thing | 1 | 2 (another) | s | **2** (1.5 to 2.5, 3) | 1.5 |" in figures.table([row])
-
-
-def test_commands_are_timed_in_processes_of_their_own(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(start, "COMMANDS", {"nothing": (["--version"], "0.3 s")})
-    out = tmp_path / "start.json"
-    assert bench.main(["start", "--repeat", "3", "--out", str(out)]) == 0
-    (row,) = json.loads(out.read_text())["rows"]
-    assert row["ratio"]["n"] == 3 and 0 < row["ours"] < row["rival"]
-    assert "nothing" in capsys.readouterr().out
-    assert "From the command to an answer" in figures.section(json.loads(out.read_text()))
 
 
 def test_the_example_network_is_the_published_one():
