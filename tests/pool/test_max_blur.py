@@ -15,13 +15,13 @@ def image(*shape):
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def clipped_maximum(x, k):
+def clipped_maximum(x, k, across=None):
     """Maximum of rows i - (k - 1)//2 .. i + k//2 that exist, and columns alike, one window at a time."""
-    y = torch.empty_like(x)
+    y, m = torch.empty_like(x), across or k
     for i in range(x.shape[2]):
         for j in range(x.shape[3]):
             rows = slice(max(0, i - (k - 1) // 2), i + k // 2 + 1)
-            columns = slice(max(0, j - (k - 1) // 2), j + k // 2 + 1)
+            columns = slice(max(0, j - (m - 1) // 2), j + m // 2 + 1)
             y[..., i, j] = x[..., rows, columns].amax((2, 3))
     return y
 
@@ -131,3 +131,9 @@ def test_bad_argument_is_refused_with_its_name(options, message):
         max_blur_pool2d(torch.zeros(1, 1, 4, 4), **options)
     with pytest.raises(ValueError, match=message):
         MaxBlurPool2d(1, **options)(torch.zeros(1, 1, 4, 4))
+
+
+@pytest.mark.parametrize("kernel", [(2, 3), (3, 2), (1, 4), (4, 1)])
+def test_windows_need_not_be_square(kernel):
+    x = image(2, 3, 6, 7)
+    assert torch.equal(max_blur_pool2d(x, kernel, 1, 1), clipped_maximum(x, *kernel))

@@ -46,6 +46,15 @@ def test_eval_mixes_by_the_recorded_frequencies(evaluate):
     assert_close(op(x), share * F.max_pool2d(x, 2) + (1 - share) * F.avg_pool2d(x, 2))
 
 
+def test_majority_of_as_many_maxima_as_averages_is_the_maximum():
+    op, x = build("random_mixed", 2, evaluate="majority").eval(), torch.randn(3, 2, 4, 4)
+    op.draws.fill_(10)
+    op.max_draws.copy_(torch.tensor([5, 4]))
+    y = op(x)
+    assert_close(y[:, 0], F.max_pool2d(x, 2)[:, 0])
+    assert_close(y[:, 1], F.avg_pool2d(x, 2)[:, 1])
+
+
 def test_untrained_operator_expects_its_probability():
     op, x = build("random_mixed", 2, probability=0.25).eval(), torch.randn(3, 2, 4, 4)
     assert_close(op(x), 0.25 * F.max_pool2d(x, 2) + 0.75 * F.avg_pool2d(x, 2))
