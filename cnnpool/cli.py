@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from cnnpool import __version__
-from cnnpool.process import leave, share_cores
+from cnnpool.process import has_folder, leave, share_cores
 
 USAGE = """\
 usage: cnnpool COMMAND [ARGUMENTS]
@@ -49,6 +49,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     command, rest = arguments[0], arguments[1:]
     if command not in COMMANDS:
         fail(f"no command {command!r}; choose from {', '.join(COMMANDS)}")
+    if not has_folder():
+        fail("the working directory has been removed: cd to one that exists")
     try:
         sys.exit(COMMANDS[command](rest))
     except KeyboardInterrupt:

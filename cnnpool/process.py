@@ -20,6 +20,15 @@ def share_cores() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
 
 
+def has_folder() -> bool:
+    """Whether the working directory still exists; without one, torch's libraries end the process."""
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
+
+
 def leave(status: str | int | None) -> NoReturn:
     """End the process without taking its hundreds of modules apart first: a quarter of a second."""
     if isinstance(status, str):

@@ -94,6 +94,11 @@ def unresolved(error: OmegaConfBaseException) -> str:
     said = str(error).splitlines()[0]
     if found := re.search(r"^\w+Error raised while resolving interpolation: \"?(.*?)\"?$", said):
         said = found.group(1)
+    if found := re.fullmatch(r"Environment variable '(.*)' not found", said):
+        # The key may be another's, which refers to the one with the variable.
+        name = found.group(1)
+        default = f"${{oc.env:{name},DEFAULT}}"
+        return f"the environment variable {name} is not set: set it, or give a default by {default}"
     remedy = "give" if "Missing mandatory" in said else "set that, or give"
     return f"{error.full_key}: {said}; {remedy} a value by {error.full_key}=VALUE"
 

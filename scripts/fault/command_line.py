@@ -5,6 +5,8 @@ from fault.setting import write
 
 TREE = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10))])
 
+UNSET = ("environment variable NOPE is not set", "set it, or give a default by ${oc.env:NOPE,DEFAULT}")
+
 COMMAND_LINE = [
     Fault("a command that does not exist", "trian", ("trian", "choose from train")),
     Fault("a misspelt key", "train lrr=1", ("'lrr'", "did you mean 'fit.lr'?")),
@@ -35,7 +37,12 @@ COMMAND_LINE = [
     Fault("a probe that does not exist", "train +probe.nosuch.samples=3", ("'nosuch'", "choose from")),
     Fault("a mandatory value left out", "train data.root=???", ("data.root", "Missing", "data.root=VALUE")),
     Fault("a reference to nothing", "train out=${nosuch.key}", ("nosuch.key", "not found", "give a value")),
-    Fault("an environment variable unset", "train seed=${oc.env:NOPE}", ("'NOPE' not found", "set that")),
+    Fault("an environment variable unset", "train seed=${oc.env:NOPE}", UNSET),
+    Fault(
+        "an environment variable unset in a folder's name",
+        "train hydra.run.dir='${oc.env:NOPE}/here'",
+        UNSET,
+    ),
     Fault("a sweep without -m", "train pool=max,avg", ("pool=max,avg", "quote the value")),
     Fault("a range without -m", "train seed=range(3)", ("seed=range(3)", "--multirun")),
     Fault("a word that sets nothing", "train pool", ("pool:", "key=value")),

@@ -1,12 +1,13 @@
 """Folders and files that are taken, damaged, or full."""
 
 from fault.attempt import GOES_ON, Fault
-from fault.setting import disk_full_after, trained, used, write
+from fault.setting import disk_full_after, removed, trained, used, write
 
 FOLDERS = [
     Fault(
         "a file in the run's place", "train out=file", ("file", "another folder"), before=write("file", "")
     ),
+    Fault("a working directory that was removed", "train", ("working directory", "cd to"), before=removed),
     Fault("a folder that cannot be made", "train hydra.run.dir=/proc/x", ("/proc/x", "another folder")),
     Fault(
         "a folder in use",

@@ -50,6 +50,13 @@ def cut_with(change, *overrides):
     return before
 
 
+def removed():
+    """The command stands in a folder that is no more."""
+    Path("gone").mkdir()
+    os.chdir("gone")
+    Path.cwd().rmdir()
+
+
 def write(name, content):
     def before():
         path = Path(name)
