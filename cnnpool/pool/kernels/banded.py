@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cnnpool.pool.kernels import draw, power, softmax
+from cnnpool.pool.kernels import draw, power, softmax, tiled
 from cnnpool.pool.kernels.frames import Frame, in_format_of, make_ready
 from cnnpool.pool.kernels.maxima import scalar
 from cnnpool.pool.kernels.threads import spread
@@ -41,11 +41,6 @@ def _per_parameter(slots: Tensor, samples: int, parameter: Tensor) -> Tensor:
     return total.view(parameter.shape)
 
 
-def _four(window: Window) -> bool | None:
-    # Windows of 2x2 cells of their own have kernels of their own; None, so that only one is compiled.
-    return True if window.kernel == window.stride == (2, 2) else None
-
-
 class Cell(NamedTuple):
     """How power means read a cell: as |x|, or as max(x, ``floor``)."""
 
@@ -76,29 +71,31 @@ def _limits(wide: torch.dtype) -> tuple:
     return scalar(smallest, wide), scalar(1 / smallest, wide)
 
 
-def _power(x: Tensor, p: Tensor | float, window: Window, cell: Cell, mean: bool) -> tuple:
-    powers = _flat(p, torch.float64 if x.dtype == torch.float64 else torch.float32)
-    ready = make_ready(x, window, _lanes(x, powers))
-    shares, even = _shares(window, tuple(x.shape[2:]), mean, ready.wide)
-    whole = int(p) if not isinstance(p, Tensor) and p in (2, 3, 4) else None
-    numbers = (
-        cell.numbers(x.dtype, ready.wide),
-        _limits(ready.wide),
-        whole,
-        _four(window),
-        *ready.types(cell.nothing(x.dtype)),
-    )
-    return ready, powers, shares, even, numbers
+@lru_cache(maxsize=256)
+def _of_cells(p: float | None, cell: Cell, mean: bool, dtype: torch.dtype, wide: torch.dtype) -> tuple:
+    """What power kernels take: how cells are read, the range of scales, the share of a tile, a whole p."""
+    whole = (0,) * int(p) if p in (2, 3, 4) else None
+    return cell.numbers(dtype, wide), _limits(wide), scalar(0.25 if mean else 1.0, wide), whole
+
+
+def _power(x: Tensor, p: Tensor | float, cell: Cell, mean: bool) -> tuple[Tensor, tuple]:
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return _flat(p, wide), _of_cells(None if isinstance(p, Tensor) else p, cell, mean, x.dtype, wide)
 
 
 def power_forward(x: Tensor, p: Tensor | float, window: Window, cell: Cell, mean: bool) -> Tensor:
     """(sum or mean u^p)^(1/p) of every window of ``x`` (N, C, H, W), in its memory format."""
-    ready, powers, shares, even, numbers = _power(x, p, window, cell, mean)
+    powers, rule = _power(x, p, cell, mean)
+    plan = tiled.plan(x, window, powers.numel())
+    if plan is not None:
+        return tiled.forward(plan, x, powers, rule)
+    ready = make_ready(x, window, _lanes(x, powers))
+    shares, even = _shares(window, tuple(x.shape[2:]), mean, ready.wide)
     frame = ready.frame(powers.numel(), even, False, 4, 1, 1)
     y = ready.output(frame.out_size, x.dtype)
     where = ready.x.data_ptr(), y.data_ptr(), shares.data_ptr(), powers.data_ptr()
-    moved, rest = x.nbytes + y.nbytes, (frame.rule, frame.room, *numbers)
-    spread(power.forward, frame.units, moved, *where, *rest, scratch=frame.scratch)
+    rest = frame.rule, frame.room, *rule, *ready.types(cell.nothing(x.dtype))
+    spread(power.forward, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
     return in_format_of(x, y)
 
 
@@ -106,31 +103,40 @@ def power_backward(
     grad: Tensor, x: Tensor, p: Tensor | float, window: Window, cell: Cell, mean: bool, learnt: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Gradients of ``x`` and, if it is ``learnt``, of ``p``."""
-    ready, powers, shares, even, numbers = _power(x, p, window, cell, mean)
-    frame = ready.frame(powers.numel(), even, True, 6, 4, window.cells)
-    out, slots = torch.empty_like(ready.x), _slots(frame, learnt, ready.wide)
-    grad = grad.contiguous(memory_format=frame.layout)
-    where = ready.x.data_ptr(), grad.data_ptr(), out.data_ptr(), None if slots is None else slots.data_ptr()
-    rest = shares.data_ptr(), powers.data_ptr(), frame.rule, frame.room, *numbers
-    spread(power.backward, frame.units, 2 * x.nbytes + grad.nbytes, *where, *rest, scratch=frame.scratch)
-    slope = None if slots is None else _per_parameter(slots, x.shape[0], p) * log(2)
-    return in_format_of(x, out), slope
+    powers, rule = _power(x, p, cell, mean)
+    plan = tiled.plan(x, window, powers.numel())
+    if plan is not None:
+        out, slots = tiled.backward(plan, grad, x, powers, rule, learnt)
+    else:
+        ready = make_ready(x, window, _lanes(x, powers))
+        shares, even = _shares(window, tuple(x.shape[2:]), mean, ready.wide)
+        frame = ready.frame(powers.numel(), even, True, 6, 4, window.cells)
+        out, slots = torch.empty_like(ready.x), _slots(frame, learnt, ready.wide)
+        grad = grad.contiguous(memory_format=frame.layout)
+        where = ready.x.data_ptr(), grad.data_ptr(), out.data_ptr(), _address(slots), shares.data_ptr()
+        rest = powers.data_ptr(), frame.rule, frame.room, *rule, *ready.types(cell.nothing(x.dtype))
+        spread(power.backward, frame.units, 2 * x.nbytes + grad.nbytes, *where, *rest, scratch=frame.scratch)
+        out = in_format_of(x, out)
+    return out, None if slots is None else _per_parameter(slots, x.shape[0], p) * log(2)
 
 
-def _soft(x: Tensor, beta: Tensor | float, window: Window) -> tuple:
+def _soft(x: Tensor, beta: Tensor | float) -> tuple[Tensor, tuple]:
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    slopes = _flat(beta, wide) / log(2)
-    ready = make_ready(x, window, _lanes(x, slopes))
-    return ready, slopes, scalar(torch.finfo(wide).max / 4, wide)
+    slopes = _flat(beta, wide) / log(2) if isinstance(beta, Tensor) else _number(beta / log(2), wide)
+    return slopes, (scalar(torch.finfo(wide).max / 4, wide), scalar(log(2), wide))
 
 
 def soft_forward(x: Tensor, beta: Tensor | float, window: Window) -> Tensor:
     """Means of every window of ``x`` (N, C, H, W) weighted by softmax(beta x), in its memory format."""
-    ready, slopes, bound = _soft(x, beta, window)
+    slopes, rule = _soft(x, beta)
+    plan = tiled.plan(x, window, slopes.numel())
+    if plan is not None:
+        return tiled.forward(plan, x, slopes, rule)
+    ready = make_ready(x, window, _lanes(x, slopes))
     frame = ready.frame(slopes.numel(), True, False, 3, 2, 1)
     y = ready.output(frame.out_size, x.dtype)
     where = ready.x.data_ptr(), y.data_ptr(), slopes.data_ptr()
-    rest = frame.rule, frame.room, bound, *ready.types(-inf)
+    rest = frame.rule, frame.room, *rule, *ready.types(-inf)
     spread(softmax.forward, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
     return in_format_of(x, y)
 
@@ -139,21 +145,26 @@ def soft_backward(
     grad: Tensor, x: Tensor, beta: Tensor | float, window: Window, learnt: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Gradients of ``x`` and, if it is ``learnt``, of ``beta``."""
-    ready, slopes, bound = _soft(x, beta, window)
-    frame = ready.frame(slopes.numel(), True, True, 5, 4, window.cells)
-    out, slots = torch.empty_like(ready.x), _slots(frame, learnt, ready.wide)
-    grad = grad.contiguous(memory_format=frame.layout)
-    where = ready.x.data_ptr(), grad.data_ptr(), out.data_ptr(), None if slots is None else slots.data_ptr()
-    rest = (
-        slopes.data_ptr(),
-        frame.rule,
-        frame.room,
-        bound,
-        scalar(1 / log(2), ready.wide),
-        *ready.types(-inf),
-    )
-    spread(softmax.backward, frame.units, 2 * x.nbytes + grad.nbytes, *where, *rest, scratch=frame.scratch)
-    return in_format_of(x, out), None if slots is None else _per_parameter(slots, x.shape[0], beta)
+    slopes, rule = _soft(x, beta)
+    plan = tiled.plan(x, window, slopes.numel())
+    if plan is not None:
+        out, slots = tiled.backward(plan, grad, x, slopes, rule, learnt)
+    else:
+        ready = make_ready(x, window, _lanes(x, slopes))
+        frame = ready.frame(slopes.numel(), True, True, 5, 4, window.cells)
+        out, slots = torch.empty_like(ready.x), _slots(frame, learnt, ready.wide)
+        grad = grad.contiguous(memory_format=frame.layout)
+        where = ready.x.data_ptr(), grad.data_ptr(), out.data_ptr(), _address(slots), slopes.data_ptr()
+        rest = frame.rule, frame.room, *rule, *ready.types(-inf)
+        spread(
+            softmax.backward, frame.units, 2 * x.nbytes + grad.nbytes, *where, *rest, scratch=frame.scratch
+        )
+        out = in_format_of(x, out)
+    return out, None if slots is None else _per_parameter(slots, x.shape[0], beta)
+
+
+def _address(slots: Tensor | None) -> int | None:
+    return None if slots is None else slots.data_ptr()
 
 
 def drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, bool]:

@@ -124,24 +124,3 @@ def folded(values, count, total):
             keep(values, t, recall(values, t, total) + recall(values, half + t, total))
         count = half
     return recall(values, 0, total)
-
-
-@compiled
-def four(image, part, t, total):
-    """One window of 2x2 cells that all windows have to themselves: every part is a stretch."""
-    return (
-        load(image, t, total),
-        load(image, part + t, total),
-        load(image, 2 * part + t, total),
-        load(image, 3 * part + t, total),
-    )
-
-
-@compiled
-def put_four(totals, part, t, values):
-    """What ``four`` reads, written."""
-    a, b, c, d = values
-    store(totals, t, a)
-    store(totals, part + t, b)
-    store(totals, 2 * part + t, c)
-    store(totals, 3 * part + t, d)

@@ -60,7 +60,7 @@ def _sent(share, v, mean, beta, total):
 
 
 @compiled
-def forward(start, stop, scratch, x, y, slopes, rule, room, bound, total, like, nothing):
+def forward(start, stop, scratch, x, y, slopes, rule, room, bound, log_2, total, like, nothing):
     """Bands ``start`` to ``stop`` of means; ``slopes`` has the beta / log 2 of every channel."""
     (band, several, above, pitch, part, images, channels, _), held_at = room
     image, half, _, _, peaks, held, step, _ = held_at
@@ -106,7 +106,7 @@ def _vary(image, a, held, weights, values, moments, count, bound, total):
 
 @compiled
 def backward(
-    start, stop, scratch, x, grad, out, slots, slopes, rule, room, bound, log2_e, total, like, nothing
+    start, stop, scratch, x, grad, out, slots, slopes, rule, room, bound, log_2, total, like, nothing
 ):
     """Bands of gradients of inputs; in ``slots``, if there are any, what beta gets from each band."""
     (band, several, above, pitch, part, images, channels, _), held_at = room
@@ -130,7 +130,7 @@ def backward(
         bands.read_outputs(grad, unit, first, windows, half, rule, pitch, zero)
         bands.widened(half, grads, count, total, like)
         slope = load(slopes, unit % channels, total)
-        beta = over(slope, log2_e)
+        beta = slope * log_2
         _mean(image, rule, pitch, part, (peaks, weights, values, held, step), count, slope, bound, total)
         _factor(grads, weights, values, count, bound, total)
         bands.fill(totals, images, total)

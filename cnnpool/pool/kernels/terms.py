@@ -1,7 +1,8 @@
 """The arithmetic of power means: one cell, one window, and what they change.
 
-``cell`` says what u is: (0,) for |x|, (eps, absent) for max(x, eps), and 0 where x is ``absent``. The powers
-2, 3 and 4, whole numbers here, are products, their roots found by Newton's steps; others take a logarithm.
+``cell`` says what u is: (0,) for |x|, (eps, absent) for max(x, eps), and 0 where x is ``absent``. A ``p`` of
+2, 3 or 4 comes as a tuple of as many members, so that kernels are compiled for it: powers are products then,
+their roots found by Halley's steps. Others are numbers, and take logarithms.
 """
 
 from typing import Any
@@ -9,8 +10,18 @@ from typing import Any
 from numba import types
 from numba.extending import overload
 
-from cnnpool.pool.kernels.elementary import exp2, inverse_root, inverse_scale, log2, number, over
-from cnnpool.pool.kernels.memory import compiled, load
+from cnnpool.pool.kernels.elementary import (
+    exp2,
+    inlined,
+    inverse_root,
+    inverse_scale,
+    log2,
+    number,
+    over,
+    whole_scale,
+    with_sign,
+)
+from cnnpool.pool.kernels.memory import load
 
 
 def weight(r: Any, p: Any, total: Any) -> Any:
@@ -19,9 +30,6 @@ def weight(r: Any, p: Any, total: Any) -> Any:
 
 @overload(weight)
 def weight_of(r: Any, p: Any, total: Any) -> Any:
-    def product(r: Any, p: Any, total: Any) -> Any:
-        return (r if p == 2 else (r * r if p == 3 else r * r * r)), total
-
     def exponential(r: Any, p: Any, total: Any) -> Any:
         level = log2(r)
         # 0 also where r is no normal number: with p < 1 it would be infinitely steep.
@@ -29,7 +37,10 @@ def weight_of(r: Any, p: Any, total: Any) -> Any:
         lowest = number(-4096, total)
         return (total if level < lowest else power), (level if level > lowest else lowest)
 
-    return product if isinstance(p, types.Integer) else exponential
+    def product(r: Any, p: Any, total: Any) -> Any:
+        return (r if len(p) == 2 else (r * r if len(p) == 3 else r * r * r)), total
+
+    return product if isinstance(p, types.BaseTuple) else exponential
 
 
 def back(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
@@ -38,18 +49,17 @@ def back(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
 
 @overload(back)
 def back_of(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
-    def newton(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
-        z = inverse_root(mean, p, inverse)
-        return z if p == 2 else (z * z if p == 3 else z * z * z)
+    def halley(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
+        return weight(inverse_root(mean, p), p, total)[0]
 
     def exponential(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
         return exp2((inverse - number(1, total)) * log2(mean))
 
-    return newton if isinstance(p, types.Integer) else exponential
+    return halley if isinstance(p, types.BaseTuple) else exponential
 
 
 def exponent(whole: Any, powers: Any, index: Any, total: Any) -> Any:
-    """``whole``, or where there is none the power at ``index``."""
+    """``whole``, or where that is None the power at ``index``."""
 
 
 @overload(exponent)
@@ -60,25 +70,25 @@ def exponent_of(whole: Any, powers: Any, index: Any, total: Any) -> Any:
     def held(whole: Any, powers: Any, index: Any, total: Any) -> Any:
         return load(powers, index, total)
 
-    return given if isinstance(whole, types.Integer) else held
+    return given if isinstance(whole, types.BaseTuple) else held
 
 
 def scale(top: Any, p: Any, total: Any) -> Any:
-    """What makes ``top`` 1, or for a small power near 1."""
+    """What makes ``top`` 1, or for a whole power near 1, and the inverse of that."""
 
 
 @overload(scale)
 def scale_of(top: Any, p: Any, total: Any) -> Any:
     def near(top: Any, p: Any, total: Any) -> Any:
-        return inverse_scale(top)
+        return inverse_scale(top), whole_scale(top)
 
     def exact(top: Any, p: Any, total: Any) -> Any:
-        return over(number(1, total), top)
+        return over(number(1, total), top), top
 
-    return near if isinstance(p, types.Integer) else exact
+    return near if isinstance(p, types.BaseTuple) else exact
 
 
-@compiled
+@inlined
 def size(v, cell, total):
     if len(cell) == 1:
         return abs(v)
@@ -86,41 +96,49 @@ def size(v, cell, total):
     return total if v == absent else (floor if v < floor else v)
 
 
-@compiled
+@inlined
 def directed(weight, v, cell, total):
     if len(cell) == 1:
-        return weight if v >= total else -weight
+        return with_sign(weight, v)
     return weight if v >= cell[0] else total
 
 
-@compiled
+@inlined
 def limited(top, limits):
+    # Of NaN the smallest.
     smallest, largest = limits
     top = top if top > smallest else smallest
     return top if top < largest else largest
 
 
-@compiled
-def root(mean, scale, cell, p, inverse, total):
+@inlined
+def _clear(mean, limits):
+    # Numbers that a root can be found of, and NaN.
+    smallest, largest = limits
+    mean = smallest if mean < smallest else mean
+    return largest if mean > largest else mean
+
+
+@inlined
+def root(mean, unscaled, cell, limits, p, inverse, total):
     # Of nothing but what is absent the floor.
-    found = over(mean * back(mean, p, inverse, total), scale)
-    found = mean if mean - mean != total else found
+    found = mean * back(_clear(mean, limits), p, inverse, total) * unscaled
     return cell[0] if mean == total else found
 
 
-@compiled
-def factor(g, powers, share, p, inverse, total):
+@inlined
+def factor(g, powers, share, limits, p, inverse, total):
     # What the weights of a window are multiplied by.
-    powers = total if g == total else powers
     mean = powers * share
-    steep = total if mean == mean and mean - mean != total else back(mean, p, inverse, total)
-    return total if powers == total else g * share * steep
+    f = g * share * back(_clear(mean, limits), p, inverse, total)
+    endless = mean == mean and mean - mean != total
+    return total if g == total or powers == total or endless else f
 
 
-@compiled
-def slope(g, powers, moment, share, scale, inverse, total):
+@inlined
+def slope(g, powers, moment, share, unscaled, inverse, total):
     # What the output changes with p, over log 2.
     powers = total if g == total else powers
     level = inverse * log2(powers * share)
-    found = g * over(exp2(level), scale) * inverse * (over(moment, powers) - level)
+    found = g * (exp2(level) * unscaled) * inverse * (over(moment, powers) - level)
     return total if powers == total else found
