@@ -95,6 +95,13 @@ def test_draws_of_neighbouring_windows_channels_and_samples_are_independent():
         assert abs(agreement - 0.5) < 4.5 * (0.25 / n) ** 0.5
 
 
+@pytest.mark.parametrize(("uniform", "drawn"), [(0.0, 4.0), (1 - 2**-24, 1.0)])
+def test_the_ends_of_the_generators_range_never_draw_a_zero(uniform, drawn, monkeypatch):
+    monkeypatch.setattr(torch, "rand", lambda shape, **options: torch.full(shape, uniform, **options))
+    x = torch.tensor([[0.0, 1.0], [4.0, 0.0]])[None, None]
+    assert stochastic_pool2d(x, 2).item() == drawn
+
+
 def test_zero_window_gives_zero_and_its_gradient_to_its_first_cell():
     x = torch.zeros(1, 1, 4, 4, requires_grad=True)
     out = StochasticPool2d(1)(x)
