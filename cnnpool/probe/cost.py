@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cnnpool.probe.arithmetic import Arithmetic
 from cnnpool.probe.base import Result, at_least, device_of, examined
 from cnnpool.probe.speed import images_per_s, stage_times
 
@@ -74,18 +75,15 @@ def flops(model: nn.Module, stages: Mapping[str, nn.Module], image: Tensor) -> i
     Convolutions and matrix products as torch counts them, which leaves pooling out; what the operators do
     beside these is added by their own ``flops``. None if one of them does not say.
     """
-    # It brings Triton along, for which no training need wait.
-    from torch.utils.flop_counter import FlopCounterMode
-
     pooling: list[int | None] = []
-    counter = FlopCounterMode(display=False)
+    counter = Arithmetic()
 
     def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        counted = FlopCounterMode(display=False)
+        counted = Arithmetic()
         with torch.no_grad(), counted:
             module.forward(inputs[0].detach())
         said = module.flops(*inputs[0].shape[-2:])
-        pooling.append(None if said is None else max(said - counted.get_total_flops(), 0))
+        pooling.append(None if said is None else max(said - counted.total, 0))
 
     hooks = [m.register_forward_hook(add) for m in stages.values() if hasattr(m, "flops")]
     try:
@@ -98,7 +96,7 @@ def flops(model: nn.Module, stages: Mapping[str, nn.Module], image: Tensor) -> i
     finally:
         for hook in hooks:
             hook.remove()
-    return None if None in pooling else int(counter.get_total_flops() + sum(pooling))
+    return None if None in pooling else int(counter.total + sum(pooling))
 
 
 def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:
