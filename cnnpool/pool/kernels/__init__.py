@@ -15,9 +15,10 @@ from torch import Tensor
 
 from cnnpool.pool.window import Window, is_channels_last
 
-# Numbers in a map below which torch's own maxima and averages end sooner: contiguous, channels last, and
-# channels last in half precision if windows do not overlap. Measured with one thread, forward and backward.
-QUICK, QUICK_LAST, QUICK_LAST_HALF = 1 << 14, 1 << 17, 1 << 15
+# Numbers in a map below which torch's own maxima and averages end sooner: contiguous, the same of maxima
+# whose windows overlap, channels last, and that in half precision but for such maxima. Measured with one
+# thread, forward and backward.
+QUICK, QUICK_OVERLAPS, QUICK_LAST, QUICK_LAST_HALF = 1 << 14, 1 << 15, 1 << 17, 1 << 15
 
 DTYPES = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
 
@@ -56,17 +57,19 @@ def take(*tensors: Tensor) -> bool:
     return True
 
 
-def torch_is_quicker(x: Tensor, overlaps: bool = True) -> bool:
+def torch_is_quicker(x: Tensor, overlaps: bool = False) -> bool:
     """Whether torch's own maximum or average ends sooner, on maps smaller than a call of ours.
 
-    ``overlaps``: whether windows do; it need not be known in full precision.
+    ``overlaps``: whether windows of a maximum do.
     """
     count = x.numel()
     if count >= QUICK_LAST or _wanted is not None or torch.compiler.is_compiling():
         return False
     if count >= QUICK:
-        half = x.dtype.itemsize == 2 and not overlaps
-        if x.dim() != 4 or not is_channels_last(x) or (half and count >= QUICK_LAST_HALF):
+        if x.dim() != 4 or not is_channels_last(x):
+            if not overlaps or count >= QUICK_OVERLAPS:
+                return False
+        elif x.dtype.itemsize == 2 and not overlaps and count >= QUICK_LAST_HALF:
             return False
     return x.dtype in DTYPES and x.is_cpu
 
