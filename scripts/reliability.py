@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 RESULTS = DOCS / "reliability.json"
 MEASUREMENTS = {
-    "kills": [f"scripts/kill_test.py 10 {seed}" for seed in range(10)],
+    "kills": [f"scripts/kill_test.py 10 {seed}" for seed in range(20)],
     "sweeps": [f"scripts/kill_sweep.py 10 local {seed}" for seed in range(2)],
     "processes": [f"scripts/kill_sweep.py 5 processes {seed}" for seed in range(2)],
     "bits": ["scripts/flip_bits.py 3000"],
