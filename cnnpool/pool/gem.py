@@ -7,7 +7,7 @@ from cnnpool.pool.lp import PowerMean
 from cnnpool.pool.precision import wide
 from cnnpool.pool.replayed import evaluate
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import WindowPool2d, check, window_of
+from cnnpool.pool.window import WindowPool2d, window_on
 
 
 def gem_pool2d(
@@ -41,8 +41,7 @@ def gem_pool2d(
         raise ValueError(f"eps must be above 0, got {eps}")
     if not isinstance(p, Tensor) and not p > 0:
         raise ValueError(f"p must be above 0, got {p}")
-    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
-    check(x, window)
+    window = window_on(x, kernel_size, stride, padding, ceil_mode)
     return evaluate(PowerMean(window, eps, True), x, p)
 
 

@@ -12,7 +12,7 @@ from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.precision import wide
 from cnnpool.pool.replayed import evaluate
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import Window, WindowPool2d, cells, check, count, peak, window_of
+from cnnpool.pool.window import Window, WindowPool2d, cells, count, peak, window_on
 
 
 def lp_pool2d(
@@ -47,12 +47,11 @@ def lp_pool2d(
     Raises:
         ValueError: if p <= 0, a number is out of range, or no window fits.
     """
-    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    window = window_on(x, kernel_size, stride, padding, ceil_mode)
     if form not in ("sum", "mean"):
         raise ValueError(f"form must be 'sum' or 'mean', got {form!r}")
     if not isinstance(norm_type, Tensor) and not norm_type > 0:
         raise ValueError(f"norm_type must be above 0, got {norm_type}")
-    check(x, window)
     if not isinstance(norm_type, Tensor) and norm_type == math.inf:
         return max_pool2d(wide(x).abs(), *window, ties="split").to(x.dtype)
     return evaluate(PowerMean(window, None, form == "mean"), x, norm_type)

@@ -12,7 +12,7 @@ from cnnpool.pool.lip import softmax_mean
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.replayed import evaluate
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import Window, WindowPool2d, check, peak, window_of
+from cnnpool.pool.window import Window, WindowPool2d, peak, window_on
 
 
 def soft_pool2d(
@@ -46,8 +46,7 @@ def soft_pool2d(
     """
     if not isinstance(beta, Tensor) and not 0 < beta < math.inf:
         raise ValueError(f"beta must be finite and above 0, got {beta}")
-    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
-    check(x, window)
+    window = window_on(x, kernel_size, stride, padding, ceil_mode)
     return evaluate(SoftMean(window), x, beta)
 
 

@@ -126,6 +126,25 @@ def check(x: Tensor, window: Window) -> None:
     check_map(x.shape, window, "pooling")
 
 
+def window_on(x: Tensor, kernel_size: Size, stride: Size | None, padding: Size, ceil_mode: bool) -> Window:
+    """The window that pools ``x``, checked as by ``window_of`` and ``check``.
+
+    Raises:
+        ValueError: if a number is out of range, ``x`` is no map of floating numbers, or no window fits.
+    """
+    check_floating(x)
+    return _window_on(x.shape, kernel_size, stride, padding, ceil_mode)
+
+
+@remembered
+def _window_on(
+    shape: tuple[int, ...], kernel_size: Size, stride: Size | None, padding: Size, ceil_mode: bool
+) -> Window:
+    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    check_map(shape, window, "pooling")
+    return window
+
+
 def is_channels_last(x: Tensor) -> bool:
     # From the strides: a tensor under vmap cannot be asked for its memory format.
     _, channel, row, column = x.stride()

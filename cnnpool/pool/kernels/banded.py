@@ -21,7 +21,7 @@ def _lanes(x: Tensor, parameter: Tensor) -> bool:
 
 def _flat(parameter: Tensor | float, wide: torch.dtype) -> Tensor:
     if isinstance(parameter, Tensor):
-        return parameter.detach().flatten().contiguous()
+        return parameter if parameter.is_contiguous() else parameter.contiguous()
     return _number(parameter, wide)
 
 
@@ -37,8 +37,11 @@ def _slots(frame: Frame, wanted: bool, wide: torch.dtype) -> Tensor | None:
 def _per_parameter(slots: Tensor, samples: int, parameter: Tensor) -> Tensor:
     # By sample, channel and band; of one number all.
     count = parameter.numel()
-    total = slots.sum() if count == 1 else slots.view(max(samples, 1), count, -1).sum((0, 2))
-    return total.view(parameter.shape)
+    if count > 1:
+        slots = slots.view(max(samples, 1), count, -1).sum((0, 2))
+    elif slots.numel() > 1:
+        slots = slots.sum()
+    return slots.view(parameter.shape)
 
 
 class Cell(NamedTuple):

@@ -22,6 +22,12 @@ def spread(kernel: Callable[..., None], units: int, moved: int, *args: Any, scra
     meanwhile, so no core has two busy ones.
     """
     threads = max(1, min(torch.get_num_threads(), units, moved // BYTES_PER_THREAD))
+    if threads == 1:
+        # On small maps the lists below take as long as the work.
+        if not scratch:
+            return kernel(0, units, *args)
+        room = torch.empty(scratch, dtype=torch.uint8)
+        return kernel(0, units, room.data_ptr(), *args)
     shares = [(units * i // threads, units * (i + 1) // threads) for i in range(threads)]
     room = torch.empty(scratch * threads, dtype=torch.uint8) if scratch else None
     if room is not None:
