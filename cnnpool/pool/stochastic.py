@@ -13,7 +13,7 @@ from cnnpool.pool.precision import wide
 from cnnpool.pool.replayed import can_work, evaluate
 from cnnpool.pool.routing import Route, Scatter
 from cnnpool.pool.transforms import apply
-from cnnpool.pool.window import Window, WindowPool2d, cells, check, is_channels_last, memory_format, window_of
+from cnnpool.pool.window import Window, WindowPool2d, cells, is_channels_last, memory_format, window_on
 
 # The place of no cell: no winner of a window of fewer cells.
 NOWHERE = 255
@@ -47,8 +47,7 @@ def stochastic_pool2d(
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
     """
-    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
-    check(x, window)
+    window = window_on(x, kernel_size, stride, padding, ceil_mode)
     if not training:
         return evaluate(Expectation(window), x, 1.0)
     rows, columns = window.output_size(*x.shape[-2:])
@@ -56,9 +55,9 @@ def stochastic_pool2d(
     if x.dim() == 4 and window.cells < NOWHERE and can_work(x):
         from cnnpool.pool.kernels import banded
 
-        y, winners, finite = banded.drawn(x.detach(), uniforms, window)
+        y, winners, finite, won = banded.drawn(x.detach(), uniforms, window)
         if finite:
-            return Drawn.apply(x, y, winners, window) if x.requires_grad else y
+            return Drawn.apply(x, y, winners, won, window) if x.requires_grad else y
     return _finish(x, window, lambda parts, _: _draw(parts, uniforms))
 
 
@@ -79,20 +78,25 @@ class Expectation(NamedTuple):
 
 
 class Drawn(Function):
-    """(x, draws, winners, window) -> draws, whose gradients go to the winners (255: to none)."""
+    """(x, draws, winners, won, window) -> draws, whose gradients go to the winners.
+
+    Unless all windows have ``won``, some have none: 255.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, winners: Tensor, window: Window) -> Tensor:
+    def forward(ctx: Any, x: Tensor, y: Tensor, winners: Tensor, won: bool, window: Window) -> Tensor:
         ctx.save_for_backward(winners)
+        ctx.won = won
         ctx.route = Route(window, "first", (x.shape[2], x.shape[3]), is_channels_last(x))
         return y
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         (winners,) = ctx.saved_tensors
-        none = winners == NOWHERE
-        sent = apply(Scatter, grad.masked_fill(none, 0), winners.masked_fill(none, 0), ctx.route)
-        return sent, None, None, None
+        if not ctx.won:
+            none = winners == NOWHERE
+            grad, winners = grad.masked_fill(none, 0), winners.masked_fill(none, 0)
+        return apply(Scatter, grad, winners, ctx.route), None, None, None, None
 
 
 def _finish(x: Tensor, window: Window, choose: Callable[[list[Tensor], Tensor], Tensor]) -> Tensor:

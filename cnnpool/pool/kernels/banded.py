@@ -170,16 +170,17 @@ def _address(slots: Tensor | None) -> int | None:
     return None if slots is None else slots.data_ptr()
 
 
-def drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, bool]:
-    """Draws by ``uniforms`` in [0, 1), the winners (255: none), and whether every window is finite."""
+def drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, bool, bool]:
+    """Draws by ``uniforms`` in [0, 1), the winners (255: none), whether all is finite, and all have one."""
     ready = make_ready(x, window, is_channels_last(x))
     frame = ready.frame(1, True, False, 4, 2, window.cells)
     y, winners = ready.output(frame.out_size, x.dtype), ready.output(frame.out_size, torch.uint8)
-    uniforms, flags = uniforms.contiguous(memory_format=frame.layout), torch.zeros(1, dtype=torch.int64)
+    uniforms, flags = uniforms.contiguous(memory_format=frame.layout), torch.zeros(2, dtype=torch.int64)
     where = ready.x.data_ptr(), y.data_ptr(), winners.data_ptr(), uniforms.data_ptr(), flags.data_ptr()
     rest = frame.rule, frame.room, scalar(torch.finfo(ready.wide).max, ready.wide), *ready.types(-inf)
     spread(draw.forward, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
-    return in_format_of(x, y), in_format_of(x, winners), not flags.item()
+    endless, lost = flags.tolist()
+    return in_format_of(x, y), in_format_of(x, winners), not endless, not lost
 
 
 def expected(x: Tensor, window: Window) -> Tensor:

@@ -35,11 +35,14 @@ def _take(image, a, thresholds, ladder, drawn, places, count, place, last, total
 
 @compiled
 def forward(start, stop, scratch, x, y, winners, uniforms, flags, rule, room, bound, total, like, nothing):
-    """Bands ``start`` to ``stop`` of draws by numbers in [0, 1); sets ``flags`` if a window is not finite."""
+    """Bands ``start`` to ``stop`` of draws by numbers in [0, 1).
+
+    Sets the first of ``flags`` if a window is not finite, the second if one has no winner.
+    """
     (band, several, above, pitch, part, images, _, _), (image, half, _, _, sums, ladder, step, _) = room
     image, half, sums, ladder = scratch + image, scratch + half, scratch + sums, scratch + ladder
     thresholds, drawn, places = sums + step, sums + 2 * step, sums + 3 * step
-    count, cells, fine = band * pitch * rule[5], rule[2][0] * rule[2][1], True
+    count, cells, fine, won = band * pitch * rule[5], rule[2][0] * rule[2][1], True, True
     bands.fill(scratch, images, nothing)
     bands.fill(thresholds, count, total)
     for item in range(start, stop):
@@ -58,11 +61,15 @@ def forward(start, stop, scratch, x, y, winners, uniforms, flags, rule, room, bo
         for r in range(min(band, rule[1][0] - first)):
             for t in range(r * pitch * rule[5], (r * pitch + rule[1][1]) * rule[5]):
                 fine &= load(sums, t, total) <= bound
+            for t in range(r * pitch * rule[5], (r * pitch + rule[1][1]) * rule[5]):
+                won &= load(places, t, NOWHERE) != NOWHERE
         bands.narrowed(drawn, half, count, total, like)
         bands.write_outputs(half, y, unit, first, band, rule, pitch, like)
         bands.write_outputs(places, winners, unit, first, band, rule, pitch, NOWHERE)
     if not fine:
         store(flags, 0, int64(1))
+    if not won:
+        store(flags, 1, int64(1))
 
 
 @compiled
