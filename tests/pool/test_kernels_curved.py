@@ -1,6 +1,7 @@
 """Compiled power means, soft means and draws against the plain torch path, and that in float64."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from cnnpool.pool import gem_pool2d, kernels, lp_pool2d, soft_pool2d, stochastic
 pytest.importorskip("numba")
 from numba import njit
 
-from cnnpool.pool.kernels import frames, threads
+from cnnpool.pool.kernels import frames, threads, tiled
 from cnnpool.pool.kernels.elementary import exp2, inverse_root, log2
 from cnnpool.pool.kernels.maxima import scalar
 from cnnpool.pool.kernels.memory import load, store
@@ -54,9 +55,10 @@ def answers(function, wanted, x, number, upstream):
 
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("dtype", [FAST, *(pytest.param(d, marks=pytest.mark.slow) for d in SLOW)], ids=str)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=60)
 @given(
-    shape=st.tuples(st.integers(0, 2), sides, st.integers(1, 18), st.integers(1, 40)),
+    shape=st.tuples(st.integers(0, 2), sides | st.just(32), st.integers(1, 18), st.integers(1, 40)),
+    tiles=st.booleans(),
     kernel=windows,
     stride=windows,
     padding=st.tuples(*[st.integers(0, 2)] * 2),
@@ -66,8 +68,9 @@ def answers(function, wanted, x, number, upstream):
     seed=st.integers(0, 99),
 )
 def test_values_and_gradients_are_those_of_the_formula_in_float64(
-    name, dtype, shape, kernel, stride, padding, ceil, layout, per_channel, seed
+    name, dtype, shape, tiles, kernel, stride, padding, ceil, layout, per_channel, seed
 ):
+    kernel, stride, padding = ((2, 2), (2, 2), 0) if tiles else (kernel, stride, padding)
     torch.manual_seed(seed)
     x = torch.randn(shape, dtype=torch.float64).to(dtype).contiguous(memory_format=layout)
     number = (1.5 + 2 * torch.rand(shape[1] if per_channel else 1, 1, 1)).to(WIDE[dtype])
@@ -93,10 +96,11 @@ def test_values_and_gradients_are_those_of_the_formula_in_float64(
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-@pytest.mark.parametrize("kernel", [2, 3])
-def test_zeros_infinities_and_nan_come_out_as_by_torch(name, kernel):
+@pytest.mark.parametrize(("kernel", "channels"), [(2, 3), (2, 32), (3, 3)])
+def test_zeros_infinities_and_nan_come_out_as_by_torch(name, kernel, channels):
     for layout in LAYOUTS:
-        x = torch.tensor(SPECIAL)[torch.randint(len(SPECIAL), (2, 3, 9, 34))].contiguous(memory_format=layout)
+        x = torch.tensor(SPECIAL)[torch.randint(len(SPECIAL), (2, channels, 9, 34))]
+        x = x.contiguous(memory_format=layout)
         number = torch.full((1, 1, 1), 1.7)
         y, expected = (
             answers(
@@ -104,7 +108,7 @@ def test_zeros_infinities_and_nan_come_out_as_by_torch(name, kernel):
                 wanted,
                 x,
                 number,
-                torch.ones(()).expand(2, 3, (9 - kernel) // 2 + 1, (34 - kernel) // 2 + 1),
+                torch.ones(()).expand(2, channels, (9 - kernel) // 2 + 1, (34 - kernel) // 2 + 1),
             )[0]
             for wanted in (True, False)
         )
@@ -176,23 +180,31 @@ def test_one_number_may_depend_on_the_map():
         assert gradcheck(function, x) and gradgradcheck(function, x)
 
 
+def forget():
+    """Plans of other bands."""
+    frames._frame.cache_clear()
+    tiled._plan.cache_clear()
+
+
 def test_any_number_of_threads_and_bands_gives_the_same(monkeypatch):
     monkeypatch.setattr(threads, "BYTES_PER_THREAD", 1)
     before, number = torch.get_num_threads(), torch.full((1, 1, 1), 2.5)
-    for layout in LAYOUTS:
+    for layout, window in product(LAYOUTS, [(3, 2, 1, False), (2, 2, 0, False)]):
         x = torch.rand(3, 4, 13, 14).contiguous(memory_format=layout)
         for name in OPERATORS:
             results = []
-            for count, cache in ((1, 1 << 16), (3, 1 << 16), (1, 1)):
-                frames._frame.cache_clear()
+            for count, cache, together in ((1, 1 << 16, 512), (3, 1 << 16, 512), (1, 1, 1)):
+                forget()
                 monkeypatch.setattr(frames, "CACHE", cache)
+                monkeypatch.setattr(tiled, "TOGETHER", together)
                 try:
                     torch.set_num_threads(count)
-                    function = lambda x, p, name=name: OPERATORS[name](x, p, 3, 2, 1, False)  # noqa: E731
-                    results.append(answers(function, True, x, number, torch.ones(3, 4, 7, 7)))
+                    function = lambda x, p, name=name: OPERATORS[name](x, p, *window)  # noqa: E731, B023
+                    upstream = torch.ones(3, 4, *((7, 7) if window[0] == 3 else (6, 7)))
+                    results.append(answers(function, True, x, number, upstream))
                 finally:
                     torch.set_num_threads(before)
-                    frames._frame.cache_clear()
+                    forget()
             for other in results[1:]:
                 assert_close(other, results[0], rtol=1e-5, atol=1e-6)
 
