@@ -21,6 +21,8 @@ class Duel(NamedTuple):
     theirs: Callable[[int], Function]
     positive: bool = False
     """Whether the map is one after a ReLU: what the rival is made for."""
+    random: bool = False
+    """Whether both draw: then what they draw is compared on average."""
 
 
 def _timm_blur(filter_size: int) -> Callable[[int], Function]:
@@ -49,6 +51,13 @@ def _gem(p: Tensor | float) -> Function:
 def _soft(x: Tensor) -> Tensor:
     weight = x.exp()
     return F.avg_pool2d(weight * x, 2) / F.avg_pool2d(weight, 2)
+
+
+def _draw(x: Tensor) -> Tensor:
+    samples, channels, height, width = x.shape
+    cells = x.unfold(2, 2, 2).unfold(3, 2, 2).reshape(-1, 4)
+    places = torch.multinomial(cells / cells.sum(1, keepdim=True), 1)
+    return cells.gather(1, places).view(samples, channels, height // 2, width // 2)
 
 
 def _power() -> Tensor:
@@ -100,5 +109,12 @@ DUELS = {
     ),
     "soft": Duel(
         "exp, F.avg_pool2d", lambda c: lambda x: pool.soft_pool2d(x, 2), lambda c: _soft, positive=True
+    ),
+    "stochastic": Duel(
+        "unfold, torch.multinomial",
+        lambda c: lambda x: pool.stochastic_pool2d(x, 2),
+        lambda c: _draw,
+        positive=True,
+        random=True,
     ),
 }

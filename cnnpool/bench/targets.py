@@ -1,7 +1,9 @@
 """What the suite of pooling operators is to reach, what it did reach, and why not where it did not."""
 
+from itertools import product
 from typing import Any, NamedTuple
 
+LAYOUTS = ("contiguous", "channels_last")
 LARGE = [128, 64, 32, 32]
 
 
@@ -28,9 +30,9 @@ TARGETS = [
     Target("blur 3/2 again", "channels_last", "bfloat16", 30),
     Target("blur 3/2", "channels_last", "float32", 2.5, PIXELS),
     Target("blur 3/2", "contiguous", "float32", 5, ROWS),
-    Target("lp p=3", "channels_last", "float32", 6),
-    Target("gem p=3", "channels_last", "float32", 6),
-    Target("soft", "channels_last", "float32", 5),
+    *(Target(*case, "float32", 6) for case in product(("lp p=3", "gem p=3"), LAYOUTS)),
+    *(Target("soft", layout, "float32", 5) for layout in LAYOUTS),
+    *(Target("stochastic", layout, "float32", 10) for layout in LAYOUTS),
 ]
 
 

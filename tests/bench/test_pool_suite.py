@@ -43,12 +43,13 @@ def test_every_operator_is_measured_beside_its_rival_and_agrees_with_it(operator
     assert row["rival"] == duel.rival
 
 
-def test_an_operator_that_disagrees_with_its_rival_is_not_measured(monkeypatch):
-    right = DUELS["max 2/2"].ours(2)
-    wrong = DUELS["max 2/2"]._replace(ours=lambda c: lambda x: 1.01 * right(x))
-    monkeypatch.setitem(DUELS, "max 2/2", wrong)
-    with pytest.raises(AssertionError, match="max 2/2"):
-        pool.measure(pool.Case("max 2/2", (2, 2, 8, 8), "float32", "contiguous"), 3)
+@pytest.mark.parametrize(("operator", "factor"), [("max 2/2", 1.01), ("stochastic", 1.4)])
+def test_an_operator_that_disagrees_with_its_rival_is_not_measured(monkeypatch, operator, factor):
+    right = DUELS[operator].ours(8)
+    wrong = DUELS[operator]._replace(ours=lambda c: lambda x: factor * right(x))
+    monkeypatch.setitem(DUELS, operator, wrong)
+    with pytest.raises(AssertionError, match=operator):
+        pool.measure(pool.Case(operator, (2, 8, 32, 32), "float32", "contiguous"), 3)
 
 
 def test_a_rival_that_is_not_installed_is_said_to_be_missing(monkeypatch):
