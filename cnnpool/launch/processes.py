@@ -7,16 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from cnnpool.launch.compose import Asked
-from cnnpool.launch.job import Outcome, already, name, write_state
+from cnnpool.launch.forked import Forked, can_fork, warm
+from cnnpool.launch.job import Outcome, already, name, run, write_state
 from cnnpool.launch.trust import FOLDERS
 from cnnpool.stopping import Stopped
 
 POLL_S = 0.05
+OUTPUT = "output.log"
 PR_SET_PDEATHSIG = 1
 KEPT_OPTIONS = (*FOLDERS, "--config-name", "-cn")
+Process = subprocess.Popen | Forked
 
 
 def run_processes(
@@ -32,6 +35,7 @@ def run_processes(
     """
     waiting, running = list(jobs), {}
     stop: Stopped | None = None
+    start = _starter(jobs, arguments, threads)
     while running or (waiting and not stop):
         try:
             while waiting and not stop and len(running) < at_once:
@@ -41,7 +45,7 @@ def run_processes(
                     continue
                 sys.stdout.write(f"starts: {name(job)}\n")
                 sys.stdout.flush()
-                running[_start(job, arguments, threads)] = job
+                running[start(job)] = job
             ended = [process for process in running if process.poll() is not None]
             for process in ended:
                 yield _outcome(running.pop(process), process.returncode)
@@ -55,12 +59,34 @@ def run_processes(
         raise stop
 
 
+def _starter(jobs: Sequence[Asked], arguments: Sequence[str], threads: int) -> Callable[[Asked], Process]:
+    """How jobs are started: by forks where that is safe, else by command lines."""
+    # A training on several devices starts its other processes by its command line.
+    alone = all(job.settings.get("fit", {}).get("devices", 1) == 1 for job in jobs)
+    if alone and can_fork():
+        return lambda job: _fork(job, threads)
+    return lambda job: _start(job, arguments, threads)
+
+
+def _fork(job: Asked, threads: int) -> Forked:
+    def call() -> int:
+        _end_with_the_sweep()
+        outcome = run(job)
+        if outcome.status:
+            sys.stderr.write(f"error: {outcome.said}\n")
+        return outcome.status
+
+    warm(threads)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    return Forked(call, job.folder / OUTPUT)
+
+
 def _start(job: Asked, arguments: Sequence[str], threads: int) -> subprocess.Popen:
     folder = str(job.folder).replace("\\", "\\\\").replace("'", "\\'")
     command = [sys.executable, "-m", "cnnpool", "train", *_kept(arguments), *job.overrides]
     job.folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    with (job.folder / "output.log").open("ab") as output:
+    with (job.folder / OUTPUT).open("ab") as output:
         # In a session of its own: Ctrl-C reaches a job through this process only.
         return subprocess.Popen(
             [*command, f"hydra.run.dir='{folder}'"],
@@ -88,7 +114,7 @@ def _kept(arguments: Sequence[str]) -> list[str]:
 
 def _outcome(job: Asked, returncode: int) -> Outcome:
     """What a process that has ended left behind; its exit status alone is not believed."""
-    path, output = job.folder / "status.json", job.folder / "output.log"
+    path, output = job.folder / "status.json", job.folder / OUTPUT
     try:
         status = json.loads(path.read_text())
     except (OSError, ValueError):

@@ -41,7 +41,10 @@ ROOMS = {
     "__init__": {"cnnpool.surgery"},
     "__main__": {"cnnpool.cli"},
     "cli": {"cnnpool"},
-    "launch": {"hydra", "omegaconf", "yaml", "torch", "cnnpool.table", "cnnpool.fit", *LAYERS, *PROCESS},
+    "launch": {
+        *("hydra", "omegaconf", "ray", "yaml", "torch", "cnnpool.table", "cnnpool.fit", "cnnpool.process"),
+        *(*LAYERS, *PROCESS),
+    },
     "checkpoint": {"torch"},
     "files": {"filelock"},
     "machine": {"torch"},
