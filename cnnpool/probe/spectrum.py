@@ -66,7 +66,9 @@ def alias_classes(dense: Tensor, stride: tuple[int, int]) -> dict[str, float]:
     """Ribeiro & Schon 2021 (arXiv:2102.07757): what becomes of each frequency of the subsampled map.
 
     The s * t frequencies of u (N, C, H, W) that subsampling makes one are compared with the strongest
-    frequency of the subsampled map of their sample and channel; those within 20 dB of it pass.
+    frequency of the subsampled map of their sample and channel; those within 20 dB of it pass. As in the
+    authors' code the spectra are sums over the samples each has, so that of two waves of the full map the
+    weaker passes within 20 dB + 20 log10(s t) of the stronger: 32 dB for a stride of 2.
 
     Returns:
         ``nonaliased``: the low frequency alone passes. ``aliased``: another one alone does. ``tangled``:

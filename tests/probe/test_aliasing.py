@@ -130,6 +130,12 @@ def test_waves_are_classed_by_hand():
     assert alias_classes(wave(1, 0) + wave(7, 0), (2, 2))["tangled"] == two
 
 
+def test_of_two_waves_the_weaker_counts_down_to_32_db_below_the_stronger():
+    for db, counted in ((31, 2 / 64), (33, 0)):
+        weak = 10 ** (-db / 20) * wave(0, 6)
+        assert alias_classes(wave(1, 0) + weak, (2, 2))["aliased"] == counted
+
+
 def test_the_probe_looks_at_the_maps_that_stages_see(net, batch):
     cnn, (images, labels) = net("subsample"), batch()
     result = Aliasing(samples=6).measure(cnn, cnn.stages, images, labels)
