@@ -97,3 +97,20 @@ def test_the_other_way_pools_by_torch_itself():
     x = torch.randn(2, 1, 28, 28).to(memory_format=torch.channels_last)
     assert torch.equal(rival.eval()(x), ours.eval()(x)), "one network, with the same weights"
     assert not any(module.__module__.startswith("cnnpool.pool") for module in rival.features)
+
+
+def test_a_sweep_is_timed_beside_the_same_runs_one_after_the_other(monkeypatch):
+    asked = []
+    lasts = {"launch=processes": 10.0, "seed=0,1,2": 20.0}
+
+    def seconds(arguments):
+        asked.append(arguments)
+        return next((s for word, s in lasts.items() if word in arguments), 8.0)
+
+    monkeypatch.setattr(sweep, "RUNS", 3)
+    monkeypatch.setattr(sweep, "seconds", seconds)
+    rows = list(sweep.rows(2))
+    assert [row["ratio"]["median"] for row in rows] == [20 / 10, 3 * 8 / 10] * 2
+    assert [row["rival"] for row in rows] == [20, 24] * 2
+    assert len(asked) == 2 * 2 * (1 + 1 + 3)
+    assert sum("fit.epochs=20" in arguments for arguments in asked) == len(asked) / 2
