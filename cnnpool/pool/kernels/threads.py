@@ -1,6 +1,7 @@
 """Kernels on as many threads as torch uses: a share of the rows each, on threads of our own."""
 
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,6 +11,18 @@ import torch
 # Less than this is not worth waking a thread for.
 BYTES_PER_THREAD = 1 << 19
 
+
+class _Room(threading.local):
+    """A little scratch memory that a thread keeps: to ask for it takes as long as a small map."""
+
+    LARGEST = 1 << 16
+
+    def __init__(self) -> None:
+        self.held = torch.empty(self.LARGEST, dtype=torch.uint8)
+        self.address = self.held.data_ptr()
+
+
+_room = _Room()
 _pool: ThreadPoolExecutor | None = None
 _size = 0
 
@@ -26,8 +39,8 @@ def spread(kernel: Callable[..., None], units: int, moved: int, *args: Any, scra
         # On small maps the lists below take as long as the work.
         if not scratch:
             return kernel(0, units, *args)
-        room = torch.empty(scratch, dtype=torch.uint8)
-        return kernel(0, units, room.data_ptr(), *args)
+        if scratch <= _Room.LARGEST:
+            return kernel(0, units, _room.address, *args)
     shares = [(units * i // threads, units * (i + 1) // threads) for i in range(threads)]
     room = torch.empty(scratch * threads, dtype=torch.uint8) if scratch else None
     if room is not None:

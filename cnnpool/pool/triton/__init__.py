@@ -20,4 +20,7 @@ def take(*tensors: Tensor) -> bool:
     """Whether these kernels are to work on ``tensors``; never with CNNPOOL_KERNELS=0 in the environment."""
     if not _installed or not _allowed:
         return False
-    return all((t.is_cuda or (_interpreted and t.is_cpu)) and t.dtype in kernels.DTYPES for t in tensors)
+    for t in tensors:
+        if not (t.is_cuda or (_interpreted and t.is_cpu)) or t.dtype not in kernels.DTYPES:
+            return False
+    return True
