@@ -23,7 +23,7 @@ def warm(threads: int) -> None:
     os.environ["OMP_NUM_THREADS"] = str(threads)
     from cnnpool.launch import training
 
-    training.wake_kernels()
+    training.wake()
 
 
 class Forked:

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from cnnpool import data, model, pool, probe, readout, table
-from cnnpool.fit import Facts, fit
 from cnnpool.launch import plain
 from cnnpool.launch.config import save, stage_settings
 from cnnpool.settings import asked
@@ -26,10 +25,12 @@ def train(config: Mapping[str, Any], out: Path, name: str, overrides: list[str])
     seed = config["seed"]
     entry = table.lookup(model.MODELS, "models", config["model"]["name"])
     stages = stage_settings(config, entry.STAGES)
-    waking = Thread(target=wake_kernels, daemon=True)
+    waking = Thread(target=wake, daemon=True)
     waking.start()
     dataset = data.build(**config["data"], seed=seed)
     waking.join()
+    from cnnpool.fit import Facts, fit
+
     random.seed(seed)
     torch.manual_seed(seed)
 
@@ -63,6 +64,8 @@ def train(config: Mapping[str, Any], out: Path, name: str, overrides: list[str])
     return fit(net, dataset, probes, recipe=recipe, seed=seed, out=out, facts=facts)
 
 
-def wake_kernels() -> None:
-    """Load the compiler of the kernels meanwhile: files are read and unpacked without Python's lock."""
+def wake() -> None:
+    """Import Lightning and the kernels' compiler meanwhile: files are read without Python's lock."""
+    import cnnpool.fit  # noqa: F401
+
     pool.build("max", channels=1)(torch.zeros(1, 1, 128, 128))

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cnnpool import data
-from cnnpool.bench import figures, loops, mnist, scale, train
+from cnnpool.bench import figures, loops, mnist, scale, sweep, train
 
 
 def test_the_least_loop_trains_and_counts_what_it_saw(monkeypatch):
