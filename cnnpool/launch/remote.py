@@ -16,7 +16,7 @@ from cnnpool.launch.trust import FOLDERS, values
 if TYPE_CHECKING:
     from cnnpool.launch.job import Outcome
 
-REMOTE = {"slurm": "hydra_submitit_launcher", "ray": "hydra_ray_launcher"}
+REMOTE = {"slurm": "hydra_submitit_launcher"}
 """Launchers, by the plugin that they need; each is an extra of this package."""
 
 

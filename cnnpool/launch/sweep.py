@@ -1,5 +1,6 @@
 """The jobs of one command, here or in processes of their own, and the table of what became of them."""
 
+import math
 import os
 import sys
 from collections import Counter
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cnnpool import table
+from cnnpool.launch.cluster import run_on_ray
 from cnnpool.launch.compose import Asked
 from cnnpool.launch.job import Outcome, name, run
 from cnnpool.launch.processes import run_processes
@@ -19,23 +21,29 @@ class Launch:
     """Where the jobs of a sweep run: the options of ``conf/launch``.
 
     Args:
-        name: local (one after the other, here) or processes (each in its own, several at once).
-        jobs: at once, >= 1; null: one per core.
-        threads: of each job, >= 1; null: the cores divided by the jobs.
+        name: local (one after the other, here), processes (each in its own, several at once) or ray.
+        jobs: at once, >= 1; null: one per core. Ray decides for itself.
+        threads: of each job, >= 1; null: the cores divided by the jobs; with Ray one.
+        address: of the Ray cluster; null: its environment's, or one for the sweep alone.
+        gpus: that a job reserves of Ray, >= 0.
 
     Raises:
         ValueError: if a number is out of range.
     """
 
-    name: Literal["local", "processes"] = "local"
+    name: Literal["local", "processes", "ray"] = "local"
     jobs: int | None = None
     threads: int | None = None
+    address: str | None = None
+    gpus: float = 0
 
     def __post_init__(self) -> None:
         for key in ("jobs", "threads"):
             value = getattr(self, key)
             if value is not None and value < 1:
                 raise ValueError(f"launch.{key} must be at least 1 or null, got {value}")
+        if not 0 <= self.gpus < math.inf:
+            raise ValueError(f"launch.gpus must be at least 0 and finite, got {self.gpus}")
 
 
 def run_all(jobs: Sequence[Asked], arguments: Sequence[str]) -> int:
@@ -62,6 +70,8 @@ def run_all(jobs: Sequence[Asked], arguments: Sequence[str]) -> int:
 
 def _outcomes(jobs: Sequence[Asked], arguments: Sequence[str]) -> Iterator[Outcome]:
     launch = launch_of(jobs)
+    if launch.name == "ray":
+        return run_on_ray(jobs, launch.address, launch.threads or 1, launch.gpus)
     if launch.name == "processes" and len(jobs) > 1:
         return run_processes(jobs, arguments, *shares(launch, len(jobs)))
     return map(run, jobs)

@@ -189,7 +189,8 @@ def test_a_sweep_of_trainings_on_several_devices_gives_each_a_process(monkeypatc
 
 @pytest.mark.parametrize("where", ["slurm", "ray"])
 def test_a_launcher_that_is_not_installed_is_named_with_its_remedy(call, monkeypatch, where):
-    monkeypatch.setattr("cnnpool.launch.remote.find_spec", lambda name: None)
+    for module in ("remote", "cluster"):
+        monkeypatch.setattr(f"cnnpool.launch.{module}.find_spec", lambda name: None)
     status, _, err = call("train", *SWEEP, f"launch={where}", *call.quick)
     assert status == 2
     assert f"pip install 'cnnpool[{where}]'" in err and err.count("\n") == 1
