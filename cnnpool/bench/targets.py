@@ -37,15 +37,15 @@ TARGETS = [
 
 
 def table(files: list[dict[str, Any]]) -> str:
-    """Markdown: every target, and what each file of results says of it."""
-    threads = [results["machine"]["threads"] for results in files]
+    """Markdown: every target, and what files of results say of it, by their number of threads."""
+    threads = sorted({results["machine"]["threads"] for results in files})
     heads = [f"{n} thread{'s' * (n > 1)}" for n in threads]
     lines = [
         f"| operator | layout | dtype | wanted | {' | '.join(heads)} | if missed, why |",
-        "|---" * (5 + len(files)) + "|",
+        "|---" * (5 + len(threads)) + "|",
     ]
     for target in TARGETS:
-        found = [_find(results, target) for results in files]
+        found = [_find([r for r in files if r["machine"]["threads"] == n], target) for n in threads]
         if not any(found):
             continue
         missed = any(row and row["speedup"]["median"] < target.times for row in found)
@@ -62,8 +62,8 @@ def slower(results: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for row in results["rows"] if "speedup" in row and row["speedup"]["q3"] < 1]
 
 
-def _find(results: dict[str, Any], target: Target) -> dict[str, Any] | None:
-    for row in results["rows"]:
+def _find(files: list[dict[str, Any]], target: Target) -> dict[str, Any] | None:
+    for row in (row for results in files for row in results["rows"]):
         case = row["operator"], row["layout"], row["dtype"], row["shape"]
         if case == (*target[:3], LARGE) and "speedup" in row:
             return row

@@ -100,6 +100,14 @@ def test_page_tells_of_targets_and_of_what_is_slower():
     assert "| **4.00x** (3.50 to 4.50, 5) | 2.0x | 2.0 MB | 16.0 MB |" in text
 
 
+def test_files_of_as_many_threads_share_a_column_of_targets():
+    other = result(operator="lp p=3", speedup={"median": 7.0, "q1": 6.5, "q3": 7.5, "n": 5})
+    said = targets.table([results(result()), results(other)])
+    assert said.count("1 thread") == 1
+    assert "| max 2/2 | contiguous | float32 | 8x | 4.0x |" in said
+    assert "| lp p=3 | contiguous | float32 | 6x | 7.0x |" in said
+
+
 def test_a_row_within_noise_is_not_called_slower():
     noisy = result(speedup={"median": 0.99, "q1": 0.9, "q3": 1.01, "n": 5})
     assert targets.slower(results(noisy)) == []
