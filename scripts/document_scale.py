@@ -8,17 +8,17 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from cnnpool.bench.scale import BASE, POWER, exponent
-
-NAMES = {"batch": "images", "size": "pixels on a side", "channels": "channels", "operators": "operators"}
+from cnnpool.bench.curves import NAMES, POWER, exponent
+from cnnpool.bench.scale import BASE
 
 docs = Path(__file__).resolve().parents[1] / "docs"
 results = json.loads((docs / "bench" / "scale.json").read_text())
 rows = results["rows"]
-operators = list(dict.fromkeys(row["operator"] for row in rows))
+operators = list(dict.fromkeys(row["operator"] for row in rows if row["axis"] in NAMES))
+runs = [row for row in rows if row["axis"] == "runs"]
 for name, unit, key, factor in (("time", "ms", "seconds", 1e3), ("memory", "MB kept", "kept", 1e-6)):
-    figure, axes = pyplot.subplots(1, len(NAMES), figsize=(13, 3.2), layout="constrained")
-    for axis, plot in zip(NAMES, axes, strict=True):
+    figure, axes = pyplot.subplots(1, len(NAMES) + 1, figsize=(15, 3.2), layout="constrained")
+    for axis, plot in zip(NAMES, axes, strict=False):
         for operator in operators:
             points = [r for r in rows if (r["axis"], r["operator"]) == (axis, operator)]
             line = [(r["value"], factor * r[key]) for r in points if r[key]]
@@ -29,6 +29,11 @@ for name, unit, key, factor in (("time", "ms", "seconds", 1e3), ("memory", "MB k
         plot.grid(alpha=0.3)
         plot.legend(fontsize=7)
     axes[0].set_ylabel(unit)
+    unit = 1 if key == "seconds" else 1e-6
+    axes[-1].plot([r["value"] for r in runs], [unit * r[key] for r in runs], "o-")
+    axes[-1].set(title="a sweep in one process", xlabel="runs", ylim=(0, None))
+    axes[-1].set_ylabel("s since its start" if key == "seconds" else "MB resident")
+    axes[-1].grid(alpha=0.3)
     others = ", ".join(f"{value} {NAMES[axis]}" for axis, value in BASE.items())
     figure.suptitle(f"forward and backward of one operator; else {others}, channels last", fontsize=10)
     figure.savefig(docs / f"scale_{name}.png", dpi=70)

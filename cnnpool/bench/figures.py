@@ -59,10 +59,15 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def section(results: dict[str, Any]) -> str:
     """One results file as a section of docs/performance.md."""
+    return f"## {TITLES[results['suite']]}\n\n{setting(results)}\n{table(results['rows'])}"
+
+
+def setting(results: dict[str, Any]) -> str:
+    """What was run, where and when."""
     machine = results["machine"]
-    facts = (
+    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
+    return (
         f"`{results['command']}`, {machine['date']}, commit {machine['commit']}; {machine['processor']}, "
-        f"{machine['cores']} cores, {machine['threads']} threads, torch {machine['torch']}, load average "
-        f"{machine['load']} at the end."
+        f"{machine['cores']} cores, {threads}, torch {machine['torch']}, load average {machine['load']} at "
+        f"the end.\n"
     )
-    return f"## {TITLES[results['suite']]}\n\n{facts}\n\n{table(results['rows'])}"

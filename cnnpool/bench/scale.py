@@ -1,7 +1,7 @@
 """The suite of growth: what a training step takes as one thing grows and all else stays."""
 
-import math
 import statistics
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from cnnpool import pool
+from cnnpool.bench import growth
 from cnnpool.bench.measure import Call, in_turn, kept_bytes
 
 AXES = {
@@ -19,15 +20,13 @@ AXES = {
 }
 """What grows: images, pixels on a side, channels of the map, downsampling operators in a row."""
 BASE = {"batch": 64, "size": 32, "channels": 32, "operators": 1}
-POWER = {"batch": 1, "size": 2, "channels": 1, "operators": 1}
-"""With which power of it the work grows, where it is the operator's own."""
 
 
-LINE = "{:<12}{:<12}{:>8}{:>12}{:>14}\n"
+LINE = "{:<22}{:<12}{:>8}{:>12}{:>14}\n"
 
 
 def header() -> str:
-    return LINE.format("operator", "axis", "value", "ms", "bytes kept")
+    return LINE.format("what", "axis", "value", "ms", "bytes kept")
 
 
 def line(row: dict[str, Any]) -> str:
@@ -39,7 +38,7 @@ def line(row: dict[str, Any]) -> str:
 def rows(names: list[str], repeat: int) -> Iterator[dict[str, Any]]:
     """Points of every curve: forward and backward of an operator, at stride 1 where several are in a row.
 
-    All points of a curve are timed in turn, so that a busy machine bends none of them.
+    All points of a curve are timed in turn, so that a busy machine bends none of them. At last, a sweep.
     """
     for name in names:
         for axis, values in AXES.items():
@@ -54,6 +53,8 @@ def rows(names: list[str], repeat: int) -> Iterator[dict[str, Any]]:
                     "seconds": statistics.median(times[str(value)]),
                     "kept": built[value][1],
                 }
+    if sys.platform == "linux":
+        yield from growth.rows()
 
 
 def _build(name: str, batch: int, size: int, channels: int, operators: int) -> tuple[Call, int]:
@@ -64,11 +65,3 @@ def _build(name: str, batch: int, size: int, channels: int, operators: int) -> t
     x.requires_grad_()
     grad = torch.randn_like(net(x))
     return lambda: torch.autograd.grad(net(x), x, grad), kept_bytes(net, x)
-
-
-def exponent(points: list[tuple[float, float]]) -> float:
-    """The power p of the line y = a x^p through points of logarithms, by least squares."""
-    logs = [(math.log(x), math.log(y)) for x, y in points]
-    mean_x, mean_y = (sum(values) / len(logs) for values in zip(*logs, strict=True))
-    above = sum((x - mean_x) * (y - mean_y) for x, y in logs)
-    return above / sum((x - mean_x) ** 2 for x, _ in logs)

@@ -1,11 +1,12 @@
 import dataclasses
 import math
+import sys
 
 import pytest
 import torch
 
 from cnnpool import data
-from cnnpool.bench import figures, loops, mnist, scale, sweep, train
+from cnnpool.bench import curves, figures, growth, loops, mnist, scale, sweep, train
 
 
 def test_the_least_loop_trains_and_counts_what_it_saw(monkeypatch):
@@ -21,8 +22,8 @@ def test_the_least_loop_trains_and_counts_what_it_saw(monkeypatch):
 
 
 def test_an_exponent_is_the_slope_between_logarithms():
-    assert scale.exponent([(1, 3), (2, 12), (5, 75)]) == pytest.approx(2.0)
-    assert scale.exponent([(1, 1), (math.e, math.e), (math.e**2, 1)]) == pytest.approx(0.0)
+    assert curves.exponent([(1, 3), (2, 12), (5, 75)]) == pytest.approx(2.0)
+    assert curves.exponent([(1, 1), (math.e, math.e), (math.e**2, 1)]) == pytest.approx(0.0)
 
 
 def test_kept_bytes_grow_with_batch_size_channels_and_operators(monkeypatch):
@@ -30,6 +31,7 @@ def test_kept_bytes_grow_with_batch_size_channels_and_operators(monkeypatch):
         scale, "AXES", {"batch": [1, 3], "size": [8, 16], "channels": [2, 6], "operators": [2, 4]}
     )
     monkeypatch.setattr(scale, "BASE", {"batch": 2, "size": 8, "channels": 4, "operators": 1})
+    monkeypatch.setattr(growth, "rows", lambda: iter(()))
     rows = list(scale.rows(["max"], repeat=1))
     kept = {axis: [r["kept"] for r in rows if r["axis"] == axis] for axis in scale.AXES}
     assert [b / a for a, b in kept.values()][:3] == [3, 4, 3]
@@ -114,3 +116,39 @@ def test_a_sweep_is_timed_beside_the_same_runs_one_after_the_other(monkeypatch):
     assert [row["rival"] for row in rows] == [20, 24] * 2
     assert len(asked) == 2 * 2 * (1 + 1 + 3)
     assert sum("fit.epochs=20" in arguments for arguments in asked) == len(asked) / 2
+
+
+def test_a_sweep_is_noted_at_powers_of_two_of_its_runs(monkeypatch):
+    clock, memory = iter([100.0, 103.0, 104.0, 106.0, 110.0]), iter([5, 6, 7, 8])
+    monkeypatch.setattr(growth.time, "perf_counter", lambda: next(clock))
+    lines = ["digits: 300 images", *["test accuracy 99 %", "epoch 1"] * 9]
+    found = list(growth.points(lines, lambda: next(memory)))
+    assert [(row["value"], row["seconds"], row["kept"]) for row in found] == [
+        (1, 3.0, 5),
+        (2, 4.0, 6),
+        (4, 6.0, 7),
+        (8, 10.0, 8),
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read where Linux has it")
+def test_a_process_of_a_sweep_is_watched():
+    rows = list(growth.rows(2))
+    assert [row["value"] for row in rows] == [1, 2]
+    assert rows[0]["seconds"] < rows[1]["seconds"] and min(row["kept"] for row in rows) > 1e8
+
+
+def test_a_page_tells_the_powers_and_the_sweep():
+    def curve(operator, axis, values, seconds, kept):
+        points = ({"value": v, "seconds": seconds(v), "kept": kept(v)} for v in values)
+        return [{"operator": operator, "axis": axis, **point} for point in points]
+
+    rows = curve("max", "size", (8, 16), lambda v: 1e-6 * v**2, lambda v: 2 * v**2)
+    rows += curve("avg", "batch", (8, 16), lambda v: 1e-6 * v, lambda v: 0)
+    rows += curve("sweep", "runs", (1, 2, 4), lambda v: 3 + 0.5 * v, lambda v: 8e8 + 1e6 * v)
+    machine = dict.fromkeys(("processor", "cores", "torch", "load", "date", "commit"), "x") | {"threads": 1}
+    text = curves.section({"suite": "scale", "command": "cnnpool bench", "machine": machine, "rows": rows})
+    assert "| max | pixels on a side | 2 | 2.00 | 2.00 |" in text
+    assert "| avg | images | 1 | 1.00 | nothing is kept |" in text
+    assert "A sweep of 4 tiny runs in one process (`launch=local`): 3.0 s to start and 0.50 s a run" in text
+    assert "801 MB resident after the first run, 804 MB after the last." in text
