@@ -48,7 +48,9 @@ def _powers(operator: str, axis: str, curve: list[dict[str, Any]]) -> str:
 def _sweep(curve: list[dict[str, Any]]) -> str:
     line = statistics.linear_regression(*zip(*((r["value"], r["seconds"]) for r in curve), strict=True))
     first, last = (f"{row['kept'] / 1e6:.0f} MB" for row in (curve[0], curve[-1]))
+    runs = curve[-1]["value"]
     return (
-        f"\nA sweep of {curve[-1]['value']} tiny runs in one process (`launch=local`): {line.intercept:.1f} s "
-        f"to start and {line.slope:.2f} s a run; {first} resident after the first run, {last} after the last.\n"
+        f"\nA sweep of {runs} tiny runs in one process (`launch=local`): {line.intercept:.1f} s "
+        f"until the first starts, Hydra composing all of them first, and {line.slope:.2f} s a run;\n"
+        f"{first} resident after the first run, {last} after the last.\n"
     )

@@ -150,5 +150,6 @@ def test_a_page_tells_the_powers_and_the_sweep():
     text = curves.section({"suite": "scale", "command": "cnnpool bench", "machine": machine, "rows": rows})
     assert "| max | pixels on a side | 2 | 2.00 | 2.00 |" in text
     assert "| avg | images | 1 | 1.00 | nothing is kept |" in text
-    assert "A sweep of 4 tiny runs in one process (`launch=local`): 3.0 s to start and 0.50 s a run" in text
+    assert "A sweep of 4 tiny runs in one process (`launch=local`): 3.0 s until the first starts" in text
+    assert "and 0.50 s a run;" in text
     assert "801 MB resident after the first run, 804 MB after the last." in text
