@@ -13,7 +13,15 @@ from cnnpool.pool.precision import wide
 from cnnpool.pool.replayed import can_work, evaluate
 from cnnpool.pool.routing import Route, Scatter
 from cnnpool.pool.transforms import apply
-from cnnpool.pool.window import Window, WindowPool2d, cells, is_channels_last, memory_format, window_on
+from cnnpool.pool.window import (
+    Window,
+    WindowPool2d,
+    cells,
+    is_channels_last,
+    memory_format,
+    peak,
+    window_on,
+)
 
 # The place of no cell: no winner of a window of fewer cells.
 NOWHERE = 255
@@ -31,7 +39,7 @@ def stochastic_pool2d(
     """Draw one value of each window with probability p_i = x_i / sum x (Zeiler & Fergus 2013).
 
     In place of x stands r = max(x, 0), as after a ReLU, so that negative values are never drawn. A window
-    without positive value gives 0. A window that holds infinity or NaN gives it.
+    without positive value gives 0. A window that holds infinity or NaN gives it, without gradient.
 
     Args:
         x: (N, C, H, W) or (C, H, W), any floating dtype; sums are kept in float32 at least.
@@ -57,7 +65,7 @@ def stochastic_pool2d(
 
         y, winners, finite, won = banded.drawn(x.detach(), uniforms, window)
         if finite:
-            return Drawn.apply(x, y, winners, won, window) if x.requires_grad else y
+            return Drawn.apply(x, (y, winners, won), window) if x.requires_grad else y
     return _finish(x, window, lambda parts, _: _draw(parts, uniforms))
 
 
@@ -78,32 +86,38 @@ class Expectation(NamedTuple):
 
 
 class Drawn(Function):
-    """(x, draws, winners, won, window) -> draws, whose gradients go to the winners.
+    """(x, (draws, winners, whether all have one), window) -> draws, whose gradients go to the winners.
 
-    Unless all windows have ``won``, some have none: 255.
+    The draws are hidden in a tuple, so that the result may be changed in place.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, winners: Tensor, won: bool, window: Window) -> Tensor:
+    def forward(ctx: Any, x: Tensor, drawn: tuple[Tensor, Tensor, bool], window: Window) -> Tensor:
+        y, winners, ctx.won = drawn
         ctx.save_for_backward(winners)
-        ctx.won = won
         ctx.route = Route(window, "first", (x.shape[2], x.shape[3]), is_channels_last(x))
         return y
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (winners,) = ctx.saved_tensors
         if not ctx.won:
             none = winners == NOWHERE
             grad, winners = grad.masked_fill(none, 0), winners.masked_fill(none, 0)
-        return apply(Scatter, grad, winners, ctx.route), None, None, None, None
+        return apply(Scatter, grad, winners, ctx.route), None, None
 
 
 def _finish(x: Tensor, window: Window, choose: Callable[[list[Tensor], Tensor], Tensor]) -> Tensor:
     # Not clamp or relu: they stop the gradient of a cell that is exactly 0.
-    parts = cells(torch.where(x < 0, 0, wide(x)), window)
+    exact = torch.where(x < 0, 0, wide(x))
+    top = peak(exact, window).detach()
+    finite = top.isfinite()
+    # Sums of the largest numbers stay finite, and shares of the smallest exact.
+    _, exponent = torch.frexp(torch.where(finite & (top > 0), top, 1))
+    scale = torch.ldexp(torch.ones_like(top), -exponent.clamp(-126, 126))
+    parts = [torch.where(finite, part, 0) * scale for part in cells(exact, window)]
     total = sum(parts[1:], parts[0])
-    y = torch.where(total.isfinite(), choose(parts, total), total).to(x.dtype)
+    y = torch.where(finite, choose(parts, total) / scale, top).to(x.dtype)
     return y.contiguous(memory_format=memory_format(x.dim() == 4 and is_channels_last(x)))
 
 

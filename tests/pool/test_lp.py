@@ -76,10 +76,14 @@ def test_neither_huge_nor_tiny_values_over_or_underflow():
         assert_close(lp_pool2d(x, 30, 2).item() / scale, 4.0, rtol=1e-4, atol=0)
 
 
-def test_infinite_cell_makes_its_window_infinite():
-    x = torch.tensor([[-math.inf, 1.0], [0.0, 2.0]])[None, None]
-    assert lp_pool2d(x, 3, 2).item() == math.inf
-    assert lp_pool2d(x, math.inf, 2).item() == math.inf
+@pytest.mark.parametrize("p", [0.5, 1, 1.5, 2, 3, 7.5, math.inf])
+@pytest.mark.parametrize("kernel", [2, 3])
+def test_infinite_cell_makes_its_window_infinite(p, kernel):
+    x = torch.ones(1, 1, 6, 6)
+    x[0, 0, :3, :3] = torch.tensor([[-math.inf, 1.0, 3.0], [0.0, 2.0, 1.0], [1.0, 1.0, 0.0]])
+    y = lp_pool2d(x, p, kernel)
+    assert y[0, 0, 0, 0] == math.inf
+    assert y.flatten()[1:].isfinite().all()
 
 
 def test_learnt_power_moves_and_stays_above_one():

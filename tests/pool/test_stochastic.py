@@ -129,6 +129,31 @@ def test_infinity_and_nan_come_through(training):
     assert out[0] == torch.inf and out[1] != out[1]
 
 
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("value", [3e38, 1e-37, 1e-42])
+def test_numbers_at_the_ends_of_the_type_have_finite_values_and_gradients(training, value):
+    x = torch.full((1, 1, 4, 4), value, requires_grad=True)
+    y = StochasticPool2d(1).train(training)(x)
+    assert_close(y, torch.full_like(y, value), rtol=1e-6, atol=6e-45)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    assert_close(F.avg_pool2d(grad, 2, divisor_override=1), torch.ones(1, 1, 2, 2))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_infinite_window_has_no_gradient_and_its_neighbours_have(training):
+    x = torch.ones(1, 1, 2, 4)
+    x[..., 0, 1] = torch.inf
+    x.requires_grad_()
+    StochasticPool2d(1).train(training)(x).sum().backward()
+    assert (x.grad[..., :2] == 0).all() and x.grad[..., 2:].sum() == 1
+
+
+def test_draws_may_be_changed_in_place():
+    x = torch.rand(1, 2, 4, 4, requires_grad=True)
+    stochastic_pool2d(x, 2).mul_(2).sum().backward()
+    assert x.grad.sum() == 2 * 8
+
+
 def test_half_precision_sums_do_not_overflow():
     x = torch.full((1, 1, 4, 4), 60_000.0, dtype=torch.float16)
     for training in (True, False):

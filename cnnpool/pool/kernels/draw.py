@@ -82,6 +82,22 @@ def _weigh(image, a, sums, means, count, total):
 
 
 @compiled
+def _large(image, t, rule, pitch, part, bound, total):
+    # Of a window whose sum is too large for the type: of finite numbers a part of them, else that sum.
+    sum_, mean, part_of = total, total, over(number(1, total), number(1 << 16, total))
+    for c in range(rule[2][0] * rule[2][1]):
+        v = load(image, bands.cell_at(c, rule, pitch, part) + t, total) * part_of
+        sum_ += total if v < total else v
+    if not sum_ <= bound:
+        return sum_
+    for c in range(rule[2][0] * rule[2][1]):
+        v = load(image, bands.cell_at(c, rule, pitch, part) + t, total) * part_of
+        v = total if v < total else v
+        mean += over(v, sum_) * v
+    return over(mean, part_of)
+
+
+@compiled
 def mean(start, stop, scratch, x, y, rule, room, bound, total, like, nothing):
     """Bands ``start`` to ``stop`` of sums of squares over sums."""
     (band, several, above, pitch, part, images, _, _), (image, half, _, _, sums, ladder, step, _) = room
@@ -97,8 +113,11 @@ def mean(start, stop, scratch, x, y, rule, room, bound, total, like, nothing):
             _climb(image, bands.cell_at(c, rule, pitch, part), sums, ladder, count, c == 0, total)
         for c in range(cells):
             _weigh(image, bands.cell_at(c, rule, pitch, part), sums, means, count, total)
+        fine = True
         for t in range(count):
-            sum_ = load(sums, t, total)
-            keep(means, t, recall(means, t, total) if sum_ <= bound else sum_)
+            fine &= load(sums, t, total) <= bound
+        for t in range(0 if fine else count):
+            if not load(sums, t, total) <= bound:
+                keep(means, t, _large(image, t, rule, pitch, part, bound, total))
         bands.narrowed(means, half, count, total, like)
         bands.write_outputs(half, y, unit, first, band, rule, pitch, like)

@@ -31,7 +31,9 @@ def weight(r: Any, p: Any, total: Any) -> Any:
 @overload(weight)
 def weight_of(r: Any, p: Any, total: Any) -> Any:
     def exponential(r: Any, p: Any, total: Any) -> Any:
-        level = log2(r)
+        # Of infinity a number, so that its power is infinite whatever p is; all others are at most about 1.
+        level, highest = log2(r), number(64, total)
+        level = highest if level > highest else level
         # 0 also where r is no normal number: with p < 1 it would be infinitely steep.
         power = exp2((p - number(1, total)) * level)
         lowest = number(-4096, total)
