@@ -26,15 +26,13 @@ def main(arguments: list[str]) -> int:
     kills = int(arguments[0]) if arguments else 20
     launch = arguments[1] if arguments[1:] else "local"
     chance = random.Random(int(arguments[2]) if arguments[2:] else 0)
-    # A process of its own imports for seconds: two jobs then, else four.
-    seeds = "seed=0,1" if launch == "local" else "seed=0"
-    sweep = [*TRAIN[:1], "-m", *TRAIN[1:-1], "pool=stochastic,max", seeds, f"launch={launch}"]
+    sweep = [*TRAIN[:1], "-m", *TRAIN[1:-1], "pool=stochastic,max", "seed=0,1", f"launch={launch}"]
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         begun = time.monotonic()
-        if finish(start(root / "whole", sweep)):
+        if finish(began(root / "whole", sweep, launch)):
             sys.exit(f"the sweep that was never stopped failed: {said(root / 'whole')}")
         duration = time.monotonic() - begun
         found = {"launch": launch, "kills": 0, "sweeps": 0}
@@ -58,7 +56,7 @@ def killed_sweep(
     """Kill a sweep in ``out`` now and then until it is done, and compare it with the one in ``whole``."""
     done: dict[Path, int] = {}
     while True:
-        process = start(out, sweep)
+        process = began(out, sweep, found["launch"])
         status = finish(process, duration if found["kills"] < kills else 0.0, chance)
         results = {path: path.stat().st_mtime_ns for path in out.rglob("results.json")}
         found["done twice"] += sum(results.get(path) != moment for path, moment in done.items())
@@ -74,6 +72,11 @@ def killed_sweep(
         found["broken files"] += sum(broken(path.parent) for path in out.rglob("status.json"))
     runs = sorted(path.parent.relative_to(whole) for path in whole.rglob("results.json"))
     found["different"] += sum(contents(out / run) != contents(whole / run) for run in runs)
+
+
+def began(out: Path, sweep: list[str], launch: str) -> int:
+    """The pid of a sweep; anew if in processes, since it forks them only where torch is not yet."""
+    return start(out, sweep, anew=launch == "processes")
 
 
 def quiet(out: Path) -> None:

@@ -73,8 +73,8 @@ def killed_run(
     found["different"] += contents(out / "run") != contents(whole / "run")
 
 
-def start(out: Path, arguments: Sequence[str] = TRAIN) -> int:
-    """The pid of a process in ``out``; a fork, because imports take longer than the run."""
+def start(out: Path, arguments: Sequence[str] = TRAIN, *, anew: bool = False) -> int:
+    """The pid of a process in ``out``; a fork, because imports take longer than the run, or ``anew``."""
     process = os.fork()
     if process:
         return process
@@ -84,6 +84,8 @@ def start(out: Path, arguments: Sequence[str] = TRAIN) -> int:
         output = os.open("output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
+        if anew:
+            os.execv(sys.executable, [sys.executable, "-m", "cnnpool", *arguments])
         cli.main(list(arguments))
     except SystemExit as stop:
         os._exit(stop.code or 0)
