@@ -27,7 +27,8 @@ def components(x: Tensor, stride: tuple[int, int]) -> list[Tensor]:
 def blocks(x: Tensor, stride: tuple[int, int]) -> Tensor:
     """View (N, C, H', sh, W', sw) of a complete map."""
     (sh, sw), (height, width) = stride, x.shape[-2:]
-    return x.unflatten(-2, (height // sh, sh)).unflatten(-1, (width // sw, sw))
+    # Not unflatten, which torch cannot do to a batch of gradients.
+    return x.view(*x.shape[:-2], height // sh, sh, width // sw, sw)
 
 
 def sample_phase(
@@ -103,7 +104,8 @@ class Take(Transformable):
             view, index = lattice.place(x, phase)
             return view[index].contiguous(memory_format=layout)
         shape = (*x.shape[:2], *lattice.size)
-        zeros = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=layout).zero_()
+        # Of x, so that they are batched where it is.
+        zeros = x.new_zeros(shape).contiguous(memory_format=layout)
         view, index = lattice.place(zeros, phase)
         view[index] = x
         return zeros

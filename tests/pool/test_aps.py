@@ -177,7 +177,7 @@ def test_gradients_are_the_numerical_ones_in_both_modes_and_twice():
         return aps_pool2d(x, (2, 3), phase=phase, filter_size=2)[0]
 
     x = image(3, 2, 4, 5).requires_grad_()
-    assert gradcheck(call, x, check_forward_ad=True)
+    assert gradcheck(call, x, check_forward_ad=True, check_batched_grad=True)
     assert gradgradcheck(call, x, check_fwd_over_rev=True)
 
 
