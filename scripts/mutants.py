@@ -53,7 +53,12 @@ def main(arguments: list[str]) -> int:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of what the tests need."""
+    """A copy of what the tests need, and what was compiled there if kernels are as they were."""
+    kernels = Path("cnnpool", "pool", "kernels")
+    known = {path.name: path.read_bytes() for path in (folder / kernels).glob("*.py")}
+    if known != {path.name: path.read_bytes() for path in (ROOT / kernels).glob("*.py")}:
+        # Of what a kernel is made of, its cache knows nothing.
+        shutil.rmtree(folder / kernels, ignore_errors=True)
     for name in ("cnnpool", "conf", "tests"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored, dirs_exist_ok=True)
