@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,7 @@ from cnnpool.launch.job import Outcome, already, name, run, write_state
 from cnnpool.stopping import Signals, Stopped
 
 POLL_S = 0.2
+ANSWER_S = 10
 OWN = "local"
 LIMITS = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
 """Of a Ray that is started for one sweep, whose jobs exchange nothing by it."""
@@ -66,6 +68,7 @@ def _connected(address: str | None, threads: int, gpus: float) -> ModuleType:
     import ray
 
     there = address or os.environ.get("RAY_ADDRESS") or OWN
+    _knock(there)
     try:
         ray.init(
             there, log_to_driver=False, logging_level=logging.CRITICAL, **(LIMITS if there == OWN else {})
@@ -79,6 +82,17 @@ def _connected(address: str | None, threads: int, gpus: float) -> ModuleType:
         has_all = f"{has['CPU']:g} processors and {has.get('GPU', 0):g} devices"
         raise ValueError(f"launch.threads={threads}, launch.gpus={gpus}: this machine has {has_all}")
     return ray
+
+
+def _knock(address: str) -> None:
+    """Refuse a HOST:PORT where nobody listens, which Ray itself would wait for, for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"launch.address={address}: no Ray cluster answers there ({error})") from None
 
 
 def _work(job: Asked, folder: Path) -> Outcome:

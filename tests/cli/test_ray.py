@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import socket
+import sys
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -115,6 +117,18 @@ def test_what_ray_cannot_do_is_refused(call, ray):
     assert status == 2 and "leave fit.devices at 1" in err
     status, _, err = call("train", *RAY, "launch.gpus=-1", *call.quick)
     assert status == 2 and "launch.gpus must be at least 0" in err
+
+
+def test_an_address_where_nobody_listens_is_refused(call, monkeypatch):
+    monkeypatch.setattr(cluster, "find_spec", lambda name: True)
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        status, _, err = call("train", *RAY, f"launch.address={address}", *call.quick)
+    assert status == 2
+    assert err.startswith(f"error: launch.address={address}: no Ray cluster answers there")
+    assert err.count("\n") == 1
 
 
 @pytest.mark.slow
