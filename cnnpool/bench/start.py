@@ -89,7 +89,7 @@ STARTS = {
         ["-c", SCRIPT],
         "Lightning, torchmetrics",
     ),
-    "a run of one step, to its end": Start(ONE_STEP, 4.0),
+    "a run of one step, to its end": Start(ONE_STEP, 3.0),
 }
 
 
