@@ -137,11 +137,11 @@ def _run(job: "Asked") -> Outcome:
 def _train(job: "Asked") -> dict[str, Any]:
     if job.mistake:
         raise ValueError(job.mistake)
-    plain.check(job.settings)
+    recipe = plain.check(job.settings)
     # torch and Lightning take seconds to import, for which neither a finished run nor a mistake need wait.
     from cnnpool.launch.training import train
 
-    return train(job.settings, job.folder, name(job), job.overrides)
+    return train(job.settings, recipe, job.folder, name(job), job.overrides)
 
 
 def name(job: "Asked") -> str:

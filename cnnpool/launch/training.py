@@ -9,18 +9,19 @@ from typing import Any
 import torch
 
 from cnnpool import data, model, pool, probe, readout, table
-from cnnpool.launch import plain
 from cnnpool.launch.config import save, stage_settings
+from cnnpool.recipe import Recipe
 from cnnpool.settings import asked
 
 
-def train(config: Mapping[str, Any], out: Path, name: str, overrides: list[str]) -> dict[str, Any]:
-    """Build data, model and probes from settings, and fit.
+def train(
+    config: Mapping[str, Any], recipe: Recipe, out: Path, name: str, overrides: list[str]
+) -> dict[str, Any]:
+    """Build data, model and probes from settings that ``plain.check`` has made ``recipe`` of, and fit.
 
     Raises:
         ValueError: if a setting is out of range or does not fit the others.
     """
-    recipe = plain.check(config)
     probes = {key: probe.build(key, **options) for key, options in config["probe"].items()}
     seed = config["seed"]
     entry = table.lookup(model.MODELS, "models", config["model"]["name"])
