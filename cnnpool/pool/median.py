@@ -5,7 +5,7 @@ from torch import Tensor
 
 from cnnpool.pool.base import Size
 from cnnpool.pool.sorting import comparisons, order
-from cnnpool.pool.window import WindowPool2d, cells, check, count, peak, window_of
+from cnnpool.pool.window import WindowPool2d, cells, count, peak, window_on
 
 
 def median_pool2d(
@@ -28,8 +28,7 @@ def median_pool2d(
     Raises:
         ValueError: if a number is out of range, or no window fits.
     """
-    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
-    check(x, window)
+    window = window_on(x, kernel_size, stride, padding, ceil_mode)
     parts = cells(x, window, fill=float("inf"))
     present = count(x, window)
     middle = (len(parts) - 1) // 2

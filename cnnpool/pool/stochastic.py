@@ -110,7 +110,7 @@ class Drawn(Function):
 def _finish(x: Tensor, window: Window, choose: Callable[[list[Tensor], Tensor], Tensor]) -> Tensor:
     # Not clamp or relu: they stop the gradient of a cell that is exactly 0.
     exact = torch.where(x < 0, 0, wide(x))
-    top = peak(exact, window).detach()
+    top = peak(exact, window)
     finite = top.isfinite()
     # Sums of the largest numbers stay finite, and shares of the smallest exact.
     _, exponent = torch.frexp(torch.where(finite & (top > 0), top, 1))

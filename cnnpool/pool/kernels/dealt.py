@@ -6,7 +6,7 @@ none, go number by number.
 """
 
 from cnnpool.pool.kernels.memory import compiled, keep, recall
-from cnnpool.pool.kernels.rows import LANES, _join, _part, move
+from cnnpool.pool.kernels.rows import LANES, join_pairs, move, part_pairs
 
 
 @compiled
@@ -36,9 +36,9 @@ def cut(x, first, lines, size, lanes, image, part, like):
             elif columns >= LANES:
                 for t in range(0, columns, LANES):
                     t = min(t, columns - LANES)
-                    _part(x, at + 2 * t, image, even + t, image, odd + t, like)
+                    part_pairs(x, at + 2 * t, image, even + t, image, odd + t, like)
             elif at + 2 * LANES <= end:
-                _part(x, at, image, even, image, odd, like)
+                part_pairs(x, at, image, even, image, odd, like)
             else:
                 for t in range(columns):
                     keep(image, even + t, recall(x, at + 2 * t, like))
@@ -62,9 +62,9 @@ def paste(image, part, out, first, lines, size, lanes, like):
             elif columns >= LANES:
                 for t in range(0, columns, LANES):
                     t = min(t, columns - LANES)
-                    _join(image, even + t, image, odd + t, out, at + 2 * t, like)
+                    join_pairs(image, even + t, image, odd + t, out, at + 2 * t, like)
             elif at + 2 * LANES <= end:
-                _join(image, even, image, odd, out, at, like)
+                join_pairs(image, even, image, odd, out, at, like)
             else:
                 for t in range(columns):
                     keep(out, at + 2 * t, recall(image, even + t, like))

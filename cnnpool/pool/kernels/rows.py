@@ -47,7 +47,7 @@ def _move(typing: Any, source: Any, i: Any, target: Any, k: Any, like: Any) -> A
 
 
 @intrinsic
-def _part(typing: Any, source: Any, i: Any, even: Any, k: Any, odd: Any, m: Any, like: Any) -> Any:
+def part_pairs(typing: Any, source: Any, i: Any, even: Any, k: Any, odd: Any, m: Any, like: Any) -> Any:
     """Sixteen elements of ``source`` from ``i`` on, in turn to ``even`` and ``odd``."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -62,8 +62,8 @@ def _part(typing: Any, source: Any, i: Any, even: Any, k: Any, odd: Any, m: Any,
 
 
 @intrinsic
-def _join(typing: Any, even: Any, i: Any, odd: Any, k: Any, target: Any, m: Any, like: Any) -> Any:
-    """Eight elements of ``even`` and of ``odd``, in turn, to ``target``: what ``_part`` took apart."""
+def join_pairs(typing: Any, even: Any, i: Any, odd: Any, k: Any, target: Any, m: Any, like: Any) -> Any:
+    """Eight elements of ``even`` and of ``odd``, in turn, to ``target``: what ``part_pairs`` took apart."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         size = size_of(context, like)
@@ -109,7 +109,7 @@ def deal(source, i, width, target, k, half, padding, stride, like):
     first, second = k + turn * half + padding // 2, k + (1 - turn) * half + (padding + 1) // 2
     for t in range(0, pairs, LANES):
         t = min(t, pairs - LANES)
-        _part(source, i + 2 * t, target, first + t, target, second + t, like)
+        part_pairs(source, i + 2 * t, target, first + t, target, second + t, like)
     if width % 2:
         keep(target, first + pairs, recall(source, i + width - 1, like))
 
@@ -129,6 +129,6 @@ def gather(source, i, half, target, k, width, padding, stride, like):
     first, second = i + turn * half + padding // 2, i + (1 - turn) * half + (padding + 1) // 2
     for t in range(0, pairs, LANES):
         t = min(t, pairs - LANES)
-        _join(source, first + t, source, second + t, target, k + 2 * t, like)
+        join_pairs(source, first + t, source, second + t, target, k + 2 * t, like)
     if width % 2:
         keep(target, k + width - 1, recall(source, first + pairs, like))

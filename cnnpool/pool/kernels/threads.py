@@ -31,8 +31,8 @@ def spread(kernel: Callable[..., None], units: int, moved: int, *args: Any, scra
     """``kernel(start, stop, *args)`` over ``units`` rows or planes, which move ``moved`` bytes in all.
 
     With ``scratch`` the kernel gets the address of so many bytes of its own before ``args``. Kernels
-    release the GIL, and the calling thread takes the first share itself. Torch's own threads are idle
-    meanwhile, so no core has two busy ones.
+    release the GIL, and the calling thread takes the first share itself. Torch's own threads have nothing to
+    do meanwhile; that they sleep then, and do not spin on a core, ``share_cores`` of the commands sees to.
     """
     threads = max(1, min(torch.get_num_threads(), units, moved // BYTES_PER_THREAD))
     if threads == 1:
