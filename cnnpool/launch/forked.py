@@ -1,4 +1,4 @@
-"""A job in a fork of this process, which has imported everything: a job starts in a hundredth of a second."""
+"""Jobs in forks of this process, which has imported everything: a job starts in a hundredth of a second."""
 
 import os
 import signal
@@ -6,10 +6,15 @@ import sys
 import traceback
 from collections.abc import Callable
 from functools import cache
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any, NoReturn
 
 from cnnpool.process import leave
 from cnnpool.stopping import Stopped
+
+Call = Callable[[Any], int]
 
 
 def can_fork() -> bool:
@@ -26,29 +31,66 @@ def warm(threads: int) -> None:
     training.wake()
 
 
-class Forked:
-    """A forked process that writes into ``output`` and ends with what ``call`` returns.
+class Workers:
+    """Forked processes that do tasks. One that has done a task well does the next, with what it has loaded.
 
-    Polled, signalled and killed as a ``subprocess.Popen``.
+    Args:
+        call: does a task, anything that pickles, and returns an exit status. Any but 0 ends the process.
     """
 
-    def __init__(self, call: Callable[[], int], output: Path):
+    def __init__(self, call: Call):
+        self._call = call
+        self._all: list[Worker] = []
+
+    def start(self, task: Any, output: Path) -> "Worker":
+        """A process that has begun ``task``, which writes into ``output``."""
+        worker = next((worker for worker in self._all if worker.returncode == 0), None)
+        if worker is None:
+            self._all.append(worker := Worker(self._call))
+        worker.begin(task, output)
+        return worker
+
+    def dismiss(self) -> None:
+        """Let those that have nothing to do end, and wait for them."""
+        for worker in reversed(self._all):
+            worker.end()
+        self._all.clear()
+
+
+class Worker:
+    """A forked process at a task: polled, signalled and killed as a ``subprocess.Popen``.
+
+    Args:
+        call: as in ``Workers``.
+    """
+
+    def __init__(self, call: Call):
         self.returncode: int | None = None
+        self._tasks, other = Pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
         if not self.pid:
-            _do(call, output)
+            self._tasks.close()
+            _serve(call, other)
+        other.close()
+
+    def begin(self, task: Any, output: Path) -> None:
+        """Hand it a task, when it has done the last one."""
+        self.returncode = None
+        self._tasks.send((task, output))
 
     def poll(self) -> int | None:
-        """The exit status, the negative of a signal that ended the process, or None while it runs."""
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        """The task's exit status, the negative of a signal that ended the process, or None while it works."""
+        if self.returncode is None and self._tasks.poll():
+            try:
+                self.returncode = self._tasks.recv()
+            except (EOFError, OSError):
+                self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.returncode
 
     def send_signal(self, signum: int) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal, unless the task has ended."""
         if self.poll() is None:
             os.kill(self.pid, signum)
 
@@ -56,22 +98,41 @@ class Forked:
         """End it at once."""
         self.send_signal(signal.SIGKILL)
 
+    def end(self) -> None:
+        """Let it leave, if it has nothing to do, and wait for that."""
+        self._tasks.close()
+        if self.returncode == 0:
+            os.waitpid(self.pid, 0)
 
-def _do(call: Callable[[], int], output: Path) -> None:
+
+def _serve(call: Call, tasks: Connection) -> NoReturn:
     """All that the child does: it never returns into what its parent was doing."""
     status = 1
     try:
         # In a session of its own: Ctrl-C reaches it through the parent only.
         os.setsid()
-        with output.open("ab") as said, open(os.devnull, "rb") as nothing:
-            for file, number in ((nothing, 0), (said, 1), (said, 2)):
-                os.dup2(file.fileno(), number)
-        # By lines, so that of a job which is killed all is there that it said.
-        sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
-        status = call()
+        while True:
+            task, output = tasks.recv()
+            _write_into(output)
+            if status := call(task):
+                break
+            sys.stdout.flush()
+            sys.stderr.flush()
+            tasks.send(status)
+    except EOFError:
+        status = 0
     except Stopped as stop:
         status = stop.status
     except BaseException:
+        status = 1
         traceback.print_exc()
     finally:
         leave(status)
+
+
+def _write_into(output: Path) -> None:
+    with output.open("ab") as said, open(os.devnull, "rb") as nothing:
+        for file, number in ((nothing, 0), (said, 1), (said, 2)):
+            os.dup2(file.fileno(), number)
+    # By lines, so that of a task which is killed all is there that it said.
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))

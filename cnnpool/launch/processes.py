@@ -8,9 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from cnnpool.launch.compose import Asked
-from cnnpool.launch.forked import Forked, can_fork, warm
+from cnnpool.launch.forked import Worker, Workers, can_fork, warm
 from cnnpool.launch.job import Outcome, already, name, run, write_state
 from cnnpool.launch.trust import FOLDERS
 from cnnpool.stopping import Stopped
@@ -19,7 +20,8 @@ POLL_S = 0.05
 OUTPUT = "output.log"
 PR_SET_PDEATHSIG = 1
 KEPT_OPTIONS = (*FOLDERS, "--config-name", "-cn")
-Process = subprocess.Popen | Forked
+Process = subprocess.Popen | Worker
+Start = Callable[[Asked], Process]
 
 
 def run_processes(
@@ -33,9 +35,13 @@ def run_processes(
         at_once: processes, >= 1.
         threads: of each.
     """
-    waiting, running = list(jobs), {}
+    with _starter(jobs, arguments, threads) as start:
+        yield from _run(list(jobs), at_once, start)
+
+
+def _run(waiting: list[Asked], at_once: int, start: Start) -> Iterator[Outcome]:
+    running: dict[Process, Asked] = {}
     stop: Stopped | None = None
-    start = _starter(jobs, arguments, threads)
     while running or (waiting and not stop):
         try:
             while waiting and not stop and len(running) < at_once:
@@ -59,26 +65,33 @@ def run_processes(
         raise stop
 
 
-def _starter(jobs: Sequence[Asked], arguments: Sequence[str], threads: int) -> Callable[[Asked], Process]:
+@contextmanager
+def _starter(jobs: Sequence[Asked], arguments: Sequence[str], threads: int) -> Iterator[Start]:
     """How jobs are started: by forks where that is safe, else by command lines."""
     # A training on several devices starts its other processes by its command line.
     alone = all(job.settings.get("fit", {}).get("devices", 1) == 1 for job in jobs)
-    if alone and can_fork():
-        return lambda job: _fork(job, threads)
-    return lambda job: _start(job, arguments, threads)
+    if not (alone and can_fork()):
+        yield lambda job: _start(job, arguments, threads)
+        return
+    workers = Workers(_do)
+
+    def start(job: Asked) -> Worker:
+        warm(threads)
+        job.folder.mkdir(parents=True, exist_ok=True)
+        return workers.start(job, job.folder / OUTPUT)
+
+    try:
+        yield start
+    finally:
+        workers.dismiss()
 
 
-def _fork(job: Asked, threads: int) -> Forked:
-    def call() -> int:
-        _end_with_the_sweep()
-        outcome = run(job)
-        if outcome.status:
-            sys.stderr.write(f"error: {outcome.said}\n")
-        return outcome.status
-
-    warm(threads)
-    job.folder.mkdir(parents=True, exist_ok=True)
-    return Forked(call, job.folder / OUTPUT)
+def _do(job: Asked) -> int:
+    _end_with_the_sweep()
+    outcome = run(job)
+    if outcome.status:
+        sys.stderr.write(f"error: {outcome.said}\n")
+    return outcome.status
 
 
 def _start(job: Asked, arguments: Sequence[str], threads: int) -> subprocess.Popen:

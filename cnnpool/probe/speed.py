@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -60,13 +61,27 @@ def _operator_seconds(
     output = operator(x)
     if output.grad_fn is None:
         return forward, 0.0
-    upstream = torch.ones_like(output)
+    root = _Receives.apply(output, torch.ones_like(output))
     backward = seconds(
-        lambda: torch.autograd.grad(output, wanted, upstream, retain_graph=True, allow_unused=True),
-        repeats,
-        device,
+        lambda: torch.autograd.grad(root, wanted, retain_graph=True, allow_unused=True), repeats, device
     )
     return forward, backward
+
+
+class _Receives(torch.autograd.Function):
+    """A number that ``output`` receives a given gradient from.
+
+    Given to ``torch.autograd.grad`` itself, it would make torch import sympy, for a third of a second.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, gradient: Tensor) -> Tensor:
+        ctx.gradient = gradient
+        return output.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
+        return ctx.gradient, None
 
 
 def _wait(device: torch.device) -> None:

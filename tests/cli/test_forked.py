@@ -2,11 +2,12 @@ import os
 import signal
 import sys
 import time
+from itertools import pairwise
 
 import pytest
 
 from cnnpool.launch import forked
-from cnnpool.launch.forked import Forked
+from cnnpool.launch.forked import Workers
 from cnnpool.stopping import Stopped
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="jobs are forked on Linux alone")
@@ -21,12 +22,12 @@ def ended(child, seconds=60):
     pytest.fail("the child never ended")
 
 
-def say_and(end):
-    def call():
-        print("said")
-        return end()
-
-    return call
+@pytest.fixture
+def workers():
+    """Forked processes that call what they are told to by name, and say so."""
+    team = Workers(lambda name: print(f"said {name}") or ENDS[name]())
+    yield team
+    team.dismiss()
 
 
 def fail():
@@ -37,35 +38,75 @@ def stop():
     raise Stopped(signal.SIGTERM)
 
 
+ENDS = {
+    "well": lambda: 0,
+    "mistaken": lambda: 2,
+    "exit": lambda: sys.exit(3),
+    "failed": fail,
+    "stopped": stop,
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "slow": lambda: time.sleep(60),
+}
+
+
 @pytest.mark.parametrize(
     ("end", "status", "words"),
     [
-        (lambda: 0, 0, "said"),
-        (lambda: 2, 2, "said"),
-        (lambda: sys.exit(3), 1, "SystemExit: 3"),
-        (fail, 1, "RuntimeError: it melted"),
-        (stop, 128 + signal.SIGTERM, "said"),
-        (lambda: os.kill(os.getpid(), signal.SIGKILL), -signal.SIGKILL, ""),
+        ("well", 0, "said"),
+        ("mistaken", 2, "said"),
+        ("exit", 1, "SystemExit: 3"),
+        ("failed", 1, "RuntimeError: it melted"),
+        ("stopped", 128 + signal.SIGTERM, "said"),
+        ("killed", -signal.SIGKILL, "said"),
     ],
 )
-def test_a_child_ends_with_its_own_status_and_what_it_said(tmp_path, end, status, words):
+def test_a_task_ends_with_its_own_status_and_what_it_said(workers, tmp_path, end, status, words):
     output = tmp_path / "output.log"
     output.write_text("before\n")
-    child = Forked(say_and(end), output)
-    assert ended(child) == status
+    assert ended(workers.start(end, output)) == status
     text = output.read_text()
     assert text.startswith("before\n") and words in text
 
 
-def test_a_child_is_signalled_while_it_lives_and_left_alone_afterwards(tmp_path):
-    child = Forked(lambda: time.sleep(60), tmp_path / "output.log")
-    assert child.poll() is None
-    assert os.getpgid(child.pid) in (os.getpgid(0), child.pid)
-    child.kill()
-    assert ended(child) == -signal.SIGKILL
-    child.send_signal(signal.SIGKILL)
-    child.kill()
-    assert child.poll() == -signal.SIGKILL
+def test_a_process_does_task_after_task_until_one_does_not_end_well(workers, tmp_path):
+    pids = []
+    for number, name in enumerate(("well", "well", "mistaken", "well", "killed", "well")):
+        worker = workers.start(name, tmp_path / str(number))
+        pids.append(worker.pid)
+        ended(worker)
+        assert (tmp_path / str(number)).read_text() == f"said {name}\n"
+    assert [one == next_one for one, next_one in pairwise(pids)] == [True, True, False, True, False]
+
+
+def test_tasks_at_once_have_processes_of_their_own(workers, tmp_path):
+    first, second = (workers.start("slow", tmp_path / name) for name in "ab")
+    assert first.pid != second.pid
+    assert first.poll() is second.poll() is None
+    first.kill()
+    assert (ended(first), second.poll()) == (-signal.SIGKILL, None)
+    second.kill()
+    ended(second)
+
+
+def test_a_process_is_signalled_while_it_works_and_left_alone_afterwards(workers, tmp_path):
+    worker = workers.start("well", tmp_path / "output.log")
+    assert ended(worker) == 0
+    worker.kill()
+    worker = workers.start("slow", tmp_path / "output.log")
+    worker.kill()
+    assert ended(worker) == -signal.SIGKILL
+    worker.send_signal(signal.SIGKILL)
+    assert worker.poll() == -signal.SIGKILL
+
+
+def test_whoever_has_nothing_to_do_ends_when_dismissed(workers, tmp_path):
+    started = [workers.start("well", tmp_path / name) for name in "ab"]
+    for worker in started:
+        assert ended(worker) == 0
+    workers.dismiss()
+    for worker in started:
+        with pytest.raises(ProcessLookupError):
+            os.kill(worker.pid, 0)
 
 
 def test_nothing_is_forked_where_torch_has_been_at_work(monkeypatch):

@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
 from cnnpool.checkpoint import load
 from cnnpool.fit.callbacks import Chronicle
@@ -253,3 +254,18 @@ def test_an_experiment_is_its_sweep_unless_told_otherwise(arguments, jobs, first
     asked = compose(["-m", *arguments])
     assert len(asked) == jobs
     assert name(asked[0]) == first
+
+
+def test_every_job_of_a_sweep_is_composed_once(monkeypatch, tmp_path):
+    composed, whole = [], ConfigLoaderImpl.load_sweep_config
+
+    def load(loader, master_config, sweep_overrides):
+        composed.append(sweep_overrides[-1])
+        return whole(loader, master_config, sweep_overrides)
+
+    monkeypatch.setattr(ConfigLoaderImpl, "load_sweep_config", load)
+    monkeypatch.chdir(tmp_path)
+    jobs = compose(["-m", "pool=max", "seed=2,0,1"])
+    assert [job.settings["seed"] for job in jobs] == [2, 0, 1]
+    assert composed == ["seed=2", "seed=0", "seed=1"]
+    assert ConfigLoaderImpl.load_sweep_config is load

@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 import time
 
 import torch
@@ -120,6 +123,45 @@ def test_a_slower_operator_takes_longer_per_image():
     times = stage_times(slow, {"s1": slow}, torch.zeros(4, 1, 2, 2), repeats=2)["s1"]
     assert times["forward_us"] >= 5000 > times["backward_us"]
     assert images_per_s(slow, torch.zeros(4, 1, 2, 2), repeats=2) <= 200
+
+
+def test_the_operator_is_timed_with_a_gradient_that_lies_in_memory():
+    seen = []
+
+    class Backward(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x[..., ::2].clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            seen.append((gradient.is_contiguous(), gradient.unique().tolist()))
+            return gradient.repeat_interleave(2, -1)
+
+    class Half(nn.Module):
+        forward = staticmethod(Backward.apply)
+
+    half = Half()
+    stage_times(half, {"s1": half}, torch.zeros(2, 1, 2, 4), repeats=2)
+    assert seen == [(True, [1.0])] * 3
+
+
+SAY = """
+import sys, torch
+from torch import nn
+from cnnpool import pool
+from cnnpool.probe import Cost
+net = nn.Sequential(nn.Conv2d(1, 2, 3), pool.build("max", 2), nn.Flatten())
+Cost().measure(net, {"s1": net[1]}, torch.zeros(4, 1, 6, 6), torch.zeros(4).long())
+print([name for name in ("sympy", "torch._dynamo") if name in sys.modules])
+"""
+
+
+def test_measuring_loads_nothing_that_takes_longer_than_it():
+    said = subprocess.run(
+        [sys.executable, "-c", SAY], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert said.stdout.strip() == "[]"
 
 
 def test_a_part_of_a_larger_batch_costs_what_it_costs_alone():
