@@ -16,8 +16,8 @@ from torch import Tensor
 from cnnpool.pool.window import Window, is_channels_last
 
 # Numbers in a map below which torch's own maxima and averages end sooner: contiguous, the same of maxima
-# whose windows overlap, channels last, and that in half precision but for such maxima. Measured with one
-# thread, forward and backward.
+# whose windows overlap, channels last, and that in half precision. Measured with one thread, forward and
+# backward.
 QUICK, QUICK_OVERLAPS, QUICK_LAST, QUICK_LAST_HALF = 1 << 14, 1 << 15, 1 << 17, 1 << 15
 
 DTYPES = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
@@ -69,7 +69,7 @@ def torch_is_quicker(x: Tensor, overlaps: bool = False) -> bool:
         if x.dim() != 4 or not is_channels_last(x):
             if not overlaps or count >= QUICK_OVERLAPS:
                 return False
-        elif x.dtype.itemsize == 2 and not overlaps and count >= QUICK_LAST_HALF:
+        elif x.dtype.itemsize == 2 and count >= QUICK_LAST_HALF:
             return False
     return x.dtype in DTYPES and x.is_cpu
 

@@ -9,7 +9,7 @@ from math import factorial, log, sqrt
 from struct import pack, unpack
 from typing import Any
 
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 # Of exp2: in float32 a polynomial through the roots of Chebyshev's, a term shorter than Taylor's series.
@@ -28,8 +28,6 @@ PLANS = {types.float32: (23, SINGLE, 5), types.float64: (52, DOUBLE, 11)}
 # Whole numbers as wide, and for ``struct`` the number and the whole one.
 WHOLES = {types.float32: (types.int32, "f", "i"), types.float64: (types.int64, "d", "q")}
 FAST = ("contract",)
-# For what loops are made of: a loop that calls a function is not vectorised, and not all are inlined unasked.
-inlined = njit(nogil=True, forceinline=True)
 
 
 def _horner(builder: Any, kind: Any, x: Any, coefficients: list[float]) -> Any:

@@ -24,6 +24,10 @@ def compiled(function: Any) -> Any:
         return njit(nogil=True)(function)
 
 
+# For what loops are made of: a loop that calls a function is not vectorised, and not all are inlined unasked.
+inlined = njit(nogil=True, forceinline=True)
+
+
 def _scopes(module: Any) -> tuple[Any, Any]:
     domain = module.add_metadata(["cnnpool"])
     read, written = (module.add_metadata([name, domain]) for name in ("read", "written"))

@@ -5,8 +5,8 @@ number, is divided out first, for the whole powers its power of 2.
 """
 
 from cnnpool.pool.kernels import terms
-from cnnpool.pool.kernels.elementary import inlined, number, over, plus_product
-from cnnpool.pool.kernels.memory import compiled, load, narrow, store, widen
+from cnnpool.pool.kernels.elementary import number, over, plus_product
+from cnnpool.pool.kernels.memory import compiled, inlined, load, narrow, store, widen
 
 
 @compiled

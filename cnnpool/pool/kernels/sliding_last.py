@@ -1,11 +1,26 @@
 """Maxima of sliding windows of any kind on channels-last maps, and their gradients.
 
-A window's cells, and the windows over a pixel, are found once for all channels, which lie side by side.
+A window's cells, and the windows over a pixel, are found once for all channels, which lie side by side and
+are worked on in strips of a fixed length, the last of which overlaps the one before: a loop over channels
+would spend most of its time in what its vectors leave over.
 """
 
 from numba import int64, uint8
 
-from cnnpool.pool.kernels.memory import compiled, keep, load, meet, narrow, recall, store, widen
+from cnnpool.pool.kernels.memory import (
+    alike,
+    compiled,
+    inlined,
+    keep,
+    load,
+    meet,
+    narrow,
+    recall,
+    store,
+    widen,
+)
+
+STRIP = 16
 
 
 @compiled
@@ -26,7 +41,7 @@ def forward(start, stop, x, y, winners, size, out_size, window, channels, like):
             while left + (end - 1) * dw >= width:
                 end -= 1
             corner = ((sample * height + top) * width + left) * channels
-            if kh == 3 and last - first == 3 and kw == 3 and end - begin == 3:
+            if kh == kw == last - first == end - begin == 3 and channels >= STRIP:
                 _nine(x, corner, down, across, y, winners, out, channels, like)
                 continue
             for i in range(first, last):
@@ -42,21 +57,24 @@ def forward(start, stop, x, y, winners, size, out_size, window, channels, like):
 
 @compiled
 def _nine(x, a, down, across, y, winners, out, channels, like):
-    # All cells of a 3x3 window.
+    # All cells of a 3x3 window, of one strip of channels or more.
     b, c = a + down, a + 2 * down
     right = 2 * across
-    for k in range(channels):
-        best, held = load(x, a + k, like), uint8(0)
-        best, held = meet(best, held, load(x, a + across + k, like), uint8(1))
-        best, held = meet(best, held, load(x, a + right + k, like), uint8(2))
-        best, held = meet(best, held, load(x, b + k, like), uint8(3))
-        best, held = meet(best, held, load(x, b + across + k, like), uint8(4))
-        best, held = meet(best, held, load(x, b + right + k, like), uint8(5))
-        best, held = meet(best, held, load(x, c + k, like), uint8(6))
-        best, held = meet(best, held, load(x, c + across + k, like), uint8(7))
-        best, held = meet(best, held, load(x, c + right + k, like), uint8(8))
-        store(y, out + k, best)
-        store(winners, out + k, held)
+    for first in range(0, channels, STRIP):
+        strip = min(first, channels - STRIP)
+        for n in range(STRIP):
+            k = strip + n
+            best, held = load(x, a + k, like), uint8(0)
+            best, held = meet(best, held, load(x, a + across + k, like), uint8(1))
+            best, held = meet(best, held, load(x, a + right + k, like), uint8(2))
+            best, held = meet(best, held, load(x, b + k, like), uint8(3))
+            best, held = meet(best, held, load(x, b + across + k, like), uint8(4))
+            best, held = meet(best, held, load(x, b + right + k, like), uint8(5))
+            best, held = meet(best, held, load(x, c + k, like), uint8(6))
+            best, held = meet(best, held, load(x, c + across + k, like), uint8(7))
+            best, held = meet(best, held, load(x, c + right + k, like), uint8(8))
+            store(y, out + k, best)
+            store(winners, out + k, held)
 
 
 @compiled
@@ -149,23 +167,45 @@ def _window(above, i, over, entry):
 
 @compiled
 def _send(grads, winners, cells, places, out, target, channels, total, like):
-    # What a pixel gets from two windows.
+    # What a pixel gets from two windows. Float32 strips would be taken apart, not made vectors of.
+    if channels < STRIP or alike(total, like):
+        for k in range(channels):
+            _sum_of_two(grads, winners, cells, places, out, target, k, total, like)
+        return
+    for first in range(0, channels, STRIP):
+        strip = min(first, channels - STRIP)
+        for n in range(STRIP):
+            _sum_of_two(grads, winners, cells, places, out, target, strip + n, total, like)
+
+
+@inlined
+def _sum_of_two(grads, winners, cells, places, out, target, k, total, like):
     (a, b), (p, q) = cells, places
-    for k in range(channels):
-        one, two = widen(load(grads, a + k, like)), widen(load(grads, b + k, like))
-        one = one if load(winners, a + k, p) == p else total
-        two = two if load(winners, b + k, q) == q else total
-        store(out, target + k, narrow(total + one + two, like))
+    one, two = widen(load(grads, a + k, like)), widen(load(grads, b + k, like))
+    one = one if load(winners, a + k, p) == p else total
+    two = two if load(winners, b + k, q) == q else total
+    store(out, target + k, narrow(total + one + two, like))
 
 
 @compiled
 def _send_four(grads, winners, cells, places, out, target, channels, total, like):
+    if channels < STRIP or alike(total, like):
+        for k in range(channels):
+            _sum_of_four(grads, winners, cells, places, out, target, k, total, like)
+        return
+    for first in range(0, channels, STRIP):
+        strip = min(first, channels - STRIP)
+        for n in range(STRIP):
+            _sum_of_four(grads, winners, cells, places, out, target, strip + n, total, like)
+
+
+@inlined
+def _sum_of_four(grads, winners, cells, places, out, target, k, total, like):
     (a, b, c, d), (p, q, r, s) = cells, places
-    for k in range(channels):
-        one, two = widen(load(grads, a + k, like)), widen(load(grads, b + k, like))
-        one = one if load(winners, a + k, p) == p else total
-        two = two if load(winners, b + k, q) == q else total
-        three, four = widen(load(grads, c + k, like)), widen(load(grads, d + k, like))
-        three = three if load(winners, c + k, r) == r else total
-        four = four if load(winners, d + k, s) == s else total
-        store(out, target + k, narrow(total + one + two + three + four, like))
+    one, two = widen(load(grads, a + k, like)), widen(load(grads, b + k, like))
+    one = one if load(winners, a + k, p) == p else total
+    two = two if load(winners, b + k, q) == q else total
+    three, four = widen(load(grads, c + k, like)), widen(load(grads, d + k, like))
+    three = three if load(winners, c + k, r) == r else total
+    four = four if load(winners, d + k, s) == s else total
+    store(out, target + k, narrow(total + one + two + three + four, like))

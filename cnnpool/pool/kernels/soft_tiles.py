@@ -4,8 +4,8 @@ A cell is taken as its distance to the largest, so that no sum is of large numbe
 are 0, one distance stands for all.
 """
 
-from cnnpool.pool.kernels.elementary import either, inlined, number, over, plus_product, shrink
-from cnnpool.pool.kernels.memory import compiled, load, narrow, store, widen
+from cnnpool.pool.kernels.elementary import either, number, over, plus_product, shrink
+from cnnpool.pool.kernels.memory import compiled, inlined, load, narrow, store, widen
 
 
 @compiled

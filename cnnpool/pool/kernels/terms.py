@@ -12,7 +12,6 @@ from numba.extending import overload
 
 from cnnpool.pool.kernels.elementary import (
     exp2,
-    inlined,
     inverse_root,
     inverse_scale,
     log2,
@@ -21,7 +20,7 @@ from cnnpool.pool.kernels.elementary import (
     whole_scale,
     with_sign,
 )
-from cnnpool.pool.kernels.memory import load
+from cnnpool.pool.kernels.memory import inlined, load
 
 
 def weight(r: Any, p: Any, total: Any) -> Any:
