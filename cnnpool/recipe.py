@@ -12,9 +12,9 @@ class Recipe:
     Args:
         epochs: passes over the training split, >= 1.
         max_steps: stop after so many steps, for a quick check; null: no limit.
-        optimizer: adamw or sgd (Nesterov momentum 0.9).
+        optimizer: adamw, sgd (Nesterov momentum 0.9), or muon (orthogonal steps of convolutions, else adamw).
         lr: highest learning rate, > 0.
-        weight_decay: decoupled for adamw, L2 for sgd; only on weights of two or more axes, >= 0.
+        weight_decay: decoupled for adamw and muon, L2 for sgd; only on weights of two or more axes, >= 0.
         schedule: one_cycle (linear up, linear down to zero), cosine (half a wave down to zero) or constant.
         warmup: share of all steps in which the learning rate rises linearly, 0..1.
         label_smoothing: 0..1 (1 excluded).
@@ -39,7 +39,7 @@ class Recipe:
 
     epochs: int = 5
     max_steps: int | None = None
-    optimizer: Literal["adamw", "sgd"] = "adamw"
+    optimizer: Literal["adamw", "muon", "sgd"] = "adamw"
     lr: float = 0.01
     weight_decay: float = 0.05
     schedule: Literal["one_cycle", "cosine", "constant"] = "one_cycle"

@@ -6,7 +6,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,14 @@ from cnnpool.bench.start import seconds
 
 TARGET = 0.99
 MOST_EPOCHS = 14
+RIVAL = "the MNIST example of pytorch/examples"
 
 
 def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
     """Seconds of the command ``cnnpool train experiment=mnist_fast`` over seeds, beside the example's, once.
 
     Ours reads the test images once, after training; the example's time ends with the first epoch after which
-    the accuracy is reached, as if nobody had had to look.
+    the accuracy is reached, as if nobody had had to look. Which accuracy: 99 %, and the mean of ours.
     """
     ours, accuracies = [], []
     for seed in range(repeat):
@@ -36,12 +36,19 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
             command = ["train", "experiment=mnist_fast", f"data.root={root.resolve()}", f"seed={seed}"]
             ours.append(seconds(["-m", "cnnpool", *command, f"hydra.run.dir={folder}"]))
             accuracies.append(json.loads((Path(folder) / "results.json").read_text())["test"]["accuracy"])
-    reached = f"mean {100 * statistics.mean(accuracies):.3f} %, least {100 * min(accuracies):.2f} %"
-    theirs = until(TARGET, root)
-    case = f"seconds to {100 * TARGET:.0f} % ({repeat} seeds: {reached})"
-    figures = statistics.median(ours), theirs
-    speed = ratio([theirs] * repeat, ours)
-    yield row(case, "s", *figures, "the MNIST example of pytorch/examples", speed, "60 times as fast")
+    mean = statistics.mean(accuracies)
+    reached = f"{repeat} seeds: mean {100 * mean:.3f} %, least {100 * min(accuracies):.2f} %"
+    curve = example(root, max(TARGET, mean))
+    for case, goal in ((f"{100 * TARGET:.0f} % ({reached})", TARGET), ("the mean that ours reached", mean)):
+        done = [at for at, accuracy in curve if accuracy >= goal]
+        theirs = done[0] if done else curve[-1][0]
+        rival = "the MNIST example of pytorch/examples" + (
+            "" if done else f", not there in {len(curve)} epochs"
+        )
+        speed = ratio([theirs] * repeat, ours)
+        yield row(
+            f"seconds to {case}", "s", statistics.median(ours), theirs, rival, speed, "60 times as fast"
+        )
 
 
 class ExampleNet(nn.Sequential):
@@ -55,14 +62,12 @@ class ExampleNet(nn.Sequential):
         )
 
 
-def until(accuracy: float, root: Path) -> float:
-    """Seconds of the example's recipe until the test images are classified with ``accuracy``.
+def example(root: Path, accuracy: float) -> list[tuple[float, float]]:
+    """Seconds and test accuracy after each epoch of the example's recipe, until ``accuracy`` is reached.
 
     Adadelta from rate 1, times 0.7 an epoch; batches of 64 by torchvision's data set and torch's DataLoader,
-    which on a CPU the example does not let shuffle. The import of torch is not counted.
-
-    Raises:
-        RuntimeError: if 14 epochs, the example's number, do not suffice.
+    which on a CPU the example does not let shuffle; 14 epochs at most, its number. The import of torch is
+    not counted.
     """
     torch.manual_seed(1)
     start = time.perf_counter()
@@ -71,7 +76,8 @@ def until(accuracy: float, root: Path) -> float:
     net = ExampleNet()
     optimizer = torch.optim.Adadelta(net.parameters(), lr=1.0)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7)
-    for epoch in count(1):
+    curve: list[tuple[float, float]] = []
+    while len(curve) < MOST_EPOCHS and (not curve or curve[-1][1] < accuracy):
         net.train()
         for images, labels in batches:
             optimizer.zero_grad()
@@ -81,10 +87,9 @@ def until(accuracy: float, root: Path) -> float:
         net.eval()
         with torch.no_grad():
             right = sum((net(images).argmax(1) == labels).sum().item() for images, labels in tests)
-        elapsed = time.perf_counter() - start
-        sys.stdout.write(f"  example, epoch {epoch}: {right / len(test):.4f} after {elapsed:.0f} s\n")
+        curve.append((time.perf_counter() - start, right / len(test)))
+        sys.stdout.write(
+            f"  example, epoch {len(curve)}: {right / len(test):.4f} after {curve[-1][0]:.0f} s\n"
+        )
         sys.stdout.flush()
-        if right / len(test) >= accuracy:
-            return elapsed
-        if epoch == MOST_EPOCHS:
-            raise RuntimeError(f"the example reached {right / len(test):.4f} in {epoch} epochs")
+    return curve

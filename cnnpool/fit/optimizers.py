@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim._muon import muon
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
@@ -113,6 +114,40 @@ class AdamW(Optimizer):
         )
 
 
+class Muon(AdamW):
+    """Orthogonal steps for the weights of convolutions (Jordan 2024), ``AdamW`` for all other parameters.
+
+    The gradient with Nesterov momentum 0.6 is made nearly orthogonal, as a matrix of outputs by inputs, in
+    three Newton-Schulz steps, and scaled so that AdamW's rates suit it (Liu 2025, arXiv:2502.16982).
+    """
+
+    def fresh(self, p: Tensor) -> dict[str, Tensor]:
+        if p.ndim != 4:
+            return super().fresh(p)
+        return {"momentum_buffer": torch.zeros_like(p, memory_format=torch.preserve_format)}
+
+    def move(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
+        pairs = list(zip(params, grads, strict=True))
+        weights = [(p, grad, self.state[p]["momentum_buffer"]) for p, grad in pairs if p.ndim == 4]
+        others = [(p, grad) for p, grad in pairs if p.ndim != 4]
+        if others:
+            super().move(*map(list, zip(*others, strict=True)), group)
+        if weights:
+            matrices = ([_matrix(t, like=p) for t in (p, grad, momentum)] for p, grad, momentum in weights)
+            muon(
+                *map(list, zip(*matrices, strict=True)),
+                lr=group["lr"],
+                weight_decay=group["weight_decay"],
+                momentum=0.6,
+                nesterov=True,
+                ns_coefficients=(3.4445, -4.775, 2.0315),
+                ns_steps=3,
+                eps=1e-7,
+                adjust_lr_fn="match_rms_adamw",
+                has_complex=False,
+            )
+
+
 class Sgd(Optimizer):
     """Stochastic gradient descent with Nesterov momentum 0.9 (Sutskever 2013)."""
 
@@ -135,6 +170,11 @@ class Sgd(Optimizer):
         )
 
 
+def _matrix(t: Tensor, like: Tensor) -> Tensor:
+    """(O, I, kH, kW) as (O, the rest) in an order that makes a view of ``like``."""
+    return t.flatten(1) if like.is_contiguous() else t.permute(0, 2, 3, 1).flatten(1)
+
+
 def build(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> Optimizer:
     """The optimiser of ``recipe``, with weight decay on weights of two or more axes only."""
     parameters = [p for p in parameters if p.requires_grad]
@@ -142,4 +182,4 @@ def build(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> Optimizer:
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    return {"adamw": AdamW, "sgd": Sgd}[recipe.optimizer](groups, lr=recipe.lr)
+    return {"adamw": AdamW, "muon": Muon, "sgd": Sgd}[recipe.optimizer](groups, lr=recipe.lr)

@@ -52,6 +52,8 @@ def train(
         readout=make_readout,
         **config["model"],
     )
+    images, _ = next(iter(dataset.train_batches()))
+    net.initialize(images)
     facts = Facts(
         run=name,
         choice=str(Path(name).parent),

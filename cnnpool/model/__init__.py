@@ -3,6 +3,7 @@
 from typing import Any
 
 from cnnpool import table
+from cnnpool.model.airbench import Airbench
 from cnnpool.model.allconv import AllConv
 from cnnpool.model.base import Cnn, PoolFactory, ReadoutFactory
 from cnnpool.model.convnet import ConvNet
@@ -11,6 +12,7 @@ from cnnpool.model.sprint import Sprint
 from cnnpool.model.vgg import Vgg
 
 MODELS: dict[str, type[Cnn]] = {
+    "airbench": Airbench,
     "allconv": AllConv,
     "convnet": ConvNet,
     "resnet20": Resnet20,
@@ -39,4 +41,4 @@ def build(
     return entry(in_channels, size, num_classes, pool=pool, readout=readout, **checked)
 
 
-__all__ = ["MODELS", "AllConv", "Cnn", "ConvNet", "Resnet20", "Sprint", "Vgg", "build"]
+__all__ = ["MODELS", "Airbench", "AllConv", "Cnn", "ConvNet", "Resnet20", "Sprint", "Vgg", "build"]

@@ -49,6 +49,9 @@ class Cnn(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Linear(self.readout.out_features, num_classes)
 
+    def initialize(self, images: Tensor) -> None:
+        """Before training, take from normalised training images (N, C, H, W) what is not learnt."""
+
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(self.dropout(self.readout(self.features(x))))
 

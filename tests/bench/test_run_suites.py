@@ -1,6 +1,8 @@
 import dataclasses
+import json
 import math
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -53,6 +55,41 @@ def test_the_example_network_is_the_published_one():
     # 1,199,882 is what the example's network counts.
     sizes = [32 * 9 + 32, 64 * 32 * 9 + 64, 9216 * 128 + 128, 1280 + 10]
     assert sum(p.numel() for p in net.parameters()) == sum(sizes) == 1_199_882
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "theirs", "rival"),
+    [
+        ([0.991, 0.993], (30.0, 60.0), "the MNIST example of pytorch/examples"),
+        ([0.991, 0.999], (30.0, 90.0), "the MNIST example of pytorch/examples, not there in 3 epochs"),
+    ],
+)
+def test_both_are_timed_to_99_percent_and_to_what_ours_reached(monkeypatch, accuracies, theirs, rival):
+    left = iter(zip([2.0, 3.0], accuracies, strict=True))
+
+    def seconds(command):
+        folder = next(c for c in command if c.startswith("hydra.run.dir=")).partition("=")[2]
+        took, accuracy = next(left)
+        Path(folder, "results.json").write_text(json.dumps({"test": {"accuracy": accuracy}}))
+        return took
+
+    monkeypatch.setattr(mnist, "seconds", seconds)
+    monkeypatch.setattr(mnist, "example", lambda root, goal: [(30.0, 0.9905), (60.0, 0.9935), (90.0, 0.994)])
+    rows = list(mnist.rows(Path("data"), 2))
+    assert [row["rival"] for row in rows] == list(theirs)
+    assert [row["ours"] for row in rows] == [2.5, 2.5]
+    assert rows[1]["against"] == rival
+    assert rows[0]["ratio"]["median"] == pytest.approx((15 + 10) / 2)
+
+
+def test_the_example_learns_until_the_accuracy_or_its_last_epoch(monkeypatch):
+    torch.manual_seed(0)
+    images, labels = torch.randn(64, 1, 28, 28), torch.arange(64) % 10
+    monkeypatch.setattr(mnist, "mnist", lambda root, train: torch.utils.data.TensorDataset(images, labels))
+    monkeypatch.setattr(mnist, "MOST_EPOCHS", 3)
+    curve = mnist.example(None, 1.1)
+    assert len(curve) == 3 and [at for at, _ in curve] == sorted(at for at, _ in curve)
+    assert len(mnist.example(None, 0.0)) == 1
 
 
 def few(case, root):

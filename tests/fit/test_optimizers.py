@@ -3,7 +3,7 @@ import copy
 import pytest
 import torch
 
-from cnnpool.fit.optimizers import AdamW, Sgd
+from cnnpool.fit.optimizers import AdamW, Muon, Sgd
 
 ORACLES = {
     AdamW: lambda groups, lr: torch.optim.AdamW(groups, lr=lr, fused=True),
@@ -69,3 +69,64 @@ def test_a_state_of_other_groups_is_refused():
     state["param_groups"][0]["params"] = []
     with pytest.raises(ValueError, match=r"\[1, 2\] parameters, those saved \[0, 2\]"):
         optimizer.load_state_dict(state)
+
+
+def convolution(layout):
+    """(weight, bias, optimiser, oracles): a convolution under Muon, and torch's Muon and AdamW beside it."""
+    torch.manual_seed(0)
+    weight, bias = torch.randn(6, 3, 2, 2).contiguous(memory_format=layout), torch.randn(6)
+    # In the order of the weight's own memory, which is that of the matrix.
+    flat = (weight if weight.is_contiguous() else weight.permute(0, 2, 3, 1)).reshape(6, 12)
+    ours, theirs = ([t.clone().requires_grad_() for t in pair] for pair in ((weight, bias), (flat, bias)))
+    groups = [{"params": ours[:1], "weight_decay": 0.1}, {"params": ours[1:], "weight_decay": 0.0}]
+    options = {"momentum": 0.6, "ns_steps": 3, "adjust_lr_fn": "match_rms_adamw", "weight_decay": 0.1}
+    oracles = [
+        torch.optim.Muon(theirs[:1], lr=0.1, **options),
+        torch.optim.AdamW(theirs[1:], lr=0.1, weight_decay=0.0, fused=True),
+    ]
+    return ours, Muon(groups, lr=0.1), theirs, oracles
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_muon_steps_as_torchs_with_the_weight_as_a_matrix_and_adamw_for_the_rest(layout):
+    ours, optimizer, theirs, oracles = convolution(layout)
+    for step in range(4):
+        flat = torch.randn(6, 12, generator=torch.Generator().manual_seed(step))
+        order = (
+            flat.view(6, 3, 2, 2) if ours[0].is_contiguous() else flat.view(6, 2, 2, 3).permute(0, 3, 1, 2)
+        )
+        # A gradient need not lie in memory as its weight does.
+        ours[0].grad, theirs[0].grad = order.contiguous(), flat
+        ours[1].grad = theirs[1].grad = torch.full((6,), step + 1.0)
+        optimizer.step()
+        for oracle in oracles:
+            oracle.step()
+    weight = ours[0] if ours[0].is_contiguous() else ours[0].permute(0, 2, 3, 1)
+    assert torch.equal(weight.reshape(6, 12), theirs[0])
+    assert torch.equal(ours[1], theirs[1])
+
+
+def test_muons_step_is_nearly_orthogonal_and_as_large_as_adamws():
+    (weight, _), optimizer, *_ = convolution(torch.contiguous_format)
+    before = weight.detach().clone()
+    weight.grad = torch.randn_like(weight)
+    optimizer.step()
+    moved = (before * (1 - 0.1 * 0.1) - weight).detach().flatten(1) / (0.1 * 0.2 * 12**0.5)
+    values = torch.linalg.svdvals(moved)
+    # What three of the quintic steps make of singular values between a tenth of the norm and the norm.
+    assert values.min() > 0.5 and values.max() < 1.3
+
+
+def test_muon_goes_on_from_a_saved_state():
+    ours, optimizer, *_ = convolution(torch.channels_last)
+    ours[0].grad, ours[1].grad = torch.randn(6, 3, 2, 2), torch.ones(6)
+    optimizer.step()
+    again, other, *_ = convolution(torch.channels_last)
+    other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    with torch.no_grad():
+        for p, old in zip(again, ours, strict=True):
+            p.copy_(old)
+    for params, each in ((ours, optimizer), (again, other)):
+        params[0].grad, params[1].grad = torch.full((6, 3, 2, 2), 0.3), torch.ones(6)
+        each.step()
+    assert all(torch.equal(a, b) for a, b in zip(ours, again, strict=True))

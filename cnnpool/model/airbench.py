@@ -1,0 +1,109 @@
+"""A CNN that learns small colour images in minutes on a CPU."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, conv, positive
+
+
+class Airbench(Cnn):
+    """Whitened pixels, then three blocks of two 3x3 convolutions, each with a stage: s1, s2, s3.
+
+    The network of Jordan 2024 (arXiv:2404.00498, airbench94), narrower and with ReLU: blocks of ``width``,
+    4 ``width`` and 4 ``width`` channels after the whitening. In a block: convolution, stage, normalisation,
+    ReLU, convolution, normalisation, ReLU.
+
+    Args:
+        in_channels: C of the images.
+        size: (H, W) of the images.
+        num_classes: number of logits.
+        pool: makes the operator of a stage.
+        readout: makes the readout.
+        width: channels of the first block, >= 1.
+        padding_mode: zeros (as in the paper, which does not pad the whitening), or circular for exact shift
+            tests.
+
+    Raises:
+        ValueError: for an option out of range, or images too small for the stages.
+    """
+
+    STAGES = ("s1", "s2", "s3")
+
+    def __init__(
+        self,
+        in_channels: int,
+        size: tuple[int, int],
+        num_classes: int,
+        *,
+        pool: PoolFactory,
+        readout: ReadoutFactory,
+        width: int = 32,
+        padding_mode: PaddingMode = "zeros",
+    ):
+        positive(width=width)
+        whitening = Whitening(in_channels, circular=padding_mode == "circular")
+        layers: list[nn.Module] = [whitening, nn.ReLU()]
+        stages, channels, dilation = {}, whitening.channels, 1
+        for stage, outputs in zip(self.STAGES, (width, 4 * width, 4 * width), strict=True):
+            stages[stage] = pool(stage, outputs)
+            layers += [
+                conv(channels, outputs, dilation=dilation, padding_mode=padding_mode),
+                stages[stage],
+                *(nn.BatchNorm2d(outputs), nn.ReLU()),
+            ]
+            dilation *= stages[stage].dilates
+            layers += [
+                conv(outputs, outputs, dilation=dilation, padding_mode=padding_mode),
+                *(nn.BatchNorm2d(outputs), nn.ReLU()),
+            ]
+            channels = outputs
+        super().__init__(
+            nn.Sequential(*layers),
+            stages,
+            in_channels=in_channels,
+            size=size,
+            num_classes=num_classes,
+            readout=readout,
+        )
+
+    def initialize(self, images: Tensor) -> None:
+        self.features[0].whiten(images)
+
+
+class Whitening(nn.Module):
+    """(N, C, H, W) -> (N, 8 C, H - 1, W - 1): 2x2 patches along each of their principal axes, and minus that.
+
+    Divided by the standard deviation along the axis, so that each is as large as any other; a bias is learnt.
+    The axes are those of the images that ``whiten`` is shown, before that those of the pixels.
+
+    Args:
+        in_channels: C.
+        circular: wrap the images around, which keeps their size.
+    """
+
+    def __init__(self, in_channels: int, *, circular: bool = False):
+        super().__init__()
+        size = 4 * in_channels
+        self.channels = 2 * size
+        self.circular = circular
+        self.bias = nn.Parameter(torch.zeros(self.channels))
+        self.register_buffer("weight", _signed(torch.eye(size).view(size, in_channels, 2, 2)))
+
+    def whiten(self, images: Tensor) -> None:
+        """Take the axes and deviations of ``images``, (N, C, H, W) with H, W >= 2."""
+        patches = F.unfold(images.float(), 2).transpose(1, 2).flatten(0, 1).double()
+        patches -= patches.mean(0)
+        variance, axes = torch.linalg.eigh(patches.T @ patches / len(patches))
+        # As much as the paper adds: axes without content are not blown up.
+        filters = (axes / (variance + 5e-4).sqrt()).T.flip(0)
+        self.weight.copy_(_signed(filters.view(-1, *self.weight.shape[1:])))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.circular:
+            x = F.pad(x, (0, 1, 0, 1), mode="circular")
+        return F.conv2d(x, self.weight, self.bias)
+
+
+def _signed(filters: Tensor) -> Tensor:
+    return torch.cat((filters, -filters))
