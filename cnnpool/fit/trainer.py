@@ -43,6 +43,8 @@ def repeat_bits(asked: Literal["auto", "warn"] | bool, on_cpu: bool) -> None:
         asked = True if on_cpu else "warn"
     # Not by torch.use_deterministic_algorithms, which loads torch's compiler to tell it too: half a second.
     torch.set_deterministic_debug_mode({True: "error", False: "default", "warn": "warn"}[asked])
+    # Nothing here reads what it has not written, so there is no need to fill all new memory with NaN first.
+    torch.utils.deterministic.fill_uninitialized_memory = False
     if asked and not on_cpu:
         torch.backends.cudnn.benchmark = False
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

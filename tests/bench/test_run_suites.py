@@ -146,13 +146,16 @@ def test_a_sweep_is_timed_beside_the_same_runs_one_after_the_other(monkeypatch):
         asked.append(arguments)
         return next((s for word, s in lasts.items() if word in arguments), 8.0)
 
-    monkeypatch.setattr(sweep, "RUNS", 3)
+    cases = (sweep.Case(3, "convnet", 5, apart=True), sweep.Case(3, "sprint", 7, apart=False))
+    monkeypatch.setattr(sweep, "CASES", cases)
     monkeypatch.setattr(sweep, "seconds", seconds)
     rows = list(sweep.rows(2))
-    assert [row["ratio"]["median"] for row in rows] == [20 / 10, 3 * 8 / 10] * 2
-    assert [row["rival"] for row in rows] == [20, 24] * 2
-    assert len(asked) == 2 * 2 * (1 + 1 + 3)
-    assert sum("fit.epochs=20" in arguments for arguments in asked) == len(asked) / 2
+    assert [row["ratio"]["median"] for row in rows] == [20 / 10, 3 * 8 / 10, 20 / 10]
+    assert [row["rival"] for row in rows] == [20, 24, 20]
+    titles = [row["case"].partition(" on")[0] for row in rows[1:]]
+    assert titles == ["3 runs of 5 epochs, convnet", "3 runs of 7 epochs, sprint"]
+    assert len(asked) == 2 * (1 + 1 + 3) + 2 * (1 + 1)
+    assert sum("fit.epochs=7" in a and "model=sprint" in a for a in asked) == 4
 
 
 def test_a_sweep_is_noted_at_powers_of_two_of_its_runs(monkeypatch):
