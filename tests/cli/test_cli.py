@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from cnnpool import cli
+from cnnpool.checkpoint import load
 from cnnpool.launch.config import choice_name, conf_dir, refuse_code, stage_settings
 
 
@@ -203,3 +204,21 @@ def test_a_run_logs_no_longer_than_it_takes(call):
     assert call("train", "pool.kernel_size=30", *call.quick)[0] == 2
     assert not logging.getLogger().handlers
     logging.getLogger("cnnpool").warning("the folder of the refused run is gone")
+
+
+def test_a_network_takes_what_it_needs_from_the_training_images_before_the_first_step(call, in_a_folder):
+    status, _, err = call("train", "model=airbench", "fit.max_steps=1", "hydra.run.dir=run", *call.quick)
+    assert status == 0, err
+    weight = load(Path("run/checkpoints/last.ckpt"))["state_dict"]["model.features.0.weight"]
+    # Not the pixels' own axes, and in both signs.
+    assert weight.count_nonzero() == weight.numel() and weight[:4].equal(-weight[4:])
+
+
+def test_muon_trains_by_the_command(call, in_a_folder):
+    status, _, err = call("train", "model=sprint", "fit.optimizer=muon", "hydra.run.dir=run", *call.quick)
+    assert status == 0, err
+    state = load(Path("run/checkpoints/last.ckpt"))["optimizer_states"][0]["state"]
+    assert {frozenset(each) for each in state.values()} == {
+        frozenset({"momentum_buffer"}),
+        frozenset({"step", "exp_avg", "exp_avg_sq"}),
+    }
