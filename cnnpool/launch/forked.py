@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -44,9 +44,9 @@ class Workers:
 
     def start(self, task: Any, output: Path) -> "Worker":
         """A process that has begun ``task``, which writes into ``output``."""
-        worker = next((worker for worker in self._all if worker.returncode == 0), None)
+        worker = next((worker for worker in self._all if worker.is_idle()), None)
         if worker is None:
-            self._all.append(worker := Worker(self._call))
+            self._all.append(worker := Worker(self._call, self._all))
         worker.begin(task, output)
         return worker
 
@@ -62,18 +62,27 @@ class Worker:
 
     Args:
         call: as in ``Workers``.
+        others: processes forked earlier, with whom it has nothing to do.
     """
 
-    def __init__(self, call: Call):
+    def __init__(self, call: Call, others: Sequence["Worker"]):
         self.returncode: int | None = None
         self._tasks, other = Pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
         if not self.pid:
-            self._tasks.close()
+            for worker in (self, *others):
+                worker._tasks.close()
             _serve(call, other)
         other.close()
+
+    def is_idle(self) -> bool:
+        """Whether it waits for a task; one that was killed meanwhile does not."""
+        if self.returncode == 0:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) or 1 if pid else 0
+        return self.returncode == 0
 
     def begin(self, task: Any, output: Path) -> None:
         """Hand it a task, when it has done the last one."""
@@ -100,8 +109,9 @@ class Worker:
 
     def end(self) -> None:
         """Let it leave, if it has nothing to do, and wait for that."""
+        idle = self.is_idle()
         self._tasks.close()
-        if self.returncode == 0:
+        if idle:
             os.waitpid(self.pid, 0)
 
 

@@ -78,6 +78,17 @@ def test_a_process_does_task_after_task_until_one_does_not_end_well(workers, tmp
     assert [one == next_one for one, next_one in pairwise(pids)] == [True, True, False, True, False]
 
 
+def test_a_process_that_is_killed_while_it_waits_is_replaced(workers, tmp_path):
+    first = workers.start("well", tmp_path / "a")
+    assert ended(first) == 0
+    os.kill(first.pid, signal.SIGKILL)
+    end = time.monotonic() + 10
+    while first.is_idle() and time.monotonic() < end:
+        time.sleep(0.01)
+    second = workers.start("well", tmp_path / "b")
+    assert second.pid != first.pid and ended(second) == 0
+
+
 def test_tasks_at_once_have_processes_of_their_own(workers, tmp_path):
     first, second = (workers.start("slow", tmp_path / name) for name in "ab")
     assert first.pid != second.pid
