@@ -1,8 +1,8 @@
 """Maxima of sliding windows of any kind on channels-last maps, and their gradients.
 
-A window's cells, and the windows over a pixel, are found once for all channels, which lie side by side and
-are worked on in strips of a fixed length, the last of which overlaps the one before: a loop over channels
-would spend most of its time in what its vectors leave over.
+A window's cells, and the windows over a pixel, are found once for all channels, which lie side by side.
+Half-precision gradients are summed in strips of channels of a fixed length, the last of which overlaps the one
+before: a loop over all channels would spend most of its time in what its vectors leave over.
 """
 
 from numba import int64, uint8
@@ -41,7 +41,7 @@ def forward(start, stop, x, y, winners, size, out_size, window, channels, like):
             while left + (end - 1) * dw >= width:
                 end -= 1
             corner = ((sample * height + top) * width + left) * channels
-            if kh == kw == last - first == end - begin == 3 and channels >= STRIP:
+            if kh == 3 and last - first == 3 and kw == 3 and end - begin == 3:
                 _nine(x, corner, down, across, y, winners, out, channels, like)
                 continue
             for i in range(first, last):
@@ -57,24 +57,21 @@ def forward(start, stop, x, y, winners, size, out_size, window, channels, like):
 
 @compiled
 def _nine(x, a, down, across, y, winners, out, channels, like):
-    # All cells of a 3x3 window, of one strip of channels or more.
+    # All cells of a 3x3 window.
     b, c = a + down, a + 2 * down
     right = 2 * across
-    for first in range(0, channels, STRIP):
-        strip = min(first, channels - STRIP)
-        for n in range(STRIP):
-            k = strip + n
-            best, held = load(x, a + k, like), uint8(0)
-            best, held = meet(best, held, load(x, a + across + k, like), uint8(1))
-            best, held = meet(best, held, load(x, a + right + k, like), uint8(2))
-            best, held = meet(best, held, load(x, b + k, like), uint8(3))
-            best, held = meet(best, held, load(x, b + across + k, like), uint8(4))
-            best, held = meet(best, held, load(x, b + right + k, like), uint8(5))
-            best, held = meet(best, held, load(x, c + k, like), uint8(6))
-            best, held = meet(best, held, load(x, c + across + k, like), uint8(7))
-            best, held = meet(best, held, load(x, c + right + k, like), uint8(8))
-            store(y, out + k, best)
-            store(winners, out + k, held)
+    for k in range(channels):
+        best, held = load(x, a + k, like), uint8(0)
+        best, held = meet(best, held, load(x, a + across + k, like), uint8(1))
+        best, held = meet(best, held, load(x, a + right + k, like), uint8(2))
+        best, held = meet(best, held, load(x, b + k, like), uint8(3))
+        best, held = meet(best, held, load(x, b + across + k, like), uint8(4))
+        best, held = meet(best, held, load(x, b + right + k, like), uint8(5))
+        best, held = meet(best, held, load(x, c + k, like), uint8(6))
+        best, held = meet(best, held, load(x, c + across + k, like), uint8(7))
+        best, held = meet(best, held, load(x, c + right + k, like), uint8(8))
+        store(y, out + k, best)
+        store(winners, out + k, held)
 
 
 @compiled
