@@ -1,8 +1,8 @@
 """Maxima of sliding windows of any kind on channels-last maps, and their gradients.
 
 A window's cells, and the windows over a pixel, are found once for all channels, which lie side by side.
-Half-precision gradients are summed in strips of channels of a fixed length, the last of which overlaps the one
-before: a loop over all channels would spend most of its time in what its vectors leave over.
+Half-precision gradients are summed in strips of channels of a fixed length, the last of which overlaps the
+one before: a loop over all channels would spend most of its time in what its vectors leave over.
 """
 
 from numba import int64, uint8
