@@ -5,6 +5,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -87,7 +88,9 @@ class Worker:
     def begin(self, task: Any, output: Path) -> None:
         """Hand it a task, when it has done the last one."""
         self.returncode = None
-        self._tasks.send((task, output))
+        # One that is killed just now is found to be so when it is polled.
+        with suppress(OSError):
+            self._tasks.send((task, output))
 
     def poll(self) -> int | None:
         """The task's exit status, the negative of a signal that ended the process, or None while it works."""

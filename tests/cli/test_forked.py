@@ -89,6 +89,18 @@ def test_a_process_that_is_killed_while_it_waits_is_replaced(workers, tmp_path):
     assert second.pid != first.pid and ended(second) == 0
 
 
+def test_a_process_that_is_killed_as_it_gets_a_task_ends_that_task_alone(workers, tmp_path, monkeypatch):
+    first = workers.start("well", tmp_path / "a")
+    assert ended(first) == 0
+    monkeypatch.setattr(forked.Worker, "is_idle", lambda worker: True)
+    os.kill(first.pid, signal.SIGKILL)
+    time.sleep(0.2)
+    assert workers.start("well", tmp_path / "b") is first
+    monkeypatch.undo()
+    assert ended(first) == -signal.SIGKILL
+    assert ended(workers.start("well", tmp_path / "c")) == 0
+
+
 def test_tasks_at_once_have_processes_of_their_own(workers, tmp_path):
     first, second = (workers.start("slow", tmp_path / name) for name in "ab")
     assert first.pid != second.pid
