@@ -42,13 +42,9 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
     for case, goal in ((f"{100 * TARGET:.0f} % ({reached})", TARGET), ("the mean that ours reached", mean)):
         done = [at for at, accuracy in curve if accuracy >= goal]
         theirs = done[0] if done else curve[-1][0]
-        rival = "the MNIST example of pytorch/examples" + (
-            "" if done else f", not there in {len(curve)} epochs"
-        )
-        speed = ratio([theirs] * repeat, ours)
-        yield row(
-            f"seconds to {case}", "s", statistics.median(ours), theirs, rival, speed, "60 times as fast"
-        )
+        rival = RIVAL if done else f"{RIVAL}, not there in {len(curve)} epochs"
+        figures = statistics.median(ours), theirs, rival, ratio([theirs] * repeat, ours)
+        yield row(f"seconds to {case}", "s", *figures, "60 times as fast")
 
 
 class ExampleNet(nn.Sequential):

@@ -52,8 +52,7 @@ def train(
         readout=make_readout,
         **config["model"],
     )
-    images, _ = next(iter(dataset.train_batches()))
-    net.initialize(images)
+    net.initialize(dataset.train_batches())
     facts = Facts(
         run=name,
         choice=str(Path(name).parent),

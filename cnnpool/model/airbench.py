@@ -1,10 +1,21 @@
 """A CNN that learns small colour images in minutes on a CPU."""
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, conv, positive
+from cnnpool.model.base import (
+    Cnn,
+    PaddingMode,
+    PoolFactory,
+    ReadoutFactory,
+    conv,
+    conv_block,
+    norm_relu,
+    positive,
+)
 
 
 class Airbench(Cnn):
@@ -50,13 +61,10 @@ class Airbench(Cnn):
             layers += [
                 conv(channels, outputs, dilation=dilation, padding_mode=padding_mode),
                 stages[stage],
-                *(nn.BatchNorm2d(outputs), nn.ReLU()),
+                *norm_relu(outputs),
             ]
             dilation *= stages[stage].dilates
-            layers += [
-                conv(outputs, outputs, dilation=dilation, padding_mode=padding_mode),
-                *(nn.BatchNorm2d(outputs), nn.ReLU()),
-            ]
+            layers.append(conv_block(outputs, outputs, dilation=dilation, padding_mode=padding_mode))
             channels = outputs
         super().__init__(
             nn.Sequential(*layers),
@@ -67,7 +75,8 @@ class Airbench(Cnn):
             readout=readout,
         )
 
-    def initialize(self, images: Tensor) -> None:
+    def initialize(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        images, _ = next(iter(batches))
         self.features[0].whiten(images)
 
 

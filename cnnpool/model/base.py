@@ -1,6 +1,6 @@
 """What every backbone has in common: features, then a readout, then a linear classifier."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 import torch
@@ -49,8 +49,8 @@ class Cnn(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Linear(self.readout.out_features, num_classes)
 
-    def initialize(self, images: Tensor) -> None:
-        """Before training, take from normalised training images (N, C, H, W) what is not learnt."""
+    def initialize(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Before training, take from batches of it, (normalised images, labels), what is not learnt."""
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(self.dropout(self.readout(self.features(x))))
@@ -176,6 +176,11 @@ def conv_block(
         in_channels, channels, kernel_size, dilation=dilation, bias=not norm, padding_mode=padding_mode
     )
     return nn.Sequential(layer, *([nn.BatchNorm2d(channels)] if norm else []), nn.ReLU())
+
+
+def norm_relu(channels: int) -> tuple[nn.Module, nn.Module]:
+    """Batch normalisation and ReLU."""
+    return nn.BatchNorm2d(channels), nn.ReLU()
 
 
 def conv(

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, conv, positive
+from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, conv, norm_relu, positive
 
 
 class Sprint(Cnn):
@@ -47,12 +47,12 @@ class Sprint(Cnn):
             nn.Sequential(
                 conv(in_channels, width, 5, stride=2, padding_mode=padding_mode),
                 stages["s1"],
-                *norm(width),
+                *norm_relu(width),
                 conv(width, 2 * width, dilation=dilation, padding_mode=padding_mode),
                 stages["s2"],
-                *norm(2 * width),
+                *norm_relu(2 * width),
                 conv(2 * width, 2 * width, dilation=further, padding_mode=padding_mode),
-                *norm(2 * width),
+                *norm_relu(2 * width),
             ),
             stages,
             in_channels=in_channels,
@@ -60,8 +60,3 @@ class Sprint(Cnn):
             num_classes=num_classes,
             readout=readout,
         )
-
-
-def norm(channels: int) -> tuple[nn.Module, nn.Module]:
-    """Batch normalisation and ReLU."""
-    return nn.BatchNorm2d(channels), nn.ReLU()

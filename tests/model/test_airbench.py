@@ -65,7 +65,7 @@ def test_an_axis_without_content_is_not_blown_up():
 
 def test_what_was_taken_from_the_images_is_kept_with_the_network_but_not_learnt():
     net, other = build("max"), build("max")
-    net.initialize(torch.randn(8, 3, 32, 32))
+    net.initialize([(torch.randn(8, 3, 32, 32), torch.zeros(8))])
     other.load_state_dict(net.state_dict())
     assert torch.equal(net.features[0].weight, other.features[0].weight)
     assert not torch.equal(net.features[0].weight, build("max").features[0].weight)
