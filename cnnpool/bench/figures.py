@@ -1,6 +1,6 @@
 """Rows of the suites that measure whole runs: in the terminal, and as a table of the documentation."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 TITLES = {
     "train": "Training",
@@ -8,21 +8,34 @@ TITLES = {
     "start": "From the command to an answer",
     "sweep": "Sweeps",
 }
-MISSED = {
-    "train": "Against torchvision's way: convolutions take most of a step, whoever hands out the images; the "
-    "bare loop, too, stays below the figure wanted. Probes: the last row is what their readings take by "
-    "their own clock; the two whole runs of the row above it differ by more than that.",
-    "mnist": "The figure wanted was reckoned from machines on which the example takes 200 to 290 s. To be 60 "
-    "times as fast as it is here, the command would have to end about when torch is imported and the images "
-    "are read.",
-    "sweep": "Runs one after the other in a process import everything once, and each has all cores: several "
-    "at once gain only what threads within one training leave unused.",
-}
-"""Why a figure that is wanted may be missed."""
 LINE = "{:<46}{:>12}{:>12}  {:<8}{:>9}  {:<15}{:<12}\n"
 
 
-def row(case: str, unit: str, ours: float, rival: float, against: str, ratio: dict, wanted: str) -> dict:
+class Wanted(NamedTuple):
+    """A target.
+
+    Args:
+        limit: the least that is wanted, or the most.
+        most: whether it is the most.
+        unit: of our own figure, if that is meant; else it is the ratio to the rival's.
+    """
+
+    limit: float
+    most: bool = False
+    unit: str = ""
+
+    def __str__(self) -> str:
+        return f"at {'most' if self.most else 'least'} {self.limit:g} {self.unit}".rstrip()
+
+    def reached(self, ours: float, ratio: float) -> bool:
+        """Whether it is, by our own figure and its median ratio to the rival's."""
+        figure = ours if self.unit else ratio
+        return figure <= self.limit if self.most else figure >= self.limit
+
+
+def row(
+    case: str, unit: str, ours: float, rival: float, against: str, ratio: dict, wanted: Wanted | None = None
+) -> dict[str, Any]:
     """One figure of ours beside a rival's.
 
     Args:
@@ -30,10 +43,11 @@ def row(case: str, unit: str, ours: float, rival: float, against: str, ratio: di
         unit: of ``ours`` and ``rival``.
         against: who the rival is.
         ratio: median and quartiles over turns, as ``cnnpool.bench.measure.ratio`` gives them.
-        wanted: the target, in words.
+        wanted: the target; none for a row that says how far one can get.
     """
     figures = {"ours": ours, "rival": rival, "unit": unit, "ratio": ratio}
-    return {"case": case, "against": against, "wanted": wanted, **figures}
+    target = {"wanted": str(wanted), "reached": wanted.reached(ours, ratio["median"])} if wanted else {}
+    return {"case": case, "against": against, **figures, **target}
 
 
 def header() -> str:
@@ -51,7 +65,7 @@ def line(row: dict[str, Any]) -> str:
         row["unit"],
         f"{ratio['median']:.3f}",
         spread,
-        row["wanted"],
+        _target(row),
     )
 
 
@@ -63,9 +77,15 @@ def table(rows: list[dict[str, Any]]) -> str:
         lines.append(
             f"| {row['case']} | {row['ours']:.4g} | {row['rival']:.4g} ({row['against']}) | {row['unit']} "
             f"| **{ratio['median']:.3g}** ({ratio['q1']:.3g} to {ratio['q3']:.3g}, {ratio['n']}) "
-            f"| {row['wanted']} |"
+            f"| {_target(row)} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _target(row: dict[str, Any]) -> str:
+    if "wanted" not in row:
+        return "(bound)"
+    return row["wanted"] + (", reached" if row["reached"] else ", **missed**")
 
 
 def section(results: dict[str, Any]) -> str:

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cnnpool.bench.figures import row
+from cnnpool.bench.figures import Wanted, row
 from cnnpool.bench.measure import ratio
 
 POLL_S = 0.005
-ONE_STEP = ["-m", "cnnpool", "train", "fit=smoke", "fit.max_steps=1", "fit.log_every_steps=1", "probe=none"]
+ONE_STEP = ["-m", "cnnpool", "train", "fit=smoke", "fit.max_steps=1", "probe=none"]
+WRITE_STEPS, STEPS = ["fit.log_every_steps=1", "hydra.run.dir=run"], "run/metrics.jsonl"
+"""What makes a training write every step at once, and the file that it writes them to."""
 TORCH = ["-c", "import torch"]
 SCRIPT = """
 import os
@@ -82,12 +84,11 @@ STARTS = {
     "a rate out of range": Start(["-m", "cnnpool", "train", "fit.lr=-1"], 0.7, 2),
     "a window out of range": Start(["-m", "cnnpool", "train", "pool.kernel_size=0"], 0.7, 2),
     "to the first training step": Start(
-        [*ONE_STEP, "hydra.run.dir=run"],
+        [*ONE_STEP, *WRITE_STEPS],
         3.0,
-        0,
-        "run/metrics.jsonl",
-        ["-c", SCRIPT],
-        "Lightning, torchmetrics",
+        until=STEPS,
+        rival=["-c", SCRIPT],
+        against="Lightning, torchmetrics",
     ),
     "a run of one step, to its end": Start(ONE_STEP, 3.0),
 }
@@ -101,11 +102,24 @@ def rows(repeat: int) -> Iterator[dict[str, Any]]:
             ours.append(seconds(start.arguments, start.status, start.until))
             theirs.append(seconds(start.rival))
         figures = statistics.median(ours), statistics.median(theirs)
-        yield row(title, "s", *figures, start.against, ratio(ours, theirs), f"at most {start.wanted} s")
+        yield row(
+            title,
+            "s",
+            *figures,
+            start.against,
+            ratio(ours, theirs),
+            Wanted(start.wanted, most=True, unit="s"),
+        )
 
 
-def seconds(arguments: list[str], status: int = 0, until: str = "") -> float:
+def seconds(arguments: list[str], status: int = 0, until: str = "", threads: int | None = None) -> float:
     """Wall time of one Python process in an empty folder, or until it has written to a file there.
+
+    Args:
+        arguments: of Python.
+        status: that it is to end with.
+        until: the file.
+        threads: of torch; None: as many as it takes of itself.
 
     Raises:
         RuntimeError: if it ends with another status, or without the file.
@@ -115,7 +129,7 @@ def seconds(arguments: list[str], status: int = 0, until: str = "") -> float:
         process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=folder,
-            env=environment(),
+            env=environment() | ({"OMP_NUM_THREADS": str(threads)} if threads else {}),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

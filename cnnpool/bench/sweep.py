@@ -6,43 +6,64 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cnnpool.bench.figures import row
+from cnnpool.bench.figures import Wanted, row
 from cnnpool.bench.measure import ratio
 from cnnpool.bench.start import seconds
 
 
 @dataclass(frozen=True)
 class Case:
-    """A sweep over seeds, and whether its runs are timed as commands of their own too."""
+    """A sweep over seeds.
+
+    Args:
+        runs: how many.
+        model: that they train, on digits.
+        options: of each, beside.
+        apart: whether they are timed as commands of their own too.
+    """
 
     runs: int
     model: str
-    epochs: int
-    apart: bool
+    options: tuple[str, ...] = ()
+    apart: bool = False
 
     def __str__(self) -> str:
-        return f"{self.runs} runs of {self.epochs} epochs, {self.model} on digits, {os.cpu_count()} cores"
+        how = " ".join(self.options) or "as they come"
+        return f"{self.runs} runs, {self.model} on digits, {how}, {os.cpu_count()} cores"
 
 
-CASES = (Case(8, "convnet", 10, apart=True), Case(16, "sprint", 10, apart=False))
+LONGER = ("fit.epochs=10", "fit.pictures=false")
+CASES = (
+    Case(8, "convnet", LONGER, apart=True),
+    Case(16, "sprint", LONGER),
+    Case(16, "convnet"),
+    Case(16, "sprint"),
+)
 
 
 def rows(repeat: int) -> Iterator[dict[str, Any]]:
     """Seconds of a sweep with ``launch=processes``, beside the same runs one after the other.
 
-    These in one process, which imports everything once and has all cores, and as commands of their own.
+    These in one process, which imports everything once and has all cores, and as commands of their own. How
+    far one can get: what one process takes that has one core, shared by all cores without any loss.
     """
     for case in CASES:
-        train = ["-m", "cnnpool", "train", "data=digits", f"model={case.model}", f"fit.epochs={case.epochs}"]
-        train.append("fit.pictures=false")
+        train = ["-m", "cnnpool", "train", "data=digits", f"model={case.model}", *case.options]
         sweep = [*train, "-m", f"seed={','.join(map(str, range(case.runs)))}"]
-        beside, after, apart = [], [], []
+        beside, after, apart, least = [], [], [], []
         for _ in range(repeat):
             beside.append(seconds([*sweep, "launch=processes"]))
             after.append(seconds(sweep))
+            least.append(seconds(sweep, threads=1) / (os.cpu_count() or 1))
             if case.apart:
                 apart.append(sum(seconds([*train, f"seed={seed}"]) for seed in range(case.runs)))
-        for rival, against in ((after, "one after the other in a process"), (apart, "a command each")):
+        together, single = "one after the other in a process", "a command each"
+        target = Wanted(1.5)
+        for what, ours, rival, against, wanted in (
+            (str(case), beside, after, together, target),
+            (f"{case}: one core's work divided by the cores", least, after, together, None),
+            (str(case), beside, apart, single, target),
+        ):
             if rival:
-                figures = statistics.median(beside), statistics.median(rival)
-                yield row(str(case), "s", *figures, against, ratio(rival, beside), "1.5 times as fast")
+                figures = statistics.median(ours), statistics.median(rival)
+                yield row(what, "s", *figures, against, ratio(rival, ours), wanted)

@@ -44,9 +44,30 @@ def test_kept_bytes_grow_with_batch_size_channels_and_operators(monkeypatch):
 
 def test_a_row_is_said_and_written_with_its_ratio():
     ratio = {"median": 2.0, "q1": 1.5, "q3": 2.5, "n": 3}
-    row = figures.row("one thing", "s", 1.0, 2.0, "another", ratio, "1.5")
+    row = figures.row("one thing", "s", 1.0, 2.0, "another", ratio, figures.Wanted(1.5))
     assert "one thing" in figures.line(row) and "[1.50 2.50] 3" in figures.line(row)
-    assert "| one thing | 1 | 2 (another) | s | **2** (1.5 to 2.5, 3) | 1.5 |" in figures.table([row])
+    figure = "| one thing | 1 | 2 (another) | s | **2** (1.5 to 2.5, 3) |"
+    assert f"{figure} at least 1.5, reached |" in figures.table([row])
+    bound = figures.row("one thing", "s", 1.0, 2.0, "another", ratio)
+    assert f"{figure} (bound) |" in figures.table([bound]) and "(bound)" in figures.line(bound)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words", "reached"),
+    [
+        (figures.Wanted(2), "at least 2", True),
+        (figures.Wanted(2.5), "at least 2.5", False),
+        (figures.Wanted(2, most=True), "at most 2", True),
+        (figures.Wanted(1.9, most=True), "at most 1.9", False),
+        (figures.Wanted(0.5, most=True, unit="s"), "at most 0.5 s", False),
+        (figures.Wanted(1, most=True, unit="s"), "at most 1 s", True),
+        (figures.Wanted(1.5, unit="1/s"), "at least 1.5 1/s", False),
+    ],
+)
+def test_a_target_is_one_of_the_ratio_or_of_our_own_figure(wanted, words, reached):
+    ratio = {"median": 2.0, "q1": 1.5, "q3": 2.5, "n": 3}
+    row = figures.row("one thing", "s", 1.0, 0.5, "another", ratio, wanted)
+    assert (row["wanted"], row["reached"]) == (words, reached)
 
 
 def test_the_example_network_is_the_published_one():
@@ -67,7 +88,9 @@ def test_the_example_network_is_the_published_one():
 def test_both_are_timed_to_99_percent_and_to_what_ours_reached(monkeypatch, accuracies, theirs, rival):
     left = iter(zip([2.0, 3.0], accuracies, strict=True))
 
-    def seconds(command):
+    def seconds(command, until=""):
+        if until:
+            return 1.5
         folder = next(c for c in command if c.startswith("hydra.run.dir=")).partition("=")[2]
         took, accuracy = next(left)
         Path(folder, "results.json").write_text(json.dumps({"test": {"accuracy": accuracy}}))
@@ -76,10 +99,11 @@ def test_both_are_timed_to_99_percent_and_to_what_ours_reached(monkeypatch, accu
     monkeypatch.setattr(mnist, "seconds", seconds)
     monkeypatch.setattr(mnist, "example", lambda root, goal: [(30.0, 0.9905), (60.0, 0.9935), (90.0, 0.994)])
     rows = list(mnist.rows(Path("data"), 2))
-    assert [row["rival"] for row in rows] == list(theirs)
-    assert [row["ours"] for row in rows] == [2.5, 2.5]
-    assert rows[1]["against"] == rival
+    assert [row["rival"] for row in rows] == [theirs[0]] * 3 + [theirs[1]]
+    assert [row["ours"] for row in rows] == [2.5, 2.5, 1.5, 2.5]
+    assert rows[3]["against"] == rival
     assert rows[0]["ratio"]["median"] == pytest.approx((15 + 10) / 2)
+    assert rows[2]["ratio"]["median"] == 30 / 1.5 and "wanted" not in rows[2]
 
 
 def test_the_example_learns_until_the_accuracy_or_its_last_epoch(monkeypatch):
@@ -105,6 +129,14 @@ def test_a_run_is_timed_beside_the_bare_loop_on_the_same_images(monkeypatch):
     ours, loop = train._in_turn(case, None, 3, lambda: train._bare(case, None))
     assert len(ours) == len(loop) == 3
     assert min(*ours, *loop) > 0
+
+
+def test_convolutions_alone_are_faster_than_the_loop_around_them(monkeypatch):
+    monkeypatch.setattr(train, "_dataset", few)
+    case = train.Case("tiny", "sprint", 8, 32, 6)
+    train._bare(case, None)
+    loop, alone = train._bare(case, None), train._convolutions(case, None)
+    assert loop < alone < 1000 * loop
 
 
 def test_a_run_with_its_probe_is_timed_beside_one_without(monkeypatch):
@@ -142,20 +174,25 @@ def test_a_sweep_is_timed_beside_the_same_runs_one_after_the_other(monkeypatch):
     asked = []
     lasts = {"launch=processes": 10.0, "seed=0,1,2": 20.0}
 
-    def seconds(arguments):
-        asked.append(arguments)
-        return next((s for word, s in lasts.items() if word in arguments), 8.0)
+    def seconds(arguments, threads=None):
+        asked.append((*arguments, threads))
+        return next((s for word, s in lasts.items() if word in arguments), 8.0) * (1.5 if threads else 1)
 
-    cases = (sweep.Case(3, "convnet", 5, apart=True), sweep.Case(3, "sprint", 7, apart=False))
+    cases = (sweep.Case(3, "convnet", ("fit.epochs=5",), apart=True), sweep.Case(3, "sprint"))
     monkeypatch.setattr(sweep, "CASES", cases)
     monkeypatch.setattr(sweep, "seconds", seconds)
+    monkeypatch.setattr(sweep.os, "cpu_count", lambda: 2)
     rows = list(sweep.rows(2))
-    assert [row["ratio"]["median"] for row in rows] == [20 / 10, 3 * 8 / 10, 20 / 10]
-    assert [row["rival"] for row in rows] == [20, 24, 20]
-    titles = [row["case"].partition(" on")[0] for row in rows[1:]]
-    assert titles == ["3 runs of 5 epochs, convnet", "3 runs of 7 epochs, sprint"]
-    assert len(asked) == 2 * (1 + 1 + 3) + 2 * (1 + 1)
-    assert sum("fit.epochs=7" in a and "model=sprint" in a for a in asked) == 4
+    assert [row["rival"] for row in rows] == [20, 20, 24, 20, 20]
+    # One core takes 30 s, so two that lose nothing would take 15.
+    assert [row["ours"] for row in rows] == [10, 15, 10, 10, 15]
+    assert [row["ratio"]["median"] for row in rows] == [20 / 10, 20 / 15, 3 * 8 / 10, 20 / 10, 20 / 15]
+    assert [row.get("reached") for row in rows] == [True, None, True, True, None]
+    titles = [row["case"] for row in rows[2:4]]
+    assert titles[0] == "3 runs, convnet on digits, fit.epochs=5, 2 cores"
+    assert titles[1] == "3 runs, sprint on digits, as they come, 2 cores"
+    assert len(asked) == 2 * (3 + 3) + 2 * 3
+    assert sum("fit.epochs=5" in a and 1 in a for a in asked) == 2
 
 
 def test_a_sweep_is_noted_at_powers_of_two_of_its_runs(monkeypatch):
