@@ -43,7 +43,7 @@ def row(
         unit: of ``ours`` and ``rival``.
         against: who the rival is.
         ratio: median and quartiles over turns, as ``cnnpool.bench.measure.ratio`` gives them.
-        wanted: the target; none for a row that says how far one can get.
+        wanted: the target, if there is one.
     """
     figures = {"ours": ours, "rival": rival, "unit": unit, "ratio": ratio}
     target = {"wanted": str(wanted), "reached": wanted.reached(ours, ratio["median"])} if wanted else {}
@@ -84,7 +84,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def _target(row: dict[str, Any]) -> str:
     if "wanted" not in row:
-        return "(bound)"
+        return ""
     return row["wanted"] + (", reached" if row["reached"] else ", **missed**")
 
 

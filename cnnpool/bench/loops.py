@@ -1,7 +1,7 @@
-"""Training loops to compare ours with: bare PyTorch, and data as torchvision hands it out."""
+"""What training is compared with: bare PyTorch, data as torchvision hands it out, PyTorch's example."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -9,19 +9,34 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cnnpool import model
+from cnnpool.pool import MaxPool2d
 
-def bare(model: nn.Module, batches: Iterable, optimizer: torch.optim.Optimizer, *, half: bool) -> float:
+
+def in_turn(speeds: dict[str, Callable[[], float]], repeat: int) -> dict[str, list[float]]:
+    """What each of ``speeds`` says, ``repeat`` times, one after the other and back again."""
+    said: dict[str, list[float]] = {name: [] for name in speeds}
+    for turn in range(-1, repeat):
+        for name in list(speeds)[:: 1 if turn % 2 else -1]:
+            speed = speeds[name]()
+            # The first turn compiles, reads and grows the heap.
+            if turn >= 0:
+                said[name].append(speed)
+    return said
+
+
+def bare(network: nn.Module, batches: Iterable, optimizer: torch.optim.Optimizer, *, half: bool) -> float:
     """Images per second of the least loop that trains: batch, logits, loss, backward, step.
 
     Args:
         half: autocast to bfloat16.
     """
-    model.train()
+    network.train()
     count, start = 0, time.perf_counter()
     for images, labels in batches:
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
-            loss = F.cross_entropy(model(images), labels, label_smoothing=0.1)
+            loss = F.cross_entropy(network(images), labels, label_smoothing=0.1)
         loss.backward()
         optimizer.step()
         count += len(labels)
@@ -42,3 +57,22 @@ def mnist(root: Path, *, train: bool) -> torch.utils.data.Dataset:
 
     transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])
     return datasets.MNIST(str(root), train=train, download=True, transform=transform)
+
+
+class ExampleNet(nn.Sequential):
+    """The network of the example: two 3x3 convolutions, one max pooling, dropout, two linear layers."""
+
+    def __init__(self):
+        super().__init__(
+            *(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Dropout(0.25), nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5)),
+            nn.Linear(128, 10),
+        )
+
+
+def with_torch_pools(network: model.Cnn) -> model.Cnn:
+    """The same network with torch's own pooling."""
+    for place, layer in enumerate(network.features):
+        if isinstance(layer, MaxPool2d):
+            network.features[place] = nn.MaxPool2d(2)
+    return network

@@ -61,7 +61,7 @@ def rows(repeat: int) -> Iterator[dict[str, Any]]:
         target = Wanted(1.5)
         for what, ours, rival, against, wanted in (
             (str(case), beside, after, together, target),
-            (f"{case}: one core's work divided by the cores", least, after, together, None),
+            (f"{case}: bound, one core's work divided by the cores", least, after, together, None),
             (str(case), beside, apart, single, target),
         ):
             if rival:

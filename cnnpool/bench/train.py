@@ -17,7 +17,7 @@ from torch import nn
 
 from cnnpool import data, model, probe, readout
 from cnnpool.bench.figures import Wanted, row
-from cnnpool.bench.loops import as_torchvision_has_it, bare
+from cnnpool.bench.loops import as_torchvision_has_it, bare, in_turn, with_torch_pools
 from cnnpool.bench.measure import ratio
 from cnnpool.data.base import Split
 from cnnpool.fit import Facts, Recipe, fit
@@ -74,7 +74,7 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
         rival = "torchvision's way: DataLoader, float32, Adam"
         for what, speeds, wanted in (
             ("run", ours, Wanted(6)),
-            ("the convolutions of a run alone", most, None),
+            ("bound, its convolutions alone", most, None),
         ):
             figures = _median(speeds), _median(loop), rival, ratio(speeds, loop)
             yield row(f"images/s, {case.title}: {what}", "1/s", *figures, wanted)
@@ -84,15 +84,9 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
 def _in_turn(
     case: Case, root: Path, repeat: int, rival: Callable[[], float]
 ) -> tuple[list[float], list[float]]:
-    """Images per second of ours and of a rival, without those of the first turn."""
-    ours, theirs = [], []
-    for turn in range(-1, repeat):
-        pair = [_speed(case, root), rival()] if turn % 2 else [rival(), _speed(case, root)][::-1]
-        # The first turn compiles, reads and grows the heap.
-        if turn >= 0:
-            ours.append(pair[0])
-            theirs.append(pair[1])
-    return ours, theirs
+    """Images per second of ours and of a rival."""
+    said = in_turn({"ours": lambda: _speed(case, root), "rival": rival}, repeat)
+    return said["ours"], said["rival"]
 
 
 @cache
@@ -132,14 +126,6 @@ def _speed(case: Case, root: Path) -> float:
     return _ours(case, root, {})["cost"]["train_images_per_s"]
 
 
-def _torch_pools(net: model.Cnn) -> model.Cnn:
-    """The same network with torch's own pooling."""
-    for place, layer in enumerate(net.features):
-        if isinstance(layer, MaxPool2d):
-            net.features[place] = nn.MaxPool2d(2)
-    return net
-
-
 def _ours(case: Case, root: Path, probes: dict[str, probe.Probe]) -> dict[str, Any]:
     """Results of a run of one epoch, with everything written that a run writes, but for pictures."""
     named = {"name": "max"}
@@ -173,7 +159,7 @@ def _convolutions(case: Case, root: Path) -> float:
 
 
 def _torchvision(case: Case, root: Path) -> float:
-    net = _torch_pools(_network(case)).to(memory_format=torch.contiguous_format)
+    net = with_torch_pools(_network(case)).to(memory_format=torch.contiguous_format)
     batches = as_torchvision_has_it(root, case.batch_size, case.steps)
     return bare(net, batches, torch.optim.Adam(net.parameters(), lr=0.001), half=False)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cnnpool import data
-from cnnpool.bench import curves, figures, growth, loops, mnist, scale, sweep, train
+from cnnpool.bench import curves, figures, growth, loops, mnist, parts, scale, sweep, train
 
 
 def test_the_least_loop_trains_and_counts_what_it_saw(monkeypatch):
@@ -49,7 +49,8 @@ def test_a_row_is_said_and_written_with_its_ratio():
     figure = "| one thing | 1 | 2 (another) | s | **2** (1.5 to 2.5, 3) |"
     assert f"{figure} at least 1.5, reached |" in figures.table([row])
     bound = figures.row("one thing", "s", 1.0, 2.0, "another", ratio)
-    assert f"{figure} (bound) |" in figures.table([bound]) and "(bound)" in figures.line(bound)
+    assert f"{figure}  |" in figures.table([bound]) and "wanted" not in bound
+    assert figures.line(bound).rstrip().endswith("[1.50 2.50] 3")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_a_target_is_one_of_the_ratio_or_of_our_own_figure(wanted, words, reache
 
 
 def test_the_example_network_is_the_published_one():
-    net = mnist.ExampleNet()
+    net = loops.ExampleNet()
     assert net(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
     # 1,199,882 is what the example's network counts.
     sizes = [32 * 9 + 32, 64 * 32 * 9 + 64, 9216 * 128 + 128, 1280 + 10]
@@ -93,12 +94,15 @@ def test_both_are_timed_to_99_percent_and_to_what_ours_reached(monkeypatch, accu
             return 1.5
         folder = next(c for c in command if c.startswith("hydra.run.dir=")).partition("=")[2]
         took, accuracy = next(left)
-        Path(folder, "results.json").write_text(json.dumps({"test": {"accuracy": accuracy}}))
+        said = {"test": {"accuracy": accuracy}, "steps": 30, "data": {"batch_size": 100}}
+        Path(folder, "results.json").write_text(json.dumps(said))
         return took
 
     monkeypatch.setattr(mnist, "seconds", seconds)
     monkeypatch.setattr(mnist, "example", lambda root, goal: [(30.0, 0.9905), (60.0, 0.9935), (90.0, 0.994)])
-    rows = list(mnist.rows(Path("data"), 2))
+    monkeypatch.setattr(mnist.parts, "rows", lambda root, repeat: iter(()))
+    *rows, shown = mnist.rows(Path("data"), 2)
+    assert (shown["ours"], shown["rival"], shown["ratio"]["median"]) == (3000, 60_000, 20)
     assert [row["rival"] for row in rows] == [theirs[0]] * 3 + [theirs[1]]
     assert [row["ours"] for row in rows] == [2.5, 2.5, 1.5, 2.5]
     assert rows[3]["against"] == rival
@@ -114,6 +118,44 @@ def test_the_example_learns_until_the_accuracy_or_its_last_epoch(monkeypatch):
     curve = mnist.example(None, 1.1)
     assert len(curve) == 3 and [at for at, _ in curve] == sorted(at for at, _ in curve)
     assert len(mnist.example(None, 0.0)) == 1
+
+
+def test_every_part_of_the_way_to_ours_is_timed_beside_the_one_before(monkeypatch):
+    asked, speeds = [], dict(zip(parts.WAYS.values(), (1, 2, 3, 6, 12, 18), strict=True))
+
+    def speed(way, root):
+        asked.append(way)
+        return float(speeds[way])
+
+    monkeypatch.setattr(parts, "_speed", speed)
+    rows = list(parts.rows(Path("data"), 2))
+    assert [row["ratio"]["median"] for row in rows] == [2, 1.5, 2, 2, 1.5]
+    assert [(row["ours"], row["rival"]) for row in rows[:2]] == [(2, 1), (3, 2)]
+    assert rows[1]["against"] == "its images from memory"
+    assert len(asked) == 3 * len(parts.WAYS)
+
+
+@pytest.mark.parametrize("way", parts.WAYS.values())
+def test_every_part_trains(way, monkeypatch):
+    trained = []
+
+    def bare(network, batches, optimizer, half):
+        images, labels = next(iter(batches))
+        trained.append((len(labels), images.shape[1:], sum(p.numel() for p in network.parameters())))
+        assert {id(p) for g in optimizer.param_groups for p in g["params"]} == set(
+            map(id, network.parameters())
+        )
+        return 1.0
+
+    one = torch.utils.data.TensorDataset(torch.zeros(512, 1, 28, 28), torch.zeros(512).long())
+    build = data.build
+    monkeypatch.setattr(parts, "bare", bare)
+    monkeypatch.setattr(loops, "mnist", lambda root, train: one)
+    monkeypatch.setattr(parts.data, "build", lambda name, **o: build("digits", **o | {"limit": 512}))
+    parts._speed(way, Path("data"))
+    ((size, shape, count),) = trained
+    assert (size, shape) == (256 if way.ours else 64, (1, 28, 28))
+    assert count == (1_199_882 if way.network == "example" else 62_186)
 
 
 def few(case, root):
@@ -163,7 +205,7 @@ def test_readings_are_timed_one_by_one(monkeypatch):
 
 
 def test_the_other_way_pools_by_torch_itself():
-    rival = train._torch_pools(train._network(train.SMALL))
+    rival = loops.with_torch_pools(train._network(train.SMALL))
     ours = train._network(train.SMALL)
     x = torch.randn(2, 1, 28, 28).to(memory_format=torch.channels_last)
     assert torch.equal(rival.eval()(x), ours.eval()(x)), "one network, with the same weights"
