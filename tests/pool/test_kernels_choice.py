@@ -147,6 +147,31 @@ print(tiles.forward.stats.cache_path)
     assert python(code).splitlines() == ["[5.0, 7.0, 13.0, 15.0]", "None"]
 
 
+def test_machine_code_on_disk_is_loaded_without_what_compiling_needs():
+    code = """
+import sys, torch
+from cnnpool import pool
+from cnnpool.pool import kernels
+torch.manual_seed(0)
+for name in ("max", "avg", "sum", "blur", "max_blur", "lp", "gem", "soft", "stochastic", "aps"):
+    for layout in (torch.contiguous_format, torch.channels_last):
+        for dtype in (torch.float32, torch.bfloat16):
+            operator = pool.build(name, channels=8).to(dtype)
+            x = torch.rand(2, 8, 12, 12).to(dtype).contiguous(memory_format=layout).requires_grad_()
+            with kernels.use(True):
+                y = operator(x)
+                (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
+            print(name, y.double().sum().item(), gradient.double().square().sum().item())
+print("numba.np.arraymath" in sys.modules)
+import numba, numpy
+print(numba.njit(lambda a: numpy.dot(a, a))(numpy.ones(3)))
+"""
+    # The first process compiles what is not on disk yet.
+    *first, _, _ = python(code).splitlines()
+    *second, imported, others = python(code).splitlines()
+    assert (second, imported, others) == (first, "False", "3.0") and len(first) == 40
+
+
 def test_without_numba_torch_does_everything():
     code = """
 import importlib.util, sys
@@ -163,6 +188,11 @@ except ValueError as error:
 """
     said = python(code).splitlines()
     assert said[0] == "[5.0, 7.0, 13.0, 15.0]" and "pip install numba" in said[1]
+
+
+def test_where_numba_is_switched_off_torch_does_everything():
+    code = "import torch, cnnpool.pool as p; print(p.max_pool2d(torch.zeros(1, 4, 256, 256), 2).shape)"
+    assert python(code, NUMBA_DISABLE_JIT="1") == "torch.Size([1, 4, 128, 128])"
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ QUICK, QUICK_OVERLAPS, QUICK_LAST, QUICK_LAST_HALF = 1 << 14, 1 << 15, 1 << 17, 
 
 DTYPES = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
 
-_installed = find_spec("numba") is not None
+_installed = find_spec("numba") is not None and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 _wanted: bool | None = (
     {"0": False, "1": True}.get(os.environ.get("CNNPOOL_KERNELS", "")) if _installed else False
 )
@@ -33,11 +33,11 @@ def use(wanted: bool | None) -> Iterator[None]:
     """Within this context kernels work never, wherever they can, or (None) wherever they are faster too.
 
     Raises:
-        ValueError: if they are wanted and Numba is not installed.
+        ValueError: if they are wanted and Numba is not installed, or switched off.
     """
     global _wanted
     if wanted and not _installed:
-        raise ValueError("compiled kernels need numba: pip install numba")
+        raise ValueError("compiled kernels need numba: pip install numba, without NUMBA_DISABLE_JIT")
     before, _wanted = _wanted, wanted if _installed else False
     try:
         yield

@@ -7,9 +7,11 @@ what it never stores and only stores what it never loads; memory that it does bo
 addresses overlap.
 """
 
+from functools import partial
 from typing import Any
 
 from numba import njit, types
+from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 
 INFINITY = {types.uint16: 0x7F80, types.int16: 0x7C00}
@@ -18,10 +20,23 @@ INFINITY = {types.uint16: 0x7F80, types.int16: 0x7C00}
 def compiled(function: Any) -> Any:
     """``function`` compiled on first use, without the GIL, and cached on disk where that is possible."""
     try:
-        return njit(nogil=True, cache=True)(function)
+        kernel = njit(nogil=True, cache=True)(function)
     except RuntimeError:
         # Neither the package's folder nor the user's cache can be written: compile in every process.
         return njit(nogil=True)(function)
+    kernel._cache.load_overload = partial(_load, kernel._cache)
+    return kernel
+
+
+def _load(cache: Any, signature: Any, context: Any) -> Any:
+    """What ``cache`` holds for ``signature``, or None.
+
+    Machine code needs none of what Numba first imports here to compile, which takes ten times as long as all
+    else; where there is none yet, compiling imports it.
+    """
+    rtsys.initialize(context)
+    with cache._guard_against_spurious_io_errors():
+        return cache._load_overload(signature, context)
 
 
 # For what loops are made of: a loop that calls a function is not vectorised, and not all are inlined unasked.
