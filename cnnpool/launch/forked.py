@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cnnpool.process import leave
+from cnnpool.process import importing, leave
 from cnnpool.stopping import Stopped
 
 Call = Callable[[Any], int]
@@ -27,9 +27,10 @@ def can_fork() -> bool:
 def warm(threads: int) -> None:
     """Import what every job needs, with so many threads for torch, and start none of them."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    from cnnpool.launch import training
+    with importing():
+        from cnnpool.launch import training
 
-    training.wake()
+        training.wake()
 
 
 class Workers:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnnpool.files import InUseError, only_user, write_json
 from cnnpool.launch import plain
+from cnnpool.process import importing
 from cnnpool.ranks import rank
 from cnnpool.settings import asked, differences
 from cnnpool.stopping import Stopped
@@ -139,7 +140,8 @@ def _train(job: "Asked") -> dict[str, Any]:
         raise ValueError(job.mistake)
     recipe = plain.check(job.settings)
     # torch and Lightning take seconds to import, for which neither a finished run nor a mistake need wait.
-    from cnnpool.launch.training import train
+    with importing():
+        from cnnpool.launch.training import train
 
     return train(job.settings, recipe, job.folder, name(job), job.overrides)
 

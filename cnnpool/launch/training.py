@@ -10,6 +10,7 @@ import torch
 
 from cnnpool import data, model, pool, probe, readout, table
 from cnnpool.launch.config import save, stage_settings
+from cnnpool.process import importing
 from cnnpool.recipe import Recipe
 from cnnpool.settings import asked
 
@@ -27,10 +28,11 @@ def train(
     entry = table.lookup(model.MODELS, "models", config["model"]["name"])
     stages = stage_settings(config, entry.STAGES)
     waking = Thread(target=wake, daemon=True)
-    waking.start()
-    dataset = data.build(**config["data"], seed=seed)
-    waking.join()
-    from cnnpool.fit import Facts, fit
+    with importing():
+        waking.start()
+        dataset = data.build(**config["data"], seed=seed)
+        waking.join()
+        from cnnpool.fit import Facts, fit
 
     random.seed(seed)
     torch.manual_seed(seed)

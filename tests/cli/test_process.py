@@ -18,6 +18,22 @@ def test_leaving_runs_what_was_registered_and_flushes_what_was_said(status, code
     assert done.stderr == ("no such thing\n" if code == 1 else "")
 
 
+def test_nothing_is_collected_while_modules_are_imported():
+    script = (
+        "import gc, sys\nfrom cnnpool.process import importing\n"
+        "with importing():\n    pass\n"
+        "assert gc.isenabled() and not gc.get_freeze_count(), 'nothing was imported'\n"
+        "with importing():\n    assert not gc.isenabled()\n    import wave\n"
+        "frozen = gc.get_freeze_count()\n"
+        "assert gc.isenabled() and frozen > 1000\n"
+        "gc.disable()\n"
+        "try:\n    with importing():\n        raise ValueError\nexcept ValueError:\n    pass\n"
+        "assert not gc.isenabled(), 'as it was before'"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_threads_sleep_soon_unless_the_environment_says_otherwise(monkeypatch):
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
         # Set first, so that what is set below is undone.
