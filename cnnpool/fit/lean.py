@@ -1,8 +1,9 @@
-"""Import Lightning without two packages that take nine tenths of its import, and that no run uses.
+"""Import Lightning without three packages that take nine tenths of its import, and that no run uses.
 
 Lightning asks torchmetrics and torch's compiler for types, to recognise what it might be given and to base
-records on that we do not keep. Others stand in for the two while Lightning is imported: torchmetrics would
-bring torchvision, scipy and matplotlib along. Whoever asks more of either gets the real one, then or later.
+records on that we do not keep, and torch for its counter of operations, for summaries that we do not print.
+Others stand in for the three while Lightning is imported: torchmetrics would bring torchvision, scipy and
+matplotlib along, and the counter Triton. Whoever asks more of any gets the real one, then or later.
 ``CNNPOOL_LEAN=0`` leaves this out.
 """
 
@@ -31,9 +32,21 @@ def _compiler() -> ModuleType:
     return torch._dynamo
 
 
+def _counter() -> ModuleType:
+    import torch.utils.flop_counter
+
+    return torch.utils.flop_counter
+
+
+def _counting(*args: Any, **kwargs: Any) -> Any:
+    """A ``FlopCounterMode``, for a summary that somebody else prints."""
+    return _counter().FlopCounterMode(*args, **kwargs)
+
+
 ANSWERS = {
     "torchmetrics": ({"Metric": object, "MetricCollection": object}, _metrics),
     "torch._dynamo": ({"OptimizedModule": object, "disable": _unchanged}, _compiler),
+    "torch.utils.flop_counter": ({"FlopCounterMode": _counting}, _counter),
 }
 
 

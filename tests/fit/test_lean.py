@@ -11,11 +11,21 @@ import json, sys
 import torch
 import cnnpool.fit
 heavy = ("torchmetrics", "torchvision", "scipy", "matplotlib", "sklearn", "sympy", "torch._dynamo")
+heavy += ("triton", "torch.utils.flop_counter")
 loaded = [name for name in heavy if name in sys.modules]
 import torchmetrics
 import torch._dynamo
 metric = torchmetrics.Metric.__module__
-print(json.dumps([loaded, metric, torch._dynamo.OptimizedModule.__module__]))
+from lightning.pytorch import LightningModule
+from lightning.pytorch.utilities.model_summary import ModelSummary
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.example_input_array = torch.nn.Linear(3, 5), torch.zeros(2, 3)
+    def forward(self, x):
+        return self.layer(x)
+flops = ModelSummary(Net()).total_flops
+print(json.dumps([loaded, metric, torch._dynamo.OptimizedModule.__module__, flops]))
 """
 
 
@@ -26,7 +36,8 @@ def test_fitting_imports_nothing_heavy_and_others_still_get_the_real_modules(lea
     done = subprocess.run(
         [sys.executable, "-c", SAY], env=environment, capture_output=True, text=True, check=True
     )
-    loaded, metric, module = json.loads(done.stdout)
+    loaded, metric, module, flops = json.loads(done.stdout)
+    assert flops == 2 * 2 * 3 * 5, "Lightning's own summaries still count"
     assert metric == "torchmetrics.metric"
     assert module == "torch._dynamo.eval_frame"
     assert loaded == [] if lean == "1" else {"torchmetrics", "torchvision", "torch._dynamo"} <= set(loaded)
