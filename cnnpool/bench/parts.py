@@ -12,10 +12,9 @@ from cnnpool import data, model, readout
 from cnnpool.bench.figures import row
 from cnnpool.bench.loops import ExampleNet, as_torchvision_has_it, bare, in_turn, with_torch_pools
 from cnnpool.bench.measure import ratio
-from cnnpool.fit import optimizers
+from cnnpool.fit import Recipe, optimizers
 from cnnpool.machine import fast_precision
 from cnnpool.pool import MaxPool2d
-from cnnpool.recipe import Recipe
 
 NETWORKS = {
     "example": ExampleNet,
