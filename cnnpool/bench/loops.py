@@ -4,12 +4,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool import model
+from cnnpool import model, readout
 from cnnpool.pool import MaxPool2d
 
 
@@ -68,6 +69,19 @@ class ExampleNet(nn.Sequential):
             *(nn.Dropout(0.25), nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5)),
             nn.Linear(128, 10),
         )
+
+
+def flat(name: str, **options: Any) -> model.Cnn:
+    """A network of ours for MNIST, with our max pooling and one linear layer after it."""
+    return model.build(
+        name,
+        1,
+        (28, 28),
+        10,
+        pool=lambda stage, channels: MaxPool2d(channels),
+        readout=lambda channels, size: readout.build("flatten", channels, size, hidden=0),
+        **options,
+    )
 
 
 def with_torch_pools(network: model.Cnn) -> model.Cnn:

@@ -8,18 +8,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from cnnpool import data, model, readout
+from cnnpool import data
 from cnnpool.bench.figures import row
-from cnnpool.bench.loops import ExampleNet, as_torchvision_has_it, bare, in_turn, with_torch_pools
+from cnnpool.bench.loops import ExampleNet, as_torchvision_has_it, bare, flat, in_turn, with_torch_pools
 from cnnpool.bench.measure import ratio
 from cnnpool.fit import Recipe, optimizers
 from cnnpool.machine import fast_precision
-from cnnpool.pool import MaxPool2d
 
 NETWORKS = {
     "example": ExampleNet,
-    "torch": lambda: with_torch_pools(_sprint()),
-    "compiled": lambda: _sprint(),
+    "torch": lambda: with_torch_pools(flat("sprint")),
+    "compiled": lambda: flat("sprint"),
 }
 IMAGES = 12_800
 """That are shown to be timed."""
@@ -62,9 +61,7 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
 
 def _speed(way: Way, root: Path) -> float:
     torch.manual_seed(0)
-    net = {"example": ExampleNet, "torch": lambda: with_torch_pools(_sprint()), "compiled": _sprint}[
-        way.network
-    ]()
+    net = NETWORKS[way.network]()
     net.to(memory_format=torch.channels_last if way.fast else torch.contiguous_format)
     size = 256 if way.ours else 64
     batches = _batches(root, size) if way.memory else as_torchvision_has_it(root, size, IMAGES // size)
@@ -80,14 +77,3 @@ def _speed(way: Way, root: Path) -> float:
 def _batches(root: Path, size: int) -> data.Batches:
     whole = data.build("mnist", root=str(root), batch_size=size, val_size=0, shift=1, limit=IMAGES)
     return whole.train_batches()
-
-
-def _sprint() -> model.Cnn:
-    return model.build(
-        "sprint",
-        1,
-        (28, 28),
-        10,
-        pool=lambda stage, channels: MaxPool2d(channels),
-        readout=lambda channels, size: readout.build("flatten", channels, size, hidden=0),
-    )

@@ -15,14 +15,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from cnnpool import data, model, probe, readout
+from cnnpool import data, probe
 from cnnpool.bench.figures import Wanted, row
-from cnnpool.bench.loops import as_torchvision_has_it, bare, in_turn, with_torch_pools
+from cnnpool.bench.loops import as_torchvision_has_it, bare, flat, in_turn, with_torch_pools
 from cnnpool.bench.measure import ratio
 from cnnpool.data.base import Split
 from cnnpool.fit import Facts, Recipe, fit
 from cnnpool.machine import fast_precision
-from cnnpool.pool import MaxPool2d
 
 
 @dataclass(frozen=True)
@@ -109,16 +108,7 @@ def _network(case: Case) -> nn.Module:
     torch.manual_seed(0)
     if case.network == "linear":
         return Linear()
-    net = model.build(
-        case.network,
-        1,
-        (28, 28),
-        10,
-        pool=lambda stage, channels: MaxPool2d(channels),
-        readout=lambda channels, size: readout.build("flatten", channels, size, hidden=0),
-        width=case.width,
-    )
-    return net.to(memory_format=torch.channels_last)
+    return flat(case.network, width=case.width).to(memory_format=torch.channels_last)
 
 
 def _speed(case: Case, root: Path) -> float:
