@@ -8,6 +8,20 @@ TITLES = {
     "start": "From the command to an answer",
     "sweep": "Sweeps",
 }
+READ = {
+    "train": "A run is timed by Lightning, with all that it writes; the bare loop has the same network, "
+    "images and arithmetic. Against torchvision's way the bound is set by the network's "
+    "convolutions, forward and backward, timed by themselves: whoever hands out the images waits "
+    "for them.",
+    "mnist": "Our seconds are from the command to its end, the example's without its import of torch. The "
+    "bound is our time to the first step: what would be left if training took none. The last rows "
+    "say what makes the difference, each beside the row above it.",
+    "start": "Seconds to the end of a process, or until it has written its first step.",
+    "sweep": "The bound is the time that one process on one core takes for the sweep, divided by the "
+    "cores: several processes gain what one loses when it shares its cores within a small "
+    "training, and no more.",
+}
+"""How to read a suite's table."""
 LINE = "{:<46}{:>12}{:>12}  {:<8}{:>9}  {:<15}{:<12}\n"
 
 
@@ -90,7 +104,8 @@ def _target(row: dict[str, Any]) -> str:
 
 def section(results: dict[str, Any]) -> str:
     """One results file as a section of docs/performance.md."""
-    return f"## {TITLES[results['suite']]}\n\n{setting(results)}\n{table(results['rows'])}"
+    suite = results["suite"]
+    return f"## {TITLES[suite]}\n\n{setting(results)}\n{READ[suite]}\n\n{table(results['rows'])}"
 
 
 def setting(results: dict[str, Any]) -> str:
