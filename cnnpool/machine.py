@@ -31,6 +31,21 @@ def environment(device: torch.device) -> dict[str, Any]:
     }
 
 
+def usable(device: str) -> torch.device:
+    """The device of this name, with its number, once torch has reached it.
+
+    Raises:
+        ValueError: if there is no such device; one line that names the option ``--device`` and what there is.
+    """
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        found, others = str(error).splitlines()[0], torch.accelerator.device_count()
+        kind = torch.accelerator.current_accelerator() if others else None
+        names = ["cpu", *(f"{kind}:{n}" for n in range(others))]
+        raise ValueError(f"--device {device}: {found}; choose from {', '.join(names)}") from None
+
+
 def processor() -> str:
     """The name of the processor, as the kernel has it."""
     try:

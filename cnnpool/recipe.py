@@ -26,7 +26,8 @@ class Recipe:
         channels_last: memory format of model and images.
         keep_memory: let the C library keep freed blocks, which saves page faults on a CPU (Linux).
         deterministic: refuse (true), allow (false) or warn of operations that do not repeat bit for bit;
-            auto is true on the CPU, where it is free, and warn elsewhere.
+            auto is true on the CPU, where it is free, and warn elsewhere. Allowed on a GPU, cuDNN tries its
+            ways of a convolution and takes the fastest.
         log_every_steps: write the training loss every so many steps, >= 1.
         checkpoint_every_minutes: within an epoch too, save where a stopped run goes on, >= 0; 0: at every
             step.

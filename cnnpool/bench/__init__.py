@@ -2,13 +2,18 @@
 
 import json
 import os
+import re
 import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cnnpool.parser import Parser
+
+if TYPE_CHECKING:
+    import torch
 
 SUITES = ("pool", "train", "mnist", "start", "sweep", "scale")
 SIZES = ("small", "default", "all")
@@ -18,7 +23,8 @@ def main(arguments: list[str]) -> int:
     """``cnnpool bench [SUITE]``; returns the exit status.
 
     Raises:
-        ValueError: for an unknown operator, a number out of range, or a file that cannot be written.
+        ValueError: for an unknown operator, a number out of range, a device that is not there, or a file that
+            cannot be written.
     """
     asked = _parser().parse_args(arguments)
     if asked.threads < 1 or asked.repeat < 3:
@@ -27,12 +33,16 @@ def main(arguments: list[str]) -> int:
         )
     if asked.out and not asked.out.resolve().parent.is_dir():
         raise ValueError(f"--out {asked.out}: no such folder")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", asked.device):
+        raise ValueError(f"--device {asked.device}: choose cpu, cuda or cuda:N")
+    if asked.device != "cpu" and asked.suite != "pool":
+        raise ValueError(f"--device {asked.device}: the suite {asked.suite} is for the CPU, leave it out")
 
     from cnnpool.bench import machine
 
-    machine.prepare(asked.threads)
+    device = machine.prepare(asked.threads, asked.device)
     rows = []
-    for row, said in _pool(asked) if asked.suite == "pool" else _runs(asked):
+    for row, said in _pool(asked, device) if asked.suite == "pool" else _runs(asked):
         rows.append(row)
         sys.stdout.write(said)
         sys.stdout.flush()
@@ -40,7 +50,7 @@ def main(arguments: list[str]) -> int:
         "schema": 1,
         "suite": asked.suite,
         "command": shlex.join(["cnnpool", "bench", *arguments]),
-        "machine": machine.facts(),
+        "machine": machine.facts(device),
         "rows": rows,
     }
     if asked.out:
@@ -49,14 +59,14 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _pool(asked: Namespace) -> Iterator[tuple[dict, str]]:
+def _pool(asked: Namespace, device: "torch.device") -> Iterator[tuple[dict, str]]:
     """Rows of the operators' suite, and what is said of each."""
     from cnnpool.bench import page, pool
 
-    cases = pool.cases(asked.shapes, asked.only)
-    sys.stdout.write(page.header())
+    cases = pool.cases(asked.shapes, asked.only, device)
+    sys.stdout.write(page.header(device.type == "cuda"))
     for case in cases:
-        row = pool.measure(case, asked.repeat)
+        row = pool.measure(case, asked.repeat, device)
         yield row, page.line(row)
 
 
@@ -89,6 +99,8 @@ def _parser() -> Parser:
     parser.add_argument("suite", nargs="?", default="pool", choices=SUITES, help="default: pool")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="of torch (default: 1)")
     parser.add_argument("--repeat", type=int, default=15, metavar="N", help="turns per case (default: 15)")
+    places = "of the suite pool: cpu, cuda or cuda:N (default: cpu)"
+    parser.add_argument("--device", default="cpu", metavar="NAME", help=places)
     parser.add_argument("--shapes", choices=SIZES, default="default", help="how many (default: default)")
     parser.add_argument("--only", nargs="+", default=[], metavar="OPERATOR", help="these operators alone")
     root = Path(os.environ.get("CNNPOOL_DATA", "data"))

@@ -9,20 +9,36 @@ from typing import Any
 import torch
 
 from cnnpool import __version__
-from cnnpool.machine import commit, keep_memory, processor
+from cnnpool.machine import commit, keep_memory, processor, usable
 
 
-def prepare(threads: int) -> None:
-    """As in training: so many threads, and freed memory stays in the process (see docs/performance.md)."""
+def prepare(threads: int, device: str) -> torch.device:
+    """As in training: so many threads, and freed memory stays in the process (see docs/performance.md).
+
+    Returns:
+        The device, current if it is a GPU.
+
+    Raises:
+        ValueError: if there is no such device.
+    """
+    found = usable(device)
+    if found.type == "cuda":
+        torch.cuda.set_device(found)
     torch.set_num_threads(threads)
     keep_memory()
+    return found
 
 
-def facts() -> dict[str, Any]:
-    """Hardware, versions, commit and date, as a results file stores them."""
+def facts(device: torch.device) -> dict[str, Any]:
+    """Hardware, versions, commit and date, as a results file stores them; of a GPU only if it was used."""
     head, dirty = commit()
     names = ("torch", "numba", "timm", "antialiased-cnns")
+    gpu = {}
+    if device.type == "cuda":
+        gpu["gpu"] = torch.cuda.get_device_name(device)
+        gpu |= {"cuda": torch.version.cuda, "triton": _version("triton")}
     return {
+        **gpu,
         "processor": processor(),
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,

@@ -8,35 +8,53 @@ import torch
 from torch import Tensor
 
 Call = Callable[[], object]
+CPU = torch.device("cpu")
 TRIES = 3
-BLOCK_SECONDS = 5e-4
+BLOCK_SECONDS, LEAST_STEPS = {"cpu": 5e-4, "cuda": 5e-3}, {"cpu": 1, "cuda": 10}
+"""What is timed at once, so that neither the clock nor waiting for a GPU is seen."""
 
 
-def in_turn(calls: dict[str, Call], repeat: int) -> dict[str, list[float]]:
-    """Seconds per call of each of ``calls``, ``repeat`` times, one after the other and back again.
+def in_turn(
+    calls: dict[str, Call], repeat: int, device: torch.device = CPU, steps: int = 1
+) -> dict[str, list[float]]:
+    """Seconds per step of each of ``calls``, ``repeat`` times, one after the other and back again.
 
     A time is the least of a few, so that another process on the same core must interrupt all of them to be
     seen; short calls are timed in blocks.
+
+    Args:
+        device: where they work. A GPU is waited for before a block and at its end, so that a time is of
+            launching or of work, whichever takes longer.
+        steps: that one call makes.
     """
-    blocks = {name: _block(call) for name, call in calls.items()}
+    blocks = {name: _block(call, device, steps) for name, call in calls.items()}
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(repeat):
         for name in list(calls) if turn % 2 == 0 else reversed(list(calls)):
-            seconds[name].append(min(_seconds(calls[name], blocks[name]) for _ in range(TRIES)))
+            least = min(_seconds(calls[name], blocks[name], device) for _ in range(TRIES))
+            seconds[name].append(least / steps)
     return seconds
 
 
-def _seconds(call: Call, times: int) -> float:
+def _seconds(call: Call, times: int, device: torch.device) -> float:
+    _wait(device)
     start = time.perf_counter()
     for _ in range(times):
         call()
+    _wait(device)
     return (time.perf_counter() - start) / times
 
 
-def _block(call: Call) -> int:
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _block(call: Call, device: torch.device, steps: int) -> int:
+    least = -(-LEAST_STEPS[device.type] // steps)
     # The first calls compile, fill caches and grow the heap.
-    once = min(_seconds(call, 1) for _ in range(TRIES))
-    return max(1, round(BLOCK_SECONDS / once))
+    once = min(_seconds(call, least, device) for _ in range(TRIES))
+    return max(least, round(BLOCK_SECONDS[device.type] / once))
 
 
 def ratio(upper: list[float], lower: list[float]) -> dict[str, float]:
@@ -67,8 +85,8 @@ def nbytes(tensors: Iterable[Tensor]) -> int:
     return sum(t.numel() * t.element_size() for t in tensors)
 
 
-def copying(count: int) -> Call:
-    """A call that moves ``count`` bytes, half of them read and half of them written."""
-    source = torch.ones(max(count // 2, 1), dtype=torch.uint8)
+def copying(count: int, device: torch.device = CPU) -> Call:
+    """A call that moves ``count`` bytes on ``device``, half of them read and half of them written."""
+    source = torch.ones(max(count // 2, 1), dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     return lambda: target.copy_(source)

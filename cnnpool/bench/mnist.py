@@ -50,16 +50,22 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
         ("our first step, a bound", starts, TARGET, None),
         ("the mean that ours reached", ours, mean, Wanted(60)),
     ):
-        done = [at for at, accuracy in curve if accuracy >= goal]
-        theirs = done[0] if done else curve[-1][0]
-        rival = RIVAL if done else f"{RIVAL}, not there in {len(curve)} epochs"
+        _, theirs, rival = _reached(curve, goal)
         figures = statistics.median(times), theirs, rival, ratio([theirs] * repeat, times)
         yield row(f"seconds to {case}", "s", *figures, wanted)
     shown = [float(result["steps"] * result["data"]["batch_size"]) for result in results]
-    theirs = EPOCH * next((n for n, (_, accuracy) in enumerate(curve, 1) if accuracy >= TARGET), len(curve))
+    theirs = EPOCH * _reached(curve, TARGET)[0]
     figures = statistics.median(shown), theirs, RIVAL, ratio([theirs] * repeat, shown)
     yield row(f"images that are shown for {least}", "", *figures)
     yield from parts.rows(root, repeat)
+
+
+def _reached(curve: list[tuple[float, float]], goal: float) -> tuple[int, float, str]:
+    """Epochs and seconds after which ``curve`` has reached ``goal``, or all it has, and whose curve it is."""
+    for epochs, (at, accuracy) in enumerate(curve, 1):
+        if accuracy >= goal:
+            return epochs, at, RIVAL
+    return len(curve), curve[-1][0], f"{RIVAL}, not there in {len(curve)} epochs"
 
 
 def example(root: Path, accuracy: float) -> list[tuple[float, float]]:

@@ -4,99 +4,85 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
-from cnnpool.bench import targets
+from cnnpool.bench import columns, targets
 
-COLUMNS = "{:<16}{:<18}{:<15}{:<10}{:>10}{:>10}{:>8}  {:<13}{:>7}  {:>12}{:>13}\n"
+LINE = "{:<16}{:<18}{:<15}{:<10}{:>10}{:>10}{:>8}  {:<13}{:>7}  {:>12}{:>13}{:>10}"
 NAMES = ("operator", "shape", "layout", "dtype", "ours ms", "rival ms", "faster", "quartiles", "bound")
 
 
-def header() -> str:
-    return COLUMNS.format(*NAMES, "kept", "rival keeps")
+def header(gpu: bool = False) -> str:
+    """The names of what ``line`` says."""
+    return LINE.format(*NAMES, "kept", "rival keeps", "replayed" * gpu).rstrip() + "\n"
 
 
 def line(row: dict[str, Any]) -> str:
     """One row of the table."""
-    case = (row["operator"], "x".join(map(str, row["shape"])), row["layout"], row["dtype"])
+    case = (row["operator"], columns.shape(row), row["layout"], row["dtype"])
     if "missing" in row:
-        return COLUMNS.format(*case, *["-"] * 7)
+        return LINE.format(*case, *["-"] * 7, "").rstrip() + "\n"
     speed, ms = row["speedup"], row["ms"]
-    return COLUMNS.format(
+    figures = LINE.format(
         *case,
         f"{ms['ours']:.3f}",
         f"{ms['rival']:.3f}",
         f"{speed['median']:.2f}x",
         f"[{speed['q1']:.2f} {speed['q3']:.2f}]",
         f"{row['over_bound']['median']:.1f}x",
-        *(_bytes(row["kept"][who]) for who in ("ours", "rival")),
+        *(columns.count(row, who) for who in ("ours", "rival")),
+        columns.replayed(row, "speedup") if "replayed" in row else "",
     )
-
-
-def _bytes(count: int) -> str:
-    for unit, size in (("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} B"
+    return figures.rstrip() + "\n"
 
 
 def document(files: Iterable[dict[str, Any]]) -> str:
-    """The part of docs/performance.md on operators, from what results files hold."""
+    """The part of docs/performance.md on operators, from results files: on the CPU, then on GPUs."""
     files = list(files)
+    cpus = [results for results in files if "gpu" not in results["machine"]]
+    gpus = [results for results in files if "gpu" in results["machine"]]
     parts = [INTRODUCTION, f"## Targets, on a map of {'x'.join(map(str, targets.LARGE))}\n"]
-    parts.append(targets.table(files))
-    for results in files:
-        parts += [_setting(results), _slower(results)]
-        for operator in dict.fromkeys(row["operator"] for row in results["rows"]):
-            parts.append(_table(operator, [row for row in results["rows"] if row["operator"] == operator]))
+    parts.append(targets.table(cpus))
+    for results in cpus:
+        parts += [_setting(results), _slower(results["rows"], SLOWER), *_tables(results, columns.ON_CPU)]
+    for results in gpus:
+        again = [row | row["replayed"] for row in results["rows"] if row.get("replayed")]
+        said = _slower(results["rows"]), f"Replayed: {_slower(again)}"
+        parts += [_setting(results), READ_GPU, *said, *_tables(results, columns.ON_GPU)]
     return "\n".join(parts)
 
 
 def _setting(results: dict[str, Any]) -> str:
     machine = results["machine"]
-    names = ("python", "torch", "numba", "timm", "antialiased-cnns", "cnnpool")
+    names = ("python", "torch", "cuda", "triton", "numba", "timm", "antialiased-cnns", "cnnpool")
     versions = ", ".join(f"{name} {machine[name]}" for name in names if machine.get(name))
-    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
+    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}, {machine['processor']}"
+    title, beside = (machine["gpu"], f"{threads}, ") if "gpu" in machine else (threads, "")
     return (
-        f"## Operators, {threads}, {machine['processor']}\n\n"
-        f"`{results['command']}`, {machine['date']}, commit {machine['commit']}; {versions}; "
+        f"## Operators, {title}\n\n"
+        f"`{results['command']}`, {machine['date']}, commit {machine['commit']}; {versions}; {beside}"
         f"{machine['cores']} cores, load average {machine['load']} at the end.\n"
     )
 
 
-def _slower(results: dict[str, Any]) -> str:
-    rows = targets.slower(results)
-    counted = sum("speedup" in row for row in results["rows"])
-    if not rows:
+def _slower(rows: list[dict[str, Any]], because: str = "") -> str:
+    slower, counted = targets.slower(rows), sum("speedup" in row for row in rows)
+    if not slower:
         return f"In none of {counted} cases does ours take longer than the rival.\n"
-    worst = min(rows, key=lambda row: row["speedup"]["median"])
-    micros = max(1e3 * (row["ms"]["ours"] - row["ms"]["rival"]) for row in rows)
-    shape = "x".join(map(str, worst["shape"]))
-    reason = SLOWER if max(prod(row["shape"]) for row in rows) < SMALL else ""
+    worst = min(slower, key=lambda row: row["speedup"]["median"])
+    micros = max(1e3 * (row["ms"]["ours"] - row["ms"]["rival"]) for row in slower)
+    most = f"{micros:.0f} us" if micros >= 10 else f"{micros:.2g} us"
+    where = f"{worst['operator']} on {columns.shape(worst)}, {worst['layout']}, {worst['dtype']}"
+    reason = because if max(prod(row["shape"]) for row in slower) < SMALL else ""
     return (
-        f"In {len(rows)} of {counted} cases ours takes longer than the rival, by at most {micros:.0f} us: "
-        f"down to {worst['speedup']['median']:.2f}x, {worst['operator']} on {shape}, {worst['layout']}, "
-        f"{worst['dtype']}. {reason}\n"
+        f"In {len(slower)} of {counted} cases ours takes longer than the rival, by at most {most}: "
+        f"down to {worst['speedup']['median']:.2f}x, {where}. {reason}\n"
     )
 
 
-def _table(operator: str, rows: list[dict[str, Any]]) -> str:
-    lines = [
-        f"### {operator}, against {rows[0]['rival']}\n",
-        "| map | layout | dtype | ours, ms | rival, ms | faster (quartiles, n) | over bound "
-        "| kept | rival keeps |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        shape = "x".join(map(str, row["shape"]))
-        if "missing" in row:
-            lines.append(f"| {shape} | {row['layout']} | {row['dtype']} | - | not installed | | | | |")
-            continue
-        speed, ms, kept = row["speedup"], row["ms"], row["kept"]
-        lines.append(
-            f"| {shape} | {row['layout']} | {row['dtype']} | {ms['ours']:.3g} | {ms['rival']:.3g} "
-            f"| **{speed['median']:.2f}x** ({speed['q1']:.2f} to {speed['q3']:.2f}, {speed['n']}) "
-            f"| {row['over_bound']['median']:.1f}x | {_bytes(kept['ours'])} | {_bytes(kept['rival'])} |"
-        )
-    return "\n".join(lines) + "\n"
+def _tables(results: dict[str, Any], chosen: columns.Columns) -> list[str]:
+    operators: dict[str, list[dict[str, Any]]] = {}
+    for row in results["rows"]:
+        operators.setdefault(row["operator"], []).append(row)
+    return [columns.table(rows, chosen) for rows in operators.values()]
 
 
 INTRODUCTION = """\
@@ -124,3 +110,11 @@ SLOWER = (
     "On maps this small the time is that of calling: ours first asks whether torch is to do the work, and in "
     "half precision with overlapping windows it goes through float32, so that sums are rounded once."
 )
+
+READ_GPU = """\
+Ours are kernels of Triton, compiled on first use. Times are of blocks of calls between two waits for the GPU,
+so that launching kernels and their work both count, whichever takes longer. *Replayed*: a CUDA graph of the
+same step ten times over, so no launching, timed in turn like the rest; *over bound* is against a copy within
+the GPU's memory, replayed as well. It is what counts where the GPU is kept busy: in a network of large maps,
+or in one that is replayed itself.
+"""

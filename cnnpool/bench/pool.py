@@ -7,22 +7,31 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from cnnpool.bench.measure import copying, in_turn, kept_bytes, nbytes, ratio
+from cnnpool.bench.measure import CPU, Call, copying, in_turn, kept_bytes, nbytes, ratio
+from cnnpool.bench.replay import STEPS, replays
 from cnnpool.bench.rivals import DUELS, Function
 
+ON_GPU = [(1, 8, 8, 8), (128, 64, 32, 32), (64, 64, 112, 112), (128, 256, 28, 28)]
 SHAPES = {
-    "small": [(8, 16, 8, 8), (128, 32, 28, 28)],
-    "default": [(1, 8, 8, 8), (32, 16, 14, 14), (128, 32, 28, 28), (128, 64, 32, 32)],
-    "all": [
-        (1, 8, 8, 8),
-        (8, 16, 8, 8),
-        (32, 16, 14, 14),
-        (64, 256, 8, 8),
-        (1, 64, 112, 112),
-        (128, 32, 28, 28),
-        (128, 64, 32, 32),
-        (32, 64, 112, 112),
-    ],
+    "cpu": {
+        "small": [(8, 16, 8, 8), (128, 32, 28, 28)],
+        "default": [(1, 8, 8, 8), (32, 16, 14, 14), (128, 32, 28, 28), (128, 64, 32, 32)],
+        "all": [
+            (1, 8, 8, 8),
+            (8, 16, 8, 8),
+            (32, 16, 14, 14),
+            (64, 256, 8, 8),
+            (1, 64, 112, 112),
+            (128, 32, 28, 28),
+            (128, 64, 32, 32),
+            (32, 64, 112, 112),
+        ],
+    },
+    "cuda": {
+        "small": ON_GPU[:2],
+        "default": ON_GPU,
+        "all": [*ON_GPU, (32, 16, 14, 14), (256, 512, 8, 8), (8, 96, 55, 57)],
+    },
 }
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -37,8 +46,12 @@ class Case(NamedTuple):
     layout: str
 
 
-def cases(shapes: str, only: list[str]) -> list[Case]:
+def cases(shapes: str, only: list[str], device: torch.device = CPU) -> list[Case]:
     """All cases of a suite, or those of the operators ``only``: by name, or by the first word of it.
+
+    Args:
+        shapes: small, default or all.
+        device: whose maps: a GPU's are larger.
 
     Raises:
         ValueError: for an unknown operator.
@@ -51,54 +64,76 @@ def cases(shapes: str, only: list[str]) -> list[Case]:
     return [
         Case(operator, shape, dtype, layout)
         for operator in operators
-        for shape in SHAPES[shapes]
+        for shape in SHAPES[device.type][shapes]
         for layout in LAYOUTS
         for dtype in DTYPES
     ]
 
 
-def measure(case: Case, repeat: int) -> dict[str, Any]:
-    """One row of the results: times in milliseconds, ratios, bytes kept; or what is ``missing``."""
+def measure(case: Case, repeat: int, device: torch.device = CPU) -> dict[str, Any]:
+    """One row of the results: times in milliseconds, ratios, bytes kept; or what is ``missing``.
+
+    On a GPU, which must be the current one, also the times ``replayed`` from CUDA graphs, without launching.
+    """
     duel = DUELS[case.operator]
     row: dict[str, Any] = {**case._asdict(), "rival": duel.rival}
     try:
         theirs = duel.theirs(case.shape[1])
     except ImportError as error:
         return row | {"missing": str(error)}
-    ours = duel.ours(case.shape[1])
-    x = _map(case, duel.positive)
-    theirs = theirs.to(x.dtype) if isinstance(theirs, torch.nn.Module) else theirs
-    y = ours(x)
+    x = _map(case, duel.positive, device)
+    pair = duel.ours(case.shape[1]), theirs
+    ours, theirs = (side.to(x) if isinstance(side, torch.nn.Module) else side for side in pair)
+    y = ours(x).detach()
     grad = torch.randn_like(y)
     _agree(case, ours, theirs, x)
     kept = kept_bytes(ours, x), kept_bytes(theirs, x)
     # Forward reads x and writes y; backward reads the gradient of y and writes that of x; what is kept is
     # written once and read once.
-    must = 2 * nbytes([x, y]) + 2 * kept[0]
-    calls = {"ours": _step(ours, x, grad), "rival": _step(theirs, x, grad), "copy": copying(must)}
-    seconds = in_turn(calls, repeat)
-    return row | {
+    copy = copying(2 * nbytes([x, y]) + 2 * kept[0], device)
+
+    def steps() -> dict[str, Call]:
+        return {"ours": _step(ours, x, grad), "rival": _step(theirs, x, grad), "copy": copy}
+
+    row |= {**_figures(in_turn(steps(), repeat, device)), "kept": {"ours": kept[0], "rival": kept[1]}}
+    return row | _replayed(steps(), repeat, device) if device.type == "cuda" else row
+
+
+def _figures(seconds: dict[str, list[float]]) -> dict[str, Any]:
+    return {
         "ms": {name: 1e3 * statistics.median(times) for name, times in seconds.items()},
         "speedup": ratio(seconds["rival"], seconds["ours"]),
         "over_bound": ratio(seconds["ours"], seconds["copy"]),
-        "kept": {"ours": kept[0], "rival": kept[1]},
     }
 
 
-def _map(case: Case, positive: bool) -> Tensor:
+def _replayed(steps: dict[str, Call], repeat: int, device: torch.device) -> dict[str, Any]:
+    try:
+        calls = replays(steps)
+    except RuntimeError as error:
+        return {"replayed": None, "not_replayed": str(error)}
+    return {"replayed": _figures(in_turn(calls, repeat, device, STEPS))}
+
+
+def _map(case: Case, positive: bool, device: torch.device) -> Tensor:
     torch.manual_seed(0)
     x = torch.randn(case.shape)
     x = x.relu() + 0.01 if positive else x
-    return x.to(DTYPES[case.dtype]).contiguous(memory_format=LAYOUTS[case.layout]).requires_grad_()
+    x = x.to(DTYPES[case.dtype]).contiguous(memory_format=LAYOUTS[case.layout])
+    return x.to(device).requires_grad_()
 
 
-def _step(function: Function, x: Tensor, grad: Tensor):
+def _step(function: Function, x: Tensor, grad: Tensor) -> Call:
+    # A leaf of its own: autograd hands gradients over on the stream that first used one, and a recording
+    # must not meet the stream of the steps before it.
+    x = x.detach().requires_grad_()
     return lambda: torch.autograd.grad(function(x), x, grad)
 
 
 def _agree(case: Case, ours: Function, theirs: Function, x: Tensor) -> None:
     # Away from the borders: rivals differ in what stands beyond them.
-    tolerance = 1e-5 if x.dtype == torch.float32 else 3e-2
+    # On a GPU convolutions multiply float32 with ten bits of fraction.
+    tolerance = (3e-3 if x.is_cuda else 1e-5) if x.dtype == torch.float32 else 3e-2
     small = x.detach()[:1]
     a, b = ours(small).float(), theirs(small).float()
     if DUELS[case.operator].random:

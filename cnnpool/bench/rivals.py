@@ -1,6 +1,7 @@
 """Operators as others have them, and ours beside each: (channels, learnt numbers) -> function of a map."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -60,8 +61,14 @@ def _draw(x: Tensor) -> Tensor:
     return cells.gather(1, places).view(samples, channels, height // 2, width // 2)
 
 
-def _power() -> Tensor:
-    return torch.full((1, 1, 1), 3.0, requires_grad=True)
+def _learnt(function: Callable[[Tensor, Tensor], Tensor]) -> Function:
+    """``function`` of a map and a power that is learnt where the map is."""
+
+    @cache
+    def power(device: torch.device) -> Tensor:
+        return torch.full((1, 1, 1), 3.0, device=device, requires_grad=True)
+
+    return lambda x: function(x, power(x.device))
 
 
 DUELS = {
@@ -103,8 +110,8 @@ DUELS = {
     ),
     "gem learnt": Duel(
         "GeM as timm has it",
-        lambda c: (lambda p: lambda x: pool.gem_pool2d(x, 2, p=p, eps=EPS))(_power()),
-        lambda c: _gem(_power()),
+        lambda c: _learnt(lambda x, p: pool.gem_pool2d(x, 2, p=p, eps=EPS)),
+        lambda c: _learnt(lambda x, p: _gem(p)(x)),
         positive=True,
     ),
     "soft": Duel(

@@ -56,9 +56,9 @@ def table(files: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def slower(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows in which ours takes longer than the rival, in three quarters of the turns."""
-    return [row for row in results["rows"] if "speedup" in row and row["speedup"]["q3"] < 1]
+def slower(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of ``rows`` in which ours takes longer than the rival, in three quarters of the turns."""
+    return [row for row in rows if "speedup" in row and row["speedup"]["q3"] < 1]
 
 
 def _find(files: list[dict[str, Any]], target: Target) -> dict[str, Any] | None:

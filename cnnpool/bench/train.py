@@ -5,10 +5,10 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +51,13 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
     """
     logging.disable(logging.INFO)
     for case in (PLAIN, SMALL):
-        ours, loop = _in_turn(case, root, repeat, lambda case=case: _bare(case, root))
+        speeds = {"ours": partial(_speed, case, root), "rival": partial(_bare, case, root)}
+        ours, loop = in_turn(speeds, repeat).values()
         step = 1e3 * case.batch_size / _median(loop)
         title = f"images/s, {case.title}: run / bare loop, {step:.1f} ms a step"
         yield row(title, "1/s", _median(ours), _median(loop), "bare loop", ratio(ours, loop), Wanted(0.95))
-    ours, loop = _in_turn(TINY, root, repeat, lambda: _bare(TINY, root))
+    speeds = {"ours": partial(_speed, TINY, root), "rival": partial(_bare, TINY, root)}
+    ours, loop = in_turn(speeds, repeat).values()
     cost = [1e3 * TINY.batch_size * (1 / a - 1 / b) for a, b in zip(ours, loop, strict=True)]
     step = [1e3 * TINY.batch_size / speed for speed in loop]
     yield row(
@@ -68,24 +70,17 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
         Wanted(0.25, most=True, unit="ms"),
     )
     for case in LENET:
-        ours, loop = _in_turn(case, root, repeat, lambda case=case: _torchvision(case, root))
-        most = [_convolutions(case, root) for _ in loop]
+        calls = {"ours": _speed, "rival": _torchvision, "bound": _convolutions}
+        speeds = {name: partial(call, case, root) for name, call in calls.items()}
+        ours, loop, most = in_turn(speeds, repeat).values()
         rival = "torchvision's way: DataLoader, float32, Adam"
-        for what, speeds, wanted in (
+        for what, speed, wanted in (
             ("run", ours, Wanted(6)),
             ("bound, its convolutions alone", most, None),
         ):
-            figures = _median(speeds), _median(loop), rival, ratio(speeds, loop)
+            figures = _median(speed), _median(loop), rival, ratio(speed, loop)
             yield row(f"images/s, {case.title}: {what}", "1/s", *figures, wanted)
     yield from _probes(EPOCH, root, repeat)
-
-
-def _in_turn(
-    case: Case, root: Path, repeat: int, rival: Callable[[], float]
-) -> tuple[list[float], list[float]]:
-    """Images per second of ours and of a rival."""
-    said = in_turn({"ours": lambda: _speed(case, root), "rival": rival}, repeat)
-    return said["ours"], said["rival"]
 
 
 @cache

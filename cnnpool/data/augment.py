@@ -44,11 +44,20 @@ def mirror(x: Tensor, chosen: Tensor) -> Tensor:
     Returns:
         A fresh tensor like ``x``, in channels_last memory format.
     """
-    pixels = x.permute(0, 2, 3, 1).contiguous()
+    flip = flip_copies if x.device.type == "cpu" else flip_pixels
+    return flip(x.permute(0, 2, 3, 1).contiguous(), chosen).permute(0, 3, 1, 2)
+
+
+def flip_copies(pixels: Tensor, chosen: Tensor) -> Tensor:
+    """``mirror`` of (N, H, W, C) by copies of whole images: on a CPU several times as fast as by pixels."""
     mirrored = pixels.index_select(0, chosen.nonzero().squeeze(1)).flip(2)
-    # Copies of whole images are several times as fast as torch.where over pixels of one byte.
-    place = torch.where(chosen, chosen.cumsum(0) + (len(x) - 1), torch.arange(len(x), device=x.device))
-    return torch.cat((pixels, mirrored)).index_select(0, place).permute(0, 3, 1, 2)
+    place = torch.where(chosen, chosen.cumsum(0) + (len(chosen) - 1), torch.arange(len(chosen)))
+    return torch.cat((pixels, mirrored)).index_select(0, place)
+
+
+def flip_pixels(pixels: Tensor, chosen: Tensor) -> Tensor:
+    """``mirror`` of (N, H, W, C) without asking how many are chosen, for which a GPU would have to wait."""
+    return torch.where(chosen.view(-1, 1, 1, 1), pixels.flip(2), pixels)
 
 
 def augment(
@@ -64,12 +73,17 @@ def augment(
         flip: mirror with probability 1/2.
     """
     if flip:
-        x = mirror(x, torch.rand(len(x), generator=generator).lt(0.5).to(x.device))
+        x = mirror(x, _send(torch.rand(len(x), generator=generator).lt(0.5), x.device))
     for margin, fill in ((crop, "reflect"), (shift, "zero")):
         if margin:
             offset = torch.randint(-margin, margin + 1, (len(x), 2), generator=generator)
-            x = translate(x, offset.to(x.device), margin=margin, fill=fill)
+            x = translate(x, _send(offset, x.device), margin=margin, fill=fill)
     return x
+
+
+def _send(draws: Tensor, device: torch.device) -> Tensor:
+    """``draws`` on ``device``; to a GPU from pinned memory, since any other waits for all it has to do."""
+    return draws.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else draws.to(device)
 
 
 def _pad(pixels: Tensor, margin: int, fill: str) -> Tensor:

@@ -52,6 +52,10 @@ class Split:
         """The images as they lie in memory: a contiguous view, (N, H, W, C)."""
         return self.images.permute(0, 2, 3, 1).contiguous()
 
+    def to(self, device: torch.device) -> "Split":
+        """The same images and labels on ``device``."""
+        return Split(self.images.to(device), self.labels.to(device))
+
     def take(self, index: Tensor) -> "Split":
         """The images at ``index``, in that order, as a copy."""
         return from_pixels(self.pixels.index_select(0, index), self.labels.index_select(0, index))

@@ -89,12 +89,17 @@ class Batches:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         start, self._start = self._start, 0
-        order = self._order()
+        order = self._order().to(self.split.labels.device)
         for step in range(start, len(self)):
             index = order[step * self.batch_size : (step + 1) * self.batch_size]
-            batch = self._batch(index.to(self.split.labels.device), step)
+            batch = self._batch(index, step)
             self._step = step + 1
             yield batch
+
+    def move(self, device: torch.device) -> None:
+        """Keep the images on ``device`` from now on, and make the batches there: of the same draws."""
+        self.split = self.split.to(device)
+        self._scale, self._bias = self._scale.to(device), self._bias.to(device)
 
     def set_epoch(self, epoch: int) -> None:
         """Go to the beginning of ``epoch``; if it is the current one, stay at the position within it."""

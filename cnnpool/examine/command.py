@@ -17,7 +17,7 @@ from cnnpool.examine.run import from_checkpoint, from_run
 from cnnpool.examine.stages import added, operators_of, stages_of
 from cnnpool.examine.subject import Subject
 from cnnpool.examine.text import report
-from cnnpool.machine import environment
+from cnnpool.machine import environment, usable
 from cnnpool.probe import Batch
 from cnnpool.surgery import Change, swap
 
@@ -39,7 +39,7 @@ def examine(asked: argparse.Namespace) -> int:
     model = subject.build(dataset).eval()
     looked_at = batch(dataset, model, subject, samples=asked.samples, size=asked.size)
     changes = exchange(model, looked_at, asked)
-    model = moved(model, asked.device)
+    model = model.to(usable(asked.device))
     looked_at, labels = with_labels(model, looked_at, dataset)
     stages = stages_of(model, looked_at.images[:1].to(asked.device), changes)
     results = {
@@ -101,18 +101,6 @@ def exchange(model: nn.Module, looked_at: Batch, asked: argparse.Namespace) -> l
         raise ValueError(f"{asked.swap} has no such option: example or where (see --where)")
     torch.manual_seed(asked.seed)
     return swap(model, asked.swap, example=looked_at.images[:1], where=asked.where, **options)
-
-
-def moved(model: nn.Module, device: str) -> nn.Module:
-    """The model on ``device``.
-
-    Raises:
-        ValueError: if there is no such device.
-    """
-    try:
-        return model.to(device)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"--device {device}: {str(error).splitlines()[0]}") from None
 
 
 def with_labels(model: nn.Module, looked_at: Batch, dataset: Dataset) -> tuple[Batch, str]:

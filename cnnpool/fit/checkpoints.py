@@ -75,7 +75,8 @@ class Checkpoints(Callback):
         module.saved_steps, self.saved_time = module.steps, time.monotonic()
 
     def _check(self, module: Net) -> None:
-        if not all(value.isfinite().all() for value in module.state_dict().values()):
+        # One answer for all, since a GPU is waited for at each.
+        if not torch.stack([value.isfinite().all() for value in module.state_dict().values()]).all():
             raise DivergedError(
                 f"a weight or statistic became nan or infinite by step {module.steps}: lower fit.lr; "
                 f"the last checkpoint is of step {module.saved_steps}"

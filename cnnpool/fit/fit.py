@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from cnnpool.data import Dataset
+from cnnpool.data import Batches, Dataset
 from cnnpool.files import write_json
 from cnnpool.fit import resume
 from cnnpool.fit.callbacks import Chronicle
@@ -110,6 +110,7 @@ def fit(
     quieten()
     with Signals() as signals:
         trainer = build_trainer(recipe, [chronicle, Checkpoints(out / "checkpoints", chronicle, signals)])
+        settle([batches for batches in (train, val, test) if batches], trainer.strategy.root_device)
         if saved and saved["cnnpool"]["steps"] >= total:
             module.load_state_dict(saved["state_dict"])
             module.steps = saved["cnnpool"]["steps"]
@@ -121,7 +122,10 @@ def fit(
     if journal is None:
         return {"test": tested}
     batch = sample(dataset, dataset.test)
+    # Lightning has taken it back to the CPU.
+    model.to(trainer.strategy.root_device)
     measured = {probe.section: probe.measure(model, model.stages, *batch) for probe in probes.values()}
+    model.cpu()
     speed = chronicle.images / chronicle.seconds if chronicle.seconds else None
     cost = {"train_images_per_s": speed, "wall_s": time.perf_counter() - chronicle.begun}
     measured["cost"] = measured.get("cost", {}) | cost
@@ -163,6 +167,19 @@ def share(dataset: Dataset, devices: int) -> Dataset:
     if size % devices:
         raise ValueError(f"data.batch_size={size} must be a multiple of fit.devices={devices}")
     return replace(dataset, source=replace(dataset.source, batch_size=size // devices))
+
+
+def settle(batches: Sequence[Batches], device: torch.device) -> None:
+    """Let ``batches`` be made on a GPU, if their images fit into a quarter of the memory that is free there.
+
+    Elsewhere, and where there are too many, each batch is made on the CPU, and moved when it is needed.
+    """
+    if device.type == "cuda":
+        images = sum(each.split.images.nbytes for each in batches)
+        free, _ = torch.cuda.mem_get_info(device)
+        if 4 * images <= free:
+            for each in batches:
+                each.move(device)
 
 
 def close(

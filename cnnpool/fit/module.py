@@ -153,4 +153,4 @@ class Net(LightningModule):
 def score(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
     """(summed loss, correct answers, images) as one float64 tensor on the device."""
     correct = (logits.detach().argmax(1) == labels).sum(dtype=torch.float64)
-    return torch.stack((loss.detach().double(), correct, correct.new_tensor(len(labels))))
+    return torch.stack((loss.detach().double(), correct, correct.new_full((), len(labels))))

@@ -45,8 +45,13 @@ def repeat_bits(asked: Literal["auto", "warn"] | bool, on_cpu: bool) -> None:
     torch.set_deterministic_debug_mode({True: "error", False: "default", "warn": "warn"}[asked])
     # Nothing here reads what it has not written, so there is no need to fill all new memory with NaN first.
     torch.utils.deterministic.fill_uninitialized_memory = False
-    if asked and not on_cpu:
-        torch.backends.cudnn.benchmark = False
+    if on_cpu:
+        return
+    # What is asked for in float32 is not to be computed in less, as cuDNN does unless told not to.
+    torch.backends.cudnn.allow_tf32 = False
+    # The fastest of cuDNN's ways differs from run to run, and with it the last bits.
+    torch.backends.cudnn.benchmark = not asked
+    if asked:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 

@@ -159,6 +159,7 @@ MODEL = {
     "variant": Range(Literal["A", "B", "C"]),
     "shortcut": Range(Literal["A", "B"]),
     "padding_mode": Range(Literal["zeros", "circular"]),
+    "airbench.activation": Range(Literal["relu", "gelu"]),
 }
 DATA = {
     "root": Range(str),

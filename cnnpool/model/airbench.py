@@ -1,6 +1,7 @@
 """A CNN that learns small colour images in minutes on a CPU."""
 
 from collections.abc import Iterable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +13,6 @@ from cnnpool.model.base import (
     PoolFactory,
     ReadoutFactory,
     conv,
-    conv_block,
-    norm_relu,
     positive,
 )
 
@@ -21,9 +20,9 @@ from cnnpool.model.base import (
 class Airbench(Cnn):
     """Whitened pixels, then three blocks of two 3x3 convolutions, each with a stage: s1, s2, s3.
 
-    The network of Jordan 2024 (arXiv:2404.00498, airbench94), narrower and with ReLU: blocks of ``width``,
-    4 ``width`` and 4 ``width`` channels after the whitening. In a block: convolution, stage, normalisation,
-    ReLU, convolution, normalisation, ReLU.
+    The network of Jordan 2024 (arXiv:2404.00498, airbench94), who takes a width of 64 and GELU: blocks of
+    ``width``, 4 ``width`` and 4 ``width`` channels after the whitening. In a block: convolution, stage,
+    normalisation, activation, convolution, normalisation, activation.
 
     Args:
         in_channels: C of the images.
@@ -32,6 +31,7 @@ class Airbench(Cnn):
         pool: makes the operator of a stage.
         readout: makes the readout.
         width: channels of the first block, >= 1.
+        activation: relu or gelu.
         padding_mode: zeros (as in the paper, which does not pad the whitening), or circular for exact shift
             tests.
 
@@ -50,21 +50,25 @@ class Airbench(Cnn):
         pool: PoolFactory,
         readout: ReadoutFactory,
         width: int = 32,
+        activation: Literal["relu", "gelu"] = "relu",
         padding_mode: PaddingMode = "zeros",
     ):
         positive(width=width)
+        active = {"relu": nn.ReLU, "gelu": nn.GELU}[activation]
         whitening = Whitening(in_channels, circular=padding_mode == "circular")
-        layers: list[nn.Module] = [whitening, nn.ReLU()]
+        layers: list[nn.Module] = [whitening, active()]
         stages, channels, dilation = {}, whitening.channels, 1
         for stage, outputs in zip(self.STAGES, (width, 4 * width, 4 * width), strict=True):
             stages[stage] = pool(stage, outputs)
             layers += [
                 conv(channels, outputs, dilation=dilation, padding_mode=padding_mode),
                 stages[stage],
-                *norm_relu(outputs),
+                nn.BatchNorm2d(outputs),
+                active(),
             ]
             dilation *= stages[stage].dilates
-            layers.append(conv_block(outputs, outputs, dilation=dilation, padding_mode=padding_mode))
+            second = conv(outputs, outputs, dilation=dilation, padding_mode=padding_mode)
+            layers.append(nn.Sequential(second, nn.BatchNorm2d(outputs), active()))
             channels = outputs
         super().__init__(
             nn.Sequential(*layers),

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from cnnpool.pool import kernels
+from cnnpool.pool import kernels, triton
 from cnnpool.pool.base import Size, pair
 from cnnpool.pool.phases import blocks, complete, sample_phase
 from cnnpool.pool.polyphase import PolyphasePool2d
@@ -76,6 +76,10 @@ def _norms(x: Tensor, stride: tuple[int, int], p: float) -> Tensor:
         scale = 2.0 ** (62 - count.bit_length())
     if p != math.inf and kernels.take(x):
         from cnnpool.pool.kernels import phases
+
+        return phases.norms(x, stride, scale, p == 2)
+    if p != math.inf and stride[0] * stride[1] <= triton.MOST_CELLS and triton.take(x):
+        from cnnpool.pool.triton import phases
 
         return phases.norms(x, stride, scale, p == 2)
     # NaN and infinity count as the largest number, so that they win wherever they are.

@@ -41,6 +41,10 @@ class Move(NamedTuple):
     inputs: slice
 
 
+def _few_taps(geometry: Geometry) -> bool:
+    return geometry.filter_size[0] * geometry.filter_size[1] <= triton.MOST_CELLS
+
+
 def taps(filter_size: int) -> list[float]:
     """Row ``filter_size`` - 1 of Pascal's triangle, over its sum 2^(filter_size - 1)."""
     return [comb(filter_size - 1, k) / 2 ** (filter_size - 1) for k in range(filter_size)]
@@ -65,7 +69,7 @@ def _moves(length: int, filter_size: int, stride: int, mode: PaddingMode) -> Ite
 
 def forward(x: Tensor, geometry: Geometry) -> Tensor:
     """Blurred and subsampled (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
-    if triton.take(x):
+    if _few_taps(geometry) and triton.take(x):
         from cnnpool.pool.triton import linear as on_gpu
 
         return on_gpu.blur(x, geometry, False)
@@ -101,7 +105,7 @@ def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mod
 
 def adjoint(grad: Tensor, geometry: Geometry) -> Tensor:
     """Gradient of the (N, C, *size) input: the transpose of ``forward``; no autograd."""
-    if triton.take(grad):
+    if _few_taps(geometry) and triton.take(grad):
         from cnnpool.pool.triton import linear as on_gpu
 
         return on_gpu.blur(grad, geometry, True)

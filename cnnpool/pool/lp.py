@@ -64,8 +64,6 @@ class PowerMean(NamedTuple):
     floor: float | None
     mean: bool
 
-    on_gpu = True
-
     def plain(self, x: Tensor, p: float | Tensor) -> Tensor:
         exact = wide(x)
         size = exact.abs() if self.floor is None else exact.clamp(min=self.floor)
@@ -83,7 +81,7 @@ class PowerMean(NamedTuple):
         if triton.take(x):
             from cnnpool.pool.triton import means
 
-            return means.power(x, p, self.window, self.floor, self.mean)
+            return means.forward(x, p, self._on_gpu())
         from cnnpool.pool.kernels import banded
 
         return banded.power_forward(x, p, self.window, banded.Cell(self.floor), self.mean)
@@ -94,10 +92,17 @@ class PowerMean(NamedTuple):
         if triton.take(grad):
             from cnnpool.pool.triton import means
 
-            return means.power_backward(grad, x, p, self.window, self.floor, self.mean), None
+            return means.backward(grad, x, p, self._on_gpu(), learnt)
         from cnnpool.pool.kernels import banded
 
         return banded.power_backward(grad, x, p, self.window, banded.Cell(self.floor), self.mean, learnt)
+
+    def _on_gpu(self) -> tuple:
+        from cnnpool.pool.triton import means
+
+        if self.floor is None:
+            return means.Mean(means.POWER, self.window, mean=self.mean)
+        return means.Mean(means.FLOORED, self.window, self.floor, self.mean)
 
 
 def _power(base: Tensor, exponent: float | Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """The maximum of 2x2 windows around every pixel, blurred, in one step that keeps the winners alone."""
 
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -7,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function, forward_ad
 
-from cnnpool.pool import kernels
+from cnnpool.pool import kernels, triton
 from cnnpool.pool.blurring import Blur, Geometry
 from cnnpool.pool.routing import Route, Scatter
 from cnnpool.pool.transforms import apply
@@ -19,7 +20,15 @@ DENSE = Window((2, 2), (1, 1), (1, 1), (1, 1), False)
 
 def fuses(x: Tensor) -> bool:
     """Whether ``MaxBlur`` can take ``x``: a plain tensor that only backward differentiation may follow."""
-    return forward_ad._current_level < 0 and kernels.take(x)
+    return forward_ad._current_level < 0 and (kernels.take(x) or triton.take(x))
+
+
+def _kernels(x: Tensor) -> ModuleType:
+    if triton.take(x):
+        from cnnpool.pool.triton import max_blurs
+    else:
+        from cnnpool.pool.kernels import max_blurs
+    return max_blurs
 
 
 class MaxBlur(Function):
@@ -27,9 +36,7 @@ class MaxBlur(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, geometry: Geometry) -> Tensor:
-        from cnnpool.pool.kernels import max_blurs
-
-        y, winners = max_blurs.forward(x, geometry)
+        y, winners = _kernels(x).forward(x, geometry)
         ctx.geometry = geometry
         ctx.save_for_backward(winners)
         return y
@@ -37,10 +44,8 @@ class MaxBlur(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (winners,) = ctx.saved_tensors
-        if kernels.take(grad) and not torch.is_grad_enabled():
-            from cnnpool.pool.kernels import max_blurs
-
-            return max_blurs.backward(grad, winners, ctx.geometry), None
+        if fuses(grad) and not torch.is_grad_enabled():
+            return _kernels(grad).backward(grad, winners, ctx.geometry), None
         # Differentiable, in the steps that ``max_pool2d`` and ``blur_pool2d`` would take.
         maxima = F.pad(apply(Blur, grad, ctx.geometry, True), (1, 0, 1, 0))
         # Windows that are left out get nothing; their winners must be in the map all the same.

@@ -1,11 +1,12 @@
 """The s x s phases of a map, chosen or mixed sample by sample: :func:`sample_phase`."""
 
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from cnnpool.pool import kernels
+from cnnpool.pool import kernels, triton
 from cnnpool.pool.blur import blur_pool2d
 from cnnpool.pool.edges import pad
 from cnnpool.pool.precision import wide
@@ -89,15 +90,26 @@ class Lattice(NamedTuple):
         return blocks(x, self.stride), index
 
 
+def _kernels(x: Tensor, phase: Tensor) -> ModuleType | None:
+    if phase.dtype != torch.int64:
+        return None
+    if triton.take(x):
+        from cnnpool.pool.triton import phases
+    elif kernels.take(x):
+        from cnnpool.pool.kernels import phases
+    else:
+        return None
+    return phases
+
+
 class Take(Transformable):
     """(complete map, phase, lattice, False) -> that phase; with True the adjoint, a phase put into zeros."""
 
     @staticmethod
     def forward(x: Tensor, phase: Tensor, lattice: Lattice, transposed: bool) -> Tensor:
-        if kernels.take(x) and phase.dtype == torch.int64:
-            from cnnpool.pool.kernels import phases
-
-            move = phases.put if transposed else phases.take
+        kernel = _kernels(x, phase)
+        if kernel is not None:
+            move = kernel.put if transposed else kernel.take
             return move(x, phase, lattice.stride, lattice.channels_last)
         layout = memory_format(lattice.channels_last)
         if not transposed:

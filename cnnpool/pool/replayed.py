@@ -8,13 +8,13 @@ from torch.autograd import Function, forward_ad
 
 from cnnpool.pool import kernels, triton
 from cnnpool.pool.precision import wide
+from cnnpool.pool.window import Window
 
 
 class Formula(Protocol):
     """An operator of maps (N, C, H, W) with one number, or one for every channel."""
 
-    on_gpu: bool
-    """Whether its kernels are Triton's too, for a number that is no tensor."""
+    window: Window
 
     def plain(self, x: Tensor, number: Tensor | float) -> Tensor:
         """By differentiable operators of torch."""
@@ -30,33 +30,24 @@ class Formula(Protocol):
 
 def evaluate(formula: Formula, x: Tensor, number: Tensor | float) -> Tensor:
     """``formula`` of ``x``, (N, C, H, W) or (C, H, W), by kernels where they can work."""
-    if not _fits(x, number) and not (formula.on_gpu and _fits_gpu(x, number)):
+    if not _fits(x, number, formula.window.cells):
         return formula.plain(x, number)
     y = Replayed.apply(x if x.dim() == 4 else x.unsqueeze(0), number, formula)
     return y if x.dim() == 4 else y.squeeze(0)
 
 
-def can_work(*tensors: Tensor) -> bool:
-    """Whether compiled kernels may work on ``tensors``: no transform and no forward mode looks on."""
-    return kernels.take(*tensors) and _alone()
+def can_work(cells: int, *tensors: Tensor) -> bool:
+    """Whether kernels may work on ``tensors``, by windows of ``cells``: nothing else looks on."""
+    taken = kernels.take(*tensors) or (cells <= triton.MOST_CELLS and triton.take(*tensors))
+    return taken and forward_ad._current_level < 0 and not torch._C._are_functorch_transforms_active()
 
 
-def _alone() -> bool:
-    return forward_ad._current_level < 0 and not torch._C._are_functorch_transforms_active()
-
-
-def _fits_gpu(x: Tensor, number: Tensor | float) -> bool:
-    if isinstance(number, Tensor) or torch.compiler.is_compiling():
-        return False
-    return type(x) is Tensor and triton.take(x) and _alone()
-
-
-def _fits(x: Tensor, number: Tensor | float) -> bool:
+def _fits(x: Tensor, number: Tensor | float, cells: int) -> bool:
     if not isinstance(number, Tensor):
-        return can_work(x)
+        return can_work(cells, x)
     shape = (1, 1, 1, *number.shape)[-3:]
     fits = number.dim() <= 3 and shape in ((1, 1, 1), (x.shape[-3], 1, 1))
-    return fits and can_work(x, number) and number.dtype == wide(x).dtype
+    return fits and can_work(cells, x, number) and number.dtype == wide(x).dtype
 
 
 class Replayed(Function):

@@ -55,8 +55,6 @@ class SoftMean(NamedTuple):
 
     window: Window
 
-    on_gpu = True
-
     def plain(self, x: Tensor, beta: float | Tensor) -> Tensor:
         exact = wide(x)
         bound = largest_finite(exact)
@@ -71,7 +69,7 @@ class SoftMean(NamedTuple):
         if triton.take(x):
             from cnnpool.pool.triton import means
 
-            return means.soft(x, beta, self.window)
+            return means.forward(x, beta, means.Mean(means.SOFT, self.window))
         from cnnpool.pool.kernels import banded
 
         return banded.soft_forward(x, beta, self.window)
@@ -82,7 +80,7 @@ class SoftMean(NamedTuple):
         if triton.take(grad):
             from cnnpool.pool.triton import means
 
-            return means.soft_backward(grad, x, beta, self.window), None
+            return means.backward(grad, x, beta, means.Mean(means.SOFT, self.window), learnt)
         from cnnpool.pool.kernels import banded
 
         return banded.soft_backward(grad, x, beta, self.window, learnt)

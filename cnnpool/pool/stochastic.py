@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from cnnpool.pool import triton
 from cnnpool.pool.base import Size
 from cnnpool.pool.precision import wide
 from cnnpool.pool.replayed import can_work, evaluate
@@ -60,10 +61,8 @@ def stochastic_pool2d(
         return evaluate(Expectation(window), x, 1.0)
     rows, columns = window.output_size(*x.shape[-2:])
     uniforms = torch.rand((*x.shape[:-2], rows, columns), dtype=wide(x).dtype, device=x.device)
-    if x.dim() == 4 and window.cells < NOWHERE and can_work(x):
-        from cnnpool.pool.kernels import banded
-
-        y, winners, finite, won = banded.drawn(x.detach(), uniforms, window)
+    if x.dim() == 4 and window.cells < NOWHERE and can_work(window.cells, x):
+        y, winners, finite, won = _drawn(x.detach(), uniforms, window)
         if finite:
             return Drawn.apply(x, (y, winners, won), window) if x.requires_grad else y
     return _finish(x, window, lambda parts, _: _draw(parts, uniforms))
@@ -78,11 +77,26 @@ class Expectation(NamedTuple):
         return _finish(x, self.window, _weigh)
 
     def forward(self, x: Tensor, _: float) -> Tensor:
+        if triton.take(x):
+            from cnnpool.pool.triton import draw
+
+            return draw.expected(x, self.window)
         from cnnpool.pool.kernels import banded
 
         return banded.expected(x, self.window)
 
-    backward, on_gpu = None, False
+    backward = None
+
+
+def _drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, bool, bool]:
+    # Values, winners, whether all are finite, or else the kernel saw to it, and whether each has a winner.
+    if triton.take(x):
+        from cnnpool.pool.triton import draw
+
+        return *draw.drawn(x, uniforms, window), True, False
+    from cnnpool.pool.kernels import banded
+
+    return banded.drawn(x, uniforms, window)
 
 
 class Drawn(Function):
@@ -101,7 +115,8 @@ class Drawn(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (winners,) = ctx.saved_tensors
-        if not ctx.won:
+        # Triton's kernel sends nothing to no cell as it is.
+        if not ctx.won and (torch.is_grad_enabled() or not triton.take(grad)):
             none = winners == NOWHERE
             grad, winners = grad.masked_fill(none, 0), winners.masked_fill(none, 0)
         return apply(Scatter, grad, winners, ctx.route), None, None

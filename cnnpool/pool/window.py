@@ -33,6 +33,13 @@ class Window(NamedTuple):
         """Whether an input can belong to more than one window."""
         return any(d * (k - 1) >= s for k, s, d in zip(self.kernel, self.stride, self.dilation, strict=True))
 
+    def leaves_out(self, height: int, width: int) -> bool:
+        """Whether an input may belong to no window."""
+        if any(k < s or d > 1 for k, s, d in zip(self.kernel, self.stride, self.dilation, strict=True)):
+            return True
+        ends = zip(self.output_size(height, width), self.stride, self.padding, self.kernel, strict=True)
+        return any((n - 1) * s - p + k < m for (n, s, p, k), m in zip(ends, (height, width), strict=True))
+
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         """Windows down and across, torch's rule; may be below one."""
         down, across = (

@@ -19,7 +19,7 @@ Ties = Literal["first", "last", "split"]
 
 def forward(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
     """Maxima and winners, both (N, C, H', W'), of ``x`` (N, C, H, W)."""
-    if ties == "first" and window.cells < 256 and triton.take(x):
+    if ties == "first" and window.cells <= triton.MOST_CELLS and (triton.take(x) or triton.trace(x)):
         from cnnpool.pool.triton import maxima as on_gpu
 
         return on_gpu.forward(x, window)
@@ -48,7 +48,7 @@ def backward(
     grad: Tensor, winners: Tensor, window: Window, ties: Ties, size: tuple[int, int], channels_last: bool
 ) -> Tensor:
     """Gradient of the (N, C, *size) input: each output's gradient added at its winners."""
-    if ties != "split" and window.cells < 256 and triton.take(grad):
+    if ties != "split" and window.cells <= triton.MOST_CELLS and (triton.take(grad) or triton.trace(grad)):
         from cnnpool.pool.triton import maxima as on_gpu
 
         return on_gpu.backward(grad, winners, window, size, channels_last)

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from cnnpool.bench import measure
 from cnnpool.bench.measure import copying, in_turn, kept_bytes, nbytes, ratio
 
 
@@ -25,6 +26,26 @@ def test_calls_are_made_forth_and_back_again_equally_often():
     turns = "".join(order).lstrip("a").lstrip("b")  # what comes before finds out how long a call takes
     changes = [name for i, name in enumerate(turns) if i == 0 or turns[i - 1] != name]
     assert changes == ["a", "b", "a", "b", "a"], "the second turn begins with what ended the first"
+
+
+def test_a_gpu_is_waited_for_before_and_after_every_block(monkeypatch):
+    log = []
+    monkeypatch.setattr(measure.torch.cuda, "synchronize", lambda device: log.append(str(device)))
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: 0.2 * len(log))
+    seconds = in_turn({"a": lambda: log.append("a")}, 2, torch.device("cuda:1"), 3)
+    blocks = "".join(log).split("cuda:1")
+    # Four calls of three steps are ten steps at least; the clock says 0.2 s for each and for the last wait.
+    assert blocks[1:-1:2] == ["aaaa"] * (3 + 2 * 3) and not any(blocks[::2])
+    assert seconds["a"] == pytest.approx([(4 + 1) * 0.2 / 4 / 3] * 2)
+
+
+def test_short_steps_of_a_gpu_fill_a_longer_block(monkeypatch):
+    log, clock = [], iter(range(10**6))
+    monkeypatch.setattr(measure.torch.cuda, "synchronize", lambda device: None)
+    # A block takes a millisecond, however many calls it has: ten seem to take 0.1 ms each.
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: 1e-3 * next(clock))
+    in_turn({"a": lambda: log.append("a")}, 1, torch.device("cuda"))
+    assert len(log) == 3 * 10 + 3 * 50
 
 
 def test_kept_bytes_are_those_beyond_the_input():

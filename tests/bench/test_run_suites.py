@@ -165,12 +165,32 @@ def few(case, root):
     return dataclasses.replace(whole, train=whole.train.take(part), source=source)
 
 
-def test_a_run_is_timed_beside_the_bare_loop_on_the_same_images(monkeypatch):
+def test_a_run_and_the_bare_loop_are_timed_on_the_same_images(monkeypatch):
     monkeypatch.setattr(train, "_dataset", few)
     case = train.Case("tiny", "sprint", 2, 8, 6)
-    ours, loop = train._in_turn(case, None, 3, lambda: train._bare(case, None))
-    assert len(ours) == len(loop) == 3
-    assert min(*ours, *loop) > 0
+    assert train._speed(case, None) > 0 and train._bare(case, None) > 0
+
+
+def test_a_run_a_rival_and_the_bound_are_timed_in_the_same_turns(monkeypatch):
+    order = []
+
+    def says(name, speed):
+        return lambda case, root: order.append((name, case)) or speed
+
+    speeds = {"_speed": 600.0, "_torchvision": 100.0, "_convolutions": 900.0, "_bare": 800.0}
+    for name, speed in speeds.items():
+        monkeypatch.setattr(train, name, says(name, speed))
+    monkeypatch.setattr(train, "_probes", lambda *asked: iter(()))
+    monkeypatch.setattr(train.logging, "disable", lambda level: None)
+    rows = list(train.rows(Path("data"), 2))
+    assert [row["ratio"]["median"] for row in rows[:2]] == [0.75, 0.75]
+    assert rows[2]["ours"] == pytest.approx(1e3 * 8 * (1 / 600 - 1 / 800))
+    assert [row["ratio"]["median"] for row in rows[3:]] == [6, 9, 6, 9]
+    titles = ["run", "bound, its convolutions alone"]
+    assert [row["case"] for row in rows[3:5]] == [f"images/s, {train.SMALL.title}: {t}" for t in titles]
+    forth = ["_speed", "_torchvision", "_convolutions"]
+    said = [name for name, case in order if case is train.LENET[1]]
+    assert said == [*forth, *forth[::-1], *forth], "and the first turn is not counted"
 
 
 def test_convolutions_alone_are_faster_than_the_loop_around_them(monkeypatch):

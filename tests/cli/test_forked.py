@@ -1,5 +1,6 @@
 import os
 import signal
+import subprocess
 import sys
 import time
 from itertools import pairwise
@@ -130,6 +131,24 @@ def test_whoever_has_nothing_to_do_ends_when_dismissed(workers, tmp_path):
     for worker in started:
         with pytest.raises(ProcessLookupError):
             os.kill(worker.pid, 0)
+
+
+WAKE = """
+import torch
+asked = []
+for name in ("is_available", "device_count", "init", "_lazy_init"):
+    setattr(torch.cuda, name, lambda name=name: asked.append(name))
+from cnnpool.launch import training
+training.wake()
+print(asked)
+"""
+
+
+def test_no_gpu_is_looked_for_before_the_forks_which_could_not_use_it_then():
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", WAKE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_nothing_is_forked_where_torch_has_been_at_work(monkeypatch):

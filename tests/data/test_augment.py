@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnnpool.data import augment, mirror, translate
+from cnnpool.data.augment import flip_copies, flip_pixels
 
 
 def images(n: int, channels: int, height: int, width: int, seed: int = 0) -> torch.Tensor:
@@ -82,6 +83,17 @@ def test_mirroring_turns_the_chosen_images_only(chosen):
     np.testing.assert_array_equal(y.numpy(), expected)
     y.zero_()
     assert x.any()
+
+
+@pytest.mark.parametrize("n", [0, 1, 50])
+def test_a_gpus_way_to_mirror_is_that_of_a_cpu(n):
+    pixels = images(n, 3, 6, 5).permute(0, 2, 3, 1).contiguous()
+    chosen = torch.rand(n, generator=torch.Generator().manual_seed(0)) < 0.5
+    before = pixels.clone()
+    copied, blended = flip_copies(pixels, chosen), flip_pixels(pixels, chosen)
+    assert torch.equal(copied, blended)
+    blended.zero_()
+    assert torch.equal(pixels, before)
 
 
 def test_augmentation_repeats_with_its_generator_and_leaves_the_global_one_alone():

@@ -140,6 +140,37 @@ def test_an_iteration_that_was_left_starts_again_from_the_front():
     assert seen(batches) == list(range(9))
 
 
+def test_where_the_images_lie_changes_no_batch_and_no_position():
+    whole = epoch_of(loader(), 2)
+    moved = loader()
+    moved.set_epoch(2)
+    begun = list(itertools.islice(moved, 2))
+    moved.move(torch.device("cpu"))
+    again = loader()
+    again.move(torch.device("cpu"))
+    again.load_state_dict(moved.state_dict())
+    assert same([*begun, *again], whole)
+
+
+def test_a_batch_is_made_where_the_images_lie():
+    plain = Batches(split(8), batch_size=4, shuffle=True, **PLAIN)
+    plain.move(torch.device("meta"))
+    for images, labels in plain:
+        assert images.device.type == labels.device.type == "meta"
+        assert images.shape == (4, 3, 6, 5) and images.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_makes_the_batches_of_a_cpu():
+    expected = epoch_of(loader(crop=2), 1)
+    moved = loader(crop=2)
+    moved.move(torch.device("cuda"))
+    for (images, labels), (x, y) in zip(epoch_of(moved, 1), expected, strict=True):
+        assert images.is_contiguous(memory_format=torch.channels_last)
+        torch.testing.assert_close(images.cpu(), x, rtol=1e-6, atol=1e-6)
+        assert torch.equal(labels.cpu(), y)
+
+
 def test_a_state_beyond_the_epoch_is_refused():
     with pytest.raises(ValueError, match="cannot resume after batch 9: an epoch has 5"):
         loader().load_state_dict({"epoch": 0, "step": 9})

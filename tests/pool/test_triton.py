@@ -1,4 +1,4 @@
-"""Triton's kernels against torch's operators, on the CPU by Triton's interpreter."""
+"""Triton's kernels against torch's operators: on a GPU where there is one, else by Triton's interpreter."""
 
 import os
 import subprocess
@@ -11,6 +11,7 @@ from torch.autograd import grad
 from torch.testing import assert_close
 
 from cnnpool.pool import (
+    aps_pool2d,
     avg_pool2d,
     blur_pool2d,
     gem_pool2d,
@@ -20,30 +21,53 @@ from cnnpool.pool import (
     max_pool2d,
     max_pool2d_with_winners,
     soft_pool2d,
+    stochastic_pool2d,
     triton,
 )
 
 pytest.importorskip("triton")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+ON_GPU = torch.cuda.is_available() and not INTERPRETED
+DEVICE = "cuda" if ON_GPU else "cpu"
 # Both sides of a tl.where are computed, as numbers of numpy, which warns of the side that is not taken.
 pytestmark = pytest.mark.filterwarnings("ignore:.* encountered in .*:RuntimeWarning")
-by_interpreter = pytest.mark.skipif(not INTERPRETED, reason="in a process of its own: Triton asks once")
+by_triton = pytest.mark.skipif(
+    not INTERPRETED and not ON_GPU, reason="in a process of its own: Triton asks once"
+)
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
-DTYPES = (torch.float32, torch.bfloat16)
+DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.float16)
 
 OPERATORS = {
     "max 3/2": lambda x: max_pool2d(x, 3, 2, 1),
+    "max 2/2": lambda x: max_pool2d(x, 2),
+    "max 2/2 padded": lambda x: max_pool2d(x, 2, 2, 1),
+    "max 2/3": lambda x: max_pool2d(x, 2, 3),
     "max dilated": lambda x: max_pool2d(x, (2, 3), (2, 1), (1, 0), 2, True),
     "avg 2/2": lambda x: avg_pool2d(x, 2),
     "avg 3/2": lambda x: avg_pool2d(x, 3, 2, 1, True, False),
     "avg divided": lambda x: avg_pool2d(x, (3, 2), (2, 3), (1, 0), divisor_override=5),
     "blur": lambda x: blur_pool2d(x),
     "blur circular": lambda x: blur_pool2d(x, (5, 4), (2, 1), "circular"),
+    "blur replicate": lambda x: blur_pool2d(x, 5, 2, "replicate"),
     "max_blur": lambda x: max_blur_pool2d(x),
+    "max_blur zeros": lambda x: max_blur_pool2d(x, 2, (4, 3), (2, 3), "zeros"),
     "lp": lambda x: lp_pool2d(x, 3, 2),
     "lp mean": lambda x: lp_pool2d(x, 1.5, 3, 2, True, padding=1, form="mean"),
-    "gem": lambda x: gem_pool2d(x, 3, 2, 1, p=2.5, eps=0.1),
-    "soft": lambda x: soft_pool2d(x, 3, 2, 1, beta=2.0),
+    "gem": lambda x: gem_pool2d(x, 3, 2, 1, p=2.2, eps=0.1),
+    "gem tiles": lambda x: gem_pool2d(x, 2, p=3.3, eps=0.1),
+    "soft": lambda x: soft_pool2d(x, 3, 2, 1, beta=2.2),
+    "soft tiles": lambda x: soft_pool2d(x, 2),
+    "expectation": lambda x: stochastic_pool2d(x, 3, 2, 1, training=False),
+    "aps": lambda x: aps_pool2d(x)[0],
+    "aps p=1": lambda x: aps_pool2d(x, (2, 3), p=1, choose="min")[0],
+    "window of all": lambda x: max_pool2d(avg_pool2d(x, 7, 1, 3), (7, 9)),
+}
+LEARNT = {
+    "gem": lambda x, p: gem_pool2d(x, 3, 2, 1, p=p, eps=0.1),
+    "lp": lambda x, p: lp_pool2d(x, p, 2),
+    "lp sum": lambda x, p: lp_pool2d(x, p, 3, 2),
+    "soft": lambda x, beta: soft_pool2d(x, 3, 2, beta=beta),
+    "soft tiles": lambda x, beta: soft_pool2d(x, 2, beta=beta),
 }
 
 
@@ -54,50 +78,111 @@ def answers(function, x, upstream=None):
     return y.detach(), grad(y, x, upstream.to(y.dtype))[0]
 
 
-@by_interpreter
+def by_torch(function, *tensors, monkeypatch):
+    """The same on the CPU in float64, by torch's operators."""
+    with monkeypatch.context() as patch:
+        patch.setattr(triton, "_allowed", False)
+        return function(*(t.double().cpu() for t in tensors))
+
+
+def check(ours, exact, dtype):
+    wide = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
+    tolerance = 2 * torch.finfo(dtype).eps + 100 * wide
+    for a, b in zip(ours, exact, strict=True):
+        assert_close(a.double().cpu(), b, rtol=tolerance, atol=tolerance)
+
+
+@by_triton
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_values_and_gradients_are_those_of_torch_in_float64(name, dtype, monkeypatch):
     for layout in LAYOUTS:
-        x = torch.randn(1, 3, 7, 9, dtype=torch.float64).to(dtype).contiguous(memory_format=layout)
+        x = torch.randn(2, 3, 7, 9, dtype=torch.float64, device=DEVICE).to(dtype)
+        x = x.contiguous(memory_format=layout)
         with kernels.use(False):
             assert triton.take(x)
-            upstream = torch.randn(OPERATORS[name](x).shape, dtype=torch.float64).to(dtype)
+            upstream = torch.randn(OPERATORS[name](x).shape, dtype=torch.float64).to(DEVICE, dtype)
             ours = answers(OPERATORS[name], x, upstream)
-            with monkeypatch.context() as patch:
-                patch.setattr(triton, "_allowed", False)
-                exact = answers(OPERATORS[name], x.double(), upstream.double())
-        wide = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
-        tolerance = 2 * torch.finfo(dtype).eps + 100 * wide
+            exact = by_torch(lambda *t: answers(OPERATORS[name], *t), x, upstream, monkeypatch=monkeypatch)
         assert ours[0].stride() == exact[0].stride()
-        for a, b in zip(ours, exact, strict=True):
-            assert a.dtype == dtype
-            assert_close(a.double(), b, rtol=tolerance, atol=tolerance)
+        assert {t.dtype for t in ours} == {dtype}
+        check(ours, exact, dtype)
 
 
-@by_interpreter
+@by_triton
+@pytest.mark.parametrize("name", LEARNT)
+@pytest.mark.parametrize("shape", [(), (1, 1, 1), (3, 1, 1)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+def test_learnt_numbers_get_their_gradient(name, shape, dtype, monkeypatch):
+    def slopes(x, number):
+        x, number = (t.detach().requires_grad_() for t in (x, number))
+        y = LEARNT[name](x, number)
+        return y.detach(), *grad(y.square().sum(), (x, number))
+
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    for layout in LAYOUTS:
+        x = torch.randn(2, 3, 7, 9, device=DEVICE).to(dtype).contiguous(memory_format=layout)
+        number = torch.rand(shape, dtype=wide, device=DEVICE) + 2
+        with kernels.use(False):
+            y, by_x, by_number = slopes(x, number)
+            exact = by_torch(slopes, x, number, monkeypatch=monkeypatch)
+        assert by_number.shape == shape
+        if dtype == torch.float16:
+            # What is rounded is squared and summed up.
+            assert_close(by_number.double().cpu(), exact[2], rtol=1e-2, atol=1e-1)
+        else:
+            check((y, by_x, by_number), exact, dtype)
+
+
+@by_triton
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_draws_are_those_of_torch(dtype, monkeypatch):
+    for layout in LAYOUTS:
+        x = torch.randn(2, 3, 7, 9, device=DEVICE).to(dtype).contiguous(memory_format=layout)
+        x[0, 0, :4, :4] = 0
+        x[0, 1, 0, 0] = float("inf")
+        x[1, 1, 3, 3] = float("nan")
+
+        def draw(seeded):
+            torch.manual_seed(3)
+            return stochastic_pool2d(seeded, 3, 2, 1)
+
+        with kernels.use(False):
+            upstream = torch.randn_like(draw(x))
+            ours = answers(draw, x, upstream)
+            monkeypatch.setattr(triton, "_allowed", False)
+            theirs = answers(draw, x, upstream)
+            monkeypatch.undo()
+        assert_close(ours[0], theirs[0], rtol=0, atol=0, equal_nan=True)
+        tolerance = 2 * torch.finfo(dtype).eps
+        assert_close(ours[1], theirs[1], rtol=tolerance, atol=tolerance)
+
+
+@by_triton
 def test_maxima_and_winners_are_torchs_to_the_last_bit(monkeypatch):
     special = torch.tensor([float("nan"), -float("inf"), float("inf"), 0.0, 1.0])
-    x = special[torch.randint(5, (2, 3, 8, 8))]
+    x = special[torch.randint(5, (2, 3, 8, 8))].to(DEVICE)
     with kernels.use(False):
         y, winners = max_pool2d_with_winners(x, 3, 2, 1)
         monkeypatch.setattr(triton, "_allowed", False)
-        expected, places = max_pool2d_with_winners(x, 3, 2, 1)
-    assert_close(y, expected, rtol=0, atol=0, equal_nan=True)
-    assert torch.equal(winners, places)
+        expected, places = max_pool2d_with_winners(x.cpu(), 3, 2, 1)
+    assert_close(y.cpu(), expected, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(winners.cpu(), places)
 
 
-@by_interpreter
+@by_triton
 @pytest.mark.parametrize("name", ["max 3/2", "avg 3/2", "blur", "lp", "soft"])
 def test_second_gradients_and_batches_of_none_are_as_ever(name):
-    x = (torch.randperm(36).double().view(1, 1, 6, 6) / 9 - 1.9).requires_grad_()
+    x = (torch.randperm(36, device=DEVICE).double().view(1, 1, 6, 6) / 9 - 1.9).requires_grad_()
     with kernels.use(False):
         assert torch.autograd.gradgradcheck(OPERATORS[name], x, fast_mode=True)
-        y, slope = answers(OPERATORS[name], torch.randn(0, 2, 6, 6))
+        y, slope = answers(OPERATORS[name], torch.randn(0, 2, 6, 6, device=DEVICE))
     assert len(y) == 0 and slope.shape == (0, 2, 6, 6)
 
 
-@by_interpreter
+# Older compilers make an instance of a Function to trace it.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@by_triton
 def test_compiled_graphs_hold_the_kernels():
     graphs = []
 
@@ -108,10 +193,10 @@ def test_compiled_graphs_hold_the_kernels():
     def function(x):
         return blur_pool2d(avg_pool2d(max_pool2d(x, 3, 2, 1), 2))
 
-    x = torch.randn(2, 3, 16, 16, requires_grad=True)
+    x = torch.randn(2, 3, 16, 16, device=DEVICE, requires_grad=True)
     with kernels.use(False):
         expected = answers(function, x)
-        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        compiled = torch.compile(function, fullgraph=True, backend="inductor" if ON_GPU else "aot_eager")
         assert_close(answers(compiled, x), expected)
         from torch._dynamo.backends.common import aot_autograd
 

@@ -1,15 +1,18 @@
-"""Kernels for tensors on a GPU, where Triton is installed; their speed has not been measured.
+"""Kernels for tensors on a GPU, where Triton is installed.
 
 With TRITON_INTERPRET=1 in the environment Triton's interpreter runs them on the CPU, to check their results.
-They are operators of torch (``torch.library``), so that ``torch.compile`` keeps them as they are.
 """
 
 import os
 from importlib.util import find_spec
 
+import torch
 from torch import Tensor
 
 from cnnpool.pool import kernels
+
+# Windows are unrolled, so those of more cells are left to torch.
+MOST_CELLS = 64
 
 _installed = find_spec("triton") is not None
 _allowed = os.environ.get("CNNPOOL_KERNELS") != "0"
@@ -17,7 +20,21 @@ _interpreted = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def take(*tensors: Tensor) -> bool:
-    """Whether these kernels are to work on ``tensors``; never with CNNPOOL_KERNELS=0 in the environment."""
+    """Whether these kernels are to work on ``tensors``: real memory on a GPU that nothing watches or
+    transforms; never with CNNPOOL_KERNELS=0 in the environment.
+    """
+    for t in tensors:
+        if not (t.is_cuda or _interpreted) or type(t) is not Tensor:
+            return False
+    if torch.compiler.is_compiling() or not trace(*tensors):
+        return False
+    if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
+        return False
+    return all(map(torch._C._has_storage, tensors))
+
+
+def trace(*tensors: Tensor) -> bool:
+    """Whether ``torch.compile`` is to keep these kernels as they are, as operators of torch."""
     if not _installed or not _allowed:
         return False
     for t in tensors:

@@ -1,5 +1,6 @@
 """Averages and blurs on a GPU, and their adjoints: every number is a weighted sum that tables name."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from cnnpool.pool.averaging import Counting
 from cnnpool.pool.blurring import Geometry, taps
 from cnnpool.pool.edges import source
-from cnnpool.pool.triton.places import BLOCK, at, empty, grid, numbered, unravelled
+from cnnpool.pool.triton.places import OverLines, at, empty, frame, wide_of
 from cnnpool.pool.window import Window, memory_format
 
 Sums = list[list[tuple[int, float]]]
@@ -18,54 +19,63 @@ Sums = list[list[tuple[int, float]]]
 
 @triton.jit
 def _sum(
-    x, y, places, weights, more_places, more_weights, count, channels, height, width, rows, columns,
-    down: tl.constexpr, across: tl.constexpr, last: tl.constexpr, wide: tl.constexpr, block: tl.constexpr,
+    x, y, places, weights, more_places, more_weights, channels, height, width, rows, columns, count, extent,
+    deep: tl.constexpr, broad: tl.constexpr,
+    last: tl.constexpr, wide: tl.constexpr, down: tl.constexpr, across: tl.constexpr, big: tl.constexpr,
 ):  # fmt: skip
-    index, real = numbered(count, block)
-    n, k, r, c = unravelled(index, channels, rows, columns, last)
-    total = tl.zeros((block,), wide)
-    for i in range(down):
-        h = tl.load(places + r * down + i, real, other=0)
-        weight = tl.load(weights + r * down + i, real, other=0.0)
-        line = tl.zeros((block,), wide)
-        for j in range(across):
-            entry = c * across + j
-            w = tl.load(more_places + entry, real, other=0)
-            value = tl.load(x + at(n, k, h, w, channels, height, width, last), real, other=0.0).to(wide)
+    plane, r, c, along, real = frame(count, extent, rows, columns, last, down, across, big)
+    total = tl.zeros((down, across), wide)
+    for i in tl.static_range(deep):
+        h, weight = tl.load(places + i * rows + r), tl.load(weights + i * rows + r)
+        line = tl.zeros((down, across), wide)
+        for j in tl.static_range(broad):
+            w = tl.load(more_places + j * columns + c, c < columns, other=0)
+            factor = tl.load(more_weights + j * columns + c, c < columns, other=0.0)
             # What has no weight is no part of the sum, infinite or not.
-            factor = tl.load(more_weights + entry, real, other=0.0)
-            line += tl.where(factor * weight != 0, factor * value, 0.0)
+            part = real & (weight != 0) & (factor != 0)
+            value = tl.load(x + at(plane, h, w, along, height, width, channels, last), part, other=0.0)
+            line += factor * value.to(wide)
         total += weight * line
-    tl.store(y + index, total.to(y.dtype.element_ty), real)
+    tl.store(y + at(plane, r, c, along, rows, columns, channels, last), total.to(y.dtype.element_ty), real)
 
 
-@torch.library.custom_op("cnnpool::triton_sums", mutates_args=())
+_sum = OverLines(_sum, windows=True)
+
+
 def _sums(
     x: Tensor, rule: list[int], mode: str, transposed: bool, rows: int, columns: int, last: bool
 ) -> Tensor:
     x = x.contiguous(memory_format=memory_format(last))
-    y, wide = (
-        empty(x, (rows, columns), x.dtype, last),
-        torch.float64 if x.dtype == torch.float64 else torch.float32,
-    )
-    tables = _tables(tuple(rule), mode, transposed, wide, x.device)
+    return _add(x, rule, mode, transposed, empty(x, (rows, columns), x.dtype, last), last)
+
+
+def _add(x: Tensor, rule: Sequence[int], mode: str, transposed: bool, y: Tensor, last: bool) -> Tensor:
     if y.numel():
-        sizes = y.numel(), *x.shape[1:], rows, columns, tables[0].shape[1], tables[2].shape[1]
-        total = tl.float64 if wide == torch.float64 else tl.float32
-        _sum[grid(y)](x, y, *tables, *sizes, last, total, BLOCK)
+        tables = _tables(tuple(rule), mode, transposed, wide_of(x), x.device)
+        sizes, most = (*x.shape[1:], *y.shape[2:]), (len(tables[0]), len(tables[2]))
+        _sum(y.shape, last, (x, y, *tables), sizes, most)
     return y
 
 
-@_sums.register_fake
+# As an operator of torch for its compiler alone: to call one takes longer than the kernel.
+_traced = torch.library.custom_op("cnnpool::triton_sums", _sums, mutates_args=())
+
+
+@_traced.register_fake
 def _(x: Tensor, rule: list[int], mode: str, transposed: bool, rows: int, columns: int, last: bool) -> Tensor:
     return empty(x, (rows, columns), x.dtype, last)
 
 
 def _table(sums: Sums, wide: torch.dtype, device: torch.device) -> list[Tensor]:
-    most = max(max(map(len, sums)), 1)
-    padded = [[*entries, *[(0, 0.0)] * (most - len(entries))] for entries in sums]
-    places, weights = ([[entry[part] for entry in entries] for entries in padded] for part in (0, 1))
-    return [torch.tensor(places, device=device), torch.tensor(weights, dtype=wide, device=device)]
+    # A place that is met several times, by reflection, is read once.
+    merged = [{place: sum(w for p, w in entries if p == place) for place, _ in entries} for entries in sums]
+    most = max(max(map(len, merged)), 1)
+    padded = [[*entries.items(), *[(0, 0.0)] * (most - len(entries))] for entries in merged]
+    places, weights = ([[entries[i][part] for entries in padded] for i in range(most)] for part in (0, 1))
+    return [
+        torch.tensor(places, dtype=torch.int32, device=device),
+        torch.tensor(weights, dtype=wide, device=device),
+    ]
 
 
 def _transposed(sums: Sums, length: int) -> Sums:
@@ -108,11 +118,14 @@ def _averaged(
     return sums
 
 
-def blur(x: Tensor, geometry: Geometry, transposed: bool) -> Tensor:
-    """Binomial blur and subsampling, or its transpose; half precision is summed in float32."""
-    rule = [*geometry.size, *geometry.filter_size, *geometry.stride]
-    out_size = geometry.size if transposed else geometry.output_size
-    return _sums(x, rule, geometry.padding_mode, transposed, *out_size, geometry.channels_last)
+def blur(x: Tensor, geometry: Geometry, transposed: bool, dtype: torch.dtype | None = None) -> Tensor:
+    """Binomial blur and subsampling, or its transpose, in ``dtype`` or that of ``x``, summed in float32 at
+    least.
+    """
+    rule, last = (*geometry.size, *geometry.filter_size, *geometry.stride), geometry.channels_last
+    x = x.contiguous(memory_format=memory_format(last))
+    y = empty(x, geometry.size if transposed else geometry.output_size, dtype or x.dtype, last)
+    return _add(x, rule, geometry.padding_mode, transposed, y, last)
 
 
 def average(
@@ -122,4 +135,5 @@ def average(
     kernel, stride, padding, _, _ = window
     out_size, pad, override = window.output_size(*size), int(counting.include_pad), counting.override or 0
     rule = [*size, *kernel, *stride, *padding, *out_size, pad, pad, override, override]
-    return _sums(x, rule, "", transposed, *(size if transposed else out_size), last)
+    make = _traced if torch.compiler.is_compiling() else _sums
+    return make(x, rule, "", transposed, *(size if transposed else out_size), last)

@@ -1,4 +1,12 @@
-"""Where a program's numbers lie: one number of a map each, in the order of memory."""
+"""Where a program's numbers lie: on lines of a map, so many lines and so many numbers along them.
+
+A line is what lies together in memory: a row of a contiguous map, a pixel's channels of one with channels
+last. So the places of rows and columns are worked out once a line, or once along it, not for every number.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 import triton
@@ -7,37 +15,120 @@ from torch import Tensor
 
 from cnnpool.pool.window import is_channels_last, memory_format, stated_format
 
-BLOCK = 512
+# Numbers of a program, and the most of them along a line.
+NUMBERS, ALONG = 1024, 128
+# One for each of its threads, so that those next to each other read what lies next to each other: in a row,
+# windows that one thread had several of would be apart by several strides.
+THREADS = 128
+# Kinds of maps that a kernel remembers how to start for.
+MOST_KINDS = 1000
 
 
 @triton.jit
-def numbered(count, block: tl.constexpr):
-    """The numbers of this program, and which of them exist."""
-    index = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    return index, index < count
+def frame(
+    count, extent, rows, columns, last: tl.constexpr, down: tl.constexpr, across: tl.constexpr,
+    big: tl.constexpr,
+):  # fmt: skip
+    """(plane, row, column, place along the line, whether it exists) of every number of this program.
 
-
-@triton.jit
-def unravelled(index, channels, rows, columns, last: tl.constexpr):
-    """(sample, channel, row, column) of numbers of a map."""
+    A plane is a sample's channel, or with channels last a sample.
+    """
+    line = tl.program_id(0)
+    if big:
+        line = line.to(tl.int64)
+    line = line * down + tl.arange(0, down)[:, None]
+    along = tl.program_id(1) * across + tl.arange(0, across)[None, :]
+    real = (line < count) & (along < extent)
+    # One way out: what follows a return is compiled too.
     if last:
-        channel, pixel = index % channels, index // channels
-        return pixel // (rows * columns), channel, pixel // columns % rows, pixel % columns
-    plane = index // (rows * columns)
-    return plane // channels, plane % channels, index // columns % rows, index % columns
+        column, over = line % columns, line // columns
+    else:
+        column, over = along, line
+    return over // rows, over % rows, column, along, real
 
 
 @triton.jit
-def at(sample, channel, row, column, channels, rows, columns, last: tl.constexpr):
+def at(plane, row, column, along, rows, columns, channels, last: tl.constexpr):
     """The place in memory of a number of a map."""
-    if last:
-        return ((sample * rows + row) * columns + column) * channels + channel
-    return ((sample * channels + channel) * rows + row) * columns + column
+    place = (plane * rows + row) * columns + column
+    return place * channels + along if last else place
 
 
-def grid(t: Tensor) -> tuple[int]:
-    """As many programs as ``t`` has blocks of numbers."""
-    return (triton.cdiv(t.numel(), BLOCK),)
+@triton.jit
+def channel_of(plane, along, channels, last: tl.constexpr):
+    """The channel of every number."""
+    return along if last else plane % channels
+
+
+class OverLines:
+    """A kernel of Triton that goes over the lines of a map.
+
+    Its parameters are tensors, then sizes, then ``count`` and ``extent``, the lines and their length, then
+    constants, and at last ``last, wide, down, across, big``. How to start it is worked out once for maps of
+    a kind: to let Triton do that every time takes longer than the work on a small map.
+
+    Args:
+        kernel: by ``triton.jit``.
+        windows: whether a number is made of a window of others.
+    """
+
+    def __init__(self, kernel: Any, *, windows: bool = False):
+        self.kernel, self.windows = kernel, windows
+        self._started: dict[tuple, tuple[Any, tuple]] = {}
+
+    def __call__(
+        self,
+        shape: Sequence[int],
+        last: bool,
+        tensors: Sequence[Tensor],
+        sizes: tuple[int, ...],
+        constants: tuple[int, ...] = (),
+    ) -> None:
+        """Go over the lines of a map (N, C, H, W); sums are as wide as the first of ``tensors`` asks for."""
+        with guarded(tensors[0]):
+            kinds = [(t.dtype, t.data_ptr() % 16) for t in tensors]
+            key = (*kinds, *shape, last, tensors[0].get_device(), sizes, constants)
+            started = self._started.get(key)
+            if started is not None:
+                run, rest = started
+                run(*tensors, *rest)
+                return
+            grid, rest = self._plan(shape, last, tensors, sizes, constants)
+            # The default, of which some versions warn if it is not said.
+            compiled = self.kernel[grid](*tensors, *rest, enable_fp_fusion=True)
+            # Triton's interpreter compiles nothing.
+            if compiled is not None:
+                if len(self._started) == MOST_KINDS:
+                    self._started.clear()
+                self._started[key] = compiled[grid], rest
+
+    def _plan(self, shape, last, tensors, sizes, constants) -> tuple[tuple, tuple]:
+        samples, channels, rows, columns = shape
+        count, extent = (samples * rows * columns, channels) if last else (samples * channels * rows, columns)
+        numbers = THREADS if self.windows and not last else NUMBERS
+        across = min(triton.next_power_of_2(extent), ALONG)
+        down = numbers // across
+        # Numbers of 32 bits would not count the largest maps' numbers.
+        big = max(t.numel() for t in tensors) + NUMBERS * down >= 1 << 31
+        grid = triton.cdiv(count, down), triton.cdiv(extent, across), 1
+        return grid, (*sizes, count, extent, *constants, last, total_of(tensors[0]), down, across, big)
+
+
+def guarded(x: Tensor) -> AbstractContextManager:
+    """Within this context kernels run on the device of ``x``."""
+    if not x.is_cuda or x.get_device() == torch.cuda.current_device():
+        return nullcontext()
+    return torch.cuda.device(x.device)
+
+
+def total_of(x: Tensor) -> tl.dtype:
+    """The type that sums of ``x`` are kept in."""
+    return tl.float64 if x.dtype == torch.float64 else tl.float32
+
+
+def wide_of(x: Tensor) -> torch.dtype:
+    """The same, as torch names it."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 def dense(x: Tensor) -> tuple[Tensor, bool]:

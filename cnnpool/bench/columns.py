@@ -1,0 +1,61 @@
+"""What a row of the operators' suite says, cell by cell, and the tables of the documentation made of that."""
+
+from collections.abc import Callable
+from typing import Any
+
+Row = dict[str, Any]
+Columns = dict[str, Callable[[Row], str]]
+
+
+def shape(row: Row) -> str:
+    """The map, as NxCxHxW."""
+    return "x".join(map(str, row["shape"]))
+
+
+def count(row: Row, who: str) -> str:
+    """Bytes that ``who`` keeps for the backward pass."""
+    kept = row["kept"][who]
+    for unit, size in (("MB", 1e6), ("kB", 1e3)):
+        if kept >= size:
+            return f"{kept / size:.1f} {unit}"
+    return f"{kept} B"
+
+
+def replayed(row: Row, key: str) -> str:
+    """The median of a ratio of steps replayed from CUDA graphs, or that there is none."""
+    return f"{row['replayed'][key]['median']:.2f}x" if row["replayed"] else "-"
+
+
+def _faster(row: Row) -> str:
+    speed = row["speedup"]
+    return f"**{speed['median']:.2f}x** ({speed['q1']:.2f} to {speed['q3']:.2f}, {speed['n']})"
+
+
+_CASE: Columns = {"map": shape, "layout": lambda row: row["layout"], "dtype": lambda row: row["dtype"]}
+_TIMES: Columns = {
+    "ours, ms": lambda row: f"{row['ms']['ours']:.3g}",
+    "rival, ms": lambda row: f"{row['ms']['rival']:.3g}",
+    "faster (quartiles, n)": _faster,
+}
+_KEPT: Columns = {"kept": lambda row: count(row, "ours"), "rival keeps": lambda row: count(row, "rival")}
+_BOUND: Columns = {"over bound": lambda row: f"{row['over_bound']['median']:.1f}x"}
+_REPLAYED: Columns = {
+    "replayed faster": lambda row: replayed(row, "speedup"),
+    "replayed over bound": lambda row: replayed(row, "over_bound"),
+}
+ON_CPU, ON_GPU = (_CASE | _TIMES | part | _KEPT for part in (_BOUND, _REPLAYED))
+
+
+def table(rows: list[Row], columns: Columns) -> str:
+    """One operator's rows as Markdown, and why its steps could not be replayed where they could not."""
+    lines = [f"### {rows[0]['operator']}, against {rows[0]['rival']}\n"]
+    lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for row in rows:
+        if "missing" in row:
+            cells = [*(cell(row) for cell in _CASE.values()), "-", "not installed"]
+            cells += [""] * (len(columns) - len(cells))
+        else:
+            cells = [cell(row) for cell in columns.values()]
+        lines.append(f"| {' | '.join(cells)} |")
+    reasons = dict.fromkeys(row["not_replayed"] for row in rows if "not_replayed" in row)
+    return "\n".join([*lines, *(f"\nNot replayed: {reason}" for reason in reasons)]) + "\n"

@@ -1,0 +1,29 @@
+"""The maximum of 2x2 windows around every pixel, blurred, on a GPU, in two steps."""
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.blurring import Geometry
+from cnnpool.pool.triton import linear, maxima
+from cnnpool.pool.triton.places import wide_of
+from cnnpool.pool.window import memory_format
+
+# Kernel, stride, padding and dilation, the last windows hanging over: one step, that reads and writes all of
+# it at once, would read every pixel sixteen times.
+DENSE = (2, 2, 1, 1, 0, 0, 1, 1)
+
+
+def forward(x: Tensor, geometry: Geometry) -> tuple[Tensor, Tensor]:
+    """Blurred maxima (N, C, H', W') and winners of the dense maxima, uint8, (N, C, H, W)."""
+    last = geometry.channels_last
+    x = x.contiguous(memory_format=memory_format(last))
+    dense, winners = maxima.pool(x, DENSE, geometry.size, last)
+    return linear.blur(dense, geometry, False), winners
+
+
+def backward(grad: Tensor, winners: Tensor, geometry: Geometry) -> Tensor:
+    """Gradient (N, C, H, W) of the input; half precision is summed in float32 and rounded once."""
+    dense = linear.blur(grad, geometry, True, wide_of(grad))
+    return maxima.spread(
+        dense, winners, DENSE, torch.empty_like(winners, dtype=grad.dtype), geometry.channels_last
+    )
