@@ -20,6 +20,9 @@ from cnnpool.pool.window import Window, is_channels_last
 # backward.
 QUICK, QUICK_OVERLAPS, QUICK_LAST, QUICK_LAST_HALF = 1 << 14, 1 << 15, 1 << 17, 1 << 15
 
+# The same on a GPU, which ends before the next call; but where bits must repeat, those of torch's do not.
+QUICK_GPU = 1 << 24
+
 DTYPES = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
 
 _installed = find_spec("numba") is not None and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
@@ -63,7 +66,11 @@ def torch_is_quicker(x: Tensor, overlaps: bool = False) -> bool:
     ``overlaps``: whether windows of a maximum do.
     """
     count = x.numel()
-    if count >= QUICK_LAST or _wanted is not None or torch.compiler.is_compiling():
+    if count >= QUICK_GPU or _wanted is not None or torch.compiler.is_compiling():
+        return False
+    if x.is_cuda:
+        return x.dtype in DTYPES and not torch.are_deterministic_algorithms_enabled()
+    if count >= QUICK_LAST:
         return False
     if count >= QUICK:
         if x.dim() != 4 or not is_channels_last(x):

@@ -71,7 +71,7 @@ def _window(
         tl.store(winners + out, tl.where(finite, place, NOWHERE).to(tl.uint8), real)
 
 
-_window = OverLines(_window, windows=True)
+_window = OverLines(_window)
 
 
 def drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,7 @@ def _sum(
     tl.store(y + at(plane, r, c, along, rows, columns, channels, last), total.to(y.dtype.element_ty), real)
 
 
-_sum = OverLines(_sum, windows=True)
+_sum = OverLines(_sum)
 
 
 def _sums(

@@ -89,7 +89,7 @@ def _collect(
     tl.store(out + target, total.to(out.dtype.element_ty), real)
 
 
-_forward, _deal, _collect = OverLines(_forward, windows=True), OverLines(_deal), OverLines(_collect)
+_forward, _deal, _collect = OverLines(_forward), OverLines(_deal), OverLines(_collect)
 Whole = tuple[int, ...]
 
 

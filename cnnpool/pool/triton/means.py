@@ -212,7 +212,7 @@ def _collect(
     tl.store(out + target, total.to(out.dtype.element_ty), real)
 
 
-_sum, _deal, _collect = OverLines(_sum, windows=True), OverLines(_deal), OverLines(_collect)
+_sum, _deal, _collect = OverLines(_sum), OverLines(_deal), OverLines(_collect)
 
 
 def _numbers(number: float | Tensor, how: Mean, x: Tensor) -> tuple[tuple[Tensor, Tensor], int]:

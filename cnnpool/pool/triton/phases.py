@@ -86,7 +86,7 @@ def _put(
     tl.store(out + target, tl.load(y + source, taken, other=0.0), real)
 
 
-_take, _put = OverLines(_take, windows=True), OverLines(_put)
+_take, _put = OverLines(_take), OverLines(_put)
 
 
 def norms(x: Tensor, stride: tuple[int, int], scale: float, squared: bool) -> Tensor:

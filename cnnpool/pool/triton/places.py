@@ -17,8 +17,8 @@ from cnnpool.pool.window import is_channels_last, memory_format, stated_format
 
 # Numbers of a program, and the most of them along a line.
 NUMBERS, ALONG = 1024, 128
-# One for each of its threads, so that those next to each other read what lies next to each other: in a row,
-# windows that one thread had several of would be apart by several strides.
+# In rows that are made of longer ones, one for each thread: had a thread several, its windows and its
+# neighbour's would be several strides apart, and a read would fetch little of what it touches.
 THREADS = 128
 # Kinds of maps that a kernel remembers how to start for.
 MOST_KINDS = 1000
@@ -69,11 +69,10 @@ class OverLines:
 
     Args:
         kernel: by ``triton.jit``.
-        windows: whether a number is made of a window of others.
     """
 
-    def __init__(self, kernel: Any, *, windows: bool = False):
-        self.kernel, self.windows = kernel, windows
+    def __init__(self, kernel: Any):
+        self.kernel = kernel
         self._started: dict[tuple, tuple[Any, tuple]] = {}
 
     def __call__(
@@ -84,7 +83,7 @@ class OverLines:
         sizes: tuple[int, ...],
         constants: tuple[int, ...] = (),
     ) -> None:
-        """Go over the lines of a map (N, C, H, W); sums are as wide as the first of ``tensors`` asks for."""
+        """Go over the lines of a map (N, C, H, W); the first of ``tensors`` is what it is made of."""
         with guarded(tensors[0]):
             kinds = [(t.dtype, t.data_ptr() % 16) for t in tensors]
             key = (*kinds, *shape, last, tensors[0].get_device(), sizes, constants)
@@ -105,7 +104,7 @@ class OverLines:
     def _plan(self, shape, last, tensors, sizes, constants) -> tuple[tuple, tuple]:
         samples, channels, rows, columns = shape
         count, extent = (samples * rows * columns, channels) if last else (samples * channels * rows, columns)
-        numbers = THREADS if self.windows and not last else NUMBERS
+        numbers = THREADS if not last and tensors[0].shape[-1] > columns else NUMBERS
         across = min(triton.next_power_of_2(extent), ALONG)
         down = numbers // across
         # Numbers of 32 bits would not count the largest maps' numbers.
