@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cnnpool.files import write_text
 from cnnpool.parser import Parser
 
 if TYPE_CHECKING:
@@ -41,20 +42,22 @@ def main(arguments: list[str]) -> int:
     from cnnpool.bench import machine
 
     device = machine.prepare(asked.threads, asked.device)
+    command = shlex.join(["cnnpool", "bench", *arguments])
     rows = []
     for row, said in _pool(asked, device) if asked.suite == "pool" else _runs(asked):
         rows.append(row)
         sys.stdout.write(said)
         sys.stdout.flush()
-    results = {
-        "schema": 1,
-        "suite": asked.suite,
-        "command": shlex.join(["cnnpool", "bench", *arguments]),
-        "machine": machine.facts(device),
-        "rows": rows,
-    }
+        if asked.out:
+            # After every row: what is stopped has what it measured.
+            results = {
+                "suite": asked.suite,
+                "command": command,
+                "machine": machine.facts(device),
+                "rows": rows,
+            }
+            write_text(asked.out, json.dumps({"schema": 1, **results}, indent=1) + "\n")
     if asked.out:
-        asked.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         sys.stdout.write(f"wrote {asked.out}\n")
     return 0
 

@@ -39,7 +39,7 @@ def avg_pool2d(
         ValueError: for a number out of range, or an output that would be empty.
     """
     tiles = stride is None or stride == kernel_size
-    if (tiles or x.dtype.itemsize > 2) and kernels.torch_is_quicker(x):
+    if (tiles or x.dtype.itemsize > 2 or x.is_cuda) and kernels.torch_is_quicker(x):
         try:
             # Torch checks all this itself, and a look at its arguments takes a tenth of its time.
             steps = () if tiles else stride

@@ -48,7 +48,7 @@ def max_pool2d(
             in the padding.
     """
     tiles = stride is None or stride == kernel_size
-    exact = dilation == 1 and (tiles or x.dtype.itemsize > 2)
+    exact = dilation == 1 and (tiles or x.dtype.itemsize > 2 or x.is_cuda)
     if ties == "first" and exact and kernels.torch_is_quicker(x, not tiles):
         try:
             # Torch checks all this itself, and a look at its arguments takes a tenth of its time.

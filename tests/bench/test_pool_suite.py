@@ -78,6 +78,20 @@ def test_command_writes_what_it_measured(tmp_path, monkeypatch, capsys):
     assert len(said) == 1 + 8 + 1 and "F.max_pool2d" in page.document([written])
 
 
+def test_what_is_stopped_has_written_what_it_measured(tmp_path, monkeypatch):
+    def measure(case, *_):
+        if case.layout == "channels_last":
+            raise KeyboardInterrupt
+        return {**case._asdict(), "rival": "none", "missing": "it"}
+
+    monkeypatch.setattr(pool, "measure", measure)
+    monkeypatch.setattr(machine, "prepare", lambda threads, device: torch.device(device))
+    out = tmp_path / "max.json"
+    with pytest.raises(KeyboardInterrupt):
+        main(["pool", "--only", "max", "--shapes", "small", "--out", str(out)])
+    assert len(json.loads(out.read_text(encoding="utf-8"))["rows"]) == 2, "one map in two types"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

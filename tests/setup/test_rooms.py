@@ -31,6 +31,7 @@ ROOMS = {
     "bench": {
         "torch",
         "numpy",
+        "cnnpool.files",
         "cnnpool.fit",
         "cnnpool.machine",
         "cnnpool.parser",

@@ -83,6 +83,6 @@ def torch_is_quicker(x: Tensor, overlaps: bool = False) -> bool:
 
 def by_torch(operator: Callable[..., Tensor], x: Tensor, window: Window, *options: Any) -> Tensor:
     """``operator`` of torch over ``window``, in float32 where torch would round after every addition."""
-    if x.dtype.itemsize == 2 and window.overlaps:
+    if x.dtype.itemsize == 2 and window.overlaps and x.is_cpu:
         return operator(x.float(), *options).to(x.dtype)
     return operator(x, *options)
