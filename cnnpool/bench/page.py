@@ -112,7 +112,7 @@ SLOWER = (
 )
 
 READ_GPU = """\
-Ours are kernels of Triton, compiled on first use, or on maps of less than 2^24 numbers torch's own maximum and
+Ours are kernels of Triton, compiled on first use, or on maps of less than 2^24 numbers torch's own maximum or
 average, which end before the next call. Times are of blocks of calls between two waits for the GPU,
 so that launching kernels and their work both count, whichever takes longer. *Replayed*: a CUDA graph of the
 same step ten times over, so no launching, timed in turn like the rest; *over bound* is against a copy within

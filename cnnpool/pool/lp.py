@@ -30,7 +30,8 @@ def lp_pool2d(
     As ``torch.nn.functional.lp_pool2d`` on x >= 0; on signed input torch raises x itself to the power (NaN
     for an odd p and a negative sum), here it is |x|. The window's largest |x| is divided out first, so no
     power overflows. The gradient is sgn(x_i) |x_i|^(p-1) y^(1-p) (over n in mean form), and 0 at x_i = 0
-    and in an all-zero window. An infinite cell makes its window infinite.
+    and in an all-zero window. An infinite cell makes its window infinite, without gradient
+    where p is finite.
 
     Args:
         x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
@@ -66,16 +67,18 @@ class PowerMean(NamedTuple):
 
     def plain(self, x: Tensor, p: float | Tensor) -> Tensor:
         exact = wide(x)
-        size = exact.abs() if self.floor is None else exact.clamp(min=self.floor)
+        # Not clamp, which stops the gradient of NaN.
+        size = exact.abs() if self.floor is None else torch.where(exact < self.floor, self.floor, exact)
         parts, largest = cells(size, self.window), peak(size, self.window)
-        scale = torch.where((largest == 0) | largest.isinf(), 1.0, largest)
-        total = sum(_power(part / scale, p) for part in parts)
+        endless = largest.isinf()
+        scale = torch.where((largest == 0) | endless, 1.0, largest)
+        total = sum(_power(torch.where(endless, 0.0, part) / scale, p) for part in parts)
         if self.mean:
             total = total / count(size, self.window)
         # At zero the root has an infinite slope: take it of 1 instead and give 0.
         empty = total == 0
         root = torch.where(empty, 1.0, total).pow(1 / p)
-        return torch.where(empty, 0.0, root * scale).to(x.dtype)
+        return torch.where(endless, largest, torch.where(empty, 0.0, root * scale)).to(x.dtype)
 
     def forward(self, x: Tensor, p: float | Tensor) -> Tensor:
         if triton.take(x):

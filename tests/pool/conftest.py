@@ -32,11 +32,6 @@ COMPILED = {
 STEMS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "inherit")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    # torch scripts its own forward-mode decompositions on first use, and warns itself for it.
-    config.addinivalue_line("filterwarnings", "ignore:`torch.jit.script` is deprecated:FutureWarning")
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "stem" in metafunc.fixturenames:
         metafunc.parametrize("stem", STEMS)

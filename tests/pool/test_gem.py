@@ -67,3 +67,12 @@ def test_number_out_of_range_is_refused(bad):
         build("gem", 3, **bad)
     with pytest.raises(ValueError, match="must be above 0"):
         gem_pool2d(torch.zeros(1, 1, 2, 2), 2, p=-1.0)
+
+
+def test_nan_makes_all_gradients_of_its_window_nan():
+    x = torch.ones(1, 1, 2, 4)
+    x[0, 0, 1, 1] = torch.nan
+    y = gem_pool2d(x.requires_grad_(), 2)
+    y.sum().backward()
+    assert y.isnan().flatten().tolist() == [True, False]
+    assert x.grad[..., :2].isnan().all() and x.grad[..., 2:].isfinite().all()

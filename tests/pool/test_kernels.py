@@ -236,7 +236,7 @@ def test_any_number_of_threads_gives_the_same(monkeypatch):
 
 
 def in_child(queue):
-    queue.put(max_pool2d(torch.arange(512.0).reshape(8, 1, 8, 8), 2)[-1, 0, -1, -1].item())
+    queue.put(max_pool2d(torch.arange(32768.0).reshape(8, 4, 32, 32), 2)[-1, -1, -1, -1].item())
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork here")
@@ -246,10 +246,11 @@ def test_a_forked_process_has_threads_of_its_own(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     context = multiprocessing.get_context("fork")
     with kernels.use(True):
-        max_pool2d(torch.randn(8, 1, 8, 8), 2)
+        monkeypatch.setattr(threads, "_pool", None)
+        max_pool2d(torch.randn(8, 4, 32, 32), 2)
         assert threads._pool is not None
         queue = context.SimpleQueue()
         child = context.Process(target=in_child, args=(queue,))
         child.start()
         child.join(60)
-    assert child.exitcode == 0 and queue.get() == 511.0
+    assert child.exitcode == 0 and queue.get() == 32767.0

@@ -81,9 +81,12 @@ def test_neither_huge_nor_tiny_values_over_or_underflow():
 def test_infinite_cell_makes_its_window_infinite(p, kernel):
     x = torch.ones(1, 1, 6, 6)
     x[0, 0, :3, :3] = torch.tensor([[-math.inf, 1.0, 3.0], [0.0, 2.0, 1.0], [1.0, 1.0, 0.0]])
-    y = lp_pool2d(x, p, kernel)
+    y = lp_pool2d(x.requires_grad_(), p, kernel)
     assert y[0, 0, 0, 0] == math.inf
     assert y.flatten()[1:].isfinite().all()
+    y.sum().backward()
+    assert p == math.inf or not x.grad[0, 0, :kernel, :kernel].any(), "no gradient"
+    assert x.grad.isfinite().all() and x.grad[0, 0, 3:, 3:].all()
 
 
 def test_learnt_power_moves_and_stays_above_one():

@@ -79,3 +79,12 @@ def test_beta_out_of_range_is_refused(beta):
         build("soft", 3, beta=beta)
     with pytest.raises(ValueError, match="beta must be finite and above 0"):
         soft_pool2d(torch.zeros(1, 1, 2, 2), 2, beta=beta)
+
+
+def test_nan_makes_all_gradients_of_its_window_nan():
+    x = torch.ones(1, 1, 2, 4)
+    x[0, 0, 1, 1] = torch.nan
+    y = soft_pool2d(x.requires_grad_(), 2)
+    y.sum().backward()
+    assert y.isnan().flatten().tolist() == [True, False]
+    assert x.grad[..., :2].isnan().all() and x.grad[..., 2:].isfinite().all()

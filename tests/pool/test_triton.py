@@ -110,6 +110,22 @@ def test_values_and_gradients_are_those_of_torch_in_float64(name, dtype, monkeyp
 
 
 @by_triton
+@pytest.mark.parametrize(
+    "name", ["lp", "lp mean", "gem", "gem tiles", "soft", "soft tiles", "avg 3/2", "blur"]
+)
+def test_what_is_not_finite_is_as_by_torch(name, monkeypatch):
+    for layout in LAYOUTS:
+        for value in (float("inf"), float("nan"), -float("inf")):
+            x = torch.randn(1, 2, 8, 8, device=DEVICE).contiguous(memory_format=layout)
+            x[0, 1, 3, 3] = value
+            with kernels.use(False):
+                ours = answers(OPERATORS[name], x)
+                exact = by_torch(lambda x: answers(OPERATORS[name], x), x, monkeypatch=monkeypatch)
+            for a, b in zip(ours, exact, strict=True):
+                assert_close(a.double().cpu(), b, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+@by_triton
 @pytest.mark.parametrize("name", LEARNT)
 @pytest.mark.parametrize("shape", [(), (1, 1, 1), (3, 1, 1)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)

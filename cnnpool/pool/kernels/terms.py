@@ -30,15 +30,19 @@ def weight(r: Any, p: Any, total: Any) -> Any:
 @overload(weight)
 def weight_of(r: Any, p: Any, total: Any) -> Any:
     def exponential(r: Any, p: Any, total: Any) -> Any:
-        # Of infinity a number, so that its power is infinite whatever p is; all others are at most about 1.
-        level, highest = log2(r), number(64, total)
-        level = highest if level > highest else level
+        # Of infinity 1: times infinity that is infinite whatever p is, and times nothing it is nothing. All others
+        # are at most 1 but for rounding.
+        level = log2(r)
+        level = total if level > total else level
         # 0 also where r is no normal number: with p < 1 it would be infinitely steep.
         power = exp2((p - number(1, total)) * level)
         lowest = number(-4096, total)
         return (total if level < lowest else power), (level if level > lowest else lowest)
 
     def product(r: Any, p: Any, total: Any) -> Any:
+        # The same: nothing times infinity is no number.
+        highest = number(64, total)
+        r = highest if r > highest else r
         return (r if len(p) == 2 else (r * r if len(p) == 3 else r * r * r)), total
 
     return product if isinstance(p, types.BaseTuple) else exponential

@@ -105,7 +105,7 @@ def _window(
         level = tl.log2(power)
         value = tl.where(total == 0, 0.0, tl.exp2(level / number) * scale)
         value = tl.where(infinite, top, value)
-        factor = tl.where(total == 0, 0.0, share * tl.exp2((1 / number - 1) * level))
+        factor = tl.where(infinite | (total == 0), 0.0, share * tl.exp2((1 / number - 1) * level))
         if learnt:
             slope = (share * moment / power - level / number) * LOG_2 / number * value
             slope = tl.where(infinite | (total == 0), 0.0, slope)
