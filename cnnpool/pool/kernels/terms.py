@@ -30,7 +30,7 @@ def weight(r: Any, p: Any, total: Any) -> Any:
 @overload(weight)
 def weight_of(r: Any, p: Any, total: Any) -> Any:
     def exponential(r: Any, p: Any, total: Any) -> Any:
-        # Of infinity 1: times infinity that is infinite whatever p is, and times nothing it is nothing. All others
+        # Of infinity 1: times infinity that is infinite whatever p is, and times nothing nothing. All others
         # are at most 1 but for rounding.
         level = log2(r)
         level = total if level > total else level
