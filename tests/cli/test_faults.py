@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 if not hasattr(os, "fork"):
     pytest.skip("each fault is tried in a fork", allow_module_level=True)
@@ -14,6 +15,7 @@ from fault.attempt import attempt
 from fault.table import FAULTS
 
 
+@pytest.mark.skipif("torch.cuda.is_initialized()", reason="a GPU that is in use cannot be used by a fork")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)
 def test_a_fault_is_answered(fault, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

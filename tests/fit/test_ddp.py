@@ -22,7 +22,9 @@ TRAIN = [
 
 def train(folder, *options):
     command = [sys.executable, "-m", "cnnpool", "train", *TRAIN, f"hydra.run.dir={folder}", *options]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1"}
+    # On the CPU, of which there are enough.
+    settings = {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "CUDA_VISIBLE_DEVICES": ""}
+    environment = os.environ | settings
     return subprocess.Popen(command, cwd=folder.parent, env=environment, stderr=subprocess.PIPE, text=True)
 
 
