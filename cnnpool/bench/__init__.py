@@ -34,6 +34,8 @@ def main(arguments: list[str]) -> int:
         )
     if asked.out and not asked.out.resolve().parent.is_dir():
         raise ValueError(f"--out {asked.out}: no such folder")
+    if asked.out and asked.out.exists() and not asked.out.is_file():
+        raise ValueError(f"--out {asked.out}: not a file, which the results could replace")
     if not re.fullmatch(r"cpu|cuda(:\d+)?", asked.device):
         raise ValueError(f"--device {asked.device}: choose cpu, cuda or cuda:N")
     if asked.device != "cpu" and asked.suite != "pool":
@@ -56,10 +58,17 @@ def main(arguments: list[str]) -> int:
                 "machine": machine.facts(device),
                 "rows": rows,
             }
-            write_text(asked.out, json.dumps({"schema": 1, **results}, indent=1) + "\n")
+            _write(asked.out, {"schema": 1, **results})
     if asked.out:
         sys.stdout.write(f"wrote {asked.out}\n")
     return 0
+
+
+def _write(out: Path, results: dict) -> None:
+    try:
+        write_text(out.resolve(), json.dumps(results, indent=1) + "\n")
+    except OSError as error:
+        raise ValueError(f"--out {out}: {error.strerror}") from None
 
 
 def _pool(asked: Namespace, device: "torch.device") -> Iterator[tuple[dict, str]]:

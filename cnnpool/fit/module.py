@@ -60,6 +60,10 @@ class Net(LightningModule):
         self.optimizer = optimizers.build(self.recipe, self.model.parameters())
         return self.optimizer
 
+    def on_train_start(self) -> None:
+        # What a checkpoint brought was loaded before the model was moved.
+        self.training_sums = [sums.to(self.device) for sums in self.training_sums]
+
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         # Draws depend on the step (and process) alone, so a resumed run repeats them.
         seed = (self.seed + 1) * 1_000_003 + self.steps + self.global_rank * 998_244_353
@@ -135,7 +139,8 @@ class Net(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict) -> None:
         # A checkpoint within an epoch holds the sums of the steps that the epoch's record still needs.
-        sums = torch.stack(self.training_sums) if self.training_sums else torch.zeros(0, 3)
+        none = torch.zeros(0, 3, device=self.device)
+        sums = torch.stack(self.training_sums) if self.training_sums else none
         checkpoint["cnnpool"] = {
             **self.facts,
             "steps": self.steps,

@@ -44,6 +44,7 @@ def aps_pool2d(
 
     Raises:
         ValueError: for a number out of range, or a phase of another shape.
+        IndexError: on the CPU, for a phase that is not there; on a GPU its pixels are 0.
     """
     steps = pair(stride, "stride", least=1)
     taps = pair(filter_size, "filter_size", least=1)

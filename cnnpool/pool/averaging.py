@@ -31,7 +31,7 @@ def counting_of(count_include_pad: bool, divisor_override: int | None) -> Counti
 
 def forward(x: Tensor, window: Window, counting: Counting) -> Tensor:
     """Means (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
-    if window.cells <= triton.MOST_CELLS and (triton.take(x) or triton.trace(x)):
+    if window.cells <= triton.MOST_CELLS and triton.take(x):
         from cnnpool.pool.triton import linear as on_gpu
 
         return on_gpu.average(x, window, counting, (x.shape[2], x.shape[3]), False, is_channels_last(x))
@@ -47,7 +47,7 @@ def backward(
     grad: Tensor, window: Window, counting: Counting, size: tuple[int, int], channels_last: bool
 ) -> Tensor:
     """Gradient of the (N, C, *size) input, the adjoint of ``forward``; no autograd."""
-    if window.cells <= triton.MOST_CELLS and (triton.take(grad) or triton.trace(grad)):
+    if window.cells <= triton.MOST_CELLS and triton.take(grad):
         from cnnpool.pool.triton import linear as on_gpu
 
         return on_gpu.average(grad, window, counting, tuple(size), True, channels_last)

@@ -23,6 +23,11 @@ class Geometry(NamedTuple):
     channels_last: bool
 
     @property
+    def few_taps(self) -> bool:
+        """Whether Triton's kernels, which unroll the filter, can have it."""
+        return self.filter_size[0] * self.filter_size[1] <= triton.MOST_CELLS
+
+    @property
     def output_size(self) -> tuple[int, int]:
         """One output for every ``stride``-th pixel, the first included: ceil(H/s)."""
         (height, width), (sh, sw) = self.size, self.stride
@@ -39,10 +44,6 @@ class Move(NamedTuple):
     weight: float
     outputs: slice
     inputs: slice
-
-
-def _few_taps(geometry: Geometry) -> bool:
-    return geometry.filter_size[0] * geometry.filter_size[1] <= triton.MOST_CELLS
 
 
 def taps(filter_size: int) -> list[float]:
@@ -69,7 +70,7 @@ def _moves(length: int, filter_size: int, stride: int, mode: PaddingMode) -> Ite
 
 def forward(x: Tensor, geometry: Geometry) -> Tensor:
     """Blurred and subsampled (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
-    if _few_taps(geometry) and triton.take(x):
+    if geometry.few_taps and triton.take(x):
         from cnnpool.pool.triton import linear as on_gpu
 
         return on_gpu.blur(x, geometry, False)
@@ -105,7 +106,7 @@ def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mod
 
 def adjoint(grad: Tensor, geometry: Geometry) -> Tensor:
     """Gradient of the (N, C, *size) input: the transpose of ``forward``; no autograd."""
-    if _few_taps(geometry) and triton.take(grad):
+    if geometry.few_taps and triton.take(grad):
         from cnnpool.pool.triton import linear as on_gpu
 
         return on_gpu.blur(grad, geometry, True)

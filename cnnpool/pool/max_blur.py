@@ -40,8 +40,10 @@ def max_blur_pool2d(
         ValueError: for a number out of range or an unknown padding mode or tie rule.
     """
     kernel = pair(kernel_size, "kernel_size", least=1)
-    if kernel == (2, 2) and ties == "first" and x.dim() == 4 and fuses(x):
-        return MaxBlur.apply(x, geometry_of(x, filter_size, stride, padding_mode))
+    if kernel == (2, 2) and ties == "first" and x.dim() == 4:
+        geometry = geometry_of(x, filter_size, stride, padding_mode)
+        if fuses(x, geometry):
+            return MaxBlur.apply(x, geometry)
     dense = max_pool2d(x, kernel, 1, (kernel[0] // 2, kernel[1] // 2), ties=ties)
     return blur_pool2d(_drop_first(dense, kernel), filter_size, stride, padding_mode)
 

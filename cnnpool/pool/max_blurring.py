@@ -18,9 +18,10 @@ from cnnpool.pool.window import Window
 DENSE = Window((2, 2), (1, 1), (1, 1), (1, 1), False)
 
 
-def fuses(x: Tensor) -> bool:
+def fuses(x: Tensor, geometry: Geometry) -> bool:
     """Whether ``MaxBlur`` can take ``x``: a plain tensor that only backward differentiation may follow."""
-    return forward_ad._current_level < 0 and (kernels.take(x) or triton.take(x))
+    taken = kernels.take(x) or (geometry.few_taps and triton.take(x))
+    return taken and forward_ad._current_level < 0
 
 
 def _kernels(x: Tensor) -> ModuleType:
@@ -44,7 +45,7 @@ class MaxBlur(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (winners,) = ctx.saved_tensors
-        if fuses(grad) and not torch.is_grad_enabled():
+        if fuses(grad, ctx.geometry) and not torch.is_grad_enabled():
             return _kernels(grad).backward(grad, winners, ctx.geometry), None
         # Differentiable, in the steps that ``max_pool2d`` and ``blur_pool2d`` would take.
         maxima = F.pad(apply(Blur, grad, ctx.geometry, True), (1, 0, 1, 0))

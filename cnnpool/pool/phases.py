@@ -90,6 +90,12 @@ class Lattice(NamedTuple):
         return blocks(x, self.stride), index
 
 
+def _check_range(phase: Tensor, count: int) -> None:
+    least, most = phase.aminmax()
+    if least < 0 or most >= count:
+        raise IndexError(f"phase must be 0 to {count - 1}, got {least} to {most}")
+
+
 def _kernels(x: Tensor, phase: Tensor) -> ModuleType | None:
     if phase.dtype != torch.int64:
         return None
@@ -109,6 +115,9 @@ class Take(Transformable):
     def forward(x: Tensor, phase: Tensor, lattice: Lattice, transposed: bool) -> Tensor:
         kernel = _kernels(x, phase)
         if kernel is not None:
+            # Torch's operators look at every index; on a GPU nobody waits for one.
+            if x.is_cpu and len(phase):
+                _check_range(phase, lattice.stride[0] * lattice.stride[1])
             move = kernel.put if transposed else kernel.take
             return move(x, phase, lattice.stride, lattice.channels_last)
         layout = memory_format(lattice.channels_last)

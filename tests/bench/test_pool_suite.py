@@ -99,6 +99,7 @@ def test_what_is_stopped_has_written_what_it_measured(tmp_path, monkeypatch):
         (["--threads", "0"], "--threads"),
         (["--repeat", "2"], "--repeat 3"),
         (["--out", "nowhere/results.json"], "no such folder"),
+        (["--out", "/dev/null"], "--out /dev/null: not a file"),
         (["--device", "tpu"], "--device tpu: choose cpu, cuda or cuda:N"),
         (["--device", "meta"], "--device meta: choose cpu, cuda or cuda:N"),
         (["--device", "cuda:99"], "--device cuda:99: .*; choose from cpu"),

@@ -289,3 +289,9 @@ def test_bad_argument_is_refused_with_its_value(options, message):
 def test_phase_of_another_shape_is_refused(phase, message):
     with pytest.raises(ValueError, match=message):
         aps_pool2d(torch.zeros(2, 3, 4, 4), phase=phase)
+
+
+@pytest.mark.parametrize("phase", [-5, 4, 9])
+def test_a_phase_that_is_not_there_is_refused(phase):
+    with pytest.raises(IndexError):
+        aps_pool2d(torch.zeros(2, 1, 4, 4), phase=torch.tensor([0, phase]))

@@ -85,6 +85,10 @@ def test_infinite_cell_makes_its_window_infinite(p, kernel):
     assert y[0, 0, 0, 0] == math.inf
     assert y.flatten()[1:].isfinite().all()
     y.sum().backward()
+    if p != math.inf:
+        learnt = torch.tensor(float(p), requires_grad=True)
+        (slope,) = torch.autograd.grad(lp_pool2d(x, learnt, kernel).sum(), learnt)
+        assert slope.isfinite()
     assert p == math.inf or not x.grad[0, 0, :kernel, :kernel].any(), "no gradient"
     assert x.grad.isfinite().all() and x.grad[0, 0, 3:, 3:].all()
 

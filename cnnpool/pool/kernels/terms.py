@@ -146,4 +146,5 @@ def slope(g, powers, moment, share, unscaled, inverse, total):
     powers = total if g == total else powers
     level = inverse * log2(powers * share)
     found = g * (exp2(level) * unscaled) * inverse * (over(moment, powers) - level)
-    return total if powers == total else found
+    endless = powers == powers and powers - powers != total
+    return total if powers == total or endless else found

@@ -26,7 +26,7 @@ def take(*tensors: Tensor) -> bool:
     for t in tensors:
         if not (t.is_cuda or _interpreted) or type(t) is not Tensor:
             return False
-    if torch.compiler.is_compiling() or not trace(*tensors):
+    if torch.compiler.is_compiling() or not _fit(*tensors):
         return False
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
         return False
@@ -34,7 +34,11 @@ def take(*tensors: Tensor) -> bool:
 
 
 def trace(*tensors: Tensor) -> bool:
-    """Whether ``torch.compile`` is to keep these kernels as they are, as operators of torch."""
+    """Whether ``torch.compile``, at work now, is to put an operator of torch for one of these kernels."""
+    return torch.compiler.is_compiling() and _fit(*tensors)
+
+
+def _fit(*tensors: Tensor) -> bool:
     if not _installed or not _allowed:
         return False
     for t in tensors:

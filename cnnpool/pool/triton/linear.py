@@ -1,7 +1,6 @@
 """Averages and blurs on a GPU, and their adjoints: every number is a weighted sum that tables name."""
 
-from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 
 import torch
 import triton
@@ -42,28 +41,12 @@ def _sum(
 _sum = OverLines(_sum)
 
 
-def _sums(
-    x: Tensor, rule: list[int], mode: str, transposed: bool, rows: int, columns: int, last: bool
-) -> Tensor:
-    x = x.contiguous(memory_format=memory_format(last))
-    return _add(x, rule, mode, transposed, empty(x, (rows, columns), x.dtype, last), last)
-
-
-def _add(x: Tensor, rule: Sequence[int], mode: str, transposed: bool, y: Tensor, last: bool) -> Tensor:
+def _add(x: Tensor, rule: tuple[int, ...], mode: str, transposed: bool, y: Tensor, last: bool) -> Tensor:
     if y.numel():
-        tables = _tables(tuple(rule), mode, transposed, wide_of(x), x.device)
+        tables = _tables(rule, mode, transposed, wide_of(x), x.device)
         sizes, most = (*x.shape[1:], *y.shape[2:]), (len(tables[0]), len(tables[2]))
         _sum(y.shape, last, (x, y, *tables), sizes, most)
     return y
-
-
-# As an operator of torch for its compiler alone: to call one takes longer than the kernel.
-_traced = torch.library.custom_op("cnnpool::triton_sums", _sums, mutates_args=())
-
-
-@_traced.register_fake
-def _(x: Tensor, rule: list[int], mode: str, transposed: bool, rows: int, columns: int, last: bool) -> Tensor:
-    return empty(x, (rows, columns), x.dtype, last)
 
 
 def _table(sums: Sums, wide: torch.dtype, device: torch.device) -> list[Tensor]:
@@ -86,7 +69,8 @@ def _transposed(sums: Sums, length: int) -> Sums:
     return out
 
 
-@lru_cache(maxsize=256)
+# For ever: a recorded CUDA graph reads them where they are.
+@cache
 def _tables(
     rule: tuple[int, ...], mode: str, transposed: bool, wide: torch.dtype, device: torch.device
 ) -> list[Tensor]:
@@ -134,6 +118,6 @@ def average(
     """Means of the windows of a map of ``size``, or the transpose; half precision is summed in float32."""
     kernel, stride, padding, _, _ = window
     out_size, pad, override = window.output_size(*size), int(counting.include_pad), counting.override or 0
-    rule = [*size, *kernel, *stride, *padding, *out_size, pad, pad, override, override]
-    make = _traced if torch.compiler.is_compiling() else _sums
-    return make(x, rule, "", transposed, *(size if transposed else out_size), last)
+    rule = *size, *kernel, *stride, *padding, *out_size, pad, pad, override, override
+    x = x.contiguous(memory_format=memory_format(last))
+    return _add(x, rule, "", transposed, empty(x, size if transposed else out_size, x.dtype, last), last)

@@ -1,11 +1,10 @@
 """The maximum of 2x2 windows around every pixel, blurred, on a GPU, in two steps."""
 
-import torch
 from torch import Tensor
 
 from cnnpool.pool.blurring import Geometry
 from cnnpool.pool.triton import linear, maxima
-from cnnpool.pool.triton.places import wide_of
+from cnnpool.pool.triton.places import empty, wide_of
 from cnnpool.pool.window import memory_format
 
 # Kernel, stride, padding and dilation, the last windows hanging over: one step, that reads and writes all of
@@ -23,7 +22,7 @@ def forward(x: Tensor, geometry: Geometry) -> tuple[Tensor, Tensor]:
 
 def backward(grad: Tensor, winners: Tensor, geometry: Geometry) -> Tensor:
     """Gradient (N, C, H, W) of the input; half precision is summed in float32 and rounded once."""
-    dense = linear.blur(grad, geometry, True, wide_of(grad))
-    return maxima.spread(
-        dense, winners, DENSE, torch.empty_like(winners, dtype=grad.dtype), geometry.channels_last
-    )
+    dense, last = linear.blur(grad, geometry, True, wide_of(grad)), geometry.channels_last
+    # Who keeps tensors elsewhere may give them back in another format.
+    winners = winners.contiguous(memory_format=memory_format(last))
+    return maxima.spread(dense, winners, DENSE, empty(winners, geometry.size, grad.dtype, last), last)

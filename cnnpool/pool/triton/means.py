@@ -108,8 +108,8 @@ def _window(
         factor = tl.where(infinite | (total == 0), 0.0, share * tl.exp2((1 / number - 1) * level))
         if learnt:
             slope = (share * moment / power - level / number) * LOG_2 / number * value
-            slope = tl.where(infinite | (total == 0), 0.0, slope)
-    return value, scale, factor, tl.where(real, slope, 0.0)
+            slope = tl.where(total == 0, 0.0, slope)
+    return value, scale, factor, tl.where(real & ~infinite, slope, 0.0)
 
 
 @triton.jit
@@ -218,14 +218,21 @@ _sum, _deal, _collect = OverLines(_sum), OverLines(_deal), OverLines(_collect)
 def _numbers(number: float | Tensor, how: Mean, x: Tensor) -> tuple[tuple[Tensor, Tensor], int]:
     # Where the number of every channel is, and the floor: a kernel would take numbers of Python in float32.
     # Then how far apart the numbers of two channels are.
-    floor = _constant(how.floor, wide_of(x), x.device)
+    floor = _constant(how.floor, x)
     if not isinstance(number, Tensor):
-        return (_constant(float(number), wide_of(x), x.device), floor), 0
+        return (_constant(float(number), x), floor), 0
     return (number.detach().contiguous(), floor), int(number.numel() > 1)
 
 
+def _constant(number: float, x: Tensor) -> Tensor:
+    # A CUDA graph that is being recorded fills its own: it may outlive what is remembered here.
+    if x.is_cuda and torch.cuda.is_current_stream_capturing():
+        return torch.full((), number, dtype=wide_of(x), device=x.device)
+    return _remembered(number, wide_of(x), x.device)
+
+
 @lru_cache(maxsize=64)
-def _constant(number: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _remembered(number: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.full((), number, dtype=dtype, device=device)
 
 

@@ -22,13 +22,13 @@ def _magnitude(value, most):
 def _largest(
     x, tops, size, most: tl.constexpr, wide: tl.constexpr, block: tl.constexpr, blocks: tl.constexpr
 ):
-    part, sample = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    part, sample = tl.program_id(1).to(tl.int64), tl.program_id(0).to(tl.int64)
     top = tl.zeros((block,), wide)
     for turn in range(blocks):
         index = (part * blocks + turn) * block + tl.arange(0, block)
         value = tl.load(x + sample * size + index, index < size, other=0.0).to(wide)
         top = tl.maximum(top, _magnitude(value, most))
-    tl.store(tops + sample * tl.num_programs(0) + part, tl.max(top, 0))
+    tl.store(tops + sample * tl.num_programs(1) + part, tl.max(top, 0))
 
 
 @triton.jit
@@ -37,7 +37,7 @@ def _norms(
     squared: tl.constexpr, last: tl.constexpr, most: tl.constexpr, wide: tl.constexpr,
     block: tl.constexpr, blocks: tl.constexpr,
 ):  # fmt: skip
-    part, sample = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    part, sample = tl.program_id(1).to(tl.int64), tl.program_id(0).to(tl.int64)
     top = tl.load(tops + sample)
     top = tl.where(top == 0, 1.0, top)
     for phase in tl.static_range(sh * sw):
@@ -53,7 +53,7 @@ def _norms(
             here = pixel // width % height % sh * sw + pixel % width % sw == phase
             # Whole numbers add up to the same in any order.
             total += tl.where(here, (share * scale).to(tl.int64), 0)
-        place = (sample * (sh * sw) + phase) * tl.num_programs(0) + part
+        place = (sample * (sh * sw) + phase) * tl.num_programs(1) + part
         tl.store(sums + place, tl.sum(total, 0))
 
 
@@ -66,6 +66,7 @@ def _take(
     plane, r, c, along, real = frame(count, extent, rows, columns, last, down, across, big)
     sample = plane if last else plane // channels
     phase = tl.load(phases + sample, real, other=0).to(tl.int32)
+    real = real & (phase >= 0) & (phase < sh * sw)
     source = at(plane, r * sh + phase // sw, c * sw + phase % sw, along, height, width, channels, last)
     target = at(plane, r, c, along, rows, columns, channels, last)
     tl.store(y + target, tl.load(x + source, real, other=0.0), real)
@@ -95,7 +96,7 @@ def norms(x: Tensor, stride: tuple[int, int], scale: float, squared: bool) -> Te
     (N, P) int64 of a complete map (N, C, H, W); NaN and infinity count as the largest number.
     """
     x, last = dense(x)
-    samples, size = x.shape[0], x[0].numel()
+    samples, size = x.shape[0], x.shape[1:].numel()
     parts, dtype = triton.cdiv(size, NUMBERS * BLOCKS), wide_of(x)
     tops = torch.empty((samples, parts), dtype=dtype, device=x.device)
     sums = torch.empty((samples, stride[0] * stride[1], parts), dtype=torch.int64, device=x.device)
@@ -106,10 +107,12 @@ def norms(x: Tensor, stride: tuple[int, int], scale: float, squared: bool) -> Te
         "blocks": BLOCKS,
         "enable_fp_fusion": True,
     }
+    if not samples:
+        return sums.sum(2)
     with guarded(x):
-        _largest[(parts, samples)](x, tops, size, **constants)
+        _largest[(samples, parts)](x, tops, size, **constants)
         tops, how = tops.amax(1), {"sh": stride[0], "sw": stride[1], "squared": squared, "last": last}
-        _norms[(parts, samples)](x, tops, sums, size, scale, *x.shape[1:], **how, **constants)
+        _norms[(samples, parts)](x, tops, sums, size, scale, *x.shape[1:], **how, **constants)
     return sums.sum(2)
 
 
