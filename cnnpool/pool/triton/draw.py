@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cnnpool.pool.triton.places import OverLines, at, dense, empty, frame
+from cnnpool.pool.triton.places import OverLines, at, cell_of, dense, empty, frame
 from cnnpool.pool.window import Window, memory_format
 
 NOWHERE = tl.constexpr(255)
@@ -27,9 +27,9 @@ def _window(
     top = tl.zeros((down, across), wide)
     for i in tl.static_range(kh):
         for j in tl.static_range(kw):
-            h, w = r * sh - ph + i, c * sw - pw + j
-            inside = real & (h >= 0) & (h < height) & (w >= 0) & (w < width)
-            source = at(plane, h, w, along, height, width, channels, last)
+            source, inside = cell_of(
+                plane, r, c, along, real, i, j, height, width, channels, sh, sw, ph, pw, last
+            )
             value = _positive(tl.load(x + source, inside, other=0.0).to(wide))
             top = tl.where((value > top) | (value != value), value, top)
     finite = top < float("inf")
@@ -40,9 +40,9 @@ def _window(
     total = tl.zeros((down, across), wide)
     for i in tl.static_range(kh):
         for j in tl.static_range(kw):
-            h, w = r * sh - ph + i, c * sw - pw + j
-            inside = real & (h >= 0) & (h < height) & (w >= 0) & (w < width)
-            source = at(plane, h, w, along, height, width, channels, last)
+            source, inside = cell_of(
+                plane, r, c, along, real, i, j, height, width, channels, sh, sw, ph, pw, last
+            )
             total += _positive(tl.load(x + source, inside, other=0.0).to(wide)) * scale
     out = at(plane, r, c, along, rows, columns, channels, last)
     result, ladder = tl.zeros((down, across), wide), tl.zeros((down, across), wide)
@@ -52,9 +52,9 @@ def _window(
         threshold = (1 - tl.load(uniforms + out, real, other=0.0).to(wide)) * total
     for i in tl.static_range(kh):
         for j in tl.static_range(kw):
-            h, w = r * sh - ph + i, c * sw - pw + j
-            inside = real & (h >= 0) & (h < height) & (w >= 0) & (w < width)
-            source = at(plane, h, w, along, height, width, channels, last)
+            source, inside = cell_of(
+                plane, r, c, along, real, i, j, height, width, channels, sh, sw, ph, pw, last
+            )
             raw = tl.load(x + source, inside, other=0.0).to(wide)
             value = _positive(raw) * scale
             if drawn:

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cnnpool.pool.triton.places import OverLines, at, dense, empty, frame
+from cnnpool.pool.triton.places import OverLines, at, cell_of, dense, empty, frame
 from cnnpool.pool.window import Window, memory_format
 
 
@@ -21,9 +21,9 @@ def _forward(
     place = tl.full((down, across), -1, tl.int32)
     for i in tl.static_range(kh):
         for j in tl.static_range(kw):
-            h, w = r * sh - ph + i * dh, c * sw - pw + j * dw
-            inside = real & (h >= 0) & (h < height) & (w >= 0) & (w < width)
-            source = at(plane, h, w, along, height, width, channels, last)
+            source, inside = cell_of(
+                plane, r, c, along, real, i * dh, j * dw, height, width, channels, sh, sw, ph, pw, last
+            )
             value = tl.load(x + source, inside, other=float("-inf")).to(wide)
             # The first of a window counts even if it is -inf; the last NaN wins.
             won = inside & ((value > best) | (value != value) | (place < 0))
@@ -47,9 +47,9 @@ def _deal(
     place = tl.load(winners + source, real, other=255).to(tl.int32)
     for i in tl.static_range(kh):
         for j in tl.static_range(kw):
-            h, w = r * sh - ph + i * dh, c * sw - pw + j * dw
-            inside = real & (h >= 0) & (h < height) & (w >= 0) & (w < width)
-            target = at(plane, h, w, along, height, width, channels, last)
+            target, inside = cell_of(
+                plane, r, c, along, real, i * dh, j * dw, height, width, channels, sh, sw, ph, pw, last
+            )
             tl.store(out + target, tl.where(place == i * kw + j, value, 0.0), inside)
 
 

@@ -11,10 +11,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cnnpool.pool.triton.places import OverLines, at, channel_of, dense, empty, frame, wide_of
+from cnnpool.pool.triton.places import OverLines, at, cell_of, channel_of, dense, empty, frame, wide_of
+from cnnpool.pool.triton.terms import read, sent_to, window
 from cnnpool.pool.window import Window, memory_format
 
-LOG_2, LOG2_E = tl.constexpr(0.6931471805599453), tl.constexpr(1.4426950408889634)
 POWER, FLOORED, SOFT = range(3)
 
 
@@ -29,103 +29,6 @@ class Mean(NamedTuple):
 
 
 @triton.jit
-def _read(x, inside, floor, kind: tl.constexpr, wide: tl.constexpr):
-    # |x|, max(x, floor), or x for a soft mean; nothing outside.
-    value = tl.load(x, inside, other=float("-inf") if kind == 2 else 0.0).to(wide)
-    if kind == 0:
-        return tl.abs(value)
-    if kind == 1:
-        return tl.where(inside, tl.where(value < floor, floor, value), 0.0)
-    return value
-
-
-@triton.jit
-def _weight(value, top, number, kind: tl.constexpr):
-    # Of its power mean (u / top)^(p - 1), 0 at 0; of a soft mean e^(beta (x - top)).
-    if kind == 2:
-        return tl.where(value == float("-inf"), 0.0, tl.exp2(number * (value - top) * LOG2_E))
-    ratio = value / top
-    return tl.where(ratio == 0, 0.0, tl.exp2((number - 1) * tl.log2(tl.where(ratio == 0, 1.0, ratio))))
-
-
-@triton.jit
-def _window(
-    x, plane, r, c, along, real, number, floor, height, width, channels,
-    kh: tl.constexpr, kw: tl.constexpr, sh: tl.constexpr, sw: tl.constexpr,
-    ph: tl.constexpr, pw: tl.constexpr, kind: tl.constexpr, mean: tl.constexpr, learnt: tl.constexpr,
-    last: tl.constexpr, wide: tl.constexpr, down: tl.constexpr, across: tl.constexpr,
-):  # fmt: skip
-    # Mean, what is divided or subtracted, what a weight is multiplied by, and the slope along the number.
-    top = tl.full((down, across), float("-inf"), wide)
-    for i in tl.static_range(kh):
-        for j in tl.static_range(kw):
-            h, w = r * sh - ph + i, c * sw - pw + j
-            inside = real & (h >= 0) & (h < height) & (w >= 0) & (w < width)
-            value = _read(
-                x + at(plane, h, w, along, height, width, channels, last), inside, floor, kind, wide
-            )
-            top = tl.where((value > top) | (value != value), value, top)
-    infinite = (top == float("inf")) | (top == float("-inf"))
-    scale = tl.where(infinite | ((top == 0) & (kind != 2)), 1.0, top)
-    total, weighted = tl.zeros((down, across), wide), tl.zeros((down, across), wide)
-    cells, moment = tl.zeros((down, across), wide), tl.zeros((down, across), wide)
-    for i in tl.static_range(kh):
-        for j in tl.static_range(kw):
-            h, w = r * sh - ph + i, c * sw - pw + j
-            inside = real & (h >= 0) & (h < height) & (w >= 0) & (w < width)
-            value = _read(
-                x + at(plane, h, w, along, height, width, channels, last), inside, floor, kind, wide
-            )
-            weight = _weight(value, scale, number, kind)
-            if kind == 2:
-                total += weight
-                weighted += tl.where(weight == 0, 0.0, weight * value)
-            else:
-                power = weight * (value / scale)
-                total += power
-                cells += tl.where(inside, 1.0, 0.0)
-                if learnt:
-                    moment += tl.where(power == 0, 0.0, power * tl.log2(value / scale))
-    slope = tl.zeros((down, across), wide)
-    if kind == 2:
-        value = tl.where(infinite, top, weighted / total)
-        factor = tl.where(infinite, 0.0, 1 / total)
-        if learnt:
-            for i in tl.static_range(kh):
-                for j in tl.static_range(kw):
-                    h, w = r * sh - ph + i, c * sw - pw + j
-                    inside = real & (h >= 0) & (h < height) & (w >= 0) & (w < width)
-                    source = at(plane, h, w, along, height, width, channels, last)
-                    cell = _read(x + source, inside, floor, kind, wide)
-                    weight = _weight(cell, scale, number, kind) * factor
-                    slope += tl.where(weight == 0, 0.0, weight * (cell - value) * (cell - value))
-    else:
-        share = 1 / cells if mean else 1.0
-        power = tl.where(total == 0, 1.0, total * share)
-        level = tl.log2(power)
-        value = tl.where(total == 0, 0.0, tl.exp2(level / number) * scale)
-        value = tl.where(infinite, top, value)
-        factor = tl.where(infinite | (total == 0), 0.0, share * tl.exp2((1 / number - 1) * level))
-        if learnt:
-            slope = (share * moment / power - level / number) * LOG_2 / number * value
-            slope = tl.where(total == 0, 0.0, slope)
-    return value, scale, factor, tl.where(real & ~infinite, slope, 0.0)
-
-
-@triton.jit
-def _sent(value, raw, factor, scale, average, number, floor, kind: tl.constexpr):
-    # What an input gets from a window.
-    sent = factor * _weight(value, scale, number, kind)
-    if kind == 2:
-        sent *= 1 + number * tl.where(sent == 0, 0.0, value - average)
-    if kind == 0:
-        sent = tl.where(raw < 0, -sent, tl.where(raw == 0, 0.0, sent))
-    if kind == 1:
-        sent = tl.where(raw < floor, 0.0, sent)
-    return tl.where(factor == 0, 0.0, sent)
-
-
-@triton.jit
 def _sum(
     x, y, scales, factors, averages, slopes, numbers, floors, step,
     channels, height, width, rows, columns, count, extent,
@@ -137,7 +40,7 @@ def _sum(
     plane, r, c, along, real = frame(count, extent, rows, columns, last, down, across, big)
     number = tl.load(numbers + channel_of(plane, along, channels, last) * step, real, other=1.0)
     floor = tl.load(floors)
-    value, scale, factor, slope = _window(
+    value, scale, factor, slope = window(
         x, plane, r, c, along, real, number, floor, height, width, channels,
         kh, kw, sh, sw, ph, pw, kind, mean, learnt, last, wide, down, across,
     )  # fmt: skip
@@ -163,7 +66,7 @@ def _deal(
     plane, r, c, along, real = frame(count, extent, rows, columns, last, down, across, big)
     number = tl.load(numbers + channel_of(plane, along, channels, last) * step, real, other=1.0)
     floor = tl.load(floors)
-    value, scale, factor, slope = _window(
+    value, scale, factor, slope = window(
         x, plane, r, c, along, real, number, floor, height, width, channels,
         kh, kw, sh, sw, ph, pw, kind, mean, learnt, last, wide, down, across,
     )  # fmt: skip
@@ -173,12 +76,12 @@ def _deal(
     factor *= tl.load(grad + source, real, other=0.0).to(wide)
     for i in tl.static_range(kh):
         for j in tl.static_range(kw):
-            h, w = r * sh - ph + i, c * sw - pw + j
-            inside = real & (h >= 0) & (h < height) & (w >= 0) & (w < width)
-            target = at(plane, h, w, along, height, width, channels, last)
+            target, inside = cell_of(
+                plane, r, c, along, real, i, j, height, width, channels, sh, sw, ph, pw, last
+            )
             raw = tl.load(x + target, inside, other=0.0).to(wide)
-            cell = _read(x + target, inside, floor, kind, wide)
-            sent = _sent(cell, raw, factor, scale, value, number, floor, kind)
+            cell = read(x + target, inside, floor, kind, wide)
+            sent = sent_to(cell, raw, factor, scale, value, number, floor, kind)
             tl.store(out + target, sent.to(out.dtype.element_ty), inside)
 
 
@@ -195,7 +98,7 @@ def _collect(
     floor = tl.load(floors)
     target = at(plane, h, w, along, height, width, channels, last)
     raw = tl.load(x + target, real, other=0.0).to(wide)
-    cell = _read(x + target, real, floor, kind, wide)
+    cell = read(x + target, real, floor, kind, wide)
     total = tl.zeros((down, across), wide)
     for a in tl.static_range((kh + sh - 1) // sh):
         r = (h + ph) // sh - a
@@ -208,7 +111,7 @@ def _collect(
             factor *= tl.load(factors + source, met, other=0.0)
             scale = tl.load(scales + source, met, other=1.0)
             average = tl.load(averages + source, met, other=0.0)
-            total += _sent(cell, raw, factor, scale, average, number, floor, kind)
+            total += sent_to(cell, raw, factor, scale, average, number, floor, kind)
     tl.store(out + target, total.to(out.dtype.element_ty), real)
 
 

@@ -55,6 +55,17 @@ def at(plane, row, column, along, rows, columns, channels, last: tl.constexpr):
 
 
 @triton.jit
+def cell_of(
+    plane, row, column, along, real, i, j, rows, columns, channels,
+    sh: tl.constexpr, sw: tl.constexpr, ph: tl.constexpr, pw: tl.constexpr, last: tl.constexpr,
+):  # fmt: skip
+    """The place in memory of the cell (i, j) of every window, and whether it is in the map."""
+    h, w = row * sh - ph + i, column * sw - pw + j
+    inside = real & (h >= 0) & (h < rows) & (w >= 0) & (w < columns)
+    return at(plane, h, w, along, rows, columns, channels, last), inside
+
+
+@triton.jit
 def channel_of(plane, along, channels, last: tl.constexpr):
     """The channel of every number."""
     return along if last else plane % channels
