@@ -90,6 +90,7 @@ def convolution(layout):
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_muon_steps_as_torchs_with_the_weight_as_a_matrix_and_adamw_for_the_rest(layout):
     ours, optimizer, theirs, oracles = convolution(layout)
+    start = theirs[0].detach().clone()
     for step in range(4):
         flat = torch.randn(6, 12, generator=torch.Generator().manual_seed(step))
         order = (
@@ -102,7 +103,8 @@ def test_muon_steps_as_torchs_with_the_weight_as_a_matrix_and_adamw_for_the_rest
         for oracle in oracles:
             oracle.step()
     weight = ours[0] if ours[0].is_contiguous() else ours[0].permute(0, 2, 3, 1)
-    assert torch.equal(weight.reshape(6, 12), theirs[0])
+    # Torch's rounds the matrix to bfloat16, and all between it and the step: 8 bits each time.
+    assert (weight.reshape(6, 12) - theirs[0]).norm() < 0.02 * (theirs[0] - start).norm()
     assert torch.equal(ours[1], theirs[1])
 
 

@@ -68,6 +68,7 @@ def backward(grad: Tensor, winners: Tensor, window: Window, size: tuple[int, int
     planes, lines = samples * channels, samples * size[0]
     if tile:
         if last:
+            lines = samples * out_size[0]
             spread(tiles.backward_last, lines, moved, *where, *size, *out_size, channels, zero)
         else:
             spread(tiles.backward, planes, moved, *where, *size, *out_size, zero)

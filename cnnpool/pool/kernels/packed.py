@@ -8,7 +8,7 @@ from cnnpool.pool.kernels.maxima import scalar
 from cnnpool.pool.kernels.threads import spread
 from cnnpool.pool.window import is_channels_last, memory_format, stated_format
 
-# Outputs that are packed together, of contiguous maps: at least so many, in whole planes.
+# Outputs that are packed together: about so many, in whole planes or rows.
 TOGETHER = 1 << 12
 
 
@@ -20,13 +20,13 @@ def forward(x: Tensor) -> tuple[Tensor, Tensor]:
     stated = stated_format(x, last)
     x = x.contiguous(memory_format=memory_format(last))
     y = torch.empty((samples, channels, rows, columns), dtype=x.dtype, memory_format=stated)
-    units, quarter, group = _stretches(y.shape, last)
-    packed = torch.empty(units * quarter, dtype=torch.uint8)
+    units, *stretch = _stretches(y.shape, last)
+    packed = torch.empty(units * stretch[-1], dtype=torch.uint8)
     where = x.data_ptr(), y.data_ptr(), packed.data_ptr(), height, width, rows, columns
-    rest = (channels, quarter) if last else (group, samples * channels, quarter)
+    rest = (*stretch, channels) if last else stretch
     kernel = quarters.forward_last if last else quarters.forward
     moved = x.nbytes + y.nbytes + packed.nbytes
-    spread(kernel, units, moved, *where, *rest, scalar(-torch.inf, x.dtype), scratch=4 * quarter)
+    spread(kernel, units, moved, *where, *rest, scalar(-torch.inf, x.dtype), scratch=4 * stretch[-1])
     return y, packed
 
 
@@ -36,32 +36,30 @@ def backward(grad: Tensor, packed: Tensor, size: tuple[int, int], last: bool) ->
     grad = grad.contiguous(memory_format=layout)
     samples, channels, rows, columns = grad.shape
     out = torch.empty((samples, channels, *size), dtype=grad.dtype, memory_format=layout)
-    units, quarter, group = _stretches(grad.shape, last)
+    units, *stretch = _stretches(grad.shape, last)
     where = grad.data_ptr(), packed.data_ptr(), out.data_ptr(), *size, rows, columns
-    rest = (channels, quarter) if last else (group, samples * channels, quarter)
+    rest = (*stretch, channels) if last else stretch
     kernel = quarters.backward_last if last else quarters.backward
     moved = grad.nbytes + out.nbytes + packed.nbytes
-    spread(kernel, units, moved, *where, *rest, scalar(0.0, grad.dtype), scratch=4 * quarter)
+    spread(kernel, units, moved, *where, *rest, scalar(0.0, grad.dtype), scratch=4 * stretch[-1])
     return out
 
 
 def unpack(packed: Tensor, shape: torch.Size, last: bool) -> Tensor:
     """The winners (N, C, H', W'), uint8, a byte each."""
     samples, channels, rows, columns = shape
-    units, quarter, group = _stretches(shape, last)
-    part = columns * channels if last else group * rows * columns
+    units, group, _, quarter = _stretches(shape, last)
+    part = group * columns * (channels if last else rows)
     four = packed.view(units, quarter)
     each = torch.stack([four >> shift & 3 for shift in (0, 2, 4, 6)], 1).flatten(1)[:, :part].flatten()
     each = each[: shape.numel()]
     return each.view(samples, rows, columns, channels).movedim(3, 1) if last else each.view(shape)
 
 
-def _stretches(shape: torch.Size, last: bool) -> tuple[int, int, int]:
-    """Number of stretches, bytes of each, and planes in each if maps are contiguous."""
+def _stretches(shape: torch.Size, last: bool) -> tuple[int, int, int, int]:
+    """Number of stretches, planes or (channels last) rows in each, how many these are, bytes of a stretch."""
     samples, channels, rows, columns = shape
-    if last:
-        return samples * rows, -(-columns * channels // 4), 0
-    planes = max(1, samples * channels)
-    units = -(-planes // max(1, TOGETHER // (rows * columns)))
-    group = -(-planes // units)
-    return -(-planes // group), -(-group * rows * columns // 4), group
+    lines, length = (samples * rows, columns * channels) if last else (samples * channels, rows * columns)
+    units = -(-max(1, lines) // max(1, TOGETHER // length))
+    group = -(-max(1, lines) // units)
+    return -(-max(1, lines) // group), group, lines, -(-group * length // 4)

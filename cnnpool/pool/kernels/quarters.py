@@ -1,7 +1,7 @@
 """Maxima of 2x2 tiles whose winners take two bits each, and their gradients.
 
-Winners are packed in stretches: a few planes of contiguous maps, a row of outputs of channels-last ones. Byte
-t of a stretch holds those of outputs t, q + t, 2q + t and 3q + t, with q the bytes of a full stretch.
+Winners are packed in stretches: a few planes of contiguous maps, a few rows of outputs of channels-last ones.
+Byte t of a stretch holds those of outputs t, q + t, 2q + t and 3q + t, with q the bytes of a full stretch.
 """
 
 from numba import uint8
@@ -53,24 +53,26 @@ def backward(
 
 
 @compiled
-def forward_last(start, stop, scratch, x, y, packed, height, width, rows, columns, channels, quarter, like):
-    """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs."""
+def forward_last(
+    start, stop, scratch, x, y, packed, height, width, rows, columns, group, lines, quarter, channels, like
+):
+    """Channels-last maps, stretches ``start`` to ``stop`` of ``group`` rows each, of all samples' outputs."""
     part = columns * channels
-    for line in range(start, stop):
-        winners = scratch - line * part
-        tiles.forward_last(line, line + 1, x, y, winners, height, width, rows, columns, channels, like)
-        _pack(scratch, part, packed, line * quarter, quarter)
+    for unit in range(start, stop):
+        first, last = unit * group, min(lines, (unit + 1) * group)
+        winners = scratch - first * part
+        tiles.forward_last(first, last, x, y, winners, height, width, rows, columns, channels, like)
+        _pack(scratch, (last - first) * part, packed, unit * quarter, quarter)
 
 
 @compiled
 def backward_last(
-    start, stop, scratch, grad, packed, out, height, width, rows, columns, channels, quarter, zero
-):
-    """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs."""
-    for line in range(start, stop):
-        _unpack(packed, line * quarter, quarter, scratch)
-        sample, row = line // rows, line % rows
-        first = sample * height + 2 * row
-        last = first + 2 if row < rows - 1 else (sample + 1) * height
-        winners = scratch - line * columns * channels
+    start, stop, scratch, grad, packed, out, height, width, rows, columns, group, lines, quarter, channels,
+    zero,
+):  # fmt: skip
+    """Channels-last maps, stretches ``start`` to ``stop``."""
+    for unit in range(start, stop):
+        first, last = unit * group, min(lines, (unit + 1) * group)
+        _unpack(packed, unit * quarter, quarter, scratch)
+        winners = scratch - first * columns * channels
         tiles.backward_last(first, last, grad, winners, out, height, width, rows, columns, channels, zero)

@@ -71,17 +71,22 @@ def forward_last(start, stop, x, y, winners, height, width, rows, columns, chann
 
 @compiled
 def backward_last(start, stop, grad, winners, out, height, width, rows, columns, channels, zero):
-    """Channels-last maps, rows ``start`` to ``stop`` of all samples' inputs."""
+    """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs."""
     for line in range(start, stop):
-        sample, row = line // height, line % height
-        for c in range(width):
-            target = (line * width + c) * channels
-            if row >= 2 * rows or c >= 2 * columns:
+        sample, row = line // rows, line % rows
+        for half in range(2):
+            target = (sample * height + 2 * row + half) * width * channels
+            left, right = uint8(2 * half), uint8(2 * half + 1)
+            for c in range(columns):
+                source, first = (line * columns + c) * channels, target + 2 * c * channels
+                second = first + channels
                 for k in range(channels):
-                    store(out, target + k, zero)
-            else:
-                place = uint8(row % 2 * 2 + c % 2)
-                source = ((sample * rows + row // 2) * columns + c // 2) * channels
+                    value, place = load(grad, source + k, zero), load(winners, source + k, left)
+                    store(out, first + k, value if place == left else zero)
+                    store(out, second + k, value if place == right else zero)
+            if width % 2:
                 for k in range(channels):
-                    value, won = load(grad, source + k, zero), load(winners, source + k, place) == place
-                    store(out, target + k, value if won else zero)
+                    store(out, target + (width - 1) * channels + k, zero)
+        if height % 2 and row == rows - 1:
+            for k in range(width * channels):
+                store(out, ((sample + 1) * height - 1) * width * channels + k, zero)
