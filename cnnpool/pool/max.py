@@ -49,7 +49,8 @@ def max_pool2d(
     """
     tiles = stride is None or stride == kernel_size
     exact = dilation == 1 and (tiles or x.dtype.itemsize > 2 or x.is_cuda)
-    if ties == "first" and exact and kernels.torch_is_quicker(x, not tiles):
+    quick = kernels.MAXIMA if tiles else kernels.OVERLAPPING_MAXIMA
+    if ties == "first" and exact and kernels.torch_is_quicker(x, quick):
         try:
             # Torch checks all this itself, and a look at its arguments takes a tenth of its time.
             steps = () if tiles else stride
@@ -57,7 +58,7 @@ def max_pool2d(
         except (RuntimeError, TypeError, IndexError):
             pass
     window = _window(x.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
-    if ties == "first" and kernels.torch_is_quicker(x, window.overlaps):
+    if ties == "first" and kernels.torch_is_quicker(x, quick):
         return kernels.by_torch(torch.max_pool2d, x, window, *window)
     if x.dim() == 4 and MaxTiles.takes(x, window, ties):
         return MaxTiles.apply(x, window)

@@ -8,19 +8,26 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from cnnpool.pool.window import Window, is_channels_last
 
-# Numbers in a map below which torch's own maxima and averages end sooner: contiguous, the same of maxima
-# whose windows overlap, channels last, and that in half precision. Measured with one thread, forward and
-# backward.
-QUICK, QUICK_OVERLAPS, QUICK_LAST, QUICK_LAST_HALF = 1 << 14, 1 << 15, 1 << 17, 1 << 15
 
-# The same on a GPU, which ends before the next call; but where bits must repeat, those of torch's do not.
+class Quick(NamedTuple):
+    """Numbers in a map below which torch's own operator ends sooner, forward and backward, on one thread."""
+
+    contiguous: int
+    last: int
+    last_bfloat16: int = 1 << 15
+
+
+MAXIMA, OVERLAPPING_MAXIMA = Quick(1 << 14, 1 << 16), Quick(1 << 15, 1 << 17)
+MEANS = Quick(1 << 14, 3 << 15)
+
+# The same of all on a GPU, which ends before the next call; but where bits must repeat, torch's do not.
 QUICK_GPU = 1 << 24
 
 DTYPES = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
@@ -60,23 +67,19 @@ def take(*tensors: Tensor) -> bool:
     return True
 
 
-def torch_is_quicker(x: Tensor, overlaps: bool = False) -> bool:
-    """Whether torch's own maximum or average ends sooner, on maps smaller than a call of ours.
-
-    ``overlaps``: whether windows of a maximum do.
-    """
+def torch_is_quicker(x: Tensor, quick: Quick) -> bool:
+    """Whether torch's own operator ends sooner, on maps smaller than a call of ours."""
     count = x.numel()
     if count >= QUICK_GPU or _wanted is not None or torch.compiler.is_compiling():
         return False
     if x.is_cuda:
         return x.dtype in DTYPES and not torch.are_deterministic_algorithms_enabled()
-    if count >= QUICK_LAST:
+    if count >= quick.last:
         return False
-    if count >= QUICK:
+    if count >= quick.contiguous:
         if x.dim() != 4 or not is_channels_last(x):
-            if not overlaps or count >= QUICK_OVERLAPS:
-                return False
-        elif x.dtype.itemsize == 2 and count >= QUICK_LAST_HALF:
+            return False
+        if x.dtype is torch.bfloat16 and count >= quick.last_bfloat16:
             return False
     return x.dtype in DTYPES and x.is_cpu
 
