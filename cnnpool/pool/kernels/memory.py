@@ -97,15 +97,19 @@ load, recall = intrinsic(_loading(True)), intrinsic(_loading(False))
 store, keep = intrinsic(_storing(True)), intrinsic(_storing(False))
 
 
-@intrinsic
-def beats(typing: Any, new: Any, best: Any) -> Any:
-    """Whether ``new`` is a larger maximum than ``best``: torch's rule, by which the last NaN wins."""
+def _larger(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    value, other = args
+    larger = builder.fcmp_ordered(">", value, other)
+    return builder.or_(larger, builder.fcmp_unordered("uno", value, value))
 
-    def of_floats(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        value, other = args
-        larger = builder.fcmp_ordered(">", value, other)
-        return builder.or_(larger, builder.fcmp_unordered("uno", value, value))
 
+def _wide(context: Any, builder: Any, value: Any) -> Any:
+    # Bfloat16 is the upper half of float32.
+    whole, number = (context.get_value_type(t) for t in (types.int32, types.float32))
+    return builder.bitcast(builder.shl(builder.zext(value, whole), whole(16)), number)
+
+
+def _beating(typing: Any, new: Any, best: Any) -> Any:
     def of_bits(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = context.get_value_type(types.int16)
 
@@ -118,7 +122,23 @@ def beats(typing: Any, new: Any, best: Any) -> Any:
         (nan, mine), (_, other) = key(args[0]), key(args[1])
         return builder.or_(nan, builder.icmp_signed(">", mine, other))
 
-    return types.boolean(new, new), of_floats if isinstance(new, types.Float) else of_bits
+    return types.boolean(new, new), _larger if isinstance(new, types.Float) else of_bits
+
+
+beats = intrinsic(_beating)
+"""Whether the first number is a larger maximum than the second: torch's rule, by which the last NaN wins."""
+
+
+@intrinsic
+def beats_dealt(typing: Any, new: Any, best: Any) -> Any:
+    """``beats`` for numbers that do not lie side by side, where bfloat16 is quicker as float32."""
+
+    def of_bfloat16(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _larger(context, builder, signature, [_wide(context, builder, value) for value in args])
+
+    if new == types.uint16:
+        return types.boolean(new, new), of_bfloat16
+    return _beating(typing, new, best)
 
 
 @intrinsic
@@ -146,8 +166,7 @@ def widen(typing: Any, value: Any) -> Any:
         return args[0]
 
     def of_bfloat16(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        whole, number = (context.get_value_type(t) for t in (types.int32, types.float32))
-        return builder.bitcast(builder.shl(builder.zext(args[0], whole), whole(16)), number)
+        return _wide(context, builder, args[0])
 
     def of_float16(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         whole, number = (context.get_value_type(t) for t in (types.int32, types.float32))

@@ -26,7 +26,8 @@ def forward(x: Tensor) -> tuple[Tensor, Tensor]:
     rest = (*stretch, channels) if last else stretch
     kernel = quarters.forward_last if last else quarters.forward
     moved = x.nbytes + y.nbytes + packed.nbytes
-    spread(kernel, units, moved, *where, *rest, scalar(-torch.inf, x.dtype), scratch=4 * stretch[-1])
+    lowest, scratch = scalar(-torch.inf, x.dtype), 4 * stretch[-1]
+    spread(kernel, units, moved, *where, *rest, lowest, scratch=scratch, light=True)
     return y, packed
 
 
@@ -41,7 +42,8 @@ def backward(grad: Tensor, packed: Tensor, size: tuple[int, int], last: bool) ->
     rest = (*stretch, channels) if last else stretch
     kernel = quarters.backward_last if last else quarters.backward
     moved = grad.nbytes + out.nbytes + packed.nbytes
-    spread(kernel, units, moved, *where, *rest, scalar(0.0, grad.dtype), scratch=4 * stretch[-1])
+    zero, scratch = scalar(0.0, grad.dtype), 4 * stretch[-1]
+    spread(kernel, units, moved, *where, *rest, zero, scratch=scratch, light=True)
     return out
 
 

@@ -100,16 +100,24 @@ def deal(source, i, width, target, k, half, padding, stride, like):
     if stride == 1:
         move(source, i, target, k + padding, width, like)
         return
-    if stride > 2 or width < 2 * LANES:
+    if stride > 2:
+        part, at = padding % stride, padding // stride
         for w in range(width):
-            at = (w + padding) % stride * half + (w + padding) // stride
-            keep(target, k + at, recall(source, i + w, like))
+            keep(target, k + part * half + at, recall(source, i + w, like))
+            part += 1
+            if part == stride:
+                part, at = 0, at + 1
         return
     pairs, turn = width // 2, padding % 2
     first, second = k + turn * half + padding // 2, k + (1 - turn) * half + (padding + 1) // 2
-    for t in range(0, pairs, LANES):
-        t = min(t, pairs - LANES)
-        part_pairs(source, i + 2 * t, target, first + t, target, second + t, like)
+    if pairs < LANES:
+        for t in range(pairs):
+            keep(target, first + t, recall(source, i + 2 * t, like))
+            keep(target, second + t, recall(source, i + 2 * t + 1, like))
+    else:
+        for t in range(0, pairs, LANES):
+            t = min(t, pairs - LANES)
+            part_pairs(source, i + 2 * t, target, first + t, target, second + t, like)
     if width % 2:
         keep(target, first + pairs, recall(source, i + width - 1, like))
 
@@ -120,15 +128,23 @@ def gather(source, i, half, target, k, width, padding, stride, like):
     if stride == 1:
         move(source, i + padding, target, k, width, like)
         return
-    if stride > 2 or width < 2 * LANES:
+    if stride > 2:
+        part, at = padding % stride, padding // stride
         for w in range(width):
-            at = (w + padding) % stride * half + (w + padding) // stride
-            store(target, k + w, load(source, i + at, like))
+            store(target, k + w, load(source, i + part * half + at, like))
+            part += 1
+            if part == stride:
+                part, at = 0, at + 1
         return
     pairs, turn = width // 2, padding % 2
     first, second = i + turn * half + padding // 2, i + (1 - turn) * half + (padding + 1) // 2
-    for t in range(0, pairs, LANES):
-        t = min(t, pairs - LANES)
-        join_pairs(source, first + t, source, second + t, target, k + 2 * t, like)
+    if pairs < LANES:
+        for t in range(pairs):
+            store(target, k + 2 * t, load(source, first + t, like))
+            store(target, k + 2 * t + 1, load(source, second + t, like))
+    else:
+        for t in range(0, pairs, LANES):
+            t = min(t, pairs - LANES)
+            join_pairs(source, first + t, source, second + t, target, k + 2 * t, like)
     if width % 2:
         keep(target, k + width - 1, recall(source, first + pairs, like))

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-# Less than this is not worth waking a thread for.
+# Less than this is not worth waking a thread for; twice as much of a kernel that does little but move it.
 BYTES_PER_THREAD = 1 << 19
 
 
@@ -27,14 +27,23 @@ _pool: ThreadPoolExecutor | None = None
 _size = 0
 
 
-def spread(kernel: Callable[..., None], units: int, moved: int, *args: Any, scratch: int = 0) -> None:
+def spread(
+    kernel: Callable[..., None],
+    units: int,
+    moved: int,
+    *args: Any,
+    scratch: int = 0,
+    light: bool = False,
+) -> None:
     """``kernel(start, stop, *args)`` over ``units`` rows or planes, which move ``moved`` bytes in all.
 
-    With ``scratch`` the kernel gets the address of so many bytes of its own before ``args``. Kernels
-    release the GIL, and the calling thread takes the first share itself. Torch's own threads have nothing to
-    do meanwhile; that they sleep then, and do not spin on a core, ``share_cores`` of the commands sees to.
+    With ``scratch`` the kernel gets the address of so many bytes of its own before ``args``; a
+    ``light`` kernel does little but move what it is given. Kernels release the GIL, and the calling thread
+    takes the first share itself. Torch's own threads have nothing to do meanwhile; that they sleep then, and
+    do not spin on a core, ``share_cores`` of the commands sees to.
     """
-    threads = max(1, min(torch.get_num_threads(), units, moved // BYTES_PER_THREAD))
+    least = 2 * BYTES_PER_THREAD if light else BYTES_PER_THREAD
+    threads = max(1, min(torch.get_num_threads(), units, moved // least))
     if threads == 1:
         # On small maps the lists below take as long as the work.
         if not scratch:

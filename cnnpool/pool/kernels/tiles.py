@@ -2,7 +2,7 @@
 
 from numba import uint8
 
-from cnnpool.pool.kernels.memory import beats, compiled, load, store
+from cnnpool.pool.kernels.memory import beats, beats_dealt, compiled, load, store
 
 
 @compiled
@@ -15,13 +15,13 @@ def forward(start, stop, x, y, winners, height, width, rows, columns, like):
             for c in range(columns):
                 best, place = load(x, upper + 2 * c, like), uint8(0)
                 value = load(x, upper + 2 * c + 1, like)
-                take = beats(value, best)
+                take = beats_dealt(value, best)
                 best, place = value if take else best, uint8(1) if take else place
                 value = load(x, lower + 2 * c, like)
-                take = beats(value, best)
+                take = beats_dealt(value, best)
                 best, place = value if take else best, uint8(2) if take else place
                 value = load(x, lower + 2 * c + 1, like)
-                take = beats(value, best)
+                take = beats_dealt(value, best)
                 store(y, out + c, value if take else best)
                 store(winners, out + c, uint8(3) if take else place)
 
