@@ -13,7 +13,7 @@ READ = {
     "images and arithmetic. Against torchvision's way the bound is set by the network's "
     "convolutions, forward and backward, timed by themselves: whoever hands out the images waits "
     "for them.",
-    "mnist": "Our seconds are from the command to its end, the example's without its import of torch. The "
+    "mnist": "Seconds are from the command on; some of our seeds ran before each epoch of the example. The "
     "bound is our time to the first step: what would be left if training took none. The last rows "
     "say what makes the difference, each beside the row above it.",
     "start": "Seconds to the end of a process, or until it has written its first step.",

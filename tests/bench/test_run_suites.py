@@ -82,16 +82,19 @@ def test_the_example_network_is_the_published_one():
 @pytest.mark.parametrize(
     ("accuracies", "theirs", "rival"),
     [
-        ([0.991, 0.993], (30.0, 60.0), "the MNIST example of pytorch/examples"),
-        ([0.991, 0.999], (30.0, 90.0), "the MNIST example of pytorch/examples, not there in 3 epochs"),
+        ([0.991, 0.993], (31.0, 61.0), "the MNIST example of pytorch/examples"),
+        ([0.991, 0.999], (31.0, 91.0), "the MNIST example of pytorch/examples, not there in 3 epochs"),
     ],
 )
 def test_both_are_timed_to_99_percent_and_to_what_ours_reached(monkeypatch, accuracies, theirs, rival):
-    left = iter(zip([2.0, 3.0], accuracies, strict=True))
+    left, order = iter(zip([2.0, 3.0], accuracies, strict=True)), []
 
     def seconds(command, until=""):
+        if command[0] == "-c":
+            return 1.0
         if until:
             return 1.5
+        order.append("ours")
         folder = next(c for c in command if c.startswith("hydra.run.dir=")).partition("=")[2]
         took, accuracy = next(left)
         said = {"test": {"accuracy": accuracy}, "steps": 30, "data": {"batch_size": 100}}
@@ -99,25 +102,36 @@ def test_both_are_timed_to_99_percent_and_to_what_ours_reached(monkeypatch, accu
         return took
 
     monkeypatch.setattr(mnist, "seconds", seconds)
-    monkeypatch.setattr(mnist, "example", lambda root, goal: [(30.0, 0.9905), (60.0, 0.9935), (90.0, 0.994)])
+
+    def example(root):
+        for epoch in ((30.0, 0.9905), (60.0, 0.9935), (90.0, 0.994)):
+            order.append("theirs")
+            yield epoch
+
+    monkeypatch.setattr(mnist, "example", example)
+    monkeypatch.setattr(mnist, "MOST_EPOCHS", 3)
     monkeypatch.setattr(mnist.parts, "rows", lambda root, repeat: iter(()))
     *rows, shown = mnist.rows(Path("data"), 2)
     assert (shown["ours"], shown["rival"], shown["ratio"]["median"]) == (3000, 60_000, 20)
     assert [row["rival"] for row in rows] == [theirs[0]] * 3 + [theirs[1]]
     assert [row["ours"] for row in rows] == [2.5, 2.5, 1.5, 2.5]
     assert rows[3]["against"] == rival
-    assert rows[0]["ratio"]["median"] == pytest.approx((15 + 10) / 2)
-    assert rows[2]["ratio"]["median"] == 30 / 1.5 and "wanted" not in rows[2]
+    assert rows[0]["ratio"]["median"] == pytest.approx((31 / 2 + 31 / 3) / 2)
+    assert rows[2]["ratio"]["median"] == 31 / 1.5 and "wanted" not in rows[2]
+    # Beside each other, not one after the other; and no epoch more than it takes.
+    assert order == ["ours", "theirs"] * 2 + ["theirs"] * (accuracies[1] == 0.999)
 
 
-def test_the_example_learns_until_the_accuracy_or_its_last_epoch(monkeypatch):
+def test_the_example_learns_epoch_by_epoch_on_a_clock_that_stops_between(monkeypatch):
     torch.manual_seed(0)
     images, labels = torch.randn(64, 1, 28, 28), torch.arange(64) % 10
     monkeypatch.setattr(mnist, "mnist", lambda root, train: torch.utils.data.TensorDataset(images, labels))
-    monkeypatch.setattr(mnist, "MOST_EPOCHS", 3)
-    curve = mnist.example(None, 1.1)
-    assert len(curve) == 3 and [at for at, _ in curve] == sorted(at for at, _ in curve)
-    assert len(mnist.example(None, 0.0)) == 1
+    clock = iter([10.0, 12.0, 50.0, 53.0])
+    monkeypatch.setattr(mnist.time, "perf_counter", lambda: next(clock))
+    epochs = mnist.example(None)
+    (first, before), (second, after) = next(epochs), next(epochs)
+    assert (first, second) == (2.0, 5.0)
+    assert 0 <= before <= 1 and 0 <= after <= 1
 
 
 def test_every_part_of_the_way_to_ours_is_timed_beside_the_one_before(monkeypatch):
