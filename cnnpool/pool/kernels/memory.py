@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 INFINITY = {types.uint16: 0x7F80, types.int16: 0x7C00}
@@ -97,19 +98,25 @@ load, recall = intrinsic(_loading(True)), intrinsic(_loading(False))
 store, keep = intrinsic(_storing(True)), intrinsic(_storing(False))
 
 
-def _larger(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    value, other = args
-    larger = builder.fcmp_ordered(">", value, other)
-    return builder.or_(larger, builder.fcmp_unordered("uno", value, value))
+def larger(builder: Any, value: Any, other: Any) -> Any:
+    """Whether ``value`` is a larger floating maximum than ``other``, or of vectors of them which are."""
+    return builder.or_(builder.fcmp_ordered(">", value, other), builder.fcmp_unordered("uno", value, value))
 
 
-def _wide(context: Any, builder: Any, value: Any) -> Any:
-    # Bfloat16 is the upper half of float32.
-    whole, number = (context.get_value_type(t) for t in (types.int32, types.float32))
-    return builder.bitcast(builder.shl(builder.zext(value, whole), whole(16)), number)
+def wide(builder: Any, bits: Any) -> Any:
+    """The float32 whose upper half is a bfloat16, or a vector of them."""
+    whole, number = cgutils.ir.IntType(32), cgutils.ir.FloatType()
+    places = whole(16)
+    if isinstance(bits.type, cgutils.ir.VectorType):
+        whole, number = (cgutils.ir.VectorType(kind, bits.type.count) for kind in (whole, number))
+        places = cgutils.ir.Constant(whole, [16] * bits.type.count)
+    return builder.bitcast(builder.shl(builder.zext(bits, whole), places), number)
 
 
 def _beating(typing: Any, new: Any, best: Any) -> Any:
+    def of_floats(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return larger(builder, *args)
+
     def of_bits(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = context.get_value_type(types.int16)
 
@@ -122,7 +129,7 @@ def _beating(typing: Any, new: Any, best: Any) -> Any:
         (nan, mine), (_, other) = key(args[0]), key(args[1])
         return builder.or_(nan, builder.icmp_signed(">", mine, other))
 
-    return types.boolean(new, new), _larger if isinstance(new, types.Float) else of_bits
+    return types.boolean(new, new), of_floats if isinstance(new, types.Float) else of_bits
 
 
 beats = intrinsic(_beating)
@@ -134,7 +141,7 @@ def beats_dealt(typing: Any, new: Any, best: Any) -> Any:
     """``beats`` for numbers that do not lie side by side, where bfloat16 is quicker as float32."""
 
     def of_bfloat16(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _larger(context, builder, signature, [_wide(context, builder, value) for value in args])
+        return larger(builder, *(wide(builder, bits) for bits in args))
 
     if new == types.uint16:
         return types.boolean(new, new), of_bfloat16
@@ -166,7 +173,7 @@ def widen(typing: Any, value: Any) -> Any:
         return args[0]
 
     def of_bfloat16(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _wide(context, builder, args[0])
+        return wide(builder, args[0])
 
     def of_float16(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         whole, number = (context.get_value_type(t) for t in (types.int32, types.float32))

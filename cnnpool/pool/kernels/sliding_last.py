@@ -19,8 +19,7 @@ from cnnpool.pool.kernels.memory import (
     store,
     widen,
 )
-
-STRIP = 16
+from cnnpool.pool.kernels.strips import STRIP, best_of, suit
 
 
 @compiled
@@ -60,6 +59,13 @@ def _nine(x, a, down, across, y, winners, out, channels, like):
     # All cells of a 3x3 window.
     b, c = a + down, a + 2 * down
     right = 2 * across
+    if suit(channels, like):
+        for first in range(0, channels, STRIP):
+            k = min(first, channels - STRIP)
+            d, e, f = a + k, b + k, c + k
+            upper, middle = (d, d + across, d + right), (e, e + across, e + right)
+            best_of(x, upper + middle + (f, f + across, f + right), y, winners, out + k, like)
+        return
     for k in range(channels):
         best, held = load(x, a + k, like), uint8(0)
         best, held = meet(best, held, load(x, a + across + k, like), uint8(1))

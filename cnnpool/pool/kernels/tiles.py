@@ -3,6 +3,7 @@
 from numba import uint8
 
 from cnnpool.pool.kernels.memory import beats, beats_dealt, compiled, load, store
+from cnnpool.pool.kernels.strips import STRIP, best_of, suit
 
 
 @compiled
@@ -55,6 +56,12 @@ def forward_last(start, stop, x, y, winners, height, width, rows, columns, chann
         for c in range(columns):
             upper = ((sample * height + 2 * row) * width + 2 * c) * channels
             lower, out = upper + width * channels, (line * columns + c) * channels
+            if suit(channels, like):
+                for first in range(0, channels, STRIP):
+                    k = min(first, channels - STRIP)
+                    cells = upper + k, upper + channels + k, lower + k, lower + channels + k
+                    best_of(x, cells, y, winners, out + k, like)
+                continue
             for k in range(channels):
                 best, place = load(x, upper + k, like), uint8(0)
                 value = load(x, upper + channels + k, like)
