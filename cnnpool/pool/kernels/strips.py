@@ -23,7 +23,7 @@ def suit(channels, like):
 
 @intrinsic
 def best_of(typing: Any, x: Any, cells: Any, y: Any, winners: Any, out: Any, like: Any) -> Any:
-    """The maxima of ``cells``, where a strip begins in each, and the number of the first that has it."""
+    """The maxima of ``cells``, where a strip begins in each, and which cell wins, as ``beats`` has it."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if like != types.uint16:
