@@ -4,13 +4,11 @@ import argparse
 import contextlib
 import io
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import hydra
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -19,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from cnnpool.launch.arguments import in_order
 from cnnpool.launch.config import conf_dir, run_name, settle, unresolved
 from cnnpool.launch.mistakes import explain
+from cnnpool.launch.once import each_once
 from cnnpool.launch.remote import REMOTE
 from cnnpool.launch.trust import refuse_hydra_code
 
@@ -63,7 +62,7 @@ def compose(arguments: list[str]) -> list[Asked]:
     said, argv = io.StringIO(), sys.argv
     sys.argv = ["cnnpool train", *arguments]
     try:
-        with contextlib.redirect_stderr(said), _each_once():
+        with contextlib.redirect_stderr(said), each_once():
             hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="train")(task)()
     except SystemExit as stop:
         if stop.code:
@@ -74,25 +73,6 @@ def compose(arguments: list[str]) -> list[Asked]:
         sys.argv = argv
     sys.stderr.write(said.getvalue())
     return list({job.folder: job for job in reversed(_jobs)}.values())[::-1]
-
-
-@contextlib.contextmanager
-def _each_once() -> Iterator[None]:
-    """Let the launcher have what was composed to check it: a tenth of a second for each job of a sweep."""
-    whole, kept = ConfigLoaderImpl.load_sweep_config, {}
-
-    def load(loader: ConfigLoaderImpl, master_config: Any, sweep_overrides: list[str]) -> Any:
-        key = tuple(sweep_overrides)
-        if key in kept:
-            return kept.pop(key)
-        kept[key] = whole(loader, master_config, sweep_overrides)
-        return kept[key]
-
-    ConfigLoaderImpl.load_sweep_config = load
-    try:
-        yield
-    finally:
-        ConfigLoaderImpl.load_sweep_config = whole
 
 
 def task(config: DictConfig) -> None:

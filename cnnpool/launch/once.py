@@ -1,0 +1,65 @@
+"""Hydra composes a job to look at it, and again to use it; here what was looked at is used."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+
+@contextmanager
+def each_once() -> Iterator[None]:
+    """Within this context every job is composed once: it takes a tenth of a second.
+
+    Hydra itself composes a command line to see its mode, run or multirun, and a sweep's jobs to check them.
+    """
+    whole, whole_sweep = ConfigLoaderImpl.load_configuration, ConfigLoaderImpl.load_sweep_config
+    seen: dict[str, Any] = {}
+    checked: dict[tuple[str, ...], DictConfig] = {}
+
+    def load(
+        loader: ConfigLoaderImpl,
+        config_name: str | None,
+        overrides: list[str],
+        run_mode: RunMode,
+        from_shell: bool = True,
+        validate_sweep_overrides: bool = True,
+    ) -> DictConfig:
+        if validate_sweep_overrides and seen:
+            config, same = seen.pop("config"), seen.pop("overrides")
+            mode = [f"hydra.mode={run_mode.name}"]
+            if overrides in (same, [*same, *mode]) and _complete(config, run_mode):
+                parsed = OverridesParser.create().parse_overrides(overrides)
+                loader.validate_sweep_overrides_legal(parsed, run_mode, from_shell)
+                if overrides != same:
+                    config.hydra.mode = run_mode
+                    config.hydra.overrides.hydra += mode
+                return config
+        config = whole(loader, config_name, overrides, run_mode, from_shell, validate_sweep_overrides)
+        if not validate_sweep_overrides:
+            seen.update(config=config, overrides=list(overrides))
+        return config
+
+    def load_sweep(
+        loader: ConfigLoaderImpl, master_config: DictConfig, sweep_overrides: list[str]
+    ) -> DictConfig:
+        key = tuple(sweep_overrides)
+        if key in checked:
+            return checked.pop(key)
+        checked[key] = whole_sweep(loader, master_config, sweep_overrides)
+        return checked[key]
+
+    ConfigLoaderImpl.load_configuration, ConfigLoaderImpl.load_sweep_config = load, load_sweep
+    try:
+        yield
+    finally:
+        ConfigLoaderImpl.load_configuration, ConfigLoaderImpl.load_sweep_config = whole, whole_sweep
+
+
+def _complete(config: DictConfig, run_mode: RunMode) -> bool:
+    # A sweep may choose what the command line leaves open.
+    choices = OmegaConf.to_container(config.hydra.runtime.choices)
+    return run_mode == RunMode.MULTIRUN or "???" not in choices.values()
