@@ -9,6 +9,7 @@ import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 
 from cnnpool.checkpoint import load
+from cnnpool.files import replace
 
 
 class SafeCheckpointIO(CheckpointIO):
@@ -27,7 +28,7 @@ class SafeCheckpointIO(CheckpointIO):
                 torch.save(checkpoint, file)
                 file.flush()
                 os.fsync(file.fileno())
-            part.replace(path)
+            replace(part, path)
         except BaseException as error:
             with suppress(OSError):
                 part.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from lightning.pytorch import Callback, Trainer
 
+from cnnpool.files import replace
 from cnnpool.fit.callbacks import Chronicle
 from cnnpool.fit.module import DivergedError, Net
 from cnnpool.stopping import Signals, Stopped
@@ -105,4 +106,4 @@ def keep(path: Path, second: Path) -> None:
     with suppress(OSError):
         link.unlink(missing_ok=True)
         os.link(path, link)
-        link.replace(second)
+        replace(link, second)

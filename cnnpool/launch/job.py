@@ -162,7 +162,8 @@ def _outcome(job: "Asked", state: str, said: str, status: int) -> Outcome:
 def write_state(folder: Path, state: str, error: str | None = None, status: int | None = None) -> None:
     """``status.json``: running, done, stopped or failed, why, the exit status, and which process says so."""
     content = {"state": state, "error": error, "status": status, "pid": os.getpid(), "time": time.time()}
-    write_json(folder / "status.json", content)
+    # Nobody misses after a power cut that it was running.
+    write_json(folder / "status.json", content, flush=state != "running")
 
 
 def _finished(job: "Asked") -> dict[str, Any] | None:

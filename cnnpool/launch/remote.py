@@ -48,7 +48,11 @@ def gather(arguments: Sequence[str], launch: Callable[[], object]) -> "tuple[lis
 def _read(path: Path, root: Path) -> "tuple[float, Outcome]":
     from cnnpool.launch.job import Outcome
 
-    found = json.loads(path.read_text())
+    try:
+        found = json.loads(path.read_text())
+    except ValueError:
+        # The machine that wrote it went down.
+        found = {"state": "running", "error": None, "time": path.stat().st_mtime}
     done = found["state"] == "done"
     said = found["error"] or ("" if done else "ended without a word")
     status = 0 if done else found.get("status") or 1

@@ -1,10 +1,11 @@
 import json
 import os
 import sys
+from threading import Event
 
 import pytest
 
-from cnnpool.files import InUseError, only_user, write_json, write_text
+from cnnpool.files import InUseError, only_user, replace, write_json, write_text
 
 FOLDER = "hydra.run.dir=here"
 
@@ -113,3 +114,31 @@ def test_a_stopped_run_of_other_settings_in_the_same_folder_is_refused(call, tmp
     assert "pool.name: max -> avg" in err and "fit.lr: 0.01 -> 0.5" in err
     assert "name: max" in (tmp_path / "here" / ".hydra" / "config.yaml").read_text()
     assert call("train", *call.quick, FOLDER)[0] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="only Linux opens a file without opening it")
+def test_who_replaces_a_file_does_not_wait_until_the_old_one_is_freed(tmp_path, monkeypatch):
+    path, part = tmp_path / "status.json", tmp_path / "new"
+    path.write_text("old")
+    part.write_text("new")
+    inode, free, freed, close = path.stat().st_ino, Event(), Event(), os.close
+
+    def closing(descriptor):
+        assert free.wait(60)
+        assert os.fstat(descriptor).st_ino == inode
+        close(descriptor)
+        freed.set()
+
+    monkeypatch.setattr(os, "close", closing)
+    replace(part, path)
+    assert path.read_text() == "new"
+    assert not freed.is_set()
+    free.set()
+    assert freed.wait(60)
+
+
+def test_what_cannot_be_replaced_stays(tmp_path):
+    (tmp_path / "status.json").mkdir()
+    with pytest.raises(OSError, match=r"status\.json"):
+        write_text(tmp_path / "status.json", "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["status.json"]
