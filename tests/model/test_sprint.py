@@ -1,24 +1,28 @@
+import pytest
 import torch
+from torch.testing import assert_close
 
 from cnnpool import model, pool, readout
+from cnnpool.model.sprint import WholeConv2d
 
 
-def build(operator):
+def build(operator, size=28, padding_mode="zeros", **options):
     return model.build(
         "sprint",
         1,
-        (28, 28),
+        (size, size),
         10,
-        pool=lambda stage, c: pool.build(operator, c),
+        pool=lambda stage, c: pool.build(operator, c, **options),
         readout=lambda c, s: readout.build("flatten", c, s, hidden=0),
         width=4,
+        padding_mode=padding_mode,
     )
 
 
 def test_parameters_and_maps_are_those_of_the_plan():
     net = build("max")
     convolutions = 25 * 4 + 9 * 4 * 8 + 9 * 8 * 8
-    assert sum(p.numel() for p in net.parameters()) == convolutions + 2 * (4 + 8 + 8) + 10 * (8 * 3 * 3 + 1)
+    assert sum(p.numel() for p in net.parameters()) == convolutions + 2 * (4 + 8 + 8) + 10 * (8 + 1)
     seen = {}
     for name, stage in net.stages.items():
         stage.register_forward_hook(lambda m, i, o, name=name: seen.update({name: (i[0].shape, o.shape)}))
@@ -29,4 +33,46 @@ def test_parameters_and_maps_are_those_of_the_plan():
 def test_an_operator_that_keeps_the_resolution_dilates_what_follows():
     convolutions = [m for m in build("none").modules() if isinstance(m, torch.nn.Conv2d)]
     assert [c.dilation[0] for c in convolutions] == [1, 2, 4]
-    assert build("none").feature_size == (14, 14)
+    assert build("none").feature_size == (14 - 8, 14 - 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        ({}, 1),
+        ({"size": 32}, 2),
+        ({"kernel_size": 3}, 2),
+        ({"size": 16}, 2),
+        ({"size": 8}, 1),
+        ({"padding_mode": "circular"}, 3),
+    ],
+)
+def test_the_last_convolution_is_padded_where_its_window_is_larger_than_the_map(options, size):
+    assert build("max", **options).feature_size == (size, size)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("window", [3, (2, 3)])
+def test_a_window_as_large_as_the_map_is_the_convolution_that_torch_has(window, bias, memory_format):
+    torch.manual_seed(0)
+    ours = WholeConv2d(3, 5, window, bias=bias).double().to(memory_format=memory_format)
+    torchs = torch.nn.Conv2d(3, 5, window, bias=bias).double()
+    torchs.load_state_dict(ours.state_dict())
+    for size in ((2, 3), (3, 3), (5, 4)):
+        if size < ours.kernel_size:
+            continue
+        x = torch.randn(4, 3, *size, dtype=torch.float64).to(memory_format=memory_format).requires_grad_()
+        y, expected = ours(x), torchs(x)
+        assert_close(y, expected)
+        g = torch.randn_like(y)
+        mine = torch.autograd.grad(y, [x, *ours.parameters()], g)
+        theirs = torch.autograd.grad(expected, [x, *torchs.parameters()], g)
+        assert_close(mine, theirs)
+
+
+def test_a_dilated_window_is_no_product_with_the_map():
+    ours = WholeConv2d(1, 1, 3, dilation=2)
+    assert ours(torch.zeros(1, 1, 5, 5)).shape == (1, 1, 1, 1)
+    with pytest.raises(RuntimeError, match="size"):
+        ours(torch.zeros(1, 1, 3, 3))
