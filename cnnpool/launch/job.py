@@ -204,6 +204,12 @@ def _describe(error: BaseException, job: "Asked") -> str:
             f"out of memory with data.batch_size={size}: lower it, or raise fit.accumulate, "
             "or take a smaller model or smaller images"
         )
+    if said.startswith("Expected more than 1 value per channel"):
+        return (
+            "batch normalisation of a 1x1 map needs two images at once: raise "
+            f"data.batch_size={job.settings['data']['batch_size']}, or lower "
+            f"fit.accumulate={job.settings['fit']['accumulate']}"
+        )
     if isinstance(error, OSError) and error.strerror:
         return (
             f"{error.filename or job.folder}: {error.strerror}; put that right, and the same command goes on"
