@@ -29,7 +29,11 @@ def replace(part: Path, path: Path) -> None:
         part.replace(path)
     finally:
         if old is not None:
-            Thread(target=os.close, args=(old,), daemon=True).start()
+            try:
+                Thread(target=os.close, args=(old,), daemon=True).start()
+            except RuntimeError:
+                # No thread to be had.
+                os.close(old)
 
 
 def write_text(path: Path, text: str, *, flush: bool = True) -> None:

@@ -205,10 +205,10 @@ def _describe(error: BaseException, job: "Asked") -> str:
             "or take a smaller model or smaller images"
         )
     if said.startswith("Expected more than 1 value per channel"):
+        size, pieces = job.settings["data"]["batch_size"], job.settings["fit"]["accumulate"]
         return (
-            "batch normalisation of a 1x1 map needs two images at once: raise "
-            f"data.batch_size={job.settings['data']['batch_size']}, or lower "
-            f"fit.accumulate={job.settings['fit']['accumulate']}"
+            "batch normalisation of a 1x1 map needs at least two images at once: "
+            f"give it more by data.batch_size={size} and fit.accumulate={pieces}"
         )
     if isinstance(error, OSError) and error.strerror:
         return (

@@ -1,11 +1,13 @@
 """Hydra composes a job to look at it, and again to use it; here what was looked at is used."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.plugins.sweeper import Sweeper
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
@@ -17,8 +19,9 @@ def each_once() -> Iterator[None]:
     Hydra itself composes a command line to see its mode, run or multirun, and a sweep's jobs to check them.
     """
     whole, whole_sweep = ConfigLoaderImpl.load_configuration, ConfigLoaderImpl.load_sweep_config
+    validate = Sweeper.validate_batch_is_legal
     seen: dict[str, Any] = {}
-    checked: dict[tuple[str, ...], DictConfig] = {}
+    checked: defaultdict[tuple[str, ...], list[DictConfig]] = defaultdict(list)
 
     def load(
         loader: ConfigLoaderImpl,
@@ -43,20 +46,25 @@ def each_once() -> Iterator[None]:
             seen.update(config=config, overrides=list(overrides))
         return config
 
+    def check(sweeper: Sweeper, batch: Sequence[Sequence[str]]) -> None:
+        loader = sweeper.hydra_context.config_loader
+        for overrides in map(list, batch):
+            checked[tuple(overrides)].append(loader.load_sweep_config(sweeper.config, overrides))
+
     def load_sweep(
         loader: ConfigLoaderImpl, master_config: DictConfig, sweep_overrides: list[str]
     ) -> DictConfig:
-        key = tuple(sweep_overrides)
-        if key in checked:
-            return checked.pop(key)
-        checked[key] = whole_sweep(loader, master_config, sweep_overrides)
-        return checked[key]
+        # Each is handed out once: who launches it closes it.
+        kept = checked[tuple(sweep_overrides)]
+        return kept.pop() if kept else whole_sweep(loader, master_config, sweep_overrides)
 
     ConfigLoaderImpl.load_configuration, ConfigLoaderImpl.load_sweep_config = load, load_sweep
+    Sweeper.validate_batch_is_legal = check
     try:
         yield
     finally:
         ConfigLoaderImpl.load_configuration, ConfigLoaderImpl.load_sweep_config = whole, whole_sweep
+        Sweeper.validate_batch_is_legal = validate
 
 
 def _complete(config: DictConfig, run_mode: RunMode) -> bool:

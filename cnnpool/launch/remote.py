@@ -50,15 +50,14 @@ def _read(path: Path, root: Path) -> "tuple[float, Outcome]":
 
     try:
         found = json.loads(path.read_text())
-    except ValueError:
+        moment, state, error = found["time"], found["state"], found["error"]
+    except (ValueError, TypeError, KeyError):
         # The machine that wrote it went down.
-        found = {"state": "running", "error": None, "time": path.stat().st_mtime}
-    done = found["state"] == "done"
-    said = found["error"] or ("" if done else "ended without a word")
+        found, moment, state, error = {}, path.stat().st_mtime, "running", None
+    done = state == "done"
+    said = error or ("" if done else "ended without a word")
     status = 0 if done else found.get("status") or 1
-    return found["time"], Outcome(
-        os.path.relpath(path.parent, root), found["state"], said, status, path.parent / "train.log"
-    )
+    return moment, Outcome(os.path.relpath(path.parent, root), state, said, status, path.parent / "train.log")
 
 
 def _value(arguments: Sequence[str], key: str, default: str) -> str:

@@ -21,8 +21,7 @@ class Sprint(Cnn):
     5x5 conv(width) with stride 2, s1, 3x3 conv(2 width), s2, 3x3 conv(2 width), readout, linear. Batch
     normalisation and ReLU come after the downsampling, where there is a quarter of the numbers to work on
     (the order of Jordan 2024, arXiv:2404.00498). The stride of the first convolution is fixed: it saves three
-    quarters of what would be the most expensive layer. The last is not padded, which makes a single vector
-    of MNIST's 3x3 maps, unless they are smaller than its window or the padding is circular.
+    quarters of what would be the most expensive layer.
 
     Args:
         in_channels: C of the images.
@@ -32,9 +31,13 @@ class Sprint(Cnn):
         readout: makes the readout.
         width: channels of the first convolution, >= 1.
         padding_mode: zeros, or circular for exact shift tests.
+        pad_last: pad the last convolution too. Without, its map is smaller by two: of the 3x3 map of 28x28
+            images a single vector is left, and readouts have nothing to choose; then a step takes a quarter
+            less time. A map smaller than the window is padded all the same.
 
     Raises:
-        ValueError: for an option out of range, or images too small for the stages.
+        ValueError: for an option out of range, images too small for the stages, or a border, as a
+            convolution without padding has it, where the padding is circular so that there be none.
     """
 
     STAGES = ("s1", "s2")
@@ -49,8 +52,11 @@ class Sprint(Cnn):
         readout: ReadoutFactory,
         width: int = 32,
         padding_mode: PaddingMode = "zeros",
+        pad_last: bool = True,
     ):
         positive(width=width)
+        if not pad_last and padding_mode == "circular":
+            raise ValueError("pad_last=False has a border: leave it at True where padding_mode is circular")
         stages = {"s1": pool("s1", width), "s2": pool("s2", 2 * width)}
         dilation = stages["s1"].dilates
         further = dilation * stages["s2"].dilates
@@ -62,14 +68,12 @@ class Sprint(Cnn):
             stages["s2"],
             *norm_relu(2 * width),
         )
-        _, *last = dry_run(maps, stages, in_channels, size)
-        if padding_mode == "zeros" and min(last) > 2 * further:
-            reading = WholeConv2d(2 * width, 2 * width, 3, dilation=further, bias=False)
-            nn.init.kaiming_normal_(reading.weight, nonlinearity="relu")
+        if pad_last or min(dry_run(maps, stages, in_channels, size)[1:]) <= 2 * further:
+            last = conv(2 * width, 2 * width, dilation=further, padding_mode=padding_mode)
         else:
-            reading = conv(2 * width, 2 * width, dilation=further, padding_mode=padding_mode)
+            last = WholeConv2d(2 * width, 2 * width, 3, dilation=further)
         super().__init__(
-            nn.Sequential(*maps, reading, *norm_relu(2 * width)),
+            nn.Sequential(*maps, last, *norm_relu(2 * width)),
             stages,
             in_channels=in_channels,
             size=size,
@@ -79,14 +83,18 @@ class Sprint(Cnn):
 
 
 class WholeConv2d(nn.Conv2d):
-    """A convolution without padding: where its window is the whole map, the one product that it then is.
+    """A convolution without padding and bias: where its window is the whole map, the product that it then is.
 
     Libraries' convolutions take several times longer for it, most of all for the gradient of the weights.
     """
+
+    def __init__(self, in_channels: int, channels: int, kernel_size: int, *, dilation: int = 1):
+        super().__init__(in_channels, channels, kernel_size, dilation=dilation, bias=False)
+        nn.init.kaiming_normal_(self.weight, nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[2:] != self.kernel_size or self.dilation != (1, 1):
             return super().forward(x)
         # In the order in which a channels-last map lies in memory.
         image, weight = (t.permute(0, 2, 3, 1).flatten(1) for t in (x, self.weight))
-        return F.linear(image, weight, self.bias)[:, :, None, None]
+        return F.linear(image, weight)[:, :, None, None]

@@ -1,7 +1,7 @@
 import json
 import os
 import sys
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 
@@ -135,6 +135,19 @@ def test_who_replaces_a_file_does_not_wait_until_the_old_one_is_freed(tmp_path, 
     assert not freed.is_set()
     free.set()
     assert freed.wait(60)
+
+
+def test_a_file_is_replaced_where_no_thread_can_be_had(tmp_path, monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    path = tmp_path / "status.json"
+    path.write_text("old")
+    monkeypatch.setattr(Thread, "start", start)
+    left = len(os.listdir("/proc/self/fd")) if hasattr(os, "O_PATH") else 0
+    write_text(path, "new")
+    assert path.read_text() == "new"
+    assert left == (len(os.listdir("/proc/self/fd")) if hasattr(os, "O_PATH") else 0)
 
 
 def test_what_cannot_be_replaced_stays(tmp_path):

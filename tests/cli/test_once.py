@@ -17,6 +17,8 @@ LINES = [
     ["hydra.mode=MULTIRUN", "pool=max,avg"],
     ["-m", "pool=max"],
     ["-m", "pool=max,avg", "seed=0,1"],
+    ["-m", "pool=max,max"],
+    ["-m", "seed=0,1,0,0", "hydra.sweep.subdir=${hydra.job.num}"],
     ["--config-dir=more", "-m", "experiment=open", "pool=max,avg"],
     ["--config-dir=more", "experiment=open"],
     ["pool=max,avg"],

@@ -1,10 +1,13 @@
 import os
 
+import pytest
+
 from cnnpool.files import write_json
 from cnnpool.launch.remote import gather
 
 
-def test_a_machine_that_went_down_leaves_a_job_that_ended_without_a_word(tmp_path):
+@pytest.mark.parametrize("left", ["", "\0\0", '{"state": "runn', "null", "{}"])
+def test_a_machine_that_went_down_leaves_a_job_that_ended_without_a_word(left, tmp_path):
     root = tmp_path / "outputs"
     state = {"error": None, "status": 0, "pid": 1}
 
@@ -13,7 +16,7 @@ def test_a_machine_that_went_down_leaves_a_job_that_ended_without_a_word(tmp_pat
             (root / name).mkdir(parents=True)
         write_json(root / "avg" / "status.json", {**state, "state": "done", "time": 4e9})
         write_json(root / "blur" / "status.json", {**state, "state": "done", "time": 1e9})
-        (root / "max" / "status.json").write_text("")
+        (root / "max" / "status.json").write_text(left)
         os.utime(root / "max" / "status.json", (4e9, 4e9))
 
     outcomes, error = gather([f"out={root}"], launch)

@@ -6,7 +6,7 @@ from cnnpool import model, pool, readout
 from cnnpool.model.sprint import WholeConv2d
 
 
-def build(operator, size=28, padding_mode="zeros", **options):
+def build(operator, size=28, padding_mode="zeros", pad_last=True, **options):
     return model.build(
         "sprint",
         1,
@@ -16,13 +16,14 @@ def build(operator, size=28, padding_mode="zeros", **options):
         readout=lambda c, s: readout.build("flatten", c, s, hidden=0),
         width=4,
         padding_mode=padding_mode,
+        pad_last=pad_last,
     )
 
 
 def test_parameters_and_maps_are_those_of_the_plan():
     net = build("max")
     convolutions = 25 * 4 + 9 * 4 * 8 + 9 * 8 * 8
-    assert sum(p.numel() for p in net.parameters()) == convolutions + 2 * (4 + 8 + 8) + 10 * (8 + 1)
+    assert sum(p.numel() for p in net.parameters()) == convolutions + 2 * (4 + 8 + 8) + 10 * (8 * 3 * 3 + 1)
     seen = {}
     for name, stage in net.stages.items():
         stage.register_forward_hook(lambda m, i, o, name=name: seen.update({name: (i[0].shape, o.shape)}))
@@ -33,7 +34,8 @@ def test_parameters_and_maps_are_those_of_the_plan():
 def test_an_operator_that_keeps_the_resolution_dilates_what_follows():
     convolutions = [m for m in build("none").modules() if isinstance(m, torch.nn.Conv2d)]
     assert [c.dilation[0] for c in convolutions] == [1, 2, 4]
-    assert build("none").feature_size == (14 - 8, 14 - 8)
+    assert build("none").feature_size == (14, 14)
+    assert build("none", pad_last=False).feature_size == (14 - 8, 14 - 8)
 
 
 @pytest.mark.parametrize(
@@ -44,23 +46,27 @@ def test_an_operator_that_keeps_the_resolution_dilates_what_follows():
         ({"kernel_size": 3}, 2),
         ({"size": 16}, 2),
         ({"size": 8}, 1),
-        ({"padding_mode": "circular"}, 3),
+        ({"pad_last": True}, 3),
     ],
 )
-def test_the_last_convolution_is_padded_where_its_window_is_larger_than_the_map(options, size):
-    assert build("max", **options).feature_size == (size, size)
+def test_the_last_convolution_is_padded_if_asked_to_or_larger_than_the_map(options, size):
+    assert build("max", **{"pad_last": False} | options).feature_size == (size, size)
+
+
+def test_a_border_is_refused_where_there_is_to_be_none():
+    with pytest.raises(ValueError, match="pad_last=False has a border"):
+        build("max", padding_mode="circular", pad_last=False)
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("window", [3, (2, 3)])
-def test_a_window_as_large_as_the_map_is_the_convolution_that_torch_has(window, bias, memory_format):
+@pytest.mark.parametrize("window", [2, 3])
+def test_a_window_as_large_as_the_map_is_the_convolution_that_torch_has(window, memory_format):
     torch.manual_seed(0)
-    ours = WholeConv2d(3, 5, window, bias=bias).double().to(memory_format=memory_format)
-    torchs = torch.nn.Conv2d(3, 5, window, bias=bias).double()
+    ours = WholeConv2d(3, 5, window).double().to(memory_format=memory_format)
+    torchs = torch.nn.Conv2d(3, 5, window, bias=False).double()
     torchs.load_state_dict(ours.state_dict())
-    for size in ((2, 3), (3, 3), (5, 4)):
-        if size < ours.kernel_size:
+    for size in ((2, 2), (3, 3), (5, 4)):
+        if min(size) < window:
             continue
         x = torch.randn(4, 3, *size, dtype=torch.float64).to(memory_format=memory_format).requires_grad_()
         y, expected = ours(x), torchs(x)
