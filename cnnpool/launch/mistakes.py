@@ -43,7 +43,11 @@ def _no_key(key: str) -> str:
     if found := re.match(r"stage\.(\w+)\.", key):
         stage = found.group(1)
         return f"{key}: a stage's options follow its operator; choose that too: pool@stage.{stage}=NAME"
-    known = _keys()
+    owners = _keys()
+    if choices := owners.get(key):
+        section = key.partition(".")[0]
+        return f"{key!r} is an option of {section}={','.join(choices)}, not of the {section} that is chosen"
+    known = [*SECTIONS, *owners]
     last = key.rpartition(".")[2]
     by_last = {name.rpartition(".")[2]: name for name in known}
     for word, candidates in ((key, {name: name for name in known}), (last, by_last)):
@@ -59,14 +63,19 @@ def _stages() -> list[str]:
     return [key for one in defaults if isinstance(one, dict) for key in one if key.startswith("pool@stage.")]
 
 
-def _keys() -> list[str]:
-    """Every key of our own files, as on the command line; of several with one last word the recipe's wins."""
-    keys = {}
+def _keys() -> dict[str, list[str]]:
+    """Every key of our own files, as on the command line, and the choices that have it.
+
+    Of several keys with one last word the recipe's comes last.
+    """
+    keys: dict[str, list[str]] = {}
     for section in ("data", "model", "pool", "readout", "probe", "fit"):
         for path in sorted((conf_dir() / section).glob("*.yaml")):
             content = yaml.safe_load(path.read_text()) or {}
-            keys |= {f"{section}.{option}": None for option in content if option not in ("defaults", "name")}
+            found = [f"{section}.{option}" for option in content if option not in ("defaults", "name")]
             for part, options in content.items():
                 if section == "probe" and isinstance(options, dict):
-                    keys |= {f"probe.{part}.{option}": None for option in options}
-    return [*SECTIONS, *keys]
+                    found += [f"probe.{part}.{option}" for option in options]
+            for key in found:
+                keys.setdefault(key, []).append(path.stem)
+    return keys

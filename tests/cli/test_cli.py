@@ -49,6 +49,8 @@ MISTAKES = {
     "probe.gradient.sampels=4": "did you mean 'probe.gradient.samples'?",
     "pool.kernal_size=3": "did you mean 'pool.kernel_size'?",
     "zzz=1": "unknown key 'zzz'; choose from data, ",
+    "pool.p=3": "'pool.p' is an option of pool=aps,gem,lp, not of the pool that is chosen",
+    "model.norm=false": "'model.norm' is an option of model=allconv, not of the model that is chosen",
     "pool.stride=-1": "stride must be",
     "pool.ties=all": "ties='all' is not one of",
     "pool.padding=9": "padding",
