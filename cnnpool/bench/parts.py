@@ -17,8 +17,8 @@ from cnnpool.machine import fast_precision
 
 NETWORKS = {
     "example": ExampleNet,
-    "torch": lambda: with_torch_pools(flat("sprint", pad_last=False)),
-    "compiled": lambda: flat("sprint", pad_last=False),
+    "torch": lambda: with_torch_pools(flat("sprint", pad_ends=False)),
+    "compiled": lambda: flat("sprint", pad_ends=False),
 }
 IMAGES = 12_800
 """That are shown to be timed."""

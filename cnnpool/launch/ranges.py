@@ -156,7 +156,7 @@ MODEL = {
     "dropout": DROPPED,
     "input_dropout": DROPPED,
     "norm": FLAG,
-    "pad_last": FLAG,
+    "pad_ends": FLAG,
     "variant": Range(Literal["A", "B", "C"]),
     "shortcut": Range(Literal["A", "B"]),
     "padding_mode": Range(Literal["zeros", "circular"]),

@@ -192,14 +192,18 @@ def conv(
     dilation: int = 1,
     bias: bool = False,
     padding_mode: PaddingMode = "zeros",
+    padded: bool = True,
 ) -> nn.Conv2d:
-    """A convolution that keeps the size but for its stride, ready for a ReLU (He 2015, arXiv:1502.01852)."""
+    """A convolution ready for a ReLU (He 2015, arXiv:1502.01852).
+
+    Padded, it keeps the size but for its stride.
+    """
     layer = nn.Conv2d(
         in_channels,
         channels,
         kernel_size,
         stride,
-        padding=dilation * (kernel_size // 2),
+        padding=dilation * (kernel_size // 2) if padded else 0,
         dilation=dilation,
         bias=bias,
         padding_mode=padding_mode,

@@ -229,7 +229,7 @@ def test_muon_trains_by_the_command(call, in_a_folder):
 @pytest.mark.parametrize("options", [["data.batch_size=1"], ["data.batch_size=4", "fit.accumulate=4"]])
 def test_one_image_is_too_little_to_normalise_a_map_of_one_pixel(options, call, in_a_folder):
     status, _, err = call(
-        "train", "model=sprint", "model.pad_last=false", "hydra.run.dir=run", *call.quick, *options
+        "train", "model=sprint", "model.pad_ends=false", "hydra.run.dir=run", *call.quick, *options
     )
     size, pieces = options[0].rpartition("=")[2], 4 if len(options) > 1 else 1
     assert status == 2

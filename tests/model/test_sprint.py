@@ -6,7 +6,7 @@ from cnnpool import model, pool, readout
 from cnnpool.model.sprint import WholeConv2d
 
 
-def build(operator, size=28, padding_mode="zeros", pad_last=True, **options):
+def build(operator, size=28, padding_mode="zeros", pad_ends=True, **options):
     return model.build(
         "sprint",
         1,
@@ -16,7 +16,7 @@ def build(operator, size=28, padding_mode="zeros", pad_last=True, **options):
         readout=lambda c, s: readout.build("flatten", c, s, hidden=0),
         width=4,
         padding_mode=padding_mode,
-        pad_last=pad_last,
+        pad_ends=pad_ends,
     )
 
 
@@ -35,27 +35,27 @@ def test_an_operator_that_keeps_the_resolution_dilates_what_follows():
     convolutions = [m for m in build("none").modules() if isinstance(m, torch.nn.Conv2d)]
     assert [c.dilation[0] for c in convolutions] == [1, 2, 4]
     assert build("none").feature_size == (14, 14)
-    assert build("none", pad_last=False).feature_size == (14 - 8, 14 - 8)
+    assert build("none", pad_ends=False).feature_size == (12 - 8, 12 - 8)
 
 
 @pytest.mark.parametrize(
     ("options", "size"),
     [
         ({}, 1),
-        ({"size": 32}, 2),
-        ({"kernel_size": 3}, 2),
-        ({"size": 16}, 2),
-        ({"size": 8}, 1),
-        ({"pad_last": True}, 3),
+        ({"size": 48}, 3),
+        ({"size": 24}, 2),
+        ({"kernel_size": 2, "stride": 3}, 1),
+        ({"size": 13}, 1),
+        ({"pad_ends": True}, 3),
     ],
 )
 def test_the_last_convolution_is_padded_if_asked_to_or_larger_than_the_map(options, size):
-    assert build("max", **{"pad_last": False} | options).feature_size == (size, size)
+    assert build("max", **{"pad_ends": False} | options).feature_size == (size, size)
 
 
 def test_a_border_is_refused_where_there_is_to_be_none():
-    with pytest.raises(ValueError, match="pad_last=False has a border"):
-        build("max", padding_mode="circular", pad_last=False)
+    with pytest.raises(ValueError, match="pad_ends=False makes borders"):
+        build("max", padding_mode="circular", pad_ends=False)
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
