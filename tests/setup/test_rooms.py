@@ -41,6 +41,7 @@ ROOMS = {
     },
     "__init__": {"cnnpool.surgery"},
     "__main__": {"cnnpool.cli"},
+    "tables": set(),
     "cli": {"cnnpool"},
     "launch": {
         *("hydra", "omegaconf", "ray", "yaml", "torch", "cnnpool.table", "cnnpool.fit", "cnnpool.process"),

@@ -1,0 +1,194 @@
+"""One table, five formats: columns of text as plain text, Markdown, LaTeX, HTML, and records as CSV."""
+
+import csv as csv_module
+import io
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+GAP = "  "
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "–": "--",
+    "<": "$<$",
+    ">": "$>$",
+} | {mark: f"\\{mark}" for mark in "&%$#_"}
+FORMULA = ("=", "+", "-", "@")
+"""A spreadsheet takes text that begins with one of these for a formula."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A header and one cell per row; ``words`` are set flush left, numbers flush right."""
+
+    header: str
+    cells: list[str]
+    words: bool = False
+
+
+def from_rows(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str] = ()
+) -> list[Column]:
+    """The columns of a table given row by row; those whose header is in ``numbers`` are set flush right.
+
+    Raises:
+        ValueError: if a row has more or fewer cells than there are headers.
+    """
+    for row in rows:
+        if len(row) != len(headers):
+            raise ValueError(f"{len(headers)} columns, but {len(row)} cells in the row {tuple(row)}")
+    cells = zip(*rows, strict=True) if rows else ([] for _ in headers)
+    return [
+        Column(header, list(column), header not in numbers)
+        for header, column in zip(headers, cells, strict=True)
+    ]
+
+
+def text(columns: Sequence[Column], width: int | None = None) -> str:
+    """Plain text; headers and their rule are left out where all headers are empty.
+
+    Args:
+        columns: what to show.
+        width: of the terminal in characters. Columns that it has no room for follow in further tables, each
+            led by the first column; nothing is cut.
+    """
+    return "\n".join(_table(part) for part in _split(columns, width))
+
+
+def line(cells: Sequence[str], widths: Sequence[int], words: Collection[int] = ()) -> str:
+    """One row of a plain-text table that is printed as its rows come.
+
+    Args:
+        cells: one for each column.
+        widths: of the columns in characters; a longer cell moves the rest of its row.
+        words: the places of the columns that are set flush left.
+    """
+    padded = [
+        printable(cell).ljust(width) if place in words else printable(cell).rjust(width)
+        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return GAP.join(padded).rstrip() + "\n"
+
+
+def markdown(columns: Sequence[Column], *, markup: bool = False) -> str:
+    """A Markdown table without a line's end after its last row.
+
+    Args:
+        columns: what to show.
+        markup: cells are Markdown themselves; else every mark in them is escaped.
+    """
+    rows = [[column.header for column in columns], *_rows(columns)]
+    lines = [f"| {' | '.join(markdown_text(cell, markup=markup) for cell in cells)} |" for cells in rows]
+    rule = f"| {' | '.join(':---' if column.words else '---:' for column in columns)} |"
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def markdown_text(cell: str, *, markup: bool = False) -> str:
+    """``cell`` in one line with its marks escaped; where it is ``markup``, only the bars between cells."""
+    for mark in "|" if markup else "\\`*_[]<>|#":
+        cell = cell.replace(mark, f"\\{mark}")
+    return printable(cell)
+
+
+def latex(columns: Sequence[Column]) -> str:
+    """A ``tabular`` environment; the preamble needs booktabs."""
+    layout = "".join("l" if column.words else "r" for column in columns)
+    head, *rows = (
+        " & ".join("".join(LATEX.get(mark, mark) for mark in printable(cell)) for cell in cells) + " \\\\\n"
+        for cells in [[column.header for column in columns], *_rows(columns)]
+    )
+    return (
+        f"\\begin{{tabular}}{{{layout}}}\n\\toprule\n{head}\\midrule\n"
+        f"{''.join(rows)}\\bottomrule\n\\end{{tabular}}\n"
+    )
+
+
+def html(columns: Sequence[Column], classes: Collection[str] = ()) -> str:
+    """A ``table`` element; columns of words have the class ``words``.
+
+    Args:
+        columns: what to show.
+        classes: a cell that equals one of these has it as its class too.
+    """
+
+    def cell(tag: str, column: Column, content: str) -> str:
+        names = ["words"] * column.words + [content] * (content in classes)
+        kind = f' class="{" ".join(names)}"' if names else ""
+        scope = ' scope="col"' if tag == "th" else ""
+        return f"<{tag}{kind}{scope}>{escape(printable(content))}</{tag}>"
+
+    head = "".join(cell("th", column, column.header) for column in columns)
+    body = "\n".join(
+        f"<tr>{''.join(cell('td', c, content) for c, content in zip(columns, row, strict=True))}</tr>"
+        for row in _rows(columns)
+    )
+    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+
+
+def csv(records: Sequence[Mapping[str, Any]]) -> str:
+    """Records with the keys of the first as CSV; None is an empty cell, and no text is a formula."""
+    stream = io.StringIO()
+    writer = csv_module.DictWriter(stream, list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _harmless(value) for key, value in record.items()} for record in records)
+    return stream.getvalue()
+
+
+def printable(cell: str) -> str:
+    """``cell`` in one line, with control characters and broken encodings as escapes."""
+    cell = " ".join(cell.split())
+    if cell.isprintable():
+        return cell
+    return "".join(
+        mark if mark.isprintable() else mark.encode("unicode_escape", "surrogatepass").decode()
+        for mark in cell
+    )
+
+
+def _rows(columns: Sequence[Column]) -> list[tuple[str, ...]]:
+    return list(zip(*(column.cells for column in columns), strict=True))
+
+
+def _split(columns: Sequence[Column], width: int | None) -> list[list[Column]]:
+    """The columns in groups that fit into ``width``, each led by the first column."""
+    if not columns:
+        return []
+    first, *others = columns
+    parts = [[first]]
+    for column in others:
+        taken = [*parts[-1], column]
+        if width is not None and len(taken) > 2 and _width(taken) > width:
+            parts.append([first, column])
+        else:
+            parts[-1] = taken
+    return parts
+
+
+def _table(columns: Sequence[Column]) -> str:
+    widths = [_widest(column) for column in columns]
+    words = {place for place, column in enumerate(columns) if column.words}
+    head: list[Sequence[str]] = []
+    if any(column.header for column in columns):
+        head = [[column.header for column in columns], ["-" * width for width in widths]]
+    return "".join(line(cells, widths, words) for cells in [*head, *_rows(columns)])
+
+
+def _widest(column: Column) -> int:
+    return max(len(printable(cell)) for cell in [column.header, *column.cells])
+
+
+def _width(columns: Sequence[Column]) -> int:
+    return sum(map(_widest, columns)) + len(GAP) * (len(columns) - 1)
+
+
+def _harmless(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    shown = printable(value)
+    return f"'{shown}" if shown.startswith(FORMULA) else shown
