@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cnnpool.data.base import DataError, IncompleteError, Raw, Source, Split, from_pixels
-from cnnpool.data.download import fetch
+from cnnpool.data.base import DataError, IncompleteError, Raw, Split, from_pixels
+from cnnpool.data.download import download, unpack
+from cnnpool.data.published import Published
 
 
 @dataclass(frozen=True, kw_only=True)
-class CIFAR10(Source):
+class CIFAR10(Published):
     """Photographs of ten kinds of things, 50,000 and 10,000 colour images of 32x32 (Krizhevsky 2009).
 
     Reads ``<root>/cifar-10-batches-py``, where torchvision puts it. Each file is read once, checked by its
@@ -24,8 +25,10 @@ class CIFAR10(Source):
     crop: int = 4
     flip: bool = True
 
-    dataset: ClassVar[str] = "CIFAR10"
-    """Name in torchvision."""
+    title: ClassVar[str] = "CIFAR10"
+    mirrors: ClassVar[tuple[str, ...]] = ("https://www.cs.toronto.edu/~kriz/",)
+    archive: ClassVar[str] = "cifar-10-python.tar.gz"
+    archive_md5: ClassVar[str] = "c58f30108f718f92721af3b95e74349a"
     folder: ClassVar[str] = "cifar-10-batches-py"
     labels: ClassVar[str] = "labels"
     names: ClassVar[str] = "label_names"
@@ -40,16 +43,10 @@ class CIFAR10(Source):
     test: ClassVar[dict[str, str]] = {"test_batch": "40351d587109b95175f43aff81a1287e"}
     meta: ClassVar[dict[str, str]] = {"batches.meta": "5ff9c542aee3614f3951f8cda6e48888"}
 
-    def read(self) -> Raw:
-        root = Path(self.root).expanduser()
-        folder = root / self.folder
-        try:
-            return self._parse(folder)
-        except IncompleteError:
-            if not self.download:
-                raise
-        fetch(root, self.dataset, folder)
-        return self._parse(folder)
+    def _download(self, root: Path) -> None:
+        archive = root / self.archive
+        download(self._urls(archive.name), archive, self.archive_md5)
+        unpack(archive, [f"{self.folder}/{name}" for name in (self.train | self.test | self.meta)], root)
 
     def _parse(self, folder: Path) -> Raw:
         (meta,) = _batches(folder, self.meta)

@@ -13,7 +13,9 @@ class CIFAR100(CIFAR10):
     Reads ``<root>/cifar-100-python``, as CIFAR-10 does.
     """
 
-    dataset: ClassVar[str] = "CIFAR100"
+    title: ClassVar[str] = "CIFAR100"
+    archive: ClassVar[str] = "cifar-100-python.tar.gz"
+    archive_md5: ClassVar[str] = "eb9058c3a382ffc7106e4002c42a8d85"
     folder: ClassVar[str] = "cifar-100-python"
     labels: ClassVar[str] = "fine_labels"
     names: ClassVar[str] = "fine_label_names"

@@ -1,37 +1,105 @@
-"""Fetching published data sets through torchvision, which checks what it fetches."""
+"""Download published files over HTTP, checked by their MD5 sums; a file is on disk whole or not at all."""
 
+import hashlib
 import logging
+import tarfile
+import time
+from collections.abc import Iterable, Sequence
+from http.client import HTTPException
 from pathlib import Path
-
-from filelock import FileLock
+from urllib.error import URLError
+from urllib.request import Request, urlopen
 
 from cnnpool.data.base import DataError
 
 _log = logging.getLogger(__name__)
 
+TIMEOUT_S = 60
+"""Without a byte, before a server is given up."""
+REPORT_S = 5
+CHUNK = 1 << 20
+MIB = 1 << 20
 
-def fetch(root: Path, dataset: str, folder: Path) -> None:
-    """Download the torchvision data set called ``dataset`` into ``root``; processes take turns.
+
+def download(urls: Sequence[str], path: Path, md5: str) -> None:
+    """Bring the file at the first of ``urls`` that provides it to ``path``, unless it is there already.
 
     Args:
-        root: created if missing.
-        dataset: e.g. ``MNIST``.
-        folder: where its files belong, for the message.
+        urls: of the same file, at least one; a proxy is taken from the environment.
+        path: its folder is created. One process at a time.
+        md5: of the file, in hexadecimal digits.
 
     Raises:
-        DataError: if that fails; the message says where to put the files by hand.
+        DataError: naming every address and how it failed.
+        OSError: if ``path`` cannot be written.
     """
-    _log.info("downloading %s to %s", dataset, root)
+    if path.exists() and _md5(path) == md5:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    failures = []
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        with FileLock(root / f".{dataset}.lock"):
-            # Imported here because it costs more than a second, and only a first run needs it.
-            from torchvision import datasets
+        for url in urls:
+            _log.info("downloading %s to %s", url, path)
+            try:
+                _fetch(url, part)
+            except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
+                failures.append(f"{url}: {_reason(error)}")
+                continue
+            if _md5(part) == md5:
+                part.replace(path)
+                return
+            failures.append(f"{url}: its MD5 is not {md5}")
+    finally:
+        part.unlink(missing_ok=True)
+    raise DataError("; ".join(failures))
 
-            getattr(datasets, dataset)(root, train=False, download=True)
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(
-            f"cannot download {dataset} ({type(error).__name__}: {reason}): without a network, put its files "
-            f"into {folder.absolute()} by hand, or name the folder that holds them by data.root=FOLDER"
-        ) from error
+
+def unpack(archive: Path, names: Iterable[str], folder: Path) -> None:
+    """Write the files called ``names``, nothing else, from a tar file into ``folder``.
+
+    Raises:
+        DataError: if it is not a tar file or lacks one.
+        OSError: if a file cannot be written.
+    """
+    try:
+        with tarfile.open(archive) as tar:
+            for name in names:
+                content = tar.extractfile(name)
+                if content is None:
+                    raise KeyError(name)
+                path = folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content.read())
+    except (KeyError, tarfile.TarError, EOFError) as error:
+        raise DataError(f"cannot unpack {archive} ({_reason(error)}): delete it and run again") from error
+
+
+def _fetch(url: str, path: Path) -> None:
+    with urlopen(Request(url, headers={"User-Agent": "cnnpool"}), timeout=TIMEOUT_S) as response:
+        expected = int(response.headers.get("Content-Length") or 0)
+        size, reported = 0, time.monotonic()
+        with path.open("wb") as file:
+            while chunk := response.read(CHUNK):
+                file.write(chunk)
+                size += len(chunk)
+                if time.monotonic() - reported > REPORT_S:
+                    reported = time.monotonic()
+                    _log.info("%d of %d MiB", size // MIB, expected // MIB)
+    if size < expected:
+        raise HTTPException(f"it ended after {size:,} of {expected:,} bytes")
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def _reason(error: Exception) -> str:
+    """The error's message on one line; of a ``URLError``, that of the error within."""
+    inner = getattr(error, "reason", None)
+    error = inner if isinstance(inner, Exception) else error
+    said = str(error)
+    if isinstance(error, OSError):
+        said = error.strerror or said
+    return " ".join(said.split())[:200] or type(error).__name__

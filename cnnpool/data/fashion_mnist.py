@@ -13,7 +13,9 @@ class FashionMNIST(MNIST):
     Reads ``<root>/FashionMNIST/raw`` as MNIST does; unpacked files are checked by their form only.
     """
 
-    folder: ClassVar[str] = "FashionMNIST"
+    title: ClassVar[str] = "FashionMNIST"
+    folder: ClassVar[str] = "FashionMNIST/raw"
+    mirrors: ClassVar[tuple[str, ...]] = ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",)
     classes: ClassVar[tuple[str, ...]] = (
         "t_shirt",
         "trouser",

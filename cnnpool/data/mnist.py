@@ -9,20 +9,25 @@ from typing import ClassVar
 
 import numpy as np
 
-from cnnpool.data.base import DataError, IncompleteError, Raw, Source, Split, from_pixels
-from cnnpool.data.download import fetch
+from cnnpool.data.base import DataError, IncompleteError, Raw, Split, from_pixels
+from cnnpool.data.download import download
+from cnnpool.data.published import Published
 
 
 @dataclass(frozen=True, kw_only=True)
-class MNIST(Source):
+class MNIST(Published):
     """Handwritten digits, 60,000 and 10,000 grey images of 28x28 (LeCun 1998).
 
     Reads ``<root>/MNIST/raw``, where torchvision puts it: the .gz files if they are there, checked by their
     published MD5 sums, else the unpacked ones. The whole is then checked by its own digest.
     """
 
-    folder: ClassVar[str] = "MNIST"
-    """Name of the data set in torchvision, and of its folder."""
+    title: ClassVar[str] = "MNIST"
+    folder: ClassVar[str] = "MNIST/raw"
+    mirrors: ClassVar[tuple[str, ...]] = (
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "http://yann.lecun.com/exdb/mnist/",
+    )
     classes: ClassVar[tuple[str, ...]] = tuple("0123456789")
     md5: ClassVar[dict[str, str]] = {
         "train-images-idx3-ubyte": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
@@ -34,16 +39,11 @@ class MNIST(Source):
     sha256: ClassVar[str | None] = "1d5a506bc00bbf716fd224d8d2716b27d1fa803e112a9d0ba956e7169da03d72"
     """Of the whole, see ``Raw.sha256``; None if not known."""
 
-    def read(self) -> Raw:
-        root = Path(self.root).expanduser()
-        folder = root / self.folder / "raw"
-        try:
-            return self._parse(folder)
-        except IncompleteError:
-            if not self.download:
-                raise
-        fetch(root, self.folder, folder)
-        return self._parse(folder)
+    def _download(self, root: Path) -> None:
+        for name, md5 in self.md5.items():
+            packed = root / self.folder / f"{name}.gz"
+            if packed.exists() or not packed.with_suffix("").exists():
+                download(self._urls(packed.name), packed, md5)
 
     def _parse(self, folder: Path) -> Raw:
         train_images, train_labels, test_images, test_labels = (
@@ -55,7 +55,7 @@ class MNIST(Source):
             self._split(test_images, test_labels, folder / "t10k-labels-idx1-ubyte"),
         )
         if self.sha256 not in (None, raw.sha256):
-            raise DataError(f"the files in {folder} are not {self.folder}: delete the folder and run again")
+            raise DataError(f"the files in {folder} are not {self.title}: delete the folder and run again")
         return raw
 
     def _split(self, images: np.ndarray, labels: np.ndarray, path: Path) -> Split:

@@ -1,8 +1,6 @@
 """Training: one function, ``fit``. The only room that imports Lightning."""
 
-# Before anything that imports Lightning.
 from cnnpool.checkpoint import DamagedError
-from cnnpool.fit import lean  # noqa: F401
 from cnnpool.fit.fit import Facts, fit
 from cnnpool.fit.module import DivergedError
 from cnnpool.recipe import Recipe

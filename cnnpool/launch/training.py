@@ -3,7 +3,6 @@
 import random
 from collections.abc import Mapping
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import torch
@@ -27,11 +26,9 @@ def train(
     seed = config["seed"]
     entry = table.lookup(model.MODELS, "models", config["model"]["name"])
     stages = stage_settings(config, entry.STAGES)
-    waking = Thread(target=wake, daemon=True)
+    dataset = data.build(**config["data"], seed=seed)
+    # Late, so that data that is missing is named without waiting for Lightning.
     with importing():
-        waking.start()
-        dataset = data.build(**config["data"], seed=seed)
-        waking.join()
         from cnnpool.fit import Facts, fit
 
     random.seed(seed)
@@ -69,7 +66,7 @@ def train(
 
 
 def wake() -> None:
-    """Import Lightning and the kernels' compiler meanwhile: files are read without Python's lock."""
+    """Import Lightning and the kernels' compiler, which every job needs."""
     import cnnpool.fit  # noqa: F401
 
     pool.build("max", channels=1)(torch.zeros(1, 1, 128, 128))

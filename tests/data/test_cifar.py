@@ -1,5 +1,8 @@
 import hashlib
+import io
 import pickle
+import tarfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar
 
@@ -117,3 +120,46 @@ def test_flags_of_old_array_pickles_do_not_warn():
     # Warnings are errors here: NumPy 2.4 warns of align=0 as old files have it.
     array = load_arrays(old_pickle(np.arange(6, dtype=np.uint8).reshape(2, 3)), Path("x"))
     assert array.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.fixture
+def archived(tiny, mirror, tmp_path):
+    """A function that serves files as CIFAR-10's archive and gives the class that downloads it."""
+    stack = ExitStack()
+
+    def serve(files):
+        folder = tmp_path / "mirror"
+        folder.mkdir()
+        with tarfile.open(folder / CIFAR10.archive, "w:gz") as tar:
+            for name, content in files.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+        url = stack.enter_context(mirror.serve(folder))
+
+        class Mirrored(type(tiny[0])):
+            mirrors = (f"{url}/",)
+            archive_md5 = hashlib.md5((folder / CIFAR10.archive).read_bytes()).hexdigest()
+
+        return Mirrored
+
+    with stack:
+        yield serve
+
+
+def files_of(folder):
+    return {f"{folder.name}/{path.name}": path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_downloaded_archive_gives_its_own_files_and_no_others(tiny, archived, tmp_path):
+    source = archived({**files_of(tiny[2]), "../evil": b"x", "/evil": b"x", "more/evil": b"x"})
+    raw = source(root=str(tmp_path / "new")).read()
+    assert raw.sha256 == tiny[0].read().sha256
+    assert not list(tmp_path.rglob("evil"))
+
+
+def test_an_archive_that_lacks_a_file_is_refused(tiny, archived, tmp_path):
+    files = files_of(tiny[2])
+    del files[f"{CIFAR10.folder}/data_batch_4"]
+    with pytest.raises(DataError, match=r"cannot unpack .*data_batch_4.*delete it and run again"):
+        archived(files)(root=str(tmp_path / "new")).read()

@@ -5,8 +5,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
-import types
 from pathlib import Path
 from typing import ClassVar
 
@@ -136,61 +134,95 @@ def test_an_idx_file_of_another_type_is_refused():
         parse_idx(struct.pack(">BBBBi", 0, 0, 0x0D, 1, 1) + b"\0" * 4, Path("x"))
 
 
-def torchvision_that(download) -> types.ModuleType:
-    module = types.ModuleType("torchvision")
-    module.datasets = types.SimpleNamespace(MNIST=download)
-    return module
+@pytest.fixture
+def served(mirror, tmp_path):
+    """(class, folder): ``Tiny`` with a mirror that serves the files of the folder."""
+    write(tmp_path / "mirror")
+    folder = tmp_path / "mirror" / "MNIST" / "raw"
+    with mirror.serve(folder) as url:
+
+        class Mirrored(Tiny):
+            mirrors = (f"{url}/",)
+
+        yield Mirrored, folder
 
 
-def test_without_a_network_one_line_says_where_to_put_the_files(tmp_path, monkeypatch):
-    def fail(root, train, download):
-        raise RuntimeError("Error downloading x:\nTried y, got:\nNo route")
+def test_without_a_network_one_line_says_where_to_put_the_files(tmp_path):
+    class Unreachable(Tiny):
+        mirrors = ("http://127.0.0.1:1/", "http://127.0.0.1:2/")
 
-    monkeypatch.setitem(sys.modules, "torchvision", torchvision_that(fail))
     with pytest.raises(DataError) as caught:
-        read(tmp_path / "new", download=True)
+        Unreachable(root=str(tmp_path / "new")).read()
     message = str(caught.value)
-    assert "No route" in message and str(tmp_path / "new" / "MNIST" / "raw") in message
+    assert message.count("Connection refused") == 2 and str(tmp_path / "new" / "MNIST" / "raw") in message
     assert "\n" not in message
 
 
-def test_processes_download_in_turns_and_only_what_is_missing(tmp_path, monkeypatch):
-    running, calls = [], []
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, served):
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"cannot download MNIST .*file.*by hand"):
+        served[0](root=str(tmp_path / "file" / "below")).read()
 
-    def download(root, train, download):
-        assert not running
-        running.append(1)
-        calls.append(root)
-        time.sleep(0.05)
-        write(Path(root))
-        running.pop()
 
-    monkeypatch.setitem(sys.modules, "torchvision", torchvision_that(download))
+def test_the_next_mirror_is_asked_if_one_lacks_a_file_or_has_another(tmp_path, mirror, served):
+    source, _ = served
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / f"{NAMES[0]}.gz").write_bytes(b"something else")
+    with mirror.serve(other) as url:
+
+        class Second(source):
+            mirrors = (f"{url}/", *source.mirrors)
+
+        raw = Second(root=str(tmp_path / "new")).read()
+    assert len(raw.train) == 30
+    assert not list((tmp_path / "new").rglob("*.part"))
+
+
+def test_readers_at_once_share_one_download_and_leave_what_is_there(tmp_path, served, caplog):
+    source, _ = served
+    caplog.set_level("INFO")
     results = []
-    threads = [threading.Thread(target=lambda: results.append(read(tmp_path, True))) for _ in range(3)]
+
+    def read_it():
+        results.append(source(root=str(tmp_path)).read())
+
+    threads = [threading.Thread(target=read_it) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(results) == 3 and len({raw.sha256 for raw in results}) == 1
-    done = len(calls)
-    read(tmp_path, download=True)
-    assert len(calls) == done
+    assert len([line for line in caplog.messages if line.startswith("downloading")]) == len(NAMES)
+    caplog.clear()
+    (tmp_path / "MNIST" / "raw" / f"{NAMES[3]}.gz").unlink()
+    read_it()
+    (line,) = caplog.messages
+    assert NAMES[3] in line
 
 
-def test_a_download_that_was_cut_off_is_fetched_again(tmp_path, monkeypatch):
+def test_a_missing_file_is_downloaded_beside_unpacked_ones(tmp_path, served, caplog):
+    caplog.set_level("INFO")
+    (write(tmp_path, packed=False) / NAMES[1]).unlink()
+    assert len(served[0](root=str(tmp_path)).read().train) == 30
+    (line,) = caplog.messages
+    assert NAMES[1] in line
+
+
+def test_a_download_that_was_cut_off_is_fetched_again(tmp_path, served):
     path = write(tmp_path) / f"{NAMES[0]}.gz"
     path.write_bytes(PACKED[NAMES[0]][:100])
-    module = torchvision_that(lambda root, train, download: write(Path(root)))
-    monkeypatch.setitem(sys.modules, "torchvision", module)
-    assert len(read(tmp_path, download=True).train) == 30
+    assert len(served[0](root=str(tmp_path)).read().train) == 30
 
 
-def test_files_that_stay_damaged_after_a_download_are_named(tmp_path, monkeypatch):
-    (write(tmp_path) / f"{NAMES[0]}.gz").write_bytes(b"")
-    monkeypatch.setitem(sys.modules, "torchvision", torchvision_that(lambda root, train, download: None))
-    with pytest.raises(DataError, match=rf"{NAMES[0]}.gz is damaged"):
-        read(tmp_path, download=True)
+def test_a_file_that_is_damaged_at_its_source_too_is_named_and_nothing_replaced(tmp_path, served):
+    source, folder = served
+    (folder / f"{NAMES[0]}.gz").write_bytes(b"")
+    path = write(tmp_path) / f"{NAMES[0]}.gz"
+    path.write_bytes(b"mine")
+    with pytest.raises(DataError, match=rf"{NAMES[0]}.gz: its MD5 is not "):
+        source(root=str(tmp_path)).read()
+    assert path.read_bytes() == b"mine"
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ ROOMS = {
     "pool": {"torch", "numba", "triton", "cnnpool.table"},
     "readout": {"torch", "cnnpool.table", "cnnpool.pool"},
     "model": {"torch", "cnnpool.table", *BASES},
-    "data": {"torch", "torchvision", "sklearn", "numpy", "PIL", "filelock", "cnnpool.table"},
+    "data": {"torch", "sklearn", "numpy", "PIL", "filelock", "cnnpool.table"},
     "probe": {"torch", "cnnpool.table", *BASES},
     "fit": {
         *("torch", "lightning", "torchmetrics", "tensorboard", "matplotlib"),

@@ -12,7 +12,7 @@ RUNS_CODE = {
     "eval", "exec", "compile", "os.system", "os.popen", "pickle.load", "pickle.loads", "marshal.loads",
     "hydra.utils.instantiate", "hydra.utils.call", "instantiate", "torch.hub.load", "torch.jit.load",
     "torch.export.load", "torch.package.PackageImporter", "yaml.load", "yaml.unsafe_load", "shelve.open",
-    "joblib.load", "tarfile.open", "shutil.unpack_archive",
+    "joblib.load", "shutil.unpack_archive",
 }  # fmt: skip
 
 
@@ -23,6 +23,8 @@ def wrong(source):
         name, options = ast.unparse(call.func), {k.arg: ast.unparse(k.value) for k in call.keywords}
         if name in RUNS_CODE:
             found.append(f"{call.lineno}: {name}")
+        if name.endswith((".extract", ".extractall")):
+            found.append(f"{call.lineno}: {name} writes where an archive says")
         if name == "torch.load" and options.get("weights_only") != "True":
             found.append(f"{call.lineno}: torch.load without weights_only=True")
         if name in ("np.load", "numpy.load") and options.get("allow_pickle", "False") != "False":
@@ -40,7 +42,8 @@ def test_no_code_comes_from_a_file(path):
 @pytest.mark.parametrize(
     "source",
     ["torch.load(path)", "torch.load(path, weights_only=False)", "eval(text)", "pickle.loads(data)",
-     "np.load(path, allow_pickle=True)", "subprocess.run(text, shell=True)", "yaml.load(text)"],
+     "np.load(path, allow_pickle=True)", "subprocess.run(text, shell=True)", "yaml.load(text)",
+     "tar.extractall(folder)", "tarfile.open(path).extract(name)"],
 )  # fmt: skip
 def test_what_would_run_code_is_found(source):
     assert wrong(source)
