@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from cnnpool import __version__
-from cnnpool.process import has_folder, leave, share_cores
+from cnnpool.system.process import has_folder, leave, share_cores
 
 USAGE = """\
 usage: cnnpool COMMAND [ARGUMENTS]
@@ -83,9 +83,9 @@ def explain(arguments: list[str]) -> int:
 
 def probe(arguments: list[str]) -> int:
     """``cnnpool probe``."""
-    from cnnpool import examine
+    from cnnpool import inspection
 
-    return examine.main(arguments)
+    return inspection.main(arguments)
 
 
 def bench(arguments: list[str]) -> int:
@@ -99,7 +99,7 @@ def bench(arguments: list[str]) -> int:
 
 def train(arguments: list[str]) -> int:
     """``cnnpool train``: one job, or with ``-m`` every job of a sweep."""
-    from cnnpool.stopping import Signals, Stopped
+    from cnnpool.system.signals import Signals, Stopped
 
     share_cores()
     try:

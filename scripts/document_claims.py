@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from cnnpool.claims import notes, page, settle
 from cnnpool.report import find, markdown
-from cnnpool.report.claims import notes, page, settle
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("runs", nargs="+", help="folders of runs, or folders above them")

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from fault.attempt import QUICK, command
 
-from cnnpool.checkpoint import DamagedError, load
+from cnnpool.run_folder.checkpoint import DamagedError, load
 
 
 def main(arguments: list[str]) -> int:

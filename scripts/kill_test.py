@@ -20,9 +20,9 @@ from pathlib import Path
 
 import torch
 
-import cnnpool.launch.training  # noqa: F401  (once here, not in every process, or most kills would hit the import)
+import cnnpool.launch.build  # noqa: F401  (once here, not in every process, or most kills would hit the import)
 from cnnpool import cli
-from cnnpool.checkpoint import DamagedError, load
+from cnnpool.run_folder.checkpoint import DamagedError, load
 
 TRAIN = [
     "train", "pool=stochastic", "data.limit=256", "data.batch_size=32", "data.shift=1", "model.width=4",

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from reliability_page import faults, page
 
-from cnnpool.machine import commit, processor
+from cnnpool.system.hardware import commit, processor
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

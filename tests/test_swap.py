@@ -11,7 +11,7 @@ from torch.nn.utils import parametrizations
 from torch.testing import assert_close
 
 import cnnpool
-from cnnpool.examine.stages import stages_of
+from cnnpool.inspection.stages import stages_of
 from cnnpool.model import build
 from cnnpool.pool import OPERATORS, AvgPool2d, MaxPool2d, Pool2d, StridedConv2d, Subsample2d
 from cnnpool.readout import READOUTS, GlobalAvgPool2d, GlobalGeM2d

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cnnpool.files import write_text
-from cnnpool.parser import Parser
+from cnnpool.cli_parser import Parser
+from cnnpool.run_folder.atomic import write_text
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from cnnpool import __version__
-from cnnpool.machine import commit, keep_memory, processor, usable
+from cnnpool.system.hardware import commit, keep_memory, processor, usable
 
 
 def prepare(threads: int, device: str) -> torch.device:

@@ -13,7 +13,7 @@ from cnnpool.bench.figures import row
 from cnnpool.bench.loops import ExampleNet, as_torchvision_has_it, bare, flat, in_turn, with_torch_pools
 from cnnpool.bench.measure import ratio
 from cnnpool.fit import Recipe, optimizers
-from cnnpool.machine import fast_precision
+from cnnpool.system.hardware import fast_precision
 
 NETWORKS = {
     "example": ExampleNet,

@@ -21,7 +21,7 @@ from cnnpool.bench.loops import as_torchvision_has_it, bare, flat, in_turn, with
 from cnnpool.bench.measure import ratio
 from cnnpool.data.base import Split
 from cnnpool.fit import Facts, Recipe, fit
-from cnnpool.machine import fast_precision
+from cnnpool.system.hardware import fast_precision
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cnnpool import table
+from cnnpool import registry
 from cnnpool.data.augment import augment, mirror, translate
 from cnnpool.data.base import DataError, Raw, Source, Split, from_pixels
 from cnnpool.data.batches import Batches
@@ -31,7 +31,7 @@ def build(name: str, *, seed: int = 0, **options: Any) -> Dataset:
         ValueError: for an unknown name or option, or a value out of range.
         DataError: if the files are missing, damaged or inconsistent.
     """
-    return assemble(name, table.construct(DATASETS, "datasets", name, **options), seed=seed)
+    return assemble(name, registry.construct(DATASETS, "datasets", name, **options), seed=seed)
 
 
 __all__ = [

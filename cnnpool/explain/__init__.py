@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from cnnpool.parser import Parser
+from cnnpool.cli_parser import Parser
 
 EXAMPLES = """\
 examples:

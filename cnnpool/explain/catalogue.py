@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from cnnpool import pool, readout, table
+from cnnpool import pool, readout, registry
 
 CHANNELS, SIZE = 16, (32, 32)
 INTRODUCTION = f"""\
@@ -58,7 +58,7 @@ def _readout(name: str) -> str:
 def _row(name: str, operator: nn.Module, draws: str) -> str:
     options = ", ".join(
         f"{key}={'null' if parameter.default is None else parameter.default}"
-        for key, parameter in table.options_of(type(operator)).items()
+        for key, parameter in registry.options_of(type(operator)).items()
     )
     learnt = sum(p.numel() for p in operator.parameters())
     work = operator.flops(*SIZE) / (CHANNELS * SIZE[0] * SIZE[1])

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool import ApsPool2d, LpsPool2d
-from cnnpool.pool.phases import complete, components
+from cnnpool.pool.autograd.phases import complete, components
 from cnnpool.pool.polyphase import PolyphasePool2d
 
 

@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 import torch
 from torch import Tensor, nn
 
-from cnnpool import pool, readout, table
+from cnnpool import pool, readout, registry
 from cnnpool.explain.choices import Phase, Tie, phases, tie
 from cnnpool.explain.derivatives import SEED, derivatives, forward, windows, without_noise
 
@@ -136,7 +136,7 @@ def _example(name: str, options: dict[str, object]) -> Example:
 def _build(name: str, options: dict[str, object]) -> nn.Module:
     if name not in pool.OPERATORS and name in {*readout.READOUTS, *_foreign_readouts()}:
         return readout.build(name, 1, tuple(IMAGES.shape[-2:]), **options)
-    table.lookup({**pool.OPERATORS, **readout.READOUTS}, "operators", name)
+    registry.lookup({**pool.OPERATORS, **readout.READOUTS}, "operators", name)
     return pool.build(name, 1, **options)
 
 

@@ -12,22 +12,22 @@ from typing import Any
 import torch
 
 from cnnpool.data import Batches, Dataset
-from cnnpool.files import write_json
 from cnnpool.fit import resume
-from cnnpool.fit.callbacks import Chronicle
-from cnnpool.fit.checkpoints import Checkpoints
-from cnnpool.fit.journal import Journal
+from cnnpool.fit.checkpoint_callback import Checkpoints
+from cnnpool.fit.metrics_callback import MetricsCallback
+from cnnpool.fit.metrics_writer import MetricsWriter
 from cnnpool.fit.module import Net
 from cnnpool.fit.pictures import draw
-from cnnpool.fit.sample import sample
+from cnnpool.fit.probe_batch import sample
 from cnnpool.fit.trainer import build_trainer, precision_of, quieten
-from cnnpool.machine import environment, keep_memory
 from cnnpool.model import Cnn
 from cnnpool.probe import Batch, Probe
 from cnnpool.probe.tags import scalars
-from cnnpool.ranks import rank
 from cnnpool.recipe import Recipe
-from cnnpool.stopping import Signals
+from cnnpool.run_folder.atomic import write_json
+from cnnpool.system.hardware import environment, keep_memory
+from cnnpool.system.process import rank
+from cnnpool.system.signals import Signals
 
 log = logging.getLogger(__name__)
 
@@ -104,30 +104,30 @@ def fit(
     if found:
         resume.check(*found, asked, module)
     path, saved = found or (None, None)
-    kept = saved["callbacks"]["Chronicle"]["metrics_bytes"] if saved else 0
-    journal = None if rank() else Journal(out, saved["cnnpool"]["steps"] if saved else 0, kept)
-    chronicle = Chronicle(journal, probes, sample(dataset, dataset.val if val else dataset.train))
+    kept = saved["callbacks"]["MetricsCallback"]["metrics_bytes"] if saved else 0
+    writer = None if rank() else MetricsWriter(out, saved["cnnpool"]["steps"] if saved else 0, kept)
+    metrics = MetricsCallback(writer, probes, sample(dataset, dataset.val if val else dataset.train))
     quieten()
     with Signals() as signals:
-        trainer = build_trainer(recipe, [chronicle, Checkpoints(out / "checkpoints", chronicle, signals)])
+        trainer = build_trainer(recipe, [metrics, Checkpoints(out / "checkpoints", metrics, signals)])
         settle([batches for batches in (train, val, test) if batches], trainer.strategy.root_device)
         if saved and saved["cnnpool"]["steps"] >= total:
             module.load_state_dict(saved["state_dict"])
             module.steps = saved["cnnpool"]["steps"]
-            chronicle.load_state_dict(saved["callbacks"]["Chronicle"])
+            metrics.load_state_dict(saved["callbacks"]["MetricsCallback"])
         else:
             trainer.fit(module, train, val, ckpt_path=path, weights_only=True)
     trainer.test(module, test, verbose=False)
     tested = module.take(module.evaluation_sums)
-    if journal is None:
+    if writer is None:
         return {"test": tested}
     batch = sample(dataset, dataset.test)
     # Lightning has taken it back to the CPU.
     model.to(trainer.strategy.root_device)
     measured = {probe.section: probe.measure(model, model.stages, *batch) for probe in probes.values()}
     model.cpu()
-    speed = chronicle.images / chronicle.seconds if chronicle.seconds else None
-    cost = {"train_images_per_s": speed, "wall_s": time.perf_counter() - chronicle.begun}
+    speed = metrics.images / metrics.seconds if metrics.seconds else None
+    cost = {"train_images_per_s": speed, "wall_s": time.perf_counter() - metrics.begun}
     measured["cost"] = measured.get("cost", {}) | cost
     results = {
         "schema": 1,
@@ -140,7 +140,7 @@ def fit(
         "epochs": math.ceil(module.steps / len(train)),
         "steps": module.steps,
         "test": tested,
-        **chronicle.latest,
+        **metrics.latest,
         **measured,
         "environment": environment(trainer.strategy.root_device),
     }
@@ -150,7 +150,7 @@ def fit(
     for section, result in measured.items():
         if section not in curves:
             values |= scalars(section, result)
-    close(journal, results, values, model, batch, pictures=recipe.pictures)
+    close(writer, results, values, model, batch, pictures=recipe.pictures)
     results["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
     write_json(out / "results.json", results)
     log.info("test accuracy %.2f %%   loss %.4f", 100 * tested["accuracy"], tested["loss"])
@@ -183,7 +183,7 @@ def settle(batches: Sequence[Batches], device: torch.device) -> None:
 
 
 def close(
-    journal: Journal,
+    writer: MetricsWriter,
     results: dict[str, Any],
     values: Mapping[str, float],
     model: Cnn,
@@ -192,8 +192,8 @@ def close(
     pictures: bool,
 ) -> None:
     """Write what TensorBoard shows of a finished run, the last of its scalars among it."""
-    journal.scalars(results["steps"], results["epochs"], values)
-    journal.finish(results)
+    writer.scalars(results["steps"], results["epochs"], values)
+    writer.finish(results)
     if pictures:
-        draw(journal.board, model, batch, results)
-    journal.close()
+        draw(writer.board, model, batch, results)
+    writer.close()

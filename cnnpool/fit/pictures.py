@@ -9,8 +9,8 @@ from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, win
 from cnnpool.explain.picture import figure
 from cnnpool.model import Cnn
 from cnnpool.probe import Batch
+from cnnpool.probe.gradient_taps import stage_gradients
 from cnnpool.probe.receptive_field import receptive_fields
-from cnnpool.probe.taps import stage_gradients
 
 MAPPED = 128
 SHOWN = 8

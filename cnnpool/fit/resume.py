@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from cnnpool import __version__
-from cnnpool.checkpoint import DamagedError, load
-from cnnpool.settings import differences
+from cnnpool.run_folder.checkpoint import DamagedError, load
+from cnnpool.run_folder.identity import differences
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
 
-from cnnpool.fit.checkpoint import SafeCheckpointIO
-from cnnpool.machine import fast_precision
+from cnnpool.fit.checkpoint_io import SafeCheckpointIO
 from cnnpool.recipe import Recipe
+from cnnpool.system.hardware import fast_precision
 
 
 def build_trainer(recipe: Recipe, callbacks: list) -> Trainer:

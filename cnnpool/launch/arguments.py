@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from cnnpool.launch.config import SECTIONS, conf_dir
-from cnnpool.launch.trust import FOLDERS, NO_SECRET, is_secret
+from cnnpool.launch.untrusted import FOLDERS, NO_SECRET, is_secret
 
 VALUED = (*FOLDERS, "--config-name", "-cn", "--cfg", "-c", "--package", "-p")
 PLACES = ("out", "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")

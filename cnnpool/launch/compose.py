@@ -16,17 +16,17 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.launch.arguments import in_order
 from cnnpool.launch.config import conf_dir, run_name, settle, unresolved
-from cnnpool.launch.mistakes import explain
+from cnnpool.launch.errors import explain
 from cnnpool.launch.once import each_once
 from cnnpool.launch.remote import REMOTE
-from cnnpool.launch.trust import refuse_hydra_code
+from cnnpool.launch.untrusted import refuse_hydra_code
 
 # At import, because other machines import this module before they compose a job of their own.
 OmegaConf.register_new_resolver("run_name", run_name, replace=True)
 
 
 @dataclass(frozen=True)
-class Asked:
+class Job:
     """One job.
 
     Args:
@@ -46,10 +46,10 @@ class Asked:
     sweep: bool = False
 
 
-_jobs: list[Asked] = []
+_jobs: list[Job] = []
 
 
-def compose(arguments: list[str]) -> list[Asked]:
+def compose(arguments: list[str]) -> list[Job]:
     """The jobs of a command line, none where Hydra itself has answered or other machines do them.
 
     Raises:
@@ -86,7 +86,7 @@ def task(config: DictConfig) -> None:
     run(job)
 
 
-def _asked(config: DictConfig) -> Asked:
+def _asked(config: DictConfig) -> Job:
     node = HydraConfig.get()
     settings, mistake = {}, ""
     try:
@@ -95,7 +95,7 @@ def _asked(config: DictConfig) -> Asked:
         mistake = str(error).splitlines()[0]
     logging = OmegaConf.to_container(node.job_logging, resolve=True)
     sweep = node.mode == RunMode.MULTIRUN
-    return Asked(Path(node.runtime.output_dir), list(node.overrides.task), settings, mistake, logging, sweep)
+    return Job(Path(node.runtime.output_dir), list(node.overrides.task), settings, mistake, logging, sweep)
 
 
 def _let_hydra_start_on_python_3_14() -> None:

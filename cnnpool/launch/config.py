@@ -8,14 +8,14 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from cnnpool.files import write_text
-from cnnpool.launch.trust import NO_SECRET, is_secret
-from cnnpool.settings import HARMLESS
+from cnnpool.launch.untrusted import NO_SECRET, is_secret
+from cnnpool.run_folder.atomic import write_text
+from cnnpool.run_folder.identity import HARMLESS
 
 UNNAMED = ("seed", "data", "model", "pool", "experiment", "out", "launch")
 """Overrides that a run's folder does not repeat because its path says them, or they are none of its business.
 
-Neither does it repeat those that change no result, ``cnnpool.settings.HARMLESS``.
+Neither does it repeat those that change no result, ``cnnpool.run_folder.identity.HARMLESS``.
 """
 SECTIONS = (
     "data",

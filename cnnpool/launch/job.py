@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cnnpool.files import InUseError, only_user, write_json
-from cnnpool.launch import plain
-from cnnpool.process import importing
-from cnnpool.ranks import rank
-from cnnpool.settings import asked, differences
-from cnnpool.stopping import Stopped
+from cnnpool.launch import check
+from cnnpool.run_folder.atomic import InUseError, only_user, write_json
+from cnnpool.run_folder.identity import asked, differences
+from cnnpool.system.process import importing, rank
+from cnnpool.system.signals import Stopped
 
 if TYPE_CHECKING:
-    from cnnpool.launch.compose import Asked
+    from cnnpool.launch.compose import Job
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ class Outcome:
     log: Path
 
 
-def run(job: "Asked") -> Outcome:
+def run(job: "Job") -> Outcome:
     """Train unless the folder holds the finished run; never raises, so that a sweep goes on."""
     if rank():
         return _assist(job)
@@ -74,7 +73,7 @@ def _leave_nothing(folder: Path) -> None:
                     break
 
 
-def _assist(job: "Asked") -> Outcome:
+def _assist(job: "Job") -> Outcome:
     """Train as one of the further processes; the first one keeps the folder and says what happens."""
     logging.disable(logging.INFO)
     try:
@@ -85,7 +84,7 @@ def _assist(job: "Asked") -> Outcome:
     return _outcome(job, "done", "", 0)
 
 
-def already(job: "Asked") -> Outcome | None:
+def already(job: "Job") -> Outcome | None:
     """What can be said of a job without starting it: done earlier, or refused."""
     try:
         results = _finished(job)
@@ -95,7 +94,7 @@ def already(job: "Asked") -> Outcome | None:
 
 
 @contextmanager
-def _logged(job: "Asked") -> Iterator[None]:
+def _logged(job: "Job") -> Iterator[None]:
     """Log into the job's own file, and no longer than the job takes: its folder may be gone afterwards."""
     logging.config.dictConfig(job.logging)
     root = logging.getLogger()
@@ -108,7 +107,7 @@ def _logged(job: "Asked") -> Iterator[None]:
             handler.close()
 
 
-def _run(job: "Asked") -> Outcome:
+def _run(job: "Job") -> Outcome:
     try:
         results = _finished(job)
         if results is None:
@@ -135,27 +134,27 @@ def _run(job: "Asked") -> Outcome:
     return _done(job, results)
 
 
-def _train(job: "Asked") -> dict[str, Any]:
+def _train(job: "Job") -> dict[str, Any]:
     if job.mistake:
         raise ValueError(job.mistake)
-    recipe = plain.check(job.settings)
+    recipe = check.check(job.settings)
     # torch and Lightning take seconds to import, for which neither a finished run nor a mistake need wait.
     with importing():
-        from cnnpool.launch.training import train
+        from cnnpool.launch.build import train
 
     return train(job.settings, recipe, job.folder, name(job), job.overrides)
 
 
-def name(job: "Asked") -> str:
+def name(job: "Job") -> str:
     """The run's folder below the output root."""
     return os.path.relpath(job.folder, job.settings.get("out", "."))
 
 
-def _done(job: "Asked", results: dict[str, Any]) -> Outcome:
+def _done(job: "Job", results: dict[str, Any]) -> Outcome:
     return _outcome(job, "done", f"test accuracy {100 * results['test']['accuracy']:.2f} %", 0)
 
 
-def _outcome(job: "Asked", state: str, said: str, status: int) -> Outcome:
+def _outcome(job: "Job", state: str, said: str, status: int) -> Outcome:
     return Outcome(name(job), state, said, status, job.folder / "train.log")
 
 
@@ -166,7 +165,7 @@ def write_state(folder: Path, state: str, error: str | None = None, status: int 
     write_json(folder / "status.json", content, flush=state != "running")
 
 
-def _finished(job: "Asked") -> dict[str, Any] | None:
+def _finished(job: "Job") -> dict[str, Any] | None:
     """The results of the same run, finished earlier.
 
     Raises:
@@ -193,7 +192,7 @@ def _of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or bool(OUT_OF_MEMORY.search(str(error)))
 
 
-def _describe(error: BaseException, job: "Asked") -> str:
+def _describe(error: BaseException, job: "Job") -> str:
     """One line: what, where, remedy."""
     said = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
     if isinstance(error, SystemExit):

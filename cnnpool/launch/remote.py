@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from cnnpool.launch.config import conf_dir
-from cnnpool.launch.trust import FOLDERS, values
+from cnnpool.launch.untrusted import FOLDERS, values
 
 if TYPE_CHECKING:
     from cnnpool.launch.job import Outcome

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cnnpool import table
-from cnnpool.launch.cluster import run_on_ray
-from cnnpool.launch.compose import Asked
+from cnnpool import registry
+from cnnpool.launch.compose import Job
 from cnnpool.launch.job import Outcome, name, run
-from cnnpool.launch.processes import run_processes
-from cnnpool.stopping import Signals, Stopped
+from cnnpool.launch.run_processes import run_processes
+from cnnpool.launch.run_ray import run_on_ray
+from cnnpool.system.signals import Signals, Stopped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Launch:
             raise ValueError(f"launch.gpus must be at least 0 and finite, got {self.gpus}")
 
 
-def run_all(jobs: Sequence[Asked], arguments: Sequence[str]) -> int:
+def run_all(jobs: Sequence[Job], arguments: Sequence[str]) -> int:
     """Run every job, say how each ended, and return the exit status of the command.
 
     Raises:
@@ -68,7 +68,7 @@ def run_all(jobs: Sequence[Asked], arguments: Sequence[str]) -> int:
     return conclude([*outcomes, *(Outcome(name(job), "not run", "", 1, job.folder) for job in rest)], status)
 
 
-def _outcomes(jobs: Sequence[Asked], arguments: Sequence[str]) -> Iterator[Outcome]:
+def _outcomes(jobs: Sequence[Job], arguments: Sequence[str]) -> Iterator[Outcome]:
     launch = launch_of(jobs)
     if launch.name == "ray":
         return run_on_ray(jobs, launch.address, launch.threads or 1, launch.gpus)
@@ -77,10 +77,10 @@ def _outcomes(jobs: Sequence[Asked], arguments: Sequence[str]) -> Iterator[Outco
     return map(run, jobs)
 
 
-def launch_of(jobs: Sequence[Asked]) -> Launch:
+def launch_of(jobs: Sequence[Job]) -> Launch:
     """How the sweep's first valid job wants them to be run."""
     settings = next((job.settings for job in jobs if job.settings), {})
-    launch = Launch(**table.check(Launch, "launch", settings.get("launch", {})))
+    launch = Launch(**registry.check(Launch, "launch", settings.get("launch", {})))
     if len(jobs) > 1 and launch.name == "local" and settings.get("fit", {}).get("devices", 1) != 1:
         # Lightning starts a training's other processes by the command line, which must be the job's own.
         return Launch(name="processes", jobs=1)

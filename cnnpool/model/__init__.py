@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cnnpool import table
+from cnnpool import registry
 from cnnpool.model.airbench import Airbench
 from cnnpool.model.allconv import AllConv
 from cnnpool.model.base import Cnn, PoolFactory, ReadoutFactory
@@ -36,8 +36,8 @@ def build(
     Raises:
         ValueError: for an unknown name or option, a value out of range, or images too small for the stages.
     """
-    entry = table.lookup(MODELS, "models", name)
-    checked = table.check(entry, name, options)
+    entry = registry.lookup(MODELS, "models", name)
+    checked = registry.check(entry, name, options)
     return entry(in_channels, size, num_classes, pool=pool, readout=readout, **checked)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cnnpool import table
+from cnnpool import registry
 from cnnpool.pool.ada import AdaPool2d, ada_pool2d
 from cnnpool.pool.adaptive_avg import AdaptiveAvgPool2d
 from cnnpool.pool.adaptive_blur import AdaptiveBlurPool2d, adaptive_blur_pool2d
@@ -107,7 +107,7 @@ def build(name: str, channels: int, **options: Any) -> Pool2d:
     """
     if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
         raise ValueError(f"{name}: channels must be a whole number of at least 1, got {channels!r}")
-    return table.construct(OPERATORS, "operators", name, channels, **options)
+    return registry.construct(OPERATORS, "operators", name, channels, **options)
 
 
 __all__ = [

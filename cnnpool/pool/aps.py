@@ -6,9 +6,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from cnnpool.pool import kernels, triton
+from cnnpool.pool import cpu, gpu
+from cnnpool.pool.autograd.phases import blocks, complete, sample_phase
 from cnnpool.pool.base import Size, pair
-from cnnpool.pool.phases import blocks, complete, sample_phase
 from cnnpool.pool.polyphase import PolyphasePool2d
 from cnnpool.pool.precision import wide
 
@@ -75,12 +75,12 @@ def _norms(x: Tensor, stride: tuple[int, int], p: float) -> Tensor:
         scale = torch.exp2(61 - torch.full((), count, dtype=torch.float64, device=x.device).log2().floor())
     else:
         scale = 2.0 ** (62 - count.bit_length())
-    if p != math.inf and kernels.take(x):
-        from cnnpool.pool.kernels import phases
+    if p != math.inf and cpu.take(x):
+        from cnnpool.pool.cpu import phases
 
         return phases.norms(x, stride, scale, p == 2)
-    if p != math.inf and stride[0] * stride[1] <= triton.MOST_CELLS and triton.take(x):
-        from cnnpool.pool.triton import phases
+    if p != math.inf and stride[0] * stride[1] <= gpu.MOST_CELLS and gpu.take(x):
+        from cnnpool.pool.gpu import phases
 
         return phases.norms(x, stride, scale, p == 2)
     # NaN and infinity count as the largest number, so that they win wherever they are.

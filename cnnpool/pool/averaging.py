@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool import kernels, triton
-from cnnpool.pool.transforms import Transformable, apply, fold, unfold
+from cnnpool.pool import cpu, gpu
+from cnnpool.pool.autograd.transforms import Transformable, apply, fold, unfold
 from cnnpool.pool.window import Window, is_channels_last, memory_format
 
 
@@ -31,12 +31,12 @@ def counting_of(count_include_pad: bool, divisor_override: int | None) -> Counti
 
 def forward(x: Tensor, window: Window, counting: Counting) -> Tensor:
     """Means (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
-    if window.cells <= triton.MOST_CELLS and triton.take(x):
-        from cnnpool.pool.triton import linear as on_gpu
+    if window.cells <= gpu.MOST_CELLS and gpu.take(x):
+        from cnnpool.pool.gpu import linear as on_gpu
 
         return on_gpu.average(x, window, counting, (x.shape[2], x.shape[3]), False, is_channels_last(x))
-    if kernels.take(x):
-        from cnnpool.pool.kernels import linear
+    if cpu.take(x):
+        from cnnpool.pool.cpu import linear
 
         plan = linear.average(window, counting, (x.shape[2], x.shape[3]))
         return linear.forward(x, plan, is_channels_last(x))
@@ -47,12 +47,12 @@ def backward(
     grad: Tensor, window: Window, counting: Counting, size: tuple[int, int], channels_last: bool
 ) -> Tensor:
     """Gradient of the (N, C, *size) input, the adjoint of ``forward``; no autograd."""
-    if window.cells <= triton.MOST_CELLS and triton.take(grad):
-        from cnnpool.pool.triton import linear as on_gpu
+    if window.cells <= gpu.MOST_CELLS and gpu.take(grad):
+        from cnnpool.pool.gpu import linear as on_gpu
 
         return on_gpu.average(grad, window, counting, tuple(size), True, channels_last)
-    if kernels.take(grad):
-        from cnnpool.pool.kernels import linear
+    if cpu.take(grad):
+        from cnnpool.pool.cpu import linear
 
         return linear.adjoint(grad, linear.average(window, counting, tuple(size)), channels_last)
     half = grad.dtype in (torch.bfloat16, torch.float16)

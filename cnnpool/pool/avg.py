@@ -3,10 +3,10 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool import kernels
+from cnnpool.pool import cpu
+from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.averaging import Average, Counting, counting_of
 from cnnpool.pool.base import Pool2d, Size
-from cnnpool.pool.transforms import apply
 from cnnpool.pool.window import Window, check_map, remembered, window_of
 
 
@@ -39,7 +39,7 @@ def avg_pool2d(
         ValueError: for a number out of range, or an output that would be empty.
     """
     tiles = stride is None or stride == kernel_size
-    if (tiles or x.dtype.itemsize > 2 or x.is_cuda) and kernels.torch_is_quicker(x, kernels.MEANS):
+    if (tiles or x.dtype.itemsize > 2 or x.is_cuda) and cpu.torch_is_quicker(x, cpu.MEANS):
         try:
             # Torch checks all this itself, and a look at its arguments takes a tenth of its time.
             steps = () if tiles else stride
@@ -51,8 +51,8 @@ def avg_pool2d(
     window, counting = _rule(
         x.shape, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
-    if kernels.torch_is_quicker(x, kernels.MEANS):
-        return kernels.by_torch(F.avg_pool2d, x, window, *window[:3], window.ceil_mode, *counting)
+    if cpu.torch_is_quicker(x, cpu.MEANS):
+        return cpu.by_torch(F.avg_pool2d, x, window, *window[:3], window.ceil_mode, *counting)
     y = apply(Average, x if x.dim() == 4 else x.unsqueeze(0), window, counting)
     return y if x.dim() == 4 else y.squeeze(0)
 

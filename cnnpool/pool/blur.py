@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
+from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.base import Pool2d, Size, pair
 from cnnpool.pool.blurring import Blur, Geometry, traced
 from cnnpool.pool.edges import PaddingMode, check_mode
-from cnnpool.pool.transforms import apply
 from cnnpool.pool.window import is_channels_last
 
 

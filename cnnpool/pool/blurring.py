@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cnnpool.pool import kernels, triton
+from cnnpool.pool import cpu, gpu
+from cnnpool.pool.autograd.transforms import Transformable, apply, fold, unfold
 from cnnpool.pool.edges import PaddingMode, pad, source
-from cnnpool.pool.transforms import Transformable, apply, fold, unfold
 from cnnpool.pool.window import memory_format
 
 
@@ -25,7 +25,7 @@ class Geometry(NamedTuple):
     @property
     def few_taps(self) -> bool:
         """Whether Triton's kernels, which unroll the filter, can have it."""
-        return self.filter_size[0] * self.filter_size[1] <= triton.MOST_CELLS
+        return self.filter_size[0] * self.filter_size[1] <= gpu.MOST_CELLS
 
     @property
     def output_size(self) -> tuple[int, int]:
@@ -70,12 +70,12 @@ def _moves(length: int, filter_size: int, stride: int, mode: PaddingMode) -> Ite
 
 def forward(x: Tensor, geometry: Geometry) -> Tensor:
     """Blurred and subsampled (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
-    if geometry.few_taps and triton.take(x):
-        from cnnpool.pool.triton import linear as on_gpu
+    if geometry.few_taps and gpu.take(x):
+        from cnnpool.pool.gpu import linear as on_gpu
 
         return on_gpu.blur(x, geometry, False)
-    if kernels.take(x):
-        from cnnpool.pool.kernels import linear
+    if cpu.take(x):
+        from cnnpool.pool.cpu import linear
 
         return linear.forward(x, linear.blur(geometry), geometry.channels_last)
     half = x.dtype in (torch.bfloat16, torch.float16)
@@ -106,12 +106,12 @@ def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mod
 
 def adjoint(grad: Tensor, geometry: Geometry) -> Tensor:
     """Gradient of the (N, C, *size) input: the transpose of ``forward``; no autograd."""
-    if geometry.few_taps and triton.take(grad):
-        from cnnpool.pool.triton import linear as on_gpu
+    if geometry.few_taps and gpu.take(grad):
+        from cnnpool.pool.gpu import linear as on_gpu
 
         return on_gpu.blur(grad, geometry, True)
-    if kernels.take(grad):
-        from cnnpool.pool.kernels import linear
+    if cpu.take(grad):
+        from cnnpool.pool.cpu import linear
 
         return linear.adjoint(grad, linear.blur(geometry), geometry.channels_last)
     half = grad.dtype in (torch.bfloat16, torch.float16)

@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
+from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.base import Size
 from cnnpool.pool.lp import PowerMean
 from cnnpool.pool.precision import wide
-from cnnpool.pool.replayed import evaluate
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.pool.window import WindowPool2d, window_on
 

@@ -6,11 +6,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from cnnpool.pool import triton
+from cnnpool.pool import gpu
+from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.base import Size
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.precision import wide
-from cnnpool.pool.replayed import evaluate
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.pool.window import Window, WindowPool2d, cells, count, peak, window_on
 
@@ -81,31 +81,33 @@ class PowerMean(NamedTuple):
         return torch.where(endless, largest, torch.where(empty, 0.0, root * scale)).to(x.dtype)
 
     def forward(self, x: Tensor, p: float | Tensor) -> Tensor:
-        if triton.take(x):
-            from cnnpool.pool.triton import means
+        if gpu.take(x):
+            from cnnpool.pool.gpu import window_means
 
-            return means.forward(x, p, self._on_gpu())
-        from cnnpool.pool.kernels import banded
+            return window_means.forward(x, p, self._on_gpu())
+        from cnnpool.pool.cpu import window_means
 
-        return banded.power_forward(x, p, self.window, banded.Cell(self.floor), self.mean)
+        return window_means.power_forward(x, p, self.window, window_means.Cell(self.floor), self.mean)
 
     def backward(
         self, grad: Tensor, x: Tensor, p: float | Tensor, learnt: bool
     ) -> tuple[Tensor, Tensor | None]:
-        if triton.take(grad):
-            from cnnpool.pool.triton import means
+        if gpu.take(grad):
+            from cnnpool.pool.gpu import window_means
 
-            return means.backward(grad, x, p, self._on_gpu(), learnt)
-        from cnnpool.pool.kernels import banded
+            return window_means.backward(grad, x, p, self._on_gpu(), learnt)
+        from cnnpool.pool.cpu import window_means
 
-        return banded.power_backward(grad, x, p, self.window, banded.Cell(self.floor), self.mean, learnt)
+        return window_means.power_backward(
+            grad, x, p, self.window, window_means.Cell(self.floor), self.mean, learnt
+        )
 
     def _on_gpu(self) -> tuple:
-        from cnnpool.pool.triton import means
+        from cnnpool.pool.gpu import window_means
 
         if self.floor is None:
-            return means.Mean(means.POWER, self.window, mean=self.mean)
-        return means.Mean(means.FLOORED, self.window, self.floor, self.mean)
+            return window_means.Mean(window_means.POWER, self.window, mean=self.mean)
+        return window_means.Mean(window_means.FLOORED, self.window, self.floor, self.mean)
 
 
 def _power(base: Tensor, exponent: float | Tensor) -> Tensor:

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from cnnpool.pool.autograd.phases import components
 from cnnpool.pool.base import Size
 from cnnpool.pool.edges import EdgeConv2d, conv2d
-from cnnpool.pool.phases import components
 from cnnpool.pool.polyphase import PolyphasePool2d
 
 

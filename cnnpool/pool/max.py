@@ -5,12 +5,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from cnnpool.pool import kernels
+from cnnpool.pool import cpu
+from cnnpool.pool.autograd.routing import Max, MaxTiles
+from cnnpool.pool.autograd.transforms import apply
+from cnnpool.pool.autograd.winners import Ties, winners_dtype
 from cnnpool.pool.base import Pool2d, Size
-from cnnpool.pool.routing import Max, MaxTiles
-from cnnpool.pool.transforms import apply
 from cnnpool.pool.window import Window, check_map, remembered, window_of
-from cnnpool.pool.winners import Ties, winners_dtype
 
 
 def max_pool2d(
@@ -49,8 +49,8 @@ def max_pool2d(
     """
     tiles = stride is None or stride == kernel_size
     exact = dilation == 1 and (tiles or x.dtype.itemsize > 2 or x.is_cuda)
-    quick = kernels.MAXIMA if tiles else kernels.OVERLAPPING_MAXIMA
-    if ties == "first" and exact and kernels.torch_is_quicker(x, quick):
+    quick = cpu.MAXIMA if tiles else cpu.OVERLAPPING_MAXIMA
+    if ties == "first" and exact and cpu.torch_is_quicker(x, quick):
         try:
             # Torch checks all this itself, and a look at its arguments takes a tenth of its time.
             steps = () if tiles else stride
@@ -58,8 +58,8 @@ def max_pool2d(
         except (RuntimeError, TypeError, IndexError):
             pass
     window = _window(x.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
-    if ties == "first" and kernels.torch_is_quicker(x, quick):
-        return kernels.by_torch(torch.max_pool2d, x, window, *window)
+    if ties == "first" and cpu.torch_is_quicker(x, quick):
+        return cpu.by_torch(torch.max_pool2d, x, window, *window)
     if x.dim() == 4 and MaxTiles.takes(x, window, ties):
         return MaxTiles.apply(x, window)
     return _pool(x, window, ties)[0]

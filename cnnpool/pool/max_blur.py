@@ -2,12 +2,12 @@
 
 from torch import Tensor
 
+from cnnpool.pool.autograd.max_blurring import MaxBlur, fuses
+from cnnpool.pool.autograd.winners import Ties
 from cnnpool.pool.base import Pool2d, Size, pair
 from cnnpool.pool.blur import BlurPool2d, blur_pool2d, geometry_of
 from cnnpool.pool.edges import PaddingMode
 from cnnpool.pool.max import MaxPool2d, max_pool2d
-from cnnpool.pool.max_blurring import MaxBlur, fuses
-from cnnpool.pool.winners import Ties
 
 
 def max_blur_pool2d(

@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
+from cnnpool.pool.autograd.phases import complete, sample_phase
 from cnnpool.pool.base import Pool2d, Size, check_batch, pair
-from cnnpool.pool.phases import complete, sample_phase
 from cnnpool.pool.precision import wide
 
 

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cnnpool.pool import triton
+from cnnpool.pool import gpu
+from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.base import Size
 from cnnpool.pool.lip import softmax_mean
 from cnnpool.pool.precision import largest_finite, wide
-from cnnpool.pool.replayed import evaluate
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.pool.window import Window, WindowPool2d, peak, window_on
 
@@ -67,24 +67,26 @@ class SoftMean(NamedTuple):
         return torch.where(largest.isinf(), largest, soft).to(x.dtype)
 
     def forward(self, x: Tensor, beta: float | Tensor) -> Tensor:
-        if triton.take(x):
-            from cnnpool.pool.triton import means
+        if gpu.take(x):
+            from cnnpool.pool.gpu import window_means
 
-            return means.forward(x, beta, means.Mean(means.SOFT, self.window))
-        from cnnpool.pool.kernels import banded
+            return window_means.forward(x, beta, window_means.Mean(window_means.SOFT, self.window))
+        from cnnpool.pool.cpu import window_means
 
-        return banded.soft_forward(x, beta, self.window)
+        return window_means.soft_forward(x, beta, self.window)
 
     def backward(
         self, grad: Tensor, x: Tensor, beta: float | Tensor, learnt: bool
     ) -> tuple[Tensor, Tensor | None]:
-        if triton.take(grad):
-            from cnnpool.pool.triton import means
+        if gpu.take(grad):
+            from cnnpool.pool.gpu import window_means
 
-            return means.backward(grad, x, beta, means.Mean(means.SOFT, self.window), learnt)
-        from cnnpool.pool.kernels import banded
+            return window_means.backward(
+                grad, x, beta, window_means.Mean(window_means.SOFT, self.window), learnt
+            )
+        from cnnpool.pool.cpu import window_means
 
-        return banded.soft_backward(grad, x, beta, self.window, learnt)
+        return window_means.soft_backward(grad, x, beta, self.window, learnt)
 
 
 class SoftPool2d(WindowPool2d):

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from cnnpool.pool import triton
+from cnnpool.pool import gpu
+from cnnpool.pool.autograd.replayed import can_work, evaluate
+from cnnpool.pool.autograd.routing import Route, Scatter
+from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.base import Size
 from cnnpool.pool.precision import wide
-from cnnpool.pool.replayed import can_work, evaluate
-from cnnpool.pool.routing import Route, Scatter
-from cnnpool.pool.transforms import apply
 from cnnpool.pool.window import (
     Window,
     WindowPool2d,
@@ -77,26 +77,26 @@ class Expectation(NamedTuple):
         return _finish(x, self.window, _weigh)
 
     def forward(self, x: Tensor, _: float) -> Tensor:
-        if triton.take(x):
-            from cnnpool.pool.triton import draw
+        if gpu.take(x):
+            from cnnpool.pool.gpu import multinomial
 
-            return draw.expected(x, self.window)
-        from cnnpool.pool.kernels import banded
+            return multinomial.expected(x, self.window)
+        from cnnpool.pool.cpu import window_means
 
-        return banded.expected(x, self.window)
+        return window_means.expected(x, self.window)
 
     backward = None
 
 
 def _drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, bool, bool]:
     # Values, winners, whether all are finite, or else the kernel saw to it, and whether each has a winner.
-    if triton.take(x):
-        from cnnpool.pool.triton import draw
+    if gpu.take(x):
+        from cnnpool.pool.gpu import multinomial
 
-        return *draw.drawn(x, uniforms, window), True, False
-    from cnnpool.pool.kernels import banded
+        return *multinomial.drawn(x, uniforms, window), True, False
+    from cnnpool.pool.cpu import window_means
 
-    return banded.drawn(x, uniforms, window)
+    return window_means.drawn(x, uniforms, window)
 
 
 class Drawn(Function):
@@ -116,7 +116,7 @@ class Drawn(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (winners,) = ctx.saved_tensors
         # Triton's kernel sends nothing to no cell as it is.
-        if not ctx.won and (torch.is_grad_enabled() or not triton.take(grad)):
+        if not ctx.won and (torch.is_grad_enabled() or not gpu.take(grad)):
             none = winners == NOWHERE
             grad, winners = grad.masked_fill(none, 0), winners.masked_fill(none, 0)
         return apply(Scatter, grad, winners, ctx.route), None, None

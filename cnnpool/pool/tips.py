@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from cnnpool.pool.autograd.phases import blocks
 from cnnpool.pool.base import Size
 from cnnpool.pool.edges import EdgeConv2d, conv2d
-from cnnpool.pool.phases import blocks
 from cnnpool.pool.polyphase import PolyphasePool2d
 
 

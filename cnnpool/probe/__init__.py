@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cnnpool import table
+from cnnpool import registry
 from cnnpool.probe.adversarial import AdversarialShift
 from cnnpool.probe.aliasing import Aliasing
 from cnnpool.probe.all_shifts import AllShifts
@@ -41,7 +41,7 @@ def build(name: str, **options: Any) -> Probe:
     Raises:
         ValueError: for an unknown name or option, or a value out of range.
     """
-    return table.construct(PROBES, "probes", name, **options)
+    return registry.construct(PROBES, "probes", name, **options)
 
 
 __all__ = [

@@ -6,8 +6,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from cnnpool.probe.base import Result, at_least, examined
+from cnnpool.probe.gradient_taps import Tap, adjacent_weights, backpropagate
 from cnnpool.probe.sparsity import coverage, phase_imbalance, sparsity
-from cnnpool.probe.taps import Tap, adjacent_weights, backpropagate
 from cnnpool.probe.windows import stride_of, tie_rule, ties, winner_shares
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cnnpool.probe.base import Result, at_least, device_of, examined
-from cnnpool.probe.taps import adjacent_weights
+from cnnpool.probe.gradient_taps import adjacent_weights
 
 
 class GradientNoise:

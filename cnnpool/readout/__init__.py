@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cnnpool import table
+from cnnpool import registry
 from cnnpool.readout.attention import AttentionPool2d
 from cnnpool.readout.avgmax import GlobalAvgMaxPool2d
 from cnnpool.readout.base import Readout
@@ -37,7 +37,7 @@ def build(name: str, channels: int, size: tuple[int, int], **options: Any) -> Re
     Raises:
         ValueError: for an unknown name or option, or a value out of range.
     """
-    return table.construct(READOUTS, "readouts", name, channels, size, **options)
+    return registry.construct(READOUTS, "readouts", name, channels, size, **options)
 
 
 __all__ = [

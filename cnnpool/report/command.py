@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cnnpool.parser import Parser
+from cnnpool.cli_parser import Parser
 from cnnpool.report.runs import MEANS, Run, find, finished
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def _short(folder: Path) -> str:
 
 
 def _claims(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) -> None:
-    from cnnpool.report import claims
-    from cnnpool.report.claims import page, settle
+    from cnnpool import claims
+    from cnnpool.claims import page, settle
     from cnnpool.report.comparable import select
     from cnnpool.report.write import put
 

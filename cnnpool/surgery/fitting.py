@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cnnpool import table
+from cnnpool import registry
 from cnnpool.pool import Pool2d
 from cnnpool.pool.base import pair
 from cnnpool.surgery.trace import WINDOWED, Target, evaluating
@@ -79,7 +79,7 @@ def fitting(target: Target, maps: Sequence[Tensor], entry: Callable, options: Ma
         made = []
         for variant in variants(entry, settings, options):
             try:
-                pool = entry(maps[0].shape[1], **table.check(entry, entry.__name__, variant))
+                pool = entry(maps[0].shape[1], **registry.check(entry, entry.__name__, variant))
                 got = [pool.output_size(*size) for size in sizes]
             except ValueError as error:
                 reasons.append(str(error))
@@ -129,7 +129,7 @@ def _reach(pool: Pool2d, axis: int) -> int:
 
 def bases(target: Target, entry: Callable, wanted: Sequence[tuple]) -> Iterator[dict[str, Any]]:
     """Settings that make the operator like the original: with its window, and with the operator's own."""
-    known = table.options_of(entry)
+    known = registry.options_of(entry)
     if not hasattr(target.module, "stride") and "output_size" in known:
         yield {"output_size": wanted[0]}
         return
@@ -147,7 +147,7 @@ def bases(target: Target, entry: Callable, wanted: Sequence[tuple]) -> Iterator[
 
 def variants(entry: Callable, base: dict[str, Any], options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Settings of the operator to try, the one most like the original first."""
-    known = table.options_of(entry)
+    known = registry.options_of(entry)
     yield base | options
     free = [key for key in ("ceil_mode", "padding") if key in known and key not in options]
     choices = {"ceil_mode": (False, True), "padding": (0, 1, 2, 3)}

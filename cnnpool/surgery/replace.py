@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from cnnpool import table
+from cnnpool import registry
 from cnnpool.pool import OPERATORS
 from cnnpool.readout import READOUTS
 from cnnpool.surgery.fitting import new_downsampling, new_head
@@ -69,8 +69,8 @@ def swap(
     """
     reads_out = where == "head" or (name in READOUTS and name not in OPERATORS)
     room, entries = ("readouts", READOUTS) if reads_out else ("operators", OPERATORS)
-    entry = table.lookup(entries, room, name)
-    options = table.check(entry, name, options)
+    entry = registry.lookup(entries, room, name)
+    options = registry.check(entry, name, options)
     functional = FunctionalPooling(model, pools)
     targets = select(dry_run(model, example, functional), where, reads_out, functional)
     make = new_head if reads_out else new_downsampling

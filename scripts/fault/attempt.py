@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cnnpool import cli
 
-for heavy in ("examine.command", "launch.compose", "launch.training", "report.command", "report.comparison"):
+for heavy in ("inspection.command", "launch.compose", "launch.build", "report.command", "report.comparison"):
     # Here once, not in every fork.
     import_module(f"cnnpool.{heavy}")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from cnnpool.files import only_user, write_json
-from cnnpool.fit.callbacks import Chronicle
-from cnnpool.launch import training
+from cnnpool.fit.metrics_callback import Chronicle
+from cnnpool.launch import build
+from cnnpool.run_folder.atomic import only_user, write_json
 from fault.attempt import QUICK, command
 
 HERE = "hydra.run.dir=here"
@@ -97,14 +97,14 @@ def failing(how):
     """The training of ``avg`` ends by ``how()``."""
 
     def before():
-        kept = training.train
+        kept = build.train
 
         def train(config, *arguments):
             if config["pool"]["name"] == "avg":
                 how()
             return kept(config, *arguments)
 
-        training.train = train
+        build.train = train
 
     return before
 

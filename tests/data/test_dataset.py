@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from cnnpool import data, table
+from cnnpool import data, registry
 from cnnpool.data import DATASETS, Raw, Source, from_pixels
 from cnnpool.data.dataset import assemble, statistics
 
@@ -191,7 +191,7 @@ def test_unknown_names_and_keys_are_refused_with_a_suggestion():
 def test_each_yaml_holds_every_option_with_its_default(name, monkeypatch):
     monkeypatch.delenv("CNNPOOL_DATA", raising=False)
     written = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"), resolve=True)
-    defaults = {key: parameter.default for key, parameter in table.options_of(DATASETS[name]).items()}
+    defaults = {key: parameter.default for key, parameter in registry.options_of(DATASETS[name]).items()}
     assert written == {"name": name, **defaults}
     monkeypatch.setenv("CNNPOOL_DATA", "elsewhere")
     assert OmegaConf.load(CONF / f"{name}.yaml").root == "elsewhere"

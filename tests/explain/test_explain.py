@@ -6,7 +6,7 @@ from matplotlib.patches import Circle, Rectangle
 from torch import nn
 from torch.nn import functional as F
 
-from cnnpool import explain, table
+from cnnpool import explain, registry
 from cnnpool.explain import example as explain_example
 from cnnpool.explain.choices import tie
 from cnnpool.explain.example import IMAGES, example, examples
@@ -214,7 +214,7 @@ def test_operators_and_readouts_of_other_packages_need_state_nothing(monkeypatch
         "cnnpool.operators": {"minpool": EntryPoint("minpool", f"{__name__}:MinPool2d", "")},
         "cnnpool.readouts": {"firstrow": EntryPoint("firstrow", f"{__name__}:FirstRow", "")},
     }
-    monkeypatch.setattr(table, "_foreign", lambda group: found[group])
+    monkeypatch.setattr(registry, "_foreign", lambda group: found[group])
     monkeypatch.setattr(explain_example, "_foreign_readouts", lambda: set(found["cnnpool.readouts"]))
     monkeypatch.setattr(EntryPoint, "load", lambda self: globals()[self.value.split(":")[1]])
     assert explain.main(["minpool"]) == 0

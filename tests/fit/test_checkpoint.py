@@ -4,8 +4,8 @@ import pickle
 import pytest
 import torch
 
-from cnnpool.checkpoint import DamagedError, load
-from cnnpool.fit.checkpoint import SafeCheckpointIO
+from cnnpool.fit.checkpoint_io import SafeCheckpointIO
+from cnnpool.run_folder.checkpoint import DamagedError, load
 
 
 class Harm:

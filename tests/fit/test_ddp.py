@@ -8,9 +8,9 @@ import time
 import pytest
 import torch
 
-from cnnpool.checkpoint import load
 from cnnpool.fit import Recipe
 from cnnpool.fit.fit import share
+from cnnpool.run_folder.checkpoint import load
 
 # No operator of these draws or sees the whole batch, so that two halves of it are the whole.
 TRAIN = [
@@ -86,7 +86,7 @@ def test_the_shares_of_a_step_are_the_batch_of_one_process():
 
 
 def test_other_strategies_are_no_choice():
-    from cnnpool import table
+    from cnnpool import registry
 
     with pytest.raises(ValueError, match="strategy='ddp_spawn' is not one of 'auto', 'ddp'"):
-        table.check(Recipe, "fit", {"strategy": "ddp_spawn"})
+        registry.check(Recipe, "fit", {"strategy": "ddp_spawn"})

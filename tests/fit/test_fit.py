@@ -88,7 +88,7 @@ def test_another_seed_gives_other_weights(runs, finished, tmp_path):
 
 def test_checkpoints_hold_the_final_weights(finished):
     out, _, net = finished
-    from cnnpool.checkpoint import load
+    from cnnpool.run_folder.checkpoint import load
 
     last = load(out / "checkpoints" / "last.ckpt")
     weights = {k.removeprefix("model."): v for k, v in last["state_dict"].items()}

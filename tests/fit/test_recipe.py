@@ -5,7 +5,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from cnnpool import table
+from cnnpool import registry
 from cnnpool.fit import optimizers
 from cnnpool.recipe import Recipe
 
@@ -14,7 +14,7 @@ CONF = Path(__file__).parents[2] / "conf" / "fit"
 
 def test_the_yaml_holds_every_option_with_its_default():
     content = OmegaConf.to_container(OmegaConf.load(CONF / "default.yaml"))
-    assert content == {key: p.default for key, p in table.options_of(Recipe).items()}
+    assert content == {key: p.default for key, p in registry.options_of(Recipe).items()}
 
 
 def test_one_cycle_rises_and_falls_linearly():

@@ -5,12 +5,12 @@ import signal
 import pytest
 import torch
 
-from cnnpool.checkpoint import load
 from cnnpool.fit import DamagedError, DivergedError
-from cnnpool.fit.callbacks import Chronicle
-from cnnpool.fit.checkpoint import SafeCheckpointIO
-from cnnpool.fit.checkpoints import Checkpoints
-from cnnpool.stopping import Signals, Stopped
+from cnnpool.fit.checkpoint_callback import Checkpoints
+from cnnpool.fit.checkpoint_io import SafeCheckpointIO
+from cnnpool.fit.metrics_callback import MetricsCallback
+from cnnpool.run_folder.checkpoint import load
+from cnnpool.system.signals import Signals, Stopped
 
 RECIPES = {
     "one_cycle": {},
@@ -126,7 +126,7 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_to_the_same_bits(
     runs, whole, tmp_path, monkeypatch, signum, hook
 ):
     out, net = whole("one_cycle")
-    kept, step = getattr(Chronicle, hook), 11 if hook == "on_train_batch_end" else 16
+    kept, step = getattr(MetricsCallback, hook), 11 if hook == "on_train_batch_end" else 16
 
     def with_signal(self, trainer, module, *rest):
         kept(self, trainer, module, *rest)
@@ -135,7 +135,7 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_to_the_same_bits(
 
     before = signal.getsignal(signum)
     with monkeypatch.context() as patch:
-        patch.setattr(Chronicle, hook, with_signal)
+        patch.setattr(MetricsCallback, hook, with_signal)
         with pytest.raises(Stopped, match=f"stopped by {signum.name} at step {step}") as stop:
             runs.run(tmp_path, **EVERY)
     assert stop.value.status == 128 + signum
@@ -164,7 +164,7 @@ def test_a_second_signal_stops_at_once_and_leaves_the_checkpoint_whole(runs, tmp
             os.kill(os.getpid(), signal.SIGINT)
             pytest.fail("went on after the second signal")
 
-    monkeypatch.setattr(Chronicle, "on_validation_start", impatient)
+    monkeypatch.setattr(MetricsCallback, "on_validation_start", impatient)
     with pytest.raises(Stopped):
         runs.run(tmp_path, **EVERY)
     assert load(tmp_path / "checkpoints" / "last.ckpt")["cnnpool"]["steps"] == 8
@@ -242,14 +242,14 @@ def test_another_number_of_threads_is_said(runs, tmp_path, monkeypatch, caplog):
 
 
 def test_weights_that_are_not_finite_are_never_saved(runs, tmp_path, monkeypatch):
-    kept = Chronicle.on_train_epoch_end
+    kept = MetricsCallback.on_train_epoch_end
 
     def spoil(self, trainer, module):
         kept(self, trainer, module)
         if module.steps == 16:
             next(module.parameters()).data.view(-1)[0] = float("nan")
 
-    monkeypatch.setattr(Chronicle, "on_train_epoch_end", spoil)
+    monkeypatch.setattr(MetricsCallback, "on_train_epoch_end", spoil)
     with pytest.raises(DivergedError, match="nan or infinite by step 16"):
         runs.run(tmp_path, **EVERY)
     saved = load(tmp_path / "checkpoints" / "last.ckpt")

@@ -7,8 +7,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from cnnpool import data, model, pool, probe, readout, table
-from cnnpool.launch import plain, ranges
+from cnnpool import data, model, pool, probe, readout, registry
+from cnnpool.launch import check, ranges
 
 ENTRIES = {
     "pool": pool.OPERATORS,
@@ -28,7 +28,7 @@ LEFT = {"groups", "heads", "grid", "ada.size", "ada.beta", "mixed.mix", "levels"
 
 def options_of(room, name):
     entry = ENTRIES[room][name]
-    return [option for option in table.options_of(entry) if room != "model" or option not in ENTRIES]
+    return [option for option in registry.options_of(entry) if room != "model" or option not in ENTRIES]
 
 
 def construct(room, name, **options):
@@ -46,7 +46,7 @@ def construct(room, name, **options):
                 **options,
             )  # fmt: skip
         case "data":
-            table.construct(data.DATASETS, "datasets", name, **options)
+            registry.construct(data.DATASETS, "datasets", name, **options)
         case "probe":
             probe.build(name, **options)
 
@@ -69,11 +69,11 @@ def test_types_are_those_of_the_signature(room, name):
 
 @pytest.mark.parametrize(("room", "name"), CHOICES)
 def test_the_constructor_refuses_the_same_values(room, name):
-    signature = table.options_of(ENTRIES[room][name])
+    signature = registry.options_of(ENTRIES[room][name])
     defaults = {option: signature[option].default for option in options_of(room, name)}
     for option in defaults:
         for value in VALUES:
-            early = refused(plain._check, room, room, {"name": name, **defaults, option: value})
+            early = refused(check._check, room, room, {"name": name, **defaults, option: value})
             late = refused(construct, room, name, **{option: value})
             if (
                 not {option, f"{name}.{option}"} & LEFT
@@ -85,8 +85,8 @@ def test_the_constructor_refuses_the_same_values(room, name):
 
 def test_every_choice_has_known_options():
     for room, name in CHOICES:
-        assert set(plain._options(room, name)) == set(options_of(room, name)), name
-        assert name in plain._names(room)
+        assert set(check._options(room, name)) == set(options_of(room, name)), name
+        assert name in check._names(room)
 
 
 def test_a_range_is_named_with_key_and_value():

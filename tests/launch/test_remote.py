@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from cnnpool.files import write_json
 from cnnpool.launch.remote import gather
+from cnnpool.run_folder.atomic import write_json
 
 
 @pytest.mark.parametrize("left", ["", "\0\0", '{"state": "runn', "null", "{}"])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from cnnpool import model, pool, readout, table
+from cnnpool import model, pool, readout, registry
 from cnnpool.model import MODELS
 
 CONF = Path(__file__).parents[2] / "conf" / "model"
@@ -33,7 +33,7 @@ def test_every_model_has_a_yaml_and_every_yaml_a_model():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_yaml_holds_every_option_with_its_default(name):
-    options = table.options_of(MODELS[name])
+    options = registry.options_of(MODELS[name])
     defaults = {key: p.default for key, p in options.items() if p.default is not inspect.Parameter.empty}
     content = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))
     assert content.pop("name") == name

@@ -13,8 +13,8 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 from cnnpool.pool import ApsPool2d, Subsample2d, aps_pool2d, blur_pool2d
+from cnnpool.pool.autograd.phases import sample_phase
 from cnnpool.pool.edges import EdgeConv2d
-from cnnpool.pool.phases import sample_phase
 
 steps = st.sampled_from([1, 2, 3, (2, 3), (3, 1)])
 

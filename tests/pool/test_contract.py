@@ -12,16 +12,16 @@ import pytest
 import torch
 import yaml
 
-from cnnpool import table
+from cnnpool import registry
 from cnnpool.pool import OPERATORS, Pool2d, build
 
 
 def test_yaml_holds_every_option_at_its_default(stem, conf):
     written = yaml.safe_load((conf / f"{stem}.yaml").read_text())
     assert written.pop("name") == stem
-    defaults = {name: option.default for name, option in table.options_of(OPERATORS[stem]).items()}
+    defaults = {name: option.default for name, option in registry.options_of(OPERATORS[stem]).items()}
     assert {k: tuple(v) if isinstance(v, list) else v for k, v in written.items()} == defaults
-    assert [type(v) for v in table.check(OPERATORS[stem], stem, written).values()] == [
+    assert [type(v) for v in registry.check(OPERATORS[stem], stem, written).values()] == [
         type(defaults[k]) for k in written
     ]
 
@@ -40,7 +40,7 @@ def test_facts_are_stated(stem):
     assert all(getattr(operator, fact).strip() for fact in ("formula", "paper", "shift"))
     doc = inspect.getdoc(operator)
     assert doc != inspect.getdoc(Pool2d) and "Args:" in doc
-    assert all(f"{name}:" in doc for name in ["channels", *table.options_of(operator)])
+    assert all(f"{name}:" in doc for name in ["channels", *registry.options_of(operator)])
 
 
 @pytest.mark.parametrize("channels", [1, 4])
@@ -62,7 +62,7 @@ def test_odd_sizes_follow_output_size(stem, make):
 def test_output_size_is_right_for_every_accepted_option(stem, make):
     values = {"kernel_size": (1, 2, 3, (3, 2)), "stride": (1, 2, 3, (2, 1)), "padding": (0, 1)}
     values |= {"dilation": (1, 2), "ceil_mode": (False, True)}
-    swept = {k: v for k, v in values.items() if k in table.options_of(OPERATORS[stem])}
+    swept = {k: v for k, v in values.items() if k in registry.options_of(OPERATORS[stem])}
     accepted = 0
     for combination in itertools.product(*swept.values()):
         try:
@@ -99,7 +99,7 @@ def test_size_that_leaves_nothing_is_named(stem, make, size):
 @pytest.mark.parametrize("bad", ["kernel_size=0", "stride=0", "padding=-1", "dilation=0", "colour=1"])
 def test_bad_option_is_refused_with_its_name(stem, bad):
     name, value = bad.split("=")
-    if name != "colour" and name not in table.options_of(OPERATORS[stem]):
+    if name != "colour" and name not in registry.options_of(OPERATORS[stem]):
         name = "colour"
     with pytest.raises(ValueError, match=name):
         build(stem, 3, **{name: int(value)})

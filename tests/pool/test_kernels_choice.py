@@ -12,7 +12,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
-from cnnpool.pool import avg_pool2d, kernels, max_pool2d
+from cnnpool.pool import avg_pool2d, cpu, max_pool2d
 
 pytest.importorskip("numba")
 ROOT = Path(__file__).parents[2]
@@ -29,27 +29,27 @@ def python(code, **environment):
 
 def test_plain_floating_tensors_are_taken_and_no_others():
     plain = torch.randn(2, 3, 8, 8)
-    with kernels.use(True):
-        assert kernels.take(plain) and kernels.take(plain.requires_grad_()) and kernels.take(plain.mT)
-        assert kernels.take(plain.bfloat16(), plain.double())
-        assert not kernels.take(plain, plain.int())
-        assert not kernels.take(plain.to("meta"))
-        assert not kernels.take(torch.nn.Parameter(plain)), "a subclass may mean something else"
-        assert not kernels.take(FakeTensorMode().from_tensor(plain.detach()))
+    with cpu.use(True):
+        assert cpu.take(plain) and cpu.take(plain.requires_grad_()) and cpu.take(plain.mT)
+        assert cpu.take(plain.bfloat16(), plain.double())
+        assert not cpu.take(plain, plain.int())
+        assert not cpu.take(plain.to("meta"))
+        assert not cpu.take(torch.nn.Parameter(plain)), "a subclass may mean something else"
+        assert not cpu.take(FakeTensorMode().from_tensor(plain.detach()))
         with FlopCounterMode(display=False):
-            assert not kernels.take(plain)
-    with kernels.use(False):
-        assert not kernels.take(plain)
+            assert not cpu.take(plain)
+    with cpu.use(False):
+        assert not cpu.take(plain)
 
 
 def test_tensors_under_a_transform_are_left_to_torch():
     taken = []
 
     def look(x):
-        taken.append(kernels.take(x))
+        taken.append(cpu.take(x))
         return x.sum()
 
-    with kernels.use(True):
+    with cpu.use(True):
         func.vmap(look)(torch.randn(2, 3))
         func.grad(look)(torch.randn(3))
     assert taken == [False, False]
@@ -57,7 +57,7 @@ def test_tensors_under_a_transform_are_left_to_torch():
 
 def test_a_trace_holds_operators_and_no_constant():
     x, other = torch.randn(1, 2, 8, 8), torch.randn(1, 2, 8, 8)
-    with kernels.use(True):
+    with cpu.use(True):
         traced = make_fx(lambda x: max_pool2d(x, 2))(x)
         assert torch.equal(traced(other), max_pool2d(other, 2))
 
@@ -66,7 +66,7 @@ def test_compiled_graphs_are_whole_and_right():
     x = torch.randn(2, 3, 16, 16, requires_grad=True)
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: max_pool2d(x, 3, 2, 1), fullgraph=True, backend="aot_eager")
-    with kernels.use(True):
+    with cpu.use(True):
         y, expected = compiled(x), max_pool2d(x, 3, 2, 1)
         assert torch.equal(y, expected)
         upstream = torch.randn_like(y)
@@ -88,7 +88,7 @@ def test_small_maps_are_torchs_and_the_results_the_same(function, layout, dtype)
     answers, names = [], []
     for wanted in (None, True):
         x = x.detach().requires_grad_()
-        with kernels.use(wanted):
+        with cpu.use(wanted):
             y = function(x)
         upstream = torch.randn(y.shape, generator=torch.Generator().manual_seed(0)).to(dtype)
         answers.append((y, torch.autograd.grad(y, x, upstream)[0]))
@@ -111,13 +111,13 @@ def test_small_maps_are_torchs_and_the_results_the_same(function, layout, dtype)
 )
 def test_small_maps_are_refused_in_our_words(options, message):
     for function in (max_pool2d, avg_pool2d):
-        with kernels.use(None), pytest.raises((ValueError, TypeError), match=message):
+        with cpu.use(None), pytest.raises((ValueError, TypeError), match=message):
             function(torch.randn(1, 4, 8, 8), **options)
 
 
 def test_large_maps_are_not_torchs():
     for function in (max_pool2d, avg_pool2d):
-        with kernels.use(None):
+        with cpu.use(None):
             y = function(torch.randn(8, 32, 32, 32, requires_grad=True), 2)
         assert type(y.grad_fn).__name__ in ("MaxTilesBackward", "AverageBackward")
 
@@ -141,7 +141,7 @@ for place in vars(caching).values():
 from cnnpool.pool import avg_pool2d, kernels, max_pool2d
 with kernels.use(True):
     print(max_pool2d(torch.arange(16.0).reshape(1, 1, 4, 4), 2).flatten().tolist())
-from cnnpool.pool.kernels import tiles
+from cnnpool.pool.cpu import tiles
 print(tiles.forward.stats.cache_path)
 """
     assert python(code).splitlines() == ["[5.0, 7.0, 13.0, 15.0]", "None"]

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from torch.autograd import grad, gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from cnnpool.pool import gem_pool2d, kernels, lp_pool2d, soft_pool2d, stochastic_pool2d
+from cnnpool.pool import cpu, gem_pool2d, lp_pool2d, soft_pool2d, stochastic_pool2d
 
 pytest.importorskip("numba")
 from numba import njit
 
-from cnnpool.pool.kernels import frames, threads, tiled
-from cnnpool.pool.kernels.elementary import exp2, inverse_root, log2
-from cnnpool.pool.kernels.maxima import scalar
-from cnnpool.pool.kernels.memory import load, store
+from cnnpool.pool.cpu import band_plan, means_2x2, threads
+from cnnpool.pool.cpu.loops.intrinsics import load, store
+from cnnpool.pool.cpu.loops.vector_math import exp2, inverse_root, log2
+from cnnpool.pool.cpu.max import scalar
 
 HALVES = (torch.bfloat16, torch.float16)
 DTYPES = (torch.float64, torch.float32, *HALVES)
@@ -47,7 +47,7 @@ OPERATORS = {
 def answers(function, wanted, x, number, upstream):
     """(output, gradient by x, gradient by the number), by kernels or by torch."""
     x, number = x.detach().requires_grad_(), number.detach().requires_grad_()
-    with kernels.use(wanted):
+    with cpu.use(wanted):
         y = function(x, number)
         slopes = grad(y, (x, number), upstream.to(y.dtype), allow_unused=True)
     return [y.detach(), *(slope for slope in slopes if slope is not None)]
@@ -76,7 +76,7 @@ def test_values_and_gradients_are_those_of_the_formula_in_float64(
     number = (1.5 + 2 * torch.rand(shape[1] if per_channel else 1, 1, 1)).to(WIDE[dtype])
     function = lambda x, number: OPERATORS[name](x, number, kernel, stride, padding, ceil)  # noqa: E731
     try:
-        with kernels.use(False):
+        with cpu.use(False):
             y = function(x, number)
     except ValueError:
         assume(False)
@@ -126,7 +126,7 @@ def test_draws_are_those_of_torch_to_the_last_bit(dtype, layout, window):
     for wanted in (True, False):
         torch.manual_seed(3)
         x = x.detach().requires_grad_()
-        with kernels.use(wanted):
+        with cpu.use(wanted):
             y = stochastic_pool2d(x, *window)
             results.append((y.detach(), grad(y, x, torch.arange(y.numel()).view(y.shape).to(dtype) % 7)[0]))
         results[-1] += (torch.get_rng_state(),)
@@ -142,7 +142,7 @@ def test_a_window_that_is_not_finite_leaves_the_draw_to_torch():
     for wanted in (True, False):
         torch.manual_seed(3)
         x = x.detach().requires_grad_()
-        with kernels.use(wanted):
+        with cpu.use(wanted):
             y = stochastic_pool2d(x, 2)
         results.append((y.detach(), grad(y.sum(), x)[0]))
     for a, b in zip(*results, strict=True):
@@ -182,8 +182,8 @@ def test_one_number_may_depend_on_the_map():
 
 def forget():
     """Plans of other bands."""
-    frames._frame.cache_clear()
-    tiled._plan.cache_clear()
+    band_plan._frame.cache_clear()
+    means_2x2._plan.cache_clear()
 
 
 def test_any_number_of_threads_and_bands_gives_the_same(monkeypatch):
@@ -195,8 +195,8 @@ def test_any_number_of_threads_and_bands_gives_the_same(monkeypatch):
             results = []
             for count, cache, together in ((1, 1 << 16, 512), (3, 1 << 16, 512), (1, 1, 1)):
                 forget()
-                monkeypatch.setattr(frames, "CACHE", cache)
-                monkeypatch.setattr(tiled, "TOGETHER", together)
+                monkeypatch.setattr(band_plan, "CACHE", cache)
+                monkeypatch.setattr(means_2x2, "TOGETHER", together)
                 try:
                     torch.set_num_threads(count)
                     function = lambda x, p, name=name: OPERATORS[name](x, p, *window)  # noqa: E731, B023

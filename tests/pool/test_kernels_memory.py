@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("numba")
 import numba
 
-from cnnpool.pool.kernels import memory
+from cnnpool.pool.cpu.loops import intrinsics
 
 
 class Public:
@@ -40,13 +40,13 @@ def uses(kernel):
 
 
 def test_a_kernel_is_compiled_once_and_then_read_from_disk(function):
-    assert uses(memory.compiled(function)) == (0, 1)
-    again = memory.compiled(function)
+    assert uses(intrinsics.compiled(function)) == (0, 1)
+    again = intrinsics.compiled(function)
 
     def ordinary(signature, context):
         raise AssertionError("the slow way")
 
-    again._cache.load_overload = partial(memory._load, again._cache, ordinary)
+    again._cache.load_overload = partial(intrinsics._load, again._cache, ordinary)
     assert uses(again) == (1, 0)
 
 
@@ -62,15 +62,15 @@ def test_where_only_the_public_cache_is_left_kernels_are_read_from_disk_too(func
 
         return make
 
-    monkeypatch.setattr(memory, "njit", njit)
-    assert uses(memory.compiled(function)) == (0, 1)
-    assert uses(memory.compiled(function)) == (1, 0)
+    monkeypatch.setattr(intrinsics, "njit", njit)
+    assert uses(intrinsics.compiled(function)) == (0, 1)
+    assert uses(intrinsics.compiled(function)) == (1, 0)
     assert [len(cache.loads) for cache in caches] == [1, 1]
 
 
 def test_a_dispatcher_without_a_cache_of_that_name_is_left_as_it_is(function, monkeypatch):
-    monkeypatch.setattr(memory, "njit", lambda **options: lambda function: function)
-    assert memory.compiled(function) is function
+    monkeypatch.setattr(intrinsics, "njit", lambda **options: lambda function: function)
+    assert intrinsics.compiled(function) is function
 
 
 class Missing:
@@ -103,7 +103,7 @@ class NoGuard:
 @pytest.mark.parametrize("cache", [Missing, Guarded, OtherSignature, NeedsMore, NoGuard])
 def test_a_cache_that_behaves_otherwise_is_asked_in_the_ordinary_way(cache, function):
     context = numba.njit(function).targetctx
-    found = memory._load(cache(), lambda *asked: asked, "signature", context)
+    found = intrinsics._load(cache(), lambda *asked: asked, "signature", context)
     assert found == ("signature", context)
 
 
@@ -112,4 +112,4 @@ def test_what_is_wrong_in_the_ordinary_way_too_is_raised(function):
         raise PermissionError("the cache cannot be read")
 
     with pytest.raises(PermissionError, match="cannot be read"):
-        memory._load(Missing(), ordinary, "signature", numba.njit(function).targetctx)
+        intrinsics._load(Missing(), ordinary, "signature", numba.njit(function).targetctx)

@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 
-from cnnpool import pool, table
+from cnnpool import pool, registry
 from cnnpool.probe import PROBES, Batch, build
 from cnnpool.probe.tags import scalars
 
@@ -115,7 +115,7 @@ def test_the_stage_probes_take_every_operator(operator, net, batch):
 
 @pytest.mark.parametrize("name", PROBES)
 def test_every_option_is_documented_and_refused_below_its_least(name):
-    options = table.options_of(PROBES[name])
+    options = registry.options_of(PROBES[name])
     doc = inspect.getdoc(PROBES[name])
     assert all(f"{option}:" in doc for option in options)
     with pytest.raises(ValueError, match=f"{name} probe: every_epochs must be >= 0, got -1"):
@@ -125,7 +125,7 @@ def test_every_option_is_documented_and_refused_below_its_least(name):
 def test_the_default_yaml_holds_every_option_at_its_default():
     written = yaml.safe_load((CONF / "default.yaml").read_text())
     for name, options in written.items():
-        defaults = {key: option.default for key, option in table.options_of(PROBES[name]).items()}
+        defaults = {key: option.default for key, option in registry.options_of(PROBES[name]).items()}
         assert {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()} == defaults
 
 
@@ -133,5 +133,5 @@ def test_the_full_yaml_asks_for_every_probe_with_every_option():
     written = yaml.safe_load((CONF / "full.yaml").read_text())
     assert written.keys() == PROBES.keys()
     for name, options in written.items():
-        assert options.keys() == table.options_of(PROBES[name]).keys()
+        assert options.keys() == registry.options_of(PROBES[name]).keys()
         build(name, **options)

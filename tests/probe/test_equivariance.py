@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cnnpool import pool, table
+from cnnpool import pool, registry
 from cnnpool.probe.equivariance import equivariance_error, total_strides
 
 LEAKY = {
@@ -15,7 +15,7 @@ LEAKY = {
 
 def circular(name):
     """Options of the operator under which it knows no border."""
-    options = table.options_of(pool.OPERATORS[name])
+    options = registry.options_of(pool.OPERATORS[name])
     return {key: "circular" for key, option in options.items() if "circular" in str(option.annotation)}
 
 

@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from cnnpool import pool
 from cnnpool.probe import GradientRouting
-from cnnpool.probe.taps import adjacent_weights, backpropagate, stage_gradients
+from cnnpool.probe.gradient_taps import adjacent_weights, backpropagate, stage_gradients
 
 
 class Bare(nn.Module):

@@ -15,7 +15,7 @@ from torch import func
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from cnnpool import table
+from cnnpool import registry
 from cnnpool.readout import READOUTS, Readout, build
 
 CONF = Path(__file__).parents[2] / "conf" / "readout"
@@ -55,8 +55,8 @@ def flat_function(readout):
 def test_yaml_holds_every_option_at_its_default(stem):
     written = yaml.safe_load((CONF / f"{stem}.yaml").read_text())
     assert written.pop("name") == stem
-    defaults = {name: option.default for name, option in table.options_of(READOUTS[stem]).items()}
-    checked = table.check(READOUTS[stem], stem, written)
+    defaults = {name: option.default for name, option in registry.options_of(READOUTS[stem]).items()}
+    checked = registry.check(READOUTS[stem], stem, written)
     assert checked == defaults
     assert [type(v) for v in checked.values()] == [type(defaults[k]) for k in written]
 
@@ -72,7 +72,7 @@ def test_facts_are_stated(stem):
     assert all(getattr(readout, fact).strip() for fact in ("formula", "paper", "shift"))
     doc = inspect.getdoc(readout)
     assert doc != inspect.getdoc(Readout)
-    assert all(f"{name}:" in doc for name in ["channels", "size", *table.options_of(readout)])
+    assert all(f"{name}:" in doc for name in ["channels", "size", *registry.options_of(readout)])
 
 
 @pytest.mark.parametrize("channels", [1, 4, 64])

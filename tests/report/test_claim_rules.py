@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from cnnpool.report.claims.case import Case, verdict
-from cnnpool.report.claims.rules import at_least, at_most, signs, within
+from cnnpool.claims.case import Case, verdict
+from cnnpool.claims.rules import at_least, at_most, signs, within
 from cnnpool.report.statistics import Summary
 
 

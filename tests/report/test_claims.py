@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from cnnpool.claims import CLAIMS, Evidence, finding, settle
 from cnnpool.report import find, main
-from cnnpool.report.claims import CLAIMS, Evidence, finding, settle
 
 FEW, ENOUGH = range(3), range(10)
 

@@ -11,57 +11,46 @@ ROOT = Path(__file__).parents[2]
 # Room: what it may import besides the standard library and itself. An own name covers what lies below it.
 BASES = {"cnnpool.pool.base", "cnnpool.readout.base", "cnnpool.model.base"}
 LAYERS = {"cnnpool.data", "cnnpool.model", "cnnpool.pool", "cnnpool.probe", "cnnpool.readout"}
-PROCESS = {
-    f"cnnpool.{name}"
-    for name in ("checkpoint", "files", "machine", "ranks", "recipe", "settings", "stopping")
-}
+RUN_FOLDER, SYSTEM = "cnnpool.run_folder", "cnnpool.system"
 RIVALS = {"torchvision", "timm", "kornia", "antialiased_cnns"}
 ROOMS = {
-    "pool": {"torch", "numba", "triton", "cnnpool.table"},
-    "readout": {"torch", "cnnpool.table", "cnnpool.pool"},
-    "model": {"torch", "cnnpool.table", *BASES},
-    "data": {"torch", "sklearn", "numpy", "PIL", "filelock", "cnnpool.table"},
-    "probe": {"torch", "cnnpool.table", *BASES},
+    "pool": {"torch", "numba", "triton", "cnnpool.registry"},
+    "readout": {"torch", "cnnpool.registry", "cnnpool.pool"},
+    "model": {"torch", "cnnpool.registry", *BASES},
+    "data": {"torch", "sklearn", "numpy", "PIL", "filelock", "cnnpool.registry"},
+    "probe": {"torch", "cnnpool.registry", *BASES},
     "fit": {
         *("torch", "lightning", "torchmetrics", "tensorboard", "matplotlib"),
-        *("cnnpool.explain", *LAYERS, *PROCESS),
+        *("cnnpool.explain", "cnnpool.recipe", RUN_FOLDER, SYSTEM, *LAYERS),
     },
-    "report": {"numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.parser"},
-    "explain": {"torch", "matplotlib", "cnnpool.parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.table"},
+    "report": {"numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.cli_parser", "cnnpool.claims"},
+    "claims": {"numpy", "cnnpool.report"},
+    "explain": {
+        *("torch", "matplotlib"),
+        *("cnnpool.cli_parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry"),
+    },
     "bench": {
-        "torch",
-        "numpy",
-        "cnnpool.files",
-        "cnnpool.fit",
-        "cnnpool.machine",
-        "cnnpool.parser",
-        "cnnpool.table",
-        *LAYERS,
-        *RIVALS,
+        *("torch", "numpy", *RIVALS),
+        *("cnnpool.fit", "cnnpool.cli_parser", "cnnpool.registry", RUN_FOLDER, SYSTEM, *LAYERS),
     },
     "__init__": {"cnnpool.surgery"},
     "__main__": {"cnnpool.cli"},
     "tables": set(),
     "cli": {"cnnpool"},
     "launch": {
-        *("hydra", "omegaconf", "ray", "yaml", "torch", "cnnpool.table", "cnnpool.fit", "cnnpool.process"),
-        *(*LAYERS, *PROCESS),
+        *("hydra", "omegaconf", "ray", "yaml", "torch"),
+        *("cnnpool.registry", "cnnpool.fit", "cnnpool.recipe", RUN_FOLDER, SYSTEM, *LAYERS),
     },
-    "checkpoint": {"torch"},
-    "files": {"filelock"},
-    "machine": {"torch"},
-    "parser": set(),
-    "process": set(),
-    "ranks": set(),
+    "cli_parser": set(),
     "recipe": set(),
-    "settings": set(),
-    "stopping": set(),
-    "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.table"},
-    "examine": {
+    "run_folder": {"torch", "filelock"},
+    "system": {"torch"},
+    "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry"},
+    "inspection": {
         *("torch", "torchvision", "timm", "matplotlib", "cnnpool.explain", "cnnpool.surgery", *LAYERS),
-        *("cnnpool.checkpoint", "cnnpool.files", "cnnpool.machine", "cnnpool.parser"),
+        *("cnnpool.cli_parser", RUN_FOLDER, SYSTEM),
     },
-    "table": set(),
+    "registry": set(),
 }
 DUMPING_GROUNDS = {"util", "utils", "helper", "helpers", "common", "misc", "tools"}
 
@@ -131,7 +120,7 @@ def test_only_the_command_line_may_import_hydra(room, name):
     assert violations(*snippet(room, f"import {name}"))
 
 
-@pytest.mark.parametrize("room", ["pool", "readout", "model", "data", "probe", "explain", "table"])
+@pytest.mark.parametrize("room", ["pool", "readout", "model", "data", "probe", "explain", "registry"])
 def test_nothing_flows_back_from_training_and_reporting(room):
     for later in ("fit", "report", "cli", "launch"):
         assert violations(*snippet(room, f"from cnnpool import {later}"))
@@ -164,8 +153,8 @@ def test_nothing_flows_back_from_training_and_reporting(room):
         ("cnnpool/report/plots.py", "from cnnpool.probe import tags"),
         ("cnnpool/fit/fit.py", "from cnnpool.report import write"),
         ("cnnpool/explain/text.py", "from cnnpool.model import vgg"),
-        ("cnnpool/table.py", "import torch"),
-        ("cnnpool/table.py", "from cnnpool.pool import OPERATORS"),
+        ("cnnpool/registry.py", "import torch"),
+        ("cnnpool/registry.py", "from cnnpool.pool import OPERATORS"),
         ("cnnpool/__init__.py", "import torch"),
         ("cnnpool/torchlike.py", "import torch"),
     ],
@@ -178,8 +167,8 @@ def test_a_breach_is_found(path, line):
     ("path", "line"),
     [
         ("cnnpool/pool/max.py", "import math\nimport torch.nn.functional as F\nfrom torch import Tensor"),
-        ("cnnpool/pool/max.py", "from cnnpool import table\nfrom cnnpool.pool.base import Pool2d"),
-        ("cnnpool/pool/max.py", "from .base import Pool2d\nfrom . import base\nfrom .. import table"),
+        ("cnnpool/pool/max.py", "from cnnpool import registry\nfrom cnnpool.pool.base import Pool2d"),
+        ("cnnpool/pool/max.py", "from .base import Pool2d\nfrom . import base\nfrom .. import registry"),
         ("cnnpool/model/vgg.py", "from cnnpool.pool.base import Pool2d"),
         ("cnnpool/fit/fit.py", "import lightning\nfrom cnnpool import __version__"),
         ("cnnpool/launch/compose.py", "import hydra\nfrom omegaconf import OmegaConf"),

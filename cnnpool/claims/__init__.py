@@ -1,0 +1,84 @@
+"""Textbook claims about downsampling, each settled by a rule from runs on disk: ``settle``.
+
+A claim is a function from evidence to cases; its docstring states it, and says what is measured, by which
+rule it is judged, and which runs it needs.
+"""
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from cnnpool.claims.average_is_clean import average_is_clean
+from cnnpool.claims.batch_covers import batch_covers
+from cnnpool.claims.blur_improves import blur_improves
+from cnnpool.claims.blur_is_invariant import blur_is_invariant
+from cnnpool.claims.case import Case, Finding, verdict
+from cnnpool.claims.evidence import Evidence
+from cnnpool.claims.global_average import global_average
+from cnnpool.claims.max_is_sparse import max_is_sparse
+from cnnpool.claims.max_over_average import max_over_average
+from cnnpool.claims.max_wins import max_wins
+from cnnpool.claims.overlap_regularises import overlap_regularises
+from cnnpool.claims.routed_then_averaged import routed_then_averaged
+from cnnpool.claims.small_shifts import small_shifts
+from cnnpool.claims.strided_instead import strided_instead
+from cnnpool.claims.strided_is_sparse import strided_is_sparse
+from cnnpool.report.runs import Run, finished
+
+CLAIMS: dict[str, Callable[[Evidence], list[Case]]] = {
+    "max_is_sparse": max_is_sparse,
+    "strided_is_sparse": strided_is_sparse,
+    "routed_then_averaged": routed_then_averaged,
+    "batch_covers": batch_covers,
+    "small_shifts": small_shifts,
+    "max_over_average": max_over_average,
+    "average_is_clean": average_is_clean,
+    "blur_improves": blur_improves,
+    "blur_is_invariant": blur_is_invariant,
+    "global_average": global_average,
+    "overlap_regularises": overlap_regularises,
+    "strided_instead": strided_instead,
+    "max_wins": max_wins,
+}
+
+
+def settle(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Finding]:
+    """What ``runs`` say of every claim.
+
+    Args:
+        runs: as found by ``cnnpool.report.find``; only the finished ones speak.
+        allow: keys that may differ among runs that are compared, beside the claim's own.
+
+    Raises:
+        ValueError: if no run is finished.
+    """
+    evidence = Evidence(finished(runs), allow)
+    return [finding(name, evidence) for name in CLAIMS]
+
+
+def notes(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[str]:
+    """What a reader of the verdicts must also know of ``runs``: those missing, and code that differs."""
+    states = Counter(run.state for run in runs)
+    missing = [f"{count} {state}" for state, count in states.items() if state != "done"]
+    found = [f"of {len(runs)} runs found, {', '.join(missing)}: they say nothing here"] if missing else []
+    environments = [run.results.get("environment", {}) for run in runs if run.results]
+    commits = {one.get("commit") for one in environments}
+    if len(commits) > 1 and not {"environment", "environment.commit"} & set(allow):
+        found.append(
+            f"the runs come from {len(commits)} commits, and runs of different code are not compared with "
+            "each other: --allow environment.commit does it all the same"
+        )
+    if any(one.get("dirty") for one in environments):
+        found.append("some runs came from a working tree with uncommitted changes")
+    return found
+
+
+def finding(name: str, evidence: Evidence) -> Finding:
+    """What ``evidence`` says of one claim."""
+    claim = CLAIMS[name]
+    statement, *parts = (" ".join(part.split()) for part in inspect.getdoc(claim).split("\n\n"))
+    said = dict(part.split(": ", 1) for part in parts)
+    return Finding(name, statement, said["Measured"], said["Rule"], said["Needs"], claim(evidence))
+
+
+__all__ = ["CLAIMS", "Case", "Evidence", "Finding", "finding", "notes", "settle", "verdict"]

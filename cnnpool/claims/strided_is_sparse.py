@@ -1,0 +1,42 @@
+"""``strided_is_sparse``: does striding waste gradient as well?"""
+
+from cnnpool.claims.case import Case
+from cnnpool.claims.evidence import Evidence
+from cnnpool.claims.judge import of_stage
+from cnnpool.claims.operators import Operator, kernel_and_stride
+from cnnpool.claims.rules import at_least
+
+SPARSE = 0.05
+CONVOLUTIONS = ("strided", "depthwise", "patchify", "subsample")
+
+
+def strided_is_sparse(evidence: Evidence) -> list[Case]:
+    """A strided convolution, too, passes gradient to a part of its inputs only.
+
+    Measured: the share of the inputs of a strided convolution that get no gradient from the loss, per sample.
+    Plain subsampling counts as the strided 1 x 1 convolution that it is.
+
+    Rule: yes if the 95 % interval over seeds lies above 5 %, no if below.
+
+    Needs: cnnpool train -m experiment=claims pool=strided,depthwise,patchify,subsample
+    seed=0,1,2,3,4,5,6,7,8,9
+    """
+    cases: list[Case] = []
+    for stage in evidence.stages(*CONVOLUTIONS):
+        cases += of_stage(
+            stage,
+            stage.gradient("zero_fraction"),
+            lambda s: at_least(s, SPARSE),
+            when=_when(stage.operator),
+            what="inputs without gradient",
+            expected="above 5 %",
+        )
+    return cases
+
+
+def _when(operator: Operator) -> str:
+    kernel, stride = kernel_and_stride(operator)
+    if operator["name"] == "subsample":
+        kernel = (1, 1)
+    covered = all(k >= s for k, s in zip(kernel, stride, strict=True))
+    return "the kernel is no smaller than the stride" if covered else "the kernel is smaller than the stride"

@@ -1,0 +1,109 @@
+"""When a run saves itself: after every epoch, now and then within one, and when it is asked to stop."""
+
+import math
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from lightning.pytorch import Callback, Trainer
+
+from cnnpool.fit.metrics_callback import MetricsCallback
+from cnnpool.fit.module import DivergedError, Net
+from cnnpool.run_folder.atomic import replace
+from cnnpool.system.signals import Signals, Stopped
+
+
+class Checkpoints(Callback):
+    """``last.ckpt`` to go on from, ``previous.ckpt`` the one before it, ``best.ckpt`` for its weights.
+
+    ``best.ckpt`` is written after epochs with the best validation accuracy so far. No file of weights that
+    are not finite is ever written.
+
+    Args:
+        folder: of the checkpoints.
+        metrics: knows the latest validation accuracy; stands before this callback.
+        signals: while training, a signal saves and stops at the end of the step or of the epoch.
+    """
+
+    def __init__(self, folder: Path, metrics: MetricsCallback, signals: Signals):
+        self.folder = folder
+        self.metrics = metrics
+        self.signals = signals
+        self.best = -1.0
+        self.saved_time = time.monotonic()
+
+    def on_train_start(self, trainer: Trainer, module: Net) -> None:
+        # Lightning takes SIGTERM for itself just before.
+        self.signals.install()
+        self.signals.patient = True
+
+    def on_train_end(self, trainer: Trainer, module: Net) -> None:
+        self.signals.patient = False
+
+    def on_train_batch_end(self, trainer: Trainer, module: Net, outputs, batch, batch_idx: int) -> None:
+        # The last step is saved with its epoch's end, after validation.
+        if batch_idx + 1 >= trainer.num_training_batches or trainer.should_stop:
+            return
+        minutes = (time.monotonic() - self.saved_time) / 60
+        due, signum = self._agree(trainer, minutes >= module.recipe.checkpoint_every_minutes)
+        if due or signum:
+            self._save(trainer, module)
+        self._stop(module, signum)
+
+    def on_train_epoch_end(self, trainer: Trainer, module: Net) -> None:
+        # Without a validation split there is nothing to be best at but the last epoch.
+        accuracy = self.metrics.latest.get("val", {"accuracy": math.inf})["accuracy"]
+        if accuracy > self.best or accuracy == math.inf:
+            self.best = accuracy
+            self._check(module)
+            trainer.save_checkpoint(self.folder / "best.ckpt", weights_only=True)
+        self._save(trainer, module)
+        self._stop(module, self._agree(trainer, False)[1])
+
+    def state_dict(self) -> dict[str, float]:
+        return {"best": self.best}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        self.best = state["best"]
+
+    def _save(self, trainer: Trainer, module: Net) -> None:
+        self._check(module)
+        if trainer.is_global_zero:
+            keep(self.folder / "last.ckpt", self.folder / "previous.ckpt")
+        trainer.save_checkpoint(self.folder / "last.ckpt", weights_only=False)
+        module.saved_steps, self.saved_time = module.steps, time.monotonic()
+
+    def _check(self, module: Net) -> None:
+        # One answer for all, since a GPU is waited for at each.
+        if not torch.stack([value.isfinite().all() for value in module.state_dict().values()]).all():
+            raise DivergedError(
+                f"a weight or statistic became nan or infinite by step {module.steps}: lower fit.lr; "
+                f"the last checkpoint is of step {module.saved_steps}"
+            )
+
+    def _stop(self, module: Net, signum: int) -> None:
+        if signum:
+            raise Stopped(signum, f"stopped by {Stopped(signum).name} at step {module.saved_steps}")
+
+    def _agree(self, trainer: Trainer, due: bool) -> tuple[bool, int]:
+        """The same answer in all processes: any that is due, any signal."""
+        signum = self.signals.pending or 0
+        if trainer.world_size == 1:
+            return due, signum
+        votes = torch.tensor([int(due), signum], device=trainer.strategy.root_device)
+        due_votes, signum = trainer.strategy.reduce(votes, reduce_op="max").tolist()
+        return bool(due_votes), signum
+
+
+def keep(path: Path, second: Path) -> None:
+    """Let ``second`` name the content of ``path`` too, without a moment in which either is missing."""
+    if not path.exists():
+        return
+    link = second.with_name(f".{second.name}.part")
+    # Where the file system has no links there is one checkpoint to go on from, as always.
+    with suppress(OSError):
+        link.unlink(missing_ok=True)
+        os.link(path, link)
+        replace(link, second)

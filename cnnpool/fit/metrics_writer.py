@@ -1,0 +1,121 @@
+"""What a run writes while it goes on: metrics.jsonl for the report, TensorBoard for the eye."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+from torch.utils.tensorboard import SummaryWriter
+from torch.utils.tensorboard.summary import hparams
+
+from cnnpool.run_folder.atomic import write_text
+
+
+class MetricsWriter:
+    """Scalars of one run, appended to ``metrics.jsonl`` and to TensorBoard's event file.
+
+    Args:
+        folder: of the run.
+        resumed_step: the step to go on from.
+        kept_bytes: of ``metrics.jsonl`` up to that step; what a stopped run wrote later is dropped.
+
+    Raises:
+        ValueError: if the file is shorter than that.
+    """
+
+    def __init__(self, folder: Path, resumed_step: int = 0, kept_bytes: int = 0):
+        self.path = folder / "metrics.jsonl"
+        written = self.path.read_bytes() if self.path.exists() else b""
+        if len(written) < kept_bytes:
+            raise ValueError(
+                f"{self.path} has lost lines that the checkpoint counts on: put it back, "
+                f"or delete {folder} to train anew"
+            )
+        write_text(self.path, written[:kept_bytes].decode())
+        if not resumed_step:
+            for old in folder.glob("events.out.tfevents.*"):
+                old.unlink()
+        purge = resumed_step + 1 if resumed_step else None
+        self.board = SummaryWriter(folder, purge_step=purge, max_queue=1000)
+
+    def scalars(self, step: int, epoch: int, values: Mapping[str, float | None]) -> None:
+        """Append one line; a value of null is left out."""
+        values = {tag: value for tag, value in values.items() if value is not None}
+        with self.path.open("a") as file:
+            file.write(json.dumps({"step": step, "epoch": epoch, **values}) + "\n")
+        for tag, value in values.items():
+            self.board.add_scalar(tag, value, step)
+
+    def sync(self) -> int:
+        """Bring everything said so far to the disk; returns the size of ``metrics.jsonl`` in bytes."""
+        with self.path.open("a") as file:
+            os.fsync(file.fileno())
+            size = file.tell()
+        self.board.flush()
+        return size
+
+    def finish(self, results: Mapping[str, Any]) -> None:
+        """The pages that compare runs: custom scalars, a row of HParams, the configuration as text."""
+        self._layout(list(results["stages"]))
+        settings = {
+            "pool": results["pool"]["name"],
+            "readout": results["readout"]["name"],
+            "model": results["model"]["name"],
+            "data": results["data"]["name"],
+            "seed": results["seed"],
+            "choice": results["choice"].rpartition("/")[2],
+        }
+        self._hyperparameters(results["choice"], settings, _headline(results))
+        asked = {key: results[key] for key in ("pool", "stages", "readout", "model", "data", "fit", "seed")}
+        self.board.add_text("configuration", _table(asked), results["steps"])
+        self.board.add_text("results", _table(_headline(results)), results["steps"])
+
+    def _layout(self, stages: list[str]) -> None:
+        charts = {
+            "gradient that is zero, by stage": [f"gradient/zero_fraction/{s}" for s in stages],
+            "inputs that a batch covers, by stage": [f"gradient/coverage/{s}" for s in stages],
+            "change after a shift of 1 px, by stage": [f"invariance/relative_change_1px/{s}" for s in stages],
+        }
+        pages = {title: ["Multiline", tags] for title, tags in charts.items()}
+        accuracy = {"accuracy": ["Multiline", ["train/accuracy", "val/accuracy", "test/accuracy"]]}
+        self.board.add_custom_scalars({"stages": pages, "training": accuracy})
+
+    def _hyperparameters(self, group: str, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
+        # Text even for numbers: settings are labels here, and the tab would print seed 0 as 0.0000.
+        experiment, start, end = hparams({k: str(v) for k, v in settings.items()}, dict(metrics))
+        content = start.value[0].metadata.plugin_data
+        plugin = HParamsPluginData.FromString(content.content)
+        # Runs of one group become one row with averaged metrics.
+        plugin.session_start_info.group_name = group
+        content.content = plugin.SerializeToString()
+        for summary in (experiment, start, end):
+            self.board.file_writer.add_summary(summary)
+
+    def close(self) -> None:
+        """Flush and close the event file."""
+        self.sync()
+        self.board.close()
+
+
+def _headline(results: Mapping[str, Any]) -> dict[str, float]:
+    """The few numbers by which runs are compared at a glance, named by the tags of their scalars."""
+    tags = {"test/accuracy": results["test"]["accuracy"], "test/loss": results["test"]["loss"]}
+    if invariance := results.get("invariance"):
+        tags |= {f"invariance/consistency/{name}": v for name, v in invariance["consistency"].items()}
+    if gradient := results.get("gradient"):
+        stage = next(iter(gradient))
+        tags[f"gradient/zero_fraction/{stage}"] = gradient[stage]["zero_fraction"]
+    if "parameters" in results.get("cost", {}):
+        tags["cost/parameters"] = results["cost"]["parameters"]
+    return tags
+
+
+def _table(content: Mapping[str, Any]) -> str:
+    rows = []
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{k}={v}" for k, v in value.items())
+        rows.append(f"| {key} | {value} |")
+    return "\n".join(["| | |", "|---|---|", *rows])

@@ -1,0 +1,67 @@
+"""Measure an existing model without training it."""
+
+import argparse
+
+from cnnpool.cli_parser import Parser
+
+EXAMPLES = """\
+examples:
+  cnnpool probe outputs/mnist/convnet/max/seed0
+  cnnpool probe outputs/mnist/convnet/max/seed0/checkpoints/best.ckpt --probes gradient,aliasing
+  cnnpool probe torchvision:resnet18 --data cifar10 --swap max_blur --samples 64
+  cnnpool probe timm:resnet18 --weights default --data image_folder --root photos --size 224
+  cnnpool probe mypackage.mymodule:build --checkpoint weights.pt --data mnist
+
+A model of torchvision or timm has random weights unless --weights or --checkpoint is given: its figures then
+describe the architecture alone. mypackage.mymodule:build is imported and called without arguments.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """``cnnpool probe MODEL``; returns the exit status.
+
+    Raises:
+        ValueError: for a model, data or a setting that cannot be used; the message is one line.
+    """
+    parser = Parser(
+        prog="cnnpool probe",
+        description="Measure an existing model without training it.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "model",
+        metavar="MODEL",
+        help="a run's folder, its checkpoint, torchvision:NAME, timm:NAME, MODULE:FUNCTION",
+    )
+    add("--data", metavar="NAME", help="data set (default: the run's, else digits)")
+    add("--root", metavar="DIR", help="folder of the data (default: the run's, else $CNNPOOL_DATA or data)")
+    add("--no-download", action="store_true", help="do not fetch data that is missing")
+    add("--size", type=int, metavar="PX", help="resize the images to so many pixels square")
+    add("--checkpoint", metavar="FILE", help="weights to load: a state_dict, or a checkpoint that holds one")
+    add("--weights", metavar="NAME", help="published weights of torchvision or timm: default, or their name")
+    add(
+        "--swap",
+        metavar="NAME",
+        help="replace the downsampling by this operator, or the head by this readout",
+    )
+    add(
+        "--swap-set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="an option of what --swap puts in",
+    )
+    add("--where", metavar="WHERE", help="what to swap: pool, conv, head, or a regular expression of names")
+    add("--probes", metavar="NAMES", help="which measurements, separated by commas; all for every one")
+    add("--set", metavar="PROBE.KEY=VALUE", action="append", default=[], help="an option of a measurement")
+    add("--samples", type=int, metavar="N", help="look at no more than N images in any measurement")
+    add("--seed", type=int, default=0, metavar="N", help="of random weights (default: 0)")
+    add("--device", default="cpu", metavar="NAME", help="where to compute: cpu, cuda, ... (default: cpu)")
+    add("--out", metavar="DIR", help="folder of results.json and pictures (default: outputs/probe/MODEL)")
+    asked = parser.parse_args(arguments)
+
+    from cnnpool.inspection.command import examine
+
+    return examine(asked)

@@ -1,0 +1,141 @@
+"""Models of torchvision, of timm, and of the user's own packages."""
+
+import difflib
+import pkgutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from cnnpool.data import Dataset
+from cnnpool.inspection.checkpoint import load_into, read
+from cnnpool.inspection.subject import Subject
+
+
+def from_torchvision(name: str, published: str | None, seed: int) -> Subject:
+    """The classifier ``name`` of torchvision, with published or random weights.
+
+    Raises:
+        ValueError: for an unknown model, or weights that cannot be had.
+    """
+    from torchvision import models
+
+    known = models.list_models(module=models)
+    if name not in known:
+        raise ValueError(f"torchvision has no classifier {name!r}; {_nearest(name, known)}")
+    if published is None:
+        return _random(
+            f"torchvision:{name}",
+            seed,
+            lambda dataset: models.get_model(name, weights=None, num_classes=dataset.num_classes),
+        )
+    try:
+        entry = models.get_model_weights(name)["DEFAULT" if published == "default" else published]
+    except KeyError:
+        choices = ", ".join(w.name for w in models.get_model_weights(name))
+        raise ValueError(f"torchvision:{name} has no weights {published!r}; choose from {choices}") from None
+    preset = entry.transforms()
+    return Subject(
+        f"torchvision:{name}",
+        lambda dataset: _fetched(lambda: models.get_model(name, weights=entry)),
+        f"published: torchvision {entry.name}",
+        mean=tuple(preset.mean),
+        std=tuple(preset.std),
+    )
+
+
+def from_timm(name: str, published: str | None, seed: int) -> Subject:
+    """The model ``name`` of timm, with published or random weights.
+
+    Raises:
+        ValueError: if timm is not installed, or has no such model.
+    """
+    try:
+        import timm
+    except ImportError:
+        raise ValueError(f"timm:{name} needs timm, which is not installed: pip install timm") from None
+    if not timm.is_model(name.split(".")[0]):
+        raise ValueError(f"timm has no model {name!r}; {_nearest(name, timm.list_models())}")
+    if published is None:
+        return _random(
+            f"timm:{name}", seed, lambda dataset: timm.create_model(name, num_classes=dataset.num_classes)
+        )
+    full = name if published == "default" else f"{name}.{published}"
+    preset = timm.get_pretrained_cfg(full)
+    if preset is None:
+        raise ValueError(f"timm has no weights {published!r} of {name}")
+    return Subject(
+        f"timm:{name}",
+        lambda dataset: _fetched(lambda: timm.create_model(full, pretrained=True)),
+        f"published: timm {full}",
+        mean=tuple(preset.mean),
+        std=tuple(preset.std),
+    )
+
+
+def from_function(name: str) -> Subject:
+    """What ``module:function`` returns when it is called without arguments.
+
+    The name comes from the command line: to import it is the user's own act.
+
+    Raises:
+        ValueError: if it cannot be imported, fails, or returns no module.
+    """
+    # As `python -m` does, so that a module beside the user is found.
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        function = pkgutil.resolve_name(name)
+    except Exception as error:
+        raise ValueError(f"cannot import {name}: {type(error).__name__}: {error}") from error
+
+    def build(dataset: Dataset) -> nn.Module:
+        try:
+            model = function()
+        except Exception as error:
+            raise ValueError(f"{name}() failed: {type(error).__name__}: {error}") from error
+        if not isinstance(model, nn.Module):
+            raise ValueError(f"{name}() returned a {type(model).__name__}, not a torch.nn.Module")
+        return model
+
+    return Subject(name, build, f"as {name}() left them")
+
+
+def with_checkpoint(subject: Subject, path: Path) -> Subject:
+    """The same model with the weights of a file.
+
+    Raises:
+        ValueError: if the file cannot be used; when built, if it does not fit.
+    """
+    content, build = read(path), subject.build
+
+    def load(dataset: Dataset) -> nn.Module:
+        model = build(dataset)
+        load_into(model, content, path)
+        return model
+
+    subject.build, subject.weights = load, f"from {path}"
+    return subject
+
+
+def _random(name: str, seed: int, make: Callable[[Dataset], nn.Module]) -> Subject:
+    def build(dataset: Dataset) -> nn.Module:
+        torch.manual_seed(seed)
+        return make(dataset)
+
+    return Subject(name, build, f"random, seed {seed}: the figures describe the architecture, untrained")
+
+
+def _fetched(make: Callable[[], Any]) -> nn.Module:
+    try:
+        return make()
+    except (OSError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"the published weights could not be fetched: {reason}") from error
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"it has {len(known)} others"

@@ -1,0 +1,75 @@
+"""Test images as the examined model takes them."""
+
+import os
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cnnpool import data
+from cnnpool.data import Dataset
+from cnnpool.data.draw import stratified
+from cnnpool.inspection.subject import Subject
+from cnnpool.probe import Batch
+
+SAMPLES = 2048
+
+
+def read_data(subject: Subject, name: str | None, root: str | None, download: bool) -> Dataset:
+    """The data set asked for, else the one the model was trained on, else digits.
+
+    Raises:
+        ValueError: if it is unknown, or its files are missing or damaged.
+    """
+    trained = subject.data or {}
+    same = name in (None, trained.get("name"))
+    options: dict[str, Any] = dict(trained) if trained and same else {"name": name or "digits"}
+    if root is not None or not trained:
+        options["root"] = root or os.environ.get("CNNPOOL_DATA", "data")
+    if not download:
+        options["download"] = False
+    return data.build(**options, seed=subject.facts.get("seed", 0) if same else 0)
+
+
+def batch(
+    dataset: Dataset, model: nn.Module, subject: Subject, *, samples: int | None, size: int | None
+) -> Batch:
+    """Test images as ``model`` takes them: stratified and mixed, so that any first n stand for all.
+
+    Grey images are repeated for a model of several channels; ``size`` enlarges or shrinks them (bilinear).
+
+    Raises:
+        ValueError: if the model takes images of other channels.
+    """
+    split = dataset.test
+    chosen = split.take(stratified(split.labels, seed=0)[: min(samples or SAMPLES, SAMPLES)])
+    images = chosen.images.float() / 255
+    wanted = channels(model) or images.shape[1]
+    mean, std = (
+        torch.tensor(own or theirs)
+        for own, theirs in ((subject.mean, dataset.mean), (subject.std, dataset.std))
+    )
+    if wanted != images.shape[1]:
+        if images.shape[1] != 1:
+            raise ValueError(
+                f"the model takes {wanted} channels, images of {dataset.name} have {images.shape[1]}"
+            )
+        images = images.expand(-1, wanted, -1, -1)
+    if size is not None:
+        images = F.interpolate(images, (size, size), mode="bilinear", antialias=True).clamp(0, 1)
+    mean, std = (v.expand(wanted) if len(v) == 1 else v for v in (mean, std))
+    return Batch(normalised(images, mean, std), chosen.labels, -mean / std)
+
+
+def normalised(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """Images (N, C, H, W) of 0..1 less ``mean`` (C,), divided by ``std`` (C,)."""
+    return ((images - mean[:, None, None]) / std[:, None, None]).contiguous()
+
+
+def channels(model: nn.Module) -> int | None:
+    """What the model's first convolution takes; None if it has none."""
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            return module.in_channels
+    return None

@@ -1,0 +1,48 @@
+"""The pictures of an examination, as PNG files."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure
+from cnnpool.probe import Batch
+from cnnpool.probe.gradient_taps import stage_gradients
+
+SHOWN = 6
+
+
+def draw(
+    folder: Path, model: nn.Module, stages: Mapping[str, nn.Module], batch: Batch, results: Mapping[str, Any]
+) -> list[Path]:
+    """Write what the results and the model have to show; the files written."""
+    figures = {}
+    if accuracy := results.get("invariance", {}).get("accuracy_over_shifts"):
+        label = f"accuracy, n={results['invariance']['map_samples']}"
+        figures["accuracy_over_shifts"] = shift_figure({"accuracy of shifted images": accuracy}, label)
+    if gradient := results.get("gradient"):
+        images = batch.images[:SHOWN]
+        taps = stage_gradients(model, stages, images, batch.labels[:SHOWN])
+        gradients = {stage: tap.gradient for stage, tap in taps.items()}
+        figures["gradient_routing"] = routing_figure(images, gradients)
+        winners = {stage: one["winners"] for stage, one in gradient.items() if "winners" in one}
+        if winners:
+            figures["winners"] = winner_figure(winners)
+    if maps := _maps(results, "heat_map"):
+        figures["heat_map"] = shift_figure(maps, "cosine distance of features", limits=(0, 0.5))
+    if "sensitivity" in results:
+        label = "distance of logits, other image = 1"
+        maps = {"translation sensitivity": results["sensitivity"]["map"]}
+        figures["sensitivity"] = shift_figure(maps, label, limits=(0, 1.5))
+    if maps := _maps(results, "receptive_field"):
+        figures["receptive_field"] = field_figure(maps, "mean |gradient|, largest 1")
+    written = []
+    for name, figure in figures.items():
+        written.append(folder / f"{name}.png")
+        figure.savefig(written[-1], dpi=110)
+    return written
+
+
+def _maps(results: Mapping[str, Any], section: str) -> dict[str, Any]:
+    return {stage: one["map"] for stage, one in results.get(section, {}).get("stages", {}).items()}

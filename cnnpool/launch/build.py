@@ -1,0 +1,72 @@
+"""From a job's settings to objects, and to one call of ``fit``."""
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cnnpool import data, model, pool, probe, readout, registry
+from cnnpool.launch.config import save, stage_settings
+from cnnpool.recipe import Recipe
+from cnnpool.run_folder.identity import asked
+from cnnpool.system.process import importing
+
+
+def train(
+    config: Mapping[str, Any], recipe: Recipe, out: Path, name: str, overrides: list[str]
+) -> dict[str, Any]:
+    """Build data, model and probes from settings that ``plain.check`` has made ``recipe`` of, and fit.
+
+    Raises:
+        ValueError: if a setting is out of range or does not fit the others.
+    """
+    probes = {key: probe.build(key, **options) for key, options in config["probe"].items()}
+    seed = config["seed"]
+    entry = registry.lookup(model.MODELS, "models", config["model"]["name"])
+    stages = stage_settings(config, entry.STAGES)
+    dataset = data.build(**config["data"], seed=seed)
+    # Late, so that data that is missing is named without waiting for Lightning.
+    with importing():
+        from cnnpool.fit import Facts, fit
+
+    random.seed(seed)
+    torch.manual_seed(seed)
+
+    def make_pool(stage: str, channels: int) -> torch.nn.Module:
+        try:
+            return pool.build(channels=channels, **stages[stage])
+        except ValueError as error:
+            raise ValueError(f"stage {stage}: {error}") from None
+
+    def make_readout(channels: int, size: tuple[int, int]) -> torch.nn.Module:
+        return readout.build(channels=channels, size=size, **config["readout"])
+
+    net = model.build(
+        in_channels=dataset.in_channels,
+        size=dataset.size,
+        num_classes=dataset.num_classes,
+        pool=make_pool,
+        readout=make_readout,
+        **config["model"],
+    )
+    net.initialize(dataset.train_batches())
+    facts = Facts(
+        run=name,
+        choice=str(Path(name).parent),
+        stages=stages,
+        overrides=overrides,
+        asked=asked(config),
+        **{key: dict(config[key]) for key in ("pool", "readout", "model", "data")},
+    )
+    if not (out / "checkpoints").exists():
+        save(config, overrides, out / ".hydra")
+    return fit(net, dataset, probes, recipe=recipe, seed=seed, out=out, facts=facts)
+
+
+def wake() -> None:
+    """Import Lightning and the kernels' compiler, which every job needs."""
+    import cnnpool.fit  # noqa: F401
+
+    pool.build("max", channels=1)(torch.zeros(1, 1, 128, 128))

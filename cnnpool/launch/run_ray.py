@@ -1,0 +1,115 @@
+"""Jobs in workers of a Ray cluster, one each: none can take another, or the sweep, with it."""
+
+import logging
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from cnnpool.launch.compose import Job
+from cnnpool.launch.job import Outcome, already, name, run, write_state
+from cnnpool.system.signals import Signals, Stopped
+
+POLL_S = 0.2
+ANSWER_S = 10
+OWN = "local"
+LIMITS = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
+"""Of a Ray that is started for one sweep, whose jobs exchange nothing by it."""
+
+
+def run_on_ray(jobs: Sequence[Job], address: str | None, threads: int, gpus: float) -> Iterator[Outcome]:
+    """Outcomes as the jobs end; a signal is passed on to those that run, and they are waited for.
+
+    Args:
+        jobs: what to run; their folders must be the same on every machine of the cluster.
+        address: of the cluster; None: that of ``RAY_ADDRESS``, or a Ray of this machine's own.
+        threads: processors that each job reserves and uses, >= 1.
+        gpus: that each job reserves, >= 0.
+
+    Raises:
+        ValueError: if Ray is not installed or does not answer, or a job wants more than there is.
+    """
+    if any(job.settings.get("fit", {}).get("devices", 1) != 1 for job in jobs):
+        raise ValueError("launch=ray brings each job to one device: leave fit.devices at 1")
+    ray = _connected(address, threads, gpus)
+    work = ray.remote(num_cpus=threads, num_gpus=gpus, max_calls=1, max_retries=0)(_work)
+    running: dict[Any, Job] = {}
+    stop: Stopped | None = None
+    # After Ray, which takes the signals over, and cannot be waited for by code that raises.
+    with Signals() as signals:
+        signals.patient = True
+        for job in jobs:
+            if outcome := already(job):
+                yield outcome
+            else:
+                running[work.options(name=name(job)).remote(job, Path.cwd())] = job
+        while running:
+            for reference in ray.wait(list(running), timeout=POLL_S)[0]:
+                outcome = _outcome(ray, reference, running.pop(reference))
+                if not stop:
+                    yield outcome
+            if signals.pending is not None:
+                for reference in running:
+                    ray.cancel(reference, force=stop is not None)
+                stop, signals.pending = Stopped(signals.pending), None
+    ray.shutdown()
+    if stop:
+        raise stop
+
+
+def _connected(address: str | None, threads: int, gpus: float) -> ModuleType:
+    if not find_spec("ray"):
+        raise ValueError("launch=ray needs Ray: pip install 'cnnpool[ray]'")
+    # Otherwise a cluster tells its makers how it is used.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+
+    there = address or os.environ.get("RAY_ADDRESS") or OWN
+    _knock(there)
+    try:
+        ray.init(
+            there, log_to_driver=False, logging_level=logging.CRITICAL, **(LIMITS if there == OWN else {})
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        said = str(error).strip().splitlines()[0]
+        raise ValueError(f"launch.address={there}: no Ray cluster answers there ({said})") from None
+    has = ray.cluster_resources()
+    if there == OWN and (threads > has["CPU"] or gpus > has.get("GPU", 0)):
+        # A cluster may grow; here the jobs would wait for ever.
+        has_all = f"{has['CPU']:g} processors and {has.get('GPU', 0):g} devices"
+        raise ValueError(f"launch.threads={threads}, launch.gpus={gpus}: this machine has {has_all}")
+    return ray
+
+
+def _knock(address: str) -> None:
+    """Refuse a HOST:PORT where nobody listens, which Ray itself would wait for, for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"launch.address={address}: no Ray cluster answers there ({error})") from None
+
+
+def _work(job: Job, folder: Path) -> Outcome:
+    """Train in a worker, which Ray has given the threads and devices, but not the working directory."""
+    os.chdir(folder)
+    with Signals():
+        return run(job)
+
+
+def _outcome(ray: ModuleType, reference: Any, job: Job) -> Outcome:
+    """What a worker returned, or that it could not."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.TaskCancelledError:
+        return Outcome(name(job), "not run", "", 1, job.folder)
+    except ray.exceptions.RayError as error:
+        said = f"its worker ended early: {type(error).__name__} (out of memory?)"
+    job.folder.mkdir(parents=True, exist_ok=True)
+    write_state(job.folder, "failed", said, 1)
+    return Outcome(name(job), "failed", said, 1, job.folder / "train.log")

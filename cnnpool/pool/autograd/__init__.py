@@ -1,0 +1,1 @@
+"""Autograd functions that several operators share: linear maps, winners, phases, saved values."""

@@ -1,0 +1,151 @@
+"""The s x s phases of a map, chosen or mixed sample by sample: :func:`sample_phase`."""
+
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool import cpu, gpu
+from cnnpool.pool.autograd.transforms import Transformable, apply, fold, save, unfold
+from cnnpool.pool.blur import blur_pool2d
+from cnnpool.pool.edges import pad
+from cnnpool.pool.precision import wide
+from cnnpool.pool.window import cells, is_channels_last, memory_format, window_of
+
+
+def complete(x: Tensor, stride: tuple[int, int]) -> Tensor:
+    """``x`` with its first rows and columns again at the end, until the strides divide its size."""
+    (sh, sw), (height, width) = stride, x.shape[-2:]
+    return pad(x, (0, -width % sw, 0, -height % sh), "circular")
+
+
+def components(x: Tensor, stride: tuple[int, int]) -> list[Tensor]:
+    """Phase i*sw + j of a complete map is x[i::sh, j::sw], (N, C, H', W')."""
+    return cells(x, window_of(stride, stride, 0))
+
+
+def blocks(x: Tensor, stride: tuple[int, int]) -> Tensor:
+    """View (N, C, H', sh, W', sw) of a complete map."""
+    (sh, sw), (height, width) = stride, x.shape[-2:]
+    # Not unflatten, which torch cannot do to a batch of gradients.
+    return x.view(*x.shape[:-2], height // sh, sh, width // sw, sw)
+
+
+def sample_phase(
+    x: Tensor, phase: Tensor, stride: tuple[int, int], filter_size: tuple[int, int] = (1, 1)
+) -> Tensor:
+    """One phase per sample, or a weighted sum of all.
+
+    Args:
+        x: (N, C, H, W), any floating dtype.
+        phase: whole numbers 0..P-1, (N,), with P the product of the strides; or weights, floating, (N, P), or
+            (N, P, C) for weights per channel.
+        stride: (vertical, horizontal).
+        filter_size: taps of a circular binomial blur beforehand, (vertical, horizontal).
+
+    Returns:
+        (N, C, H', W'), H' = ceil(H/s), same dtype and memory format as ``x``.
+
+    Raises:
+        ValueError: if ``phase`` has another shape.
+    """
+    x = complete(x, stride)
+    if filter_size != (1, 1):
+        x = blur_pool2d(x, filter_size, 1, "circular")
+    _check_phase(x, phase, stride[0] * stride[1])
+    if not phase.is_floating_point():
+        lattice = Lattice(stride, tuple(x.shape[-2:]), is_channels_last(x))
+        if torch.compiler.is_compiling():
+            # As plain operations, of which a compiler makes one graph for maps of any size.
+            view, index = lattice.place(x, phase)
+            return view[index].contiguous(memory_format=memory_format(lattice.channels_last))
+        return apply(Take, x, phase, lattice, False)
+    weights = phase.unsqueeze(2) if phase.dim() == 2 else phase
+    parts = zip(components(wide(x), stride), weights.unbind(1), strict=True)
+    return sum(part * weight[..., None, None] for part, weight in parts).to(x.dtype)
+
+
+def _check_phase(x: Tensor, phase: Tensor, count: int) -> None:
+    shapes = [x.shape[:1]]
+    if phase.is_floating_point():
+        shapes = [(x.shape[0], count), (x.shape[0], count, x.shape[1])]
+    if all(phase.shape != shape for shape in shapes):
+        wanted = " or ".join(str(tuple(shape)) for shape in shapes)
+        raise ValueError(f"phase must be {wanted}, got {tuple(phase.shape)}")
+
+
+class Lattice(NamedTuple):
+    """Which map is sampled, and where: all that taking a phase and putting it back must know."""
+
+    stride: tuple[int, int]
+    size: tuple[int, int]
+    channels_last: bool
+
+    def place(self, x: Tensor, phase: Tensor) -> tuple[Tensor, tuple]:
+        """A view of the complete map and the index of every sample's phase in it."""
+        whole, samples = slice(None), torch.arange(x.shape[0], device=x.device)
+        row = torch.div(phase, self.stride[1], rounding_mode="floor")
+        index = samples, whole, whole, row, whole, phase - row * self.stride[1]
+        return blocks(x, self.stride), index
+
+
+def _check_range(phase: Tensor, count: int) -> None:
+    least, most = phase.aminmax()
+    if least < 0 or most >= count:
+        raise IndexError(f"phase must be 0 to {count - 1}, got {least} to {most}")
+
+
+def _kernels(x: Tensor, phase: Tensor) -> ModuleType | None:
+    if phase.dtype != torch.int64:
+        return None
+    if gpu.take(x):
+        from cnnpool.pool.gpu import phases
+    elif cpu.take(x):
+        from cnnpool.pool.cpu import phases
+    else:
+        return None
+    return phases
+
+
+class Take(Transformable):
+    """(complete map, phase, lattice, False) -> that phase; with True the adjoint, a phase put into zeros."""
+
+    @staticmethod
+    def forward(x: Tensor, phase: Tensor, lattice: Lattice, transposed: bool) -> Tensor:
+        kernel = _kernels(x, phase)
+        if kernel is not None:
+            # Torch's operators look at every index; on a GPU nobody waits for one.
+            if x.is_cpu and len(phase):
+                _check_range(phase, lattice.stride[0] * lattice.stride[1])
+            move = kernel.put if transposed else kernel.take
+            return move(x, phase, lattice.stride, lattice.channels_last)
+        layout = memory_format(lattice.channels_last)
+        if not transposed:
+            view, index = lattice.place(x, phase)
+            return view[index].contiguous(memory_format=layout)
+        shape = (*x.shape[:2], *lattice.size)
+        # Of x, so that they are batched where it is.
+        zeros = x.new_zeros(shape).contiguous(memory_format=layout)
+        view, index = lattice.place(zeros, phase)
+        view[index] = x
+        return zeros
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        _, phase, ctx.lattice, ctx.transposed = inputs
+        save(ctx, phase)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        return apply(Take, grad, *ctx.saved_tensors, ctx.lattice, not ctx.transposed), None, None, None
+
+    @staticmethod
+    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        return apply(Take, tangent, *ctx.saved_tensors, ctx.lattice, ctx.transposed)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, x: Tensor, phase: Tensor, *rule: Any) -> tuple[Tensor, int]:
+        size = info.batch_size
+        folded = fold(size, x, in_dims[0]), fold(size, phase, in_dims[1])
+        return unfold(size, apply(Take, *folded, *rule)), 0

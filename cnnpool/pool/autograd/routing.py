@@ -1,0 +1,137 @@
+"""Max pooling under autograd: gradients travel by the winners, to any order and in both modes."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import Function, forward_ad
+
+from cnnpool.pool import cpu
+from cnnpool.pool.autograd import winners as arithmetic
+from cnnpool.pool.autograd.transforms import Transformable, apply, fold, save, unfold
+from cnnpool.pool.window import Window, is_channels_last
+
+TILES = ((2, 2), (2, 2), (0, 0), (1, 1))
+
+
+class Route(NamedTuple):
+    """What a gradient must know, besides the winners, to find its way back."""
+
+    window: Window
+    ties: arithmetic.Ties
+    size: tuple[int, int]
+    channels_last: bool
+
+
+class Max(Transformable):
+    """(x, window, ties) -> (maxima, winners); keeps the winners alone."""
+
+    @staticmethod
+    def forward(x: Tensor, window: Window, ties: arithmetic.Ties) -> tuple[Tensor, Tensor]:
+        return arithmetic.forward(x, window, ties)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+        x, window, ties = inputs
+        ctx.route = Route(window, ties, (x.shape[2], x.shape[3]), is_channels_last(x))
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(output[1])
+        save(ctx, output[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, None, None]:
+        if grad is None:
+            return None, None, None
+        return apply(Scatter, grad, *ctx.saved_tensors, ctx.route), None, None
+
+    @staticmethod
+    def push(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, None]:
+        return apply(Gather, tangent, *ctx.saved_tensors, ctx.route), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, x: Tensor, window: Window, ties: arithmetic.Ties) -> tuple:
+        y, winners = apply(Max, fold(info.batch_size, x, in_dims[0]), window, ties)
+        return (unfold(info.batch_size, y), unfold(info.batch_size, winners)), (0, 0)
+
+
+class MaxTiles(Function):
+    """(x, window) -> maxima of 2x2 tiles; keeps two bits per output. For plain tensors in backward mode."""
+
+    @staticmethod
+    def takes(x: Tensor, window: Window, ties: arithmetic.Ties) -> bool:
+        tiles = (
+            ties == "first"
+            and window[:4] == TILES
+            and not (window.ceil_mode and any(n % 2 for n in x.shape[2:]))
+        )
+        return tiles and forward_ad._current_level < 0 and torch.is_grad_enabled() and cpu.take(x)
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, window: Window) -> Tensor:
+        from cnnpool.pool.cpu import max_2x2_packed
+
+        y, winners = max_2x2_packed.forward(x)
+        ctx.route = Route(window, "first", (x.shape[2], x.shape[3]), is_channels_last(x))
+        ctx.save_for_backward(winners)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        from cnnpool.pool.cpu import max_2x2_packed
+
+        (winners,) = ctx.saved_tensors
+        last = ctx.route.channels_last
+        if cpu.take(grad) and not torch.is_grad_enabled():
+            return max_2x2_packed.backward(grad, winners, ctx.route.size, last), None
+        return apply(Scatter, grad, max_2x2_packed.unpack(winners, grad.shape[-4:], last), ctx.route), None
+
+
+class Scatter(Transformable):
+    """(gradient of the maxima, winners, route) -> gradient of the input; linear, adjoint to Gather."""
+
+    @staticmethod
+    def forward(grad: Tensor, winners: Tensor, route: Route) -> Tensor:
+        return arithmetic.backward(grad, winners, *route)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        save(ctx, inputs[1])
+        ctx.route = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return apply(Gather, grad, *ctx.saved_tensors, ctx.route), None, None
+
+    @staticmethod
+    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        return apply(Scatter, tangent, *ctx.saved_tensors, ctx.route)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, grad: Tensor, winners: Tensor, route: Route) -> tuple[Tensor, int]:
+        size = info.batch_size
+        folded = fold(size, grad, in_dims[0]), fold(size, winners, in_dims[1])
+        return unfold(size, apply(Scatter, *folded, route)), 0
+
+
+class Gather(Transformable):
+    """(a map like the input, winners, route) -> its values at the winners; linear, adjoint to Scatter."""
+
+    @staticmethod
+    def forward(x: Tensor, winners: Tensor, route: Route) -> Tensor:
+        return arithmetic.gather(x, winners, route.window, route.ties)
+
+    setup_context = staticmethod(Scatter.setup_context)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return apply(Scatter, grad, *ctx.saved_tensors, ctx.route), None, None
+
+    @staticmethod
+    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        return apply(Gather, tangent, *ctx.saved_tensors, ctx.route)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, x: Tensor, winners: Tensor, route: Route) -> tuple[Tensor, int]:
+        size = info.batch_size
+        folded = fold(size, x, in_dims[0]), fold(size, winners, in_dims[1])
+        return unfold(size, apply(Gather, *folded, route)), 0

@@ -1,0 +1,157 @@
+"""The arithmetic of max pooling: pure functions of tensors, without autograd.
+
+``winners`` says where each maximum came from. With ties "first" or "last" it is the place of one cell in its
+window, row * kernel width + column; with "split" it has the bit 1 << place set for every cell that equals
+the maximum.
+"""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cnnpool.pool import cpu, gpu
+from cnnpool.pool.window import Window, cell_views, cells, memory_format
+
+Ties = Literal["first", "last", "split"]
+
+
+def forward(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
+    """Maxima and winners, both (N, C, H', W'), of ``x`` (N, C, H, W)."""
+    if ties == "first" and window.cells <= gpu.MOST_CELLS and (gpu.take(x) or gpu.trace(x)):
+        from cnnpool.pool.gpu import max as on_gpu
+
+        return on_gpu.forward(x, window)
+    if ties == "first" and window.cells < 256 and cpu.take(x):
+        from cnnpool.pool.cpu import max as on_cpu
+
+        return on_cpu.forward(x, window)
+    y, index = F.max_pool2d(x, *window, return_indices=True)
+    if ties == "first":
+        return y, _places(index, window, x.shape[-2], x.shape[-1])
+    lowest = -torch.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
+    real = torch.ones((1, 1, *x.shape[-2:]), dtype=torch.bool, device=x.device)
+    winners = torch.zeros_like(y, dtype=winners_dtype(window, ties))
+    views = zip(cells(x, window, lowest), cells(real, window, False), strict=True)
+    for place, (cell, inside) in enumerate(views):
+        # A NaN equals no maximum, yet where one is present it is the maximum.
+        equal = ((cell == y) | (cell != cell)) & inside
+        if ties == "last":
+            winners.masked_fill_(equal, place)
+        else:
+            winners |= equal.to(winners.dtype) << place
+    return y, winners
+
+
+def backward(
+    grad: Tensor, winners: Tensor, window: Window, ties: Ties, size: tuple[int, int], channels_last: bool
+) -> Tensor:
+    """Gradient of the (N, C, *size) input: each output's gradient added at its winners."""
+    if ties != "split" and window.cells <= gpu.MOST_CELLS and (gpu.take(grad) or gpu.trace(grad)):
+        from cnnpool.pool.gpu import max as on_gpu
+
+        return on_gpu.backward(grad, winners, window, size, channels_last)
+    if ties != "split" and window.cells < 256 and cpu.take(grad):
+        from cnnpool.pool.cpu import max as on_cpu
+
+        return on_cpu.backward(grad, winners, window, size, channels_last)
+    half = grad.dtype in (torch.bfloat16, torch.float16)
+    # Summed in float32 and rounded once; torch's own kernel rounds after every addition.
+    wide = grad.float() if half and (window.overlaps or ties == "split") else grad
+    shape, layout = (*grad.shape[:2], *size), memory_format(channels_last)
+    if ties == "split":
+        out = _deal(wide, winners, window, shape).to(grad.dtype)
+        return out.contiguous(memory_format=layout) if channels_last else out
+    like = torch.empty(shape, dtype=wide.dtype, device=wide.device, memory_format=layout)
+    index = _indices(winners, window, *size)
+    out = torch.ops.aten.max_pool2d_with_indices_backward(wide, like, *window, index)
+    return out.to(grad.dtype)
+
+
+def gather(x: Tensor, winners: Tensor, window: Window, ties: Ties) -> Tensor:
+    """``x`` (N, C, H, W) read at the winners, their mean for "split": the adjoint of ``backward``."""
+    if ties == "split":
+        wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+        total = torch.zeros_like(winners, dtype=wide.dtype)
+        for place, cell in enumerate(cells(wide, window, 0.0)):
+            total += torch.where(_won(winners, place), cell, 0)
+        return (total / _count(winners, window)).to(x.dtype)
+    index = _indices(winners, window, *x.shape[-2:])
+    read = x.flatten(2).gather(2, index.flatten(2)).view(index.shape)
+    return read.clone(memory_format=torch.preserve_format)
+
+
+def winners_dtype(window: Window, ties: Ties) -> torch.dtype:
+    """The smallest integer type that holds the winners.
+
+    Raises:
+        ValueError: for ties "split" and a window of more than 63 cells.
+    """
+    limits = [(256, torch.uint8), (1 << 15, torch.int16), (1 << 31, torch.int32)]
+    if ties == "split":
+        limits = [(8, torch.uint8), (15, torch.int16), (31, torch.int32), (63, torch.int64)]
+    for most, dtype in limits:
+        if window.cells <= most:
+            return dtype
+    raise ValueError(f"ties={ties!r} takes windows of at most {most} cells, got kernel_size={window.kernel}")
+
+
+def _working_dtype(window: Window, height: int, width: int) -> torch.dtype:
+    # The narrowest type that fits: passes over memory are the whole cost.
+    for dtype in (torch.int16, torch.int32):
+        if max(height * width, window.cells) <= torch.iinfo(dtype).max:
+            return dtype
+    return torch.int64
+
+
+def _starts(like: Tensor, window: Window, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """First row (H', 1) and first column (W',) of every window, in the input's coordinates."""
+    top, left = (
+        torch.arange(count, dtype=dtype, device=like.device) * s - p
+        for count, s, p in zip(like.shape[-2:], window.stride, window.padding, strict=True)
+    )
+    return top[:, None], left
+
+
+def _places(index: Tensor, window: Window, height: int, width: int) -> Tensor:
+    dtype = _working_dtype(window, height, width)
+    top, left = _starts(index, window, dtype)
+    index = index.to(dtype)
+    row = torch.div(index, width, rounding_mode="floor")
+    column = index.sub_(row * width).sub_(left)
+    row = row.sub_(top)
+    if window.dilation != (1, 1):
+        row = torch.div(row, window.dilation[0], rounding_mode="floor")
+        column = torch.div(column, window.dilation[1], rounding_mode="floor")
+    return row.mul_(window.kernel[1]).add_(column).to(winners_dtype(window, "first"))
+
+
+def _indices(winners: Tensor, window: Window, height: int, width: int) -> Tensor:
+    dtype = _working_dtype(window, height, width)
+    top, left = _starts(winners, window, dtype)
+    place = winners.to(dtype)
+    row = torch.div(place, window.kernel[1], rounding_mode="floor")
+    column = (place - row * window.kernel[1]).mul_(window.dilation[1]).add_(left)
+    return row.mul_(window.dilation[0]).add_(top).mul_(width).add_(column).long()
+
+
+def _won(winners: Tensor, place: int) -> Tensor:
+    return (winners >> place) & 1 != 0
+
+
+def _count(winners: Tensor, window: Window) -> Tensor:
+    count = torch.zeros_like(winners, dtype=torch.uint8)
+    for place in range(window.cells):
+        count += _won(winners, place)
+    return count
+
+
+def _deal(grad: Tensor, winners: Tensor, window: Window, shape: tuple[int, ...]) -> Tensor:
+    left, right, top, bottom = window.pads(*shape[2:])
+    padded = grad.new_zeros((*shape[:2], shape[2] + top + bottom, shape[3] + left + right))
+    share = grad / _count(winners, window)
+    for place, cell in enumerate(cell_views(padded, window, *grad.shape[-2:])):
+        cell += torch.where(_won(winners, place), share, 0)
+    # Cropped by a negative padding, a fresh tensor: batched gradients cannot pass through a full slice.
+    return F.pad(padded, (-left, -right, -top, -bottom))

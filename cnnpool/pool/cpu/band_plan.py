@@ -1,0 +1,102 @@
+"""How maps are cut into bands, and what scratch memory a band takes; maps made ready for it."""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.cpu.max import scalar
+from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format
+
+# Scratch memory that bands try to stay within: a part of a usual second-level cache.
+CACHE = 1 << 16
+
+
+class Frame(NamedTuple):
+    """How the maps of one size are cut into bands."""
+
+    out_size: tuple[int, int]
+    units: int
+    rule: tuple
+    room: tuple
+    scratch: int
+    layout: torch.memory_format
+
+
+@lru_cache(maxsize=1024)
+def _frame(
+    shape: tuple[int, ...],
+    window: Window,
+    last: bool,
+    dtype: torch.dtype,
+    channels: int,
+    even: bool,
+    backward: bool,
+    stretches: int,
+    result: int,
+    kept: int,
+) -> Frame:
+    """``stretches`` numbers per window, ``result`` of them in or out, and ``kept`` for its cells."""
+    samples, planes, height, width = shape
+    lanes, wide = planes if last else 1, max(dtype.itemsize, 4)
+    (rows, columns), (kh, kw), (sh, sw), (ph, pw) = window.output_size(height, width), *window[:3]
+    above, before = (kh - 1) // sh, (kw - 1) // sw
+    pitch = max(columns + before, (width - 1 + pw) // sw + 1)
+    lines = (height - 1 + ph) // sh + 1 if backward else rows
+    # What a line of windows takes: its pixels, as they are and summed up, and its numbers.
+    line = pitch * lanes * ((sh * sw * (2 if backward else 1) + stretches + kept) * wide)
+    band = min(lines, max(CACHE // line, 4 * above, 1))
+    several = -(-lines // band)
+    windows = band + above if backward else band
+    part = ((windows + above) * pitch + before) * lanes
+    images, half = part * sh * sw, dtype.itemsize < 4
+    step, at, offsets = _aligned(windows * pitch * lanes * wide), 0, []
+    sizes = [images * dtype.itemsize, images * wide * half, images * wide * backward]
+    sizes += [images * dtype.itemsize * half * backward, stretches * step, kept * step, step * half]
+    for size in sizes:
+        offsets.append(at)
+        at += _aligned(size)
+    _, image, totals, rounded, numbers, weights, rows_of_half = offsets
+    moved = rows_of_half if half else numbers + result * step
+    where = image if half else 0, moved, totals, rounded if half else totals, numbers, weights, step, wide
+    rule = (height, width), (rows, columns), (kh, kw), (sh, sw), (ph, pw), lanes
+    room = (band, several, above, pitch, part, images, channels, int(even)), where
+    units = samples * (1 if last else planes) * several
+    return Frame((rows, columns), units, rule, room, at, memory_format(last))
+
+
+def _aligned(size: int) -> int:
+    return -(-size // 64) * 64
+
+
+class Map(NamedTuple):
+    """A map ready for kernels: in the layout they work in, with its types as they take them."""
+
+    x: Tensor
+    window: Window
+    last: bool
+    wide: torch.dtype
+
+    def frame(
+        self, channels: int, even: bool, backward: bool, stretches: int, result: int, kept: int
+    ) -> Frame:
+        key = tuple(self.x.shape), self.window, self.last, self.x.dtype
+        return _frame(*key, channels, even, backward, stretches, result, kept)
+
+    def types(self, nothing: float) -> tuple[Any, Any, Any]:
+        return scalar(0.0, self.wide), scalar(0.0, self.x.dtype), scalar(nothing, self.x.dtype)
+
+    def output(self, out_size: tuple[int, int], dtype: torch.dtype) -> Tensor:
+        return torch.empty(
+            (*self.x.shape[:2], *out_size), dtype=dtype, memory_format=memory_format(self.last)
+        )
+
+
+def make_ready(x: Tensor, window: Window, last: bool) -> Map:
+    x = x.contiguous(memory_format=memory_format(last))
+    return Map(x, window, last, torch.float64 if x.dtype == torch.float64 else torch.float32)
+
+
+def in_format_of(x: Tensor, y: Tensor) -> Tensor:
+    return y.contiguous(memory_format=stated_format(x, is_channels_last(x)))

@@ -1,0 +1,126 @@
+"""Bands of windows in scratch memory, where one cell of all windows is one stretch of numbers.
+
+A band of a map is dealt into parts, one per row and column modulo the strides, all of the same pitch (see
+``rows``); a pixel of a channels-last map has all its channels, its lanes, side by side. Half precision is
+dealt as it is, and made float32 in one go.
+"""
+
+from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, load, narrow, recall, store, widen
+from cnnpool.pool.cpu.loops.simd_rows import LANES, deal, gather, move
+
+
+@compiled
+def fill(target, count, value):
+    """``count`` times ``value``."""
+    for t in range(count):
+        keep(target, t, value)
+
+
+@compiled
+def widened(source, target, count, total, like):
+    """``count`` numbers as the type of ``total``; nothing to do where both are the same memory."""
+    if source != target:
+        for t in range(count):
+            keep(target, t, widen(load(source, t, like)))
+
+
+@compiled
+def narrowed(source, target, count, total, like):
+    """``count`` numbers rounded to the type of ``like``; nothing to do where both are the same memory."""
+    if source != target:
+        for t in range(count):
+            keep(target, t, narrow(recall(source, t, total), like))
+
+
+@compiled
+def cut(x, unit, first, lines, image, rule, pitch, part, nothing):
+    """Dealt into ``image``: as many ``lines`` of windows, from ``first`` on; ``nothing`` where no map is."""
+    (height, width), _, _, (sh, sw), (ph, pw), lanes = rule
+    for line in range(lines):
+        for v in range(sh):
+            h, target = (first + line) * sh + v - ph, v * sw * part + line * pitch * lanes
+            source = (unit * height + h) * width * lanes
+            if h < 0 or h >= height:
+                for q in range(sw):
+                    for t in range(pitch * lanes):
+                        keep(image, target + q * part + t, nothing)
+            elif sw == 1 or lanes == 1:
+                deal(x, source, width * lanes, image, target, part, pw * lanes, sw, nothing)
+            else:
+                for w in range(width):
+                    at = target + (w + pw) % sw * part + (w + pw) // sw * lanes
+                    for k in range(lanes):
+                        keep(image, at + k, recall(x, source + w * lanes + k, nothing))
+
+
+@compiled
+def paste(image, skipped, out, unit, first, lines, rule, pitch, part, like):
+    """Rows of ``out`` from ``image``, which begins ``skipped`` lines before ``first``; undoes ``cut``."""
+    (height, width), _, _, (sh, sw), (ph, pw), lanes = rule
+    for line in range(lines):
+        for v in range(sh):
+            h, source = (first + line) * sh + v - ph, v * sw * part + (skipped + line) * pitch * lanes
+            target = (unit * height + h) * width * lanes
+            if h < 0 or h >= height:
+                continue
+            if sw == 1 or (lanes == 1 and sw == 2 and width >= 2 * LANES):
+                gather(image, source, part, out, target, width * lanes, pw * lanes, sw, like)
+            else:
+                # Read without a scope, as ``image`` may have been written within one.
+                for w in range(width):
+                    here = source + (w + pw) % sw * part + (w + pw) // sw * lanes
+                    for k in range(lanes):
+                        store(out, target + w * lanes + k, recall(image, here + k, like))
+
+
+@compiled
+def read_outputs(source, unit, first, lines, target, rule, pitch, like):
+    """Rows of a map of outputs, ``pitch`` apart; zeros where there is no output."""
+    _, (rows, columns), _, _, _, lanes = rule
+    for r in range(lines):
+        at, count = r * pitch * lanes, columns * lanes
+        if 0 <= first + r < rows:
+            move(source, (unit * rows + first + r) * count, target, at, count, like)
+        else:
+            for t in range(count):
+                keep(target, at + t, like)
+
+
+@compiled
+def write_outputs(source, out, unit, first, lines, rule, pitch, like):
+    """Rows ``pitch`` apart to a map of outputs."""
+    _, (rows, columns), _, _, _, lanes = rule
+    for r in range(min(lines, rows - first)):
+        at, count = (unit * rows + first + r) * columns * lanes, columns * lanes
+        move(source, r * pitch * lanes, out, at, count, like)
+
+
+@compiled
+def spread_shares(shares, first, lines, target, rule, pitch, total):
+    """What each window's sum is multiplied by: ``shares``, one per window, for every lane."""
+    _, (rows, columns), _, _, _, lanes = rule
+    for r in range(lines):
+        for c in range(columns):
+            row = min(max(first + r, 0), rows - 1)
+            share = load(shares, row * columns + c, total)
+            for k in range(lanes):
+                keep(target, (r * pitch + c) * lanes + k, share)
+
+
+@compiled
+def cell_at(cell, rule, pitch, part):
+    """Where the stretch of a cell, counted row by row, begins in an image."""
+    _, _, (_, kw), (sh, sw), _, lanes = rule
+    i, j = cell // kw, cell % kw
+    return (i % sh * sw + j % sw) * part + (i // sh * pitch + j // sw) * lanes
+
+
+@compiled
+def folded(values, count, total):
+    """The sum of ``count`` numbers, added up in pairs; they are spent."""
+    while count > 1:
+        half = (count + 1) // 2
+        for t in range(count - half):
+            keep(values, t, recall(values, t, total) + recall(values, half + t, total))
+        count = half
+    return recall(values, 0, total)

@@ -1,0 +1,91 @@
+"""Rows of 2x2 tiles dealt to four stretches of scratch memory, one for each cell of a tile, and put back.
+
+A pixel has ``lanes`` numbers: one, or in channels-last maps one of every channel. Of rows shorter than a
+vector, what a vector has too much goes where the next row is put; only the last ones, beyond which there is
+none, go number by number.
+"""
+
+from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, recall
+from cnnpool.pool.cpu.loops.simd_rows import LANES, join_pairs, move, part_pairs
+
+
+@compiled
+def begin(line, size):
+    """Where the pixels of a row of tiles begin, counted over all maps; of the row after the last, the end."""
+    height, width, rows, _ = size
+    return (line // rows * height + 2 * (line % rows)) * width
+
+
+@compiled
+def cut(x, first, lines, size, lanes, image, part, like):
+    """``lines`` rows of tiles from ``first`` on to four stretches, ``part`` apart.
+
+    ``size``: height and width of a map, and how many tiles that are.
+    """
+    _, width, _, columns = size
+    end = begin(first + lines, size)
+    for line in range(lines):
+        for half in range(2):
+            at, even = begin(first + line, size) + half * width, 2 * half * part + line * columns * lanes
+            odd = even + part
+            if lanes > 1:
+                for t in range(columns):
+                    pixel = (at + 2 * t) * lanes
+                    move(x, pixel, image, even + t * lanes, lanes, like)
+                    move(x, pixel + lanes, image, odd + t * lanes, lanes, like)
+            elif columns >= LANES:
+                for t in range(0, columns, LANES):
+                    t = min(t, columns - LANES)
+                    part_pairs(x, at + 2 * t, image, even + t, image, odd + t, like)
+            elif at + 2 * LANES <= end:
+                part_pairs(x, at, image, even, image, odd, like)
+            else:
+                for t in range(columns):
+                    keep(image, even + t, recall(x, at + 2 * t, like))
+                    keep(image, odd + t, recall(x, at + 2 * t + 1, like))
+
+
+@compiled
+def paste(image, part, out, first, lines, size, lanes, like):
+    """Rows of maps from what ``cut`` makes of them; ``like``, a zero, where no tile is."""
+    _, width, _, columns = size
+    end = begin(first + lines, size)
+    for line in range(lines):
+        for half in range(2):
+            at, even = begin(first + line, size) + half * width, 2 * half * part + line * columns * lanes
+            odd = even + part
+            if lanes > 1:
+                for t in range(columns):
+                    pixel = (at + 2 * t) * lanes
+                    move(image, even + t * lanes, out, pixel, lanes, like)
+                    move(image, odd + t * lanes, out, pixel + lanes, lanes, like)
+            elif columns >= LANES:
+                for t in range(0, columns, LANES):
+                    t = min(t, columns - LANES)
+                    join_pairs(image, even + t, image, odd + t, out, at + 2 * t, like)
+            elif at + 2 * LANES <= end:
+                join_pairs(image, even, image, odd, out, at, like)
+            else:
+                for t in range(columns):
+                    keep(out, at + 2 * t, recall(image, even + t, like))
+                    keep(out, at + 2 * t + 1, recall(image, odd + t, like))
+        clear_edges(out, first + line, size, lanes, like)
+
+
+@compiled
+def clear_edges(out, line, size, lanes, like):
+    """Zeros where a row of tiles leaves a column or, the last of its map, a row."""
+    height, width, rows, _ = size
+    at = begin(line, size) * lanes
+    if width % 2:
+        for half in range(1, 3):
+            fill(out, at + (half * width - 1) * lanes, lanes, like)
+    if height % 2 and line % rows == rows - 1:
+        fill(out, at + 2 * width * lanes, width * lanes, like)
+
+
+@compiled
+def fill(out, at, count, value):
+    """``count`` times ``value`` from ``at`` on."""
+    for t in range(count):
+        keep(out, at + t, value)

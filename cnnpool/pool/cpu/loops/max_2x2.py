@@ -1,0 +1,99 @@
+"""Maxima of 2x2 tiles and their gradients: the window that nearly every network has."""
+
+from numba import uint8
+
+from cnnpool.pool.cpu.loops.intrinsics import beats, beats_dealt, compiled, load, store
+from cnnpool.pool.cpu.loops.max_bf16 import STRIP, best_of, suit
+
+
+@compiled
+def forward(start, stop, x, y, winners, height, width, rows, columns, like):
+    """Contiguous maps, planes ``start`` to ``stop``."""
+    for plane in range(start, stop):
+        for row in range(rows):
+            upper, out = (plane * height + 2 * row) * width, (plane * rows + row) * columns
+            lower = upper + width
+            for c in range(columns):
+                best, place = load(x, upper + 2 * c, like), uint8(0)
+                value = load(x, upper + 2 * c + 1, like)
+                take = beats_dealt(value, best)
+                best, place = value if take else best, uint8(1) if take else place
+                value = load(x, lower + 2 * c, like)
+                take = beats_dealt(value, best)
+                best, place = value if take else best, uint8(2) if take else place
+                value = load(x, lower + 2 * c + 1, like)
+                take = beats_dealt(value, best)
+                store(y, out + c, value if take else best)
+                store(winners, out + c, uint8(3) if take else place)
+
+
+@compiled
+def backward(start, stop, grad, winners, out, height, width, rows, columns, zero):
+    """Contiguous maps, planes ``start`` to ``stop``."""
+    for plane in range(start, stop):
+        for row in range(rows):
+            source = (plane * rows + row) * columns
+            for half in range(2):
+                # One row at a time: two rows of stores in one loop are not vectorised.
+                target = (plane * height + 2 * row + half) * width
+                left, right = uint8(2 * half), uint8(2 * half + 1)
+                for c in range(columns):
+                    value, place = load(grad, source + c, zero), load(winners, source + c, left)
+                    store(out, target + 2 * c, value if place == left else zero)
+                    store(out, target + 2 * c + 1, value if place == right else zero)
+                if width % 2:
+                    store(out, target + width - 1, zero)
+        if height % 2:
+            for c in range(width):
+                store(out, (plane * height + height - 1) * width + c, zero)
+
+
+@compiled
+def forward_last(start, stop, x, y, winners, height, width, rows, columns, channels, like):
+    """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs."""
+    for line in range(start, stop):
+        sample, row = line // rows, line % rows
+        for c in range(columns):
+            upper = ((sample * height + 2 * row) * width + 2 * c) * channels
+            lower, out = upper + width * channels, (line * columns + c) * channels
+            if suit(channels, like):
+                for first in range(0, channels, STRIP):
+                    k = min(first, channels - STRIP)
+                    cells = upper + k, upper + channels + k, lower + k, lower + channels + k
+                    best_of(x, cells, y, winners, out + k, like)
+                continue
+            for k in range(channels):
+                best, place = load(x, upper + k, like), uint8(0)
+                value = load(x, upper + channels + k, like)
+                take = beats(value, best)
+                best, place = value if take else best, uint8(1) if take else place
+                value = load(x, lower + k, like)
+                take = beats(value, best)
+                best, place = value if take else best, uint8(2) if take else place
+                value = load(x, lower + channels + k, like)
+                take = beats(value, best)
+                store(y, out + k, value if take else best)
+                store(winners, out + k, uint8(3) if take else place)
+
+
+@compiled
+def backward_last(start, stop, grad, winners, out, height, width, rows, columns, channels, zero):
+    """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs."""
+    for line in range(start, stop):
+        sample, row = line // rows, line % rows
+        for half in range(2):
+            target = (sample * height + 2 * row + half) * width * channels
+            left, right = uint8(2 * half), uint8(2 * half + 1)
+            for c in range(columns):
+                source, first = (line * columns + c) * channels, target + 2 * c * channels
+                second = first + channels
+                for k in range(channels):
+                    value, place = load(grad, source + k, zero), load(winners, source + k, left)
+                    store(out, first + k, value if place == left else zero)
+                    store(out, second + k, value if place == right else zero)
+            if width % 2:
+                for k in range(channels):
+                    store(out, target + (width - 1) * channels + k, zero)
+        if height % 2 and row == rows - 1:
+            for k in range(width * channels):
+                store(out, ((sample + 1) * height - 1) * width * channels + k, zero)

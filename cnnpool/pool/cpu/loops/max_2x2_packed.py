@@ -1,0 +1,78 @@
+"""Maxima of 2x2 tiles whose winners take two bits each, and their gradients.
+
+Winners are packed in stretches: a few planes of contiguous maps, a few rows of outputs of channels-last ones.
+Byte t of a stretch holds those of outputs t, q + t, 2q + t and 3q + t, with q the bytes of a full stretch.
+"""
+
+from numba import uint8
+
+from cnnpool.pool.cpu.loops import max_2x2
+from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, load, recall, store
+
+
+@compiled
+def _pack(winners, count, packed, at, quarter):
+    for t in range(count, 4 * quarter):
+        keep(winners, t, uint8(0))
+    for t in range(quarter):
+        low = recall(winners, t, uint8(0)) | recall(winners, quarter + t, uint8(0)) << 2
+        high = recall(winners, 2 * quarter + t, uint8(0)) | recall(winners, 3 * quarter + t, uint8(0)) << 2
+        store(packed, at + t, uint8(low | high << 4))
+
+
+@compiled
+def _unpack(packed, at, quarter, winners):
+    for t in range(quarter):
+        four = load(packed, at + t, uint8(0))
+        keep(winners, t, uint8(four & 3))
+        keep(winners, quarter + t, uint8(four >> 2 & 3))
+        keep(winners, 2 * quarter + t, uint8(four >> 4 & 3))
+        keep(winners, 3 * quarter + t, uint8(four >> 6))
+
+
+@compiled
+def forward(start, stop, scratch, x, y, packed, height, width, rows, columns, group, planes, quarter, like):
+    """Contiguous maps, stretches ``start`` to ``stop`` of ``group`` planes each."""
+    part = rows * columns
+    for unit in range(start, stop):
+        first, last = unit * group, min(planes, (unit + 1) * group)
+        max_2x2.forward(first, last, x, y, scratch - first * part, height, width, rows, columns, like)
+        _pack(scratch, (last - first) * part, packed, unit * quarter, quarter)
+
+
+@compiled
+def backward(
+    start, stop, scratch, grad, packed, out, height, width, rows, columns, group, planes, quarter, zero
+):
+    """Contiguous maps, stretches ``start`` to ``stop``."""
+    for unit in range(start, stop):
+        first, last = unit * group, min(planes, (unit + 1) * group)
+        _unpack(packed, unit * quarter, quarter, scratch)
+        winners = scratch - first * rows * columns
+        max_2x2.backward(first, last, grad, winners, out, height, width, rows, columns, zero)
+
+
+@compiled
+def forward_last(
+    start, stop, scratch, x, y, packed, height, width, rows, columns, group, lines, quarter, channels, like
+):
+    """Channels-last maps, stretches ``start`` to ``stop`` of ``group`` rows each, of all samples' outputs."""
+    part = columns * channels
+    for unit in range(start, stop):
+        first, last = unit * group, min(lines, (unit + 1) * group)
+        winners = scratch - first * part
+        max_2x2.forward_last(first, last, x, y, winners, height, width, rows, columns, channels, like)
+        _pack(scratch, (last - first) * part, packed, unit * quarter, quarter)
+
+
+@compiled
+def backward_last(
+    start, stop, scratch, grad, packed, out, height, width, rows, columns, group, lines, quarter, channels,
+    zero,
+):  # fmt: skip
+    """Channels-last maps, stretches ``start`` to ``stop``."""
+    for unit in range(start, stop):
+        first, last = unit * group, min(lines, (unit + 1) * group)
+        _unpack(packed, unit * quarter, quarter, scratch)
+        winners = scratch - first * columns * channels
+        max_2x2.backward_last(first, last, grad, winners, out, height, width, rows, columns, channels, zero)

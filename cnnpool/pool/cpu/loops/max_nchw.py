@@ -1,0 +1,128 @@
+"""Maxima of sliding windows of any kind on contiguous maps, and their gradients.
+
+A plane is worked at in bands of rows that fit into the nearest cache: rows are dealt into parts (see
+``rows``), one part per row and column modulo the strides, all padded alike. Then one cell of all windows of
+a band is one stretch of memory.
+"""
+
+from numba import int64, uint8
+
+from cnnpool.pool.cpu.loops.intrinsics import beats, compiled, keep, load, narrow, recall, store, widen
+from cnnpool.pool.cpu.loops.simd_rows import deal, move
+
+# Cells that a window can have.
+PLACES = 256
+
+
+@compiled
+def _beat(images, source, y, winners, count, place, like):
+    # One cell of every window.
+    for t in range(count):
+        best, value = recall(y, t, like), load(images, source + t, like)
+        take, held = beats(value, best), recall(winners, t, place)
+        keep(y, t, value if take else best)
+        keep(winners, t, place if take else held)
+
+
+@compiled
+def _beat_three(images, a, b, c, y, winners, count, place, like):
+    # Three neighbouring cells in one go.
+    second, third = uint8(place + 1), uint8(place + 2)
+    for t in range(count):
+        best, value = recall(y, t, like), load(images, a + t, like)
+        take, held = beats(value, best), recall(winners, t, place)
+        best, held, value = value if take else best, place if take else held, load(images, b + t, like)
+        take = beats(value, best)
+        best, held, value = value if take else best, second if take else held, load(images, c + t, like)
+        take = beats(value, best)
+        keep(y, t, value if take else best)
+        keep(winners, t, third if take else held)
+
+
+@compiled
+def _start(y, winners, band, pitch, top, columns, window, lowest):
+    # A window of nothing but -inf is won by its first cell inside the map.
+    (_, kw), (sh, sw), (_, pw), (dh, dw) = window
+    for t in range(band * pitch):
+        keep(y, t, lowest)
+        keep(winners, t, uint8(0))
+    for r in range(band):
+        above = top + r * sh
+        first = -(above // dh) * kw if above < 0 else 0
+        for c in range(columns if first else min(columns, -(-pw // sw))):
+            left = c * sw - pw
+            keep(winners, r * pitch + c, uint8(first + (-(left // dw) if left < 0 else 0)))
+
+
+@compiled
+def forward(start, stop, scratch, x, y, winners, size, out_size, window, room, lowest):
+    """Contiguous maps, planes ``start`` to ``stop``; ``room``: band, pitch, part, offsets."""
+    (height, width), (rows, columns) = size, out_size
+    (kh, kw), (sh, sw), (ph, pw), (dh, dw) = window
+    bands, pitch, part, best, places = room
+    best, places, images = scratch + best, scratch + places, scratch
+    for t in range(sh * sw * part):
+        keep(images, t, lowest)
+    for plane in range(start, stop):
+        for begin in range(0, rows, bands):
+            band = min(bands, rows - begin)
+            top = begin * sh - ph
+            for row in range((band - 1) * sh + (kh - 1) * dh + 1):
+                target = row % sh * sw * part + row // sh * pitch
+                if 0 <= top + row < height:
+                    source = (plane * height + top + row) * width
+                    deal(x, source, width, images, target, part, pw, sw, lowest)
+                else:
+                    for phase in range(sw):
+                        for t in range(pitch):
+                            keep(images, target + phase * part + t, lowest)
+            _start(best, places, band, pitch, top, columns, window, lowest)
+            for i in range(kh):
+                line = i * dh % sh * sw * part + i * dh // sh * pitch
+                j = 0
+                while j < kw:
+                    a = line + j * dw % sw * part + j * dw // sw
+                    if j + 3 <= kw:
+                        b = line + (j + 1) * dw % sw * part + (j + 1) * dw // sw
+                        c = line + (j + 2) * dw % sw * part + (j + 2) * dw // sw
+                        _beat_three(images, a, b, c, best, places, band * pitch, uint8(i * kw + j), lowest)
+                        j += 3
+                    else:
+                        _beat(images, a, best, places, band * pitch, uint8(i * kw + j), lowest)
+                        j += 1
+            for r in range(band):
+                out = (plane * rows + begin + r) * columns
+                move(best, r * pitch, y, out, columns, lowest)
+                move(places, r * pitch, winners, out, columns, uint8(0))
+
+
+@compiled
+def backward(start, stop, scratch, grad, winners, out, size, out_size, window, direct, total, like):
+    """Contiguous maps, planes ``start`` to ``stop``: every window adds its gradient where its winner is.
+
+    Sums are kept in the type of ``total``, in ``out`` itself if ``direct``, else in scratch memory.
+    """
+    (height, width), (rows, columns) = size, out_size
+    (kh, kw), (sh, sw), (ph, pw), (dh, dw) = window
+    sums = out if direct else scratch + PLACES * 8
+    for i in range(kh):
+        for j in range(kw):
+            keep(scratch, i * kw + j, int64(i * dh * width + j * dw))
+    for plane in range(start, stop):
+        source, whole, cleared = plane * rows * columns, plane * height * width, 0
+        target = whole if direct else 0
+        for row in range(rows):
+            # Rows are cleared when a window first reaches them, and are still near when it adds.
+            top = row * sh - ph
+            reached = min(height, top + (kh - 1) * dh + 1) if row < rows - 1 else height
+            for t in range(target + cleared * width, target + reached * width):
+                keep(sums, t, total)
+            cleared, corner = max(cleared, reached), target + top * width - pw
+            for c in range(columns):
+                place = int64(load(winners, source + c, uint8(0)))
+                at = corner + c * sw + load(scratch, place, int64(0))
+                keep(sums, at, recall(sums, at, total) + widen(load(grad, source + c, like)))
+            source += columns
+        if not direct:
+            for t in range(height * width):
+                store(out, whole + t, narrow(load(sums, t, total), like))

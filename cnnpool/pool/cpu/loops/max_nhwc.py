@@ -1,0 +1,214 @@
+"""Maxima of sliding windows of any kind on channels-last maps, and their gradients.
+
+A window's cells, and the windows over a pixel, are found once for all channels, which lie side by side.
+Half-precision gradients are summed in strips of channels of a fixed length, the last of which overlaps the
+one before: a loop over all channels would spend most of its time in what its vectors leave over.
+"""
+
+from numba import int64, uint8
+
+from cnnpool.pool.cpu.loops.intrinsics import (
+    alike,
+    compiled,
+    inlined,
+    keep,
+    load,
+    meet,
+    narrow,
+    recall,
+    store,
+    widen,
+)
+from cnnpool.pool.cpu.loops.max_bf16 import STRIP, best_of, suit
+
+
+@compiled
+def forward(start, stop, x, y, winners, size, out_size, window, channels, like):
+    """Rows ``start`` to ``stop`` of all samples' outputs."""
+    (height, width), (rows, columns) = size, out_size
+    (kh, kw), (sh, sw), (ph, pw), (dh, dw) = window
+    down, across = dh * width * channels, dw * channels
+    for line in range(start, stop):
+        sample, top = line // rows, line % rows * sh - ph
+        first, last = -(top // dh) if top < 0 else 0, kh
+        while top + (last - 1) * dh >= height:
+            last -= 1
+        for c in range(columns):
+            out, left, begin, end, fresh = (line * columns + c) * channels, c * sw - pw, 0, kw, True
+            while left + begin * dw < 0:
+                begin += 1
+            while left + (end - 1) * dw >= width:
+                end -= 1
+            corner = ((sample * height + top) * width + left) * channels
+            if kh == 3 and last - first == 3 and kw == 3 and end - begin == 3:
+                _nine(x, corner, down, across, y, winners, out, channels, like)
+                continue
+            for i in range(first, last):
+                origin, j = corner + i * down, begin
+                while j < end:
+                    # Three cells at once; where fewer are left the last is seen again, which changes nothing.
+                    near, far = min(j + 1, end - 1), min(j + 2, end - 1)
+                    places = uint8(i * kw + j), uint8(i * kw + near), uint8(i * kw + far)
+                    cells = origin + j * across, origin + near * across, origin + far * across
+                    _three(x, cells, places, y, winners, out, channels, fresh, like)
+                    j, fresh = j + 3, False
+
+
+@compiled
+def _nine(x, a, down, across, y, winners, out, channels, like):
+    # All cells of a 3x3 window.
+    b, c = a + down, a + 2 * down
+    right = 2 * across
+    if suit(channels, like):
+        for first in range(0, channels, STRIP):
+            k = min(first, channels - STRIP)
+            d, e, f = a + k, b + k, c + k
+            upper, middle = (d, d + across, d + right), (e, e + across, e + right)
+            best_of(x, upper + middle + (f, f + across, f + right), y, winners, out + k, like)
+        return
+    for k in range(channels):
+        best, held = load(x, a + k, like), uint8(0)
+        best, held = meet(best, held, load(x, a + across + k, like), uint8(1))
+        best, held = meet(best, held, load(x, a + right + k, like), uint8(2))
+        best, held = meet(best, held, load(x, b + k, like), uint8(3))
+        best, held = meet(best, held, load(x, b + across + k, like), uint8(4))
+        best, held = meet(best, held, load(x, b + right + k, like), uint8(5))
+        best, held = meet(best, held, load(x, c + k, like), uint8(6))
+        best, held = meet(best, held, load(x, c + across + k, like), uint8(7))
+        best, held = meet(best, held, load(x, c + right + k, like), uint8(8))
+        store(y, out + k, best)
+        store(winners, out + k, held)
+
+
+@compiled
+def _three(x, cells, places, y, winners, out, channels, fresh, like):
+    (a, b, c), (first, second, third) = cells, places
+    if fresh:
+        for k in range(channels):
+            best, held = meet(load(x, a + k, like), first, load(x, b + k, like), second)
+            best, held = meet(best, held, load(x, c + k, like), third)
+            keep(y, out + k, best)
+            keep(winners, out + k, held)
+    else:
+        for k in range(channels):
+            best, held = recall(y, out + k, like), recall(winners, out + k, first)
+            best, held = meet(best, held, load(x, a + k, like), first)
+            best, held = meet(best, held, load(x, b + k, like), second)
+            best, held = meet(best, held, load(x, c + k, like), third)
+            keep(y, out + k, best)
+            keep(winners, out + k, held)
+
+
+@compiled
+def backward(start, stop, scratch, grad, winners, out, size, out_size, window, channels, total, like):
+    """Rows ``start`` to ``stop`` of all samples' inputs.
+
+    Every input adds up, in the type of ``total``, what the windows over it send, in the order of the windows.
+    """
+    (height, width), (rows, columns) = size, out_size
+    (kh, kw), (sh, sw), (ph, pw), (dh, dw) = window
+    # Windows over each column, as they are over those of every row: where they start, and which cell it is.
+    starts, above, over = scratch, scratch + 8 * (width + 1), scratch + 8 * (width + 1 + 2 * kh)
+    sums, count = over + 16 * columns * kw, 0
+    for w in range(width):
+        keep(starts, w, int64(count))
+        for j in range(kw - 1, -1, -1):
+            reach = w + pw - j * dw
+            if reach >= 0 and reach % sw == 0 and reach // sw < columns:
+                keep(over, 2 * count, int64(reach // sw * channels))
+                keep(over, 2 * count + 1, int64(j))
+                count += 1
+    keep(starts, width, int64(count))
+    for line in range(start, stop):
+        sample, h = line // height, line % height
+        tall = 0
+        for i in range(kh - 1, -1, -1):
+            reach = h + ph - i * dh
+            if reach >= 0 and reach % sh == 0 and reach // sh < rows:
+                keep(above, 2 * tall, int64((sample * rows + reach // sh) * columns * channels))
+                keep(above, 2 * tall + 1, int64(i * kw))
+                tall += 1
+        for w in range(width):
+            target, entry = (line * width + w) * channels, recall(starts, w, int64(0))
+            wide = recall(starts, w + 1, int64(0)) - entry
+            if tall * wide == 1:
+                a, p = _window(above, 0, over, entry)
+                _send(grad, winners, (a, a), (p, NOWHERE), out, target, channels, total, like)
+            elif tall * wide == 2:
+                a, p = _window(above, 0, over, entry)
+                b, q = _window(above, tall - 1, over, entry + wide - 1)
+                _send(grad, winners, (a, b), (p, q), out, target, channels, total, like)
+            elif tall == 2 and wide == 2:
+                a, p = _window(above, 0, over, entry)
+                b, q = _window(above, 0, over, entry + 1)
+                c, r = _window(above, 1, over, entry)
+                d, s = _window(above, 1, over, entry + 1)
+                _send_four(grad, winners, (a, b, c, d), (p, q, r, s), out, target, channels, total, like)
+            else:
+                for k in range(channels):
+                    keep(sums, k, total)
+                for i in range(tall):
+                    for e in range(entry, entry + wide):
+                        a, p = _window(above, i, over, e)
+                        for k in range(channels):
+                            value, won = widen(load(grad, a + k, like)), load(winners, a + k, p) == p
+                            keep(sums, k, recall(sums, k, total) + (value if won else total))
+                for k in range(channels):
+                    store(out, target + k, narrow(load(sums, k, total), like))
+
+
+# The place of no cell: windows here have at most 255.
+NOWHERE = uint8(255)
+
+
+@compiled
+def _window(above, i, over, entry):
+    # Where the gradients of a window over a pixel begin, and which of its cells the pixel is.
+    at = recall(above, 2 * i, int64(0)) + recall(over, 2 * entry, int64(0))
+    return at, uint8(recall(above, 2 * i + 1, int64(0)) + recall(over, 2 * entry + 1, int64(0)))
+
+
+@compiled
+def _send(grads, winners, cells, places, out, target, channels, total, like):
+    # What a pixel gets from two windows. Float32 strips would be taken apart, not made vectors of.
+    if channels < STRIP or alike(total, like):
+        for k in range(channels):
+            _sum_of_two(grads, winners, cells, places, out, target, k, total, like)
+        return
+    for first in range(0, channels, STRIP):
+        strip = min(first, channels - STRIP)
+        for n in range(STRIP):
+            _sum_of_two(grads, winners, cells, places, out, target, strip + n, total, like)
+
+
+@inlined
+def _sum_of_two(grads, winners, cells, places, out, target, k, total, like):
+    (a, b), (p, q) = cells, places
+    one, two = widen(load(grads, a + k, like)), widen(load(grads, b + k, like))
+    one = one if load(winners, a + k, p) == p else total
+    two = two if load(winners, b + k, q) == q else total
+    store(out, target + k, narrow(total + one + two, like))
+
+
+@compiled
+def _send_four(grads, winners, cells, places, out, target, channels, total, like):
+    if channels < STRIP or alike(total, like):
+        for k in range(channels):
+            _sum_of_four(grads, winners, cells, places, out, target, k, total, like)
+        return
+    for first in range(0, channels, STRIP):
+        strip = min(first, channels - STRIP)
+        for n in range(STRIP):
+            _sum_of_four(grads, winners, cells, places, out, target, strip + n, total, like)
+
+
+@inlined
+def _sum_of_four(grads, winners, cells, places, out, target, k, total, like):
+    (a, b, c, d), (p, q, r, s) = cells, places
+    one, two = widen(load(grads, a + k, like)), widen(load(grads, b + k, like))
+    one = one if load(winners, a + k, p) == p else total
+    two = two if load(winners, b + k, q) == q else total
+    three, four = widen(load(grads, c + k, like)), widen(load(grads, d + k, like))
+    three = three if load(winners, c + k, r) == r else total
+    four = four if load(winners, d + k, s) == s else total
+    store(out, target + k, narrow(total + one + two + three + four, like))

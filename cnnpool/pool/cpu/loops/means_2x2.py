@@ -1,0 +1,113 @@
+"""Passes over the 2x2 tiles of maps, by the arithmetic of ``power_tiles`` or ``soft_tiles``.
+
+Tiles are dealt to four stretches of scratch memory, one for each cell, so that rows and pixels may be short;
+where pixels are long, those of channels-last maps, they are read and written where they lie.
+"""
+
+from typing import Any
+
+from numba.extending import overload
+
+from cnnpool.pool.cpu.loops import band_buffers, deinterleave, power_2x2, prefetch, softmax_2x2
+from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, narrow
+
+
+def prepare(numbers, index, rule, total):
+    """What tiles with the number at ``index`` need of it."""
+
+
+def means(x, at, y, out, count, given, rule, total, like):
+    """``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
+
+
+def gradients(x, at, grad, above, out, to, slots, slopes, count, given, rule, total, like):
+    """What those cells get, to ``out`` from ``to`` on; what the number gets, to ``slopes`` if wanted."""
+
+
+def _arithmetic(rule: Any) -> Any:
+    # The rule of power means has four members.
+    return power_2x2 if len(rule) == 4 else softmax_2x2
+
+
+@overload(prepare)
+def prepare_by(numbers, index, rule, total):
+    return _arithmetic(rule).prepare.py_func
+
+
+@overload(means)
+def means_by(x, at, y, out, count, given, rule, total, like):
+    return _arithmetic(rule).means.py_func
+
+
+@overload(gradients)
+def gradients_by(x, at, grad, above, out, to, slots, slopes, count, given, rule, total, like):
+    return _arithmetic(rule).gradients.py_func
+
+
+@compiled
+def forward(start, stop, scratch, x, y, numbers, size, room, rule, total, like):
+    """Bands ``start`` to ``stop`` of means, by the number of each channel."""
+    (lines, band, several, channels, lanes, part, _, _), row = room, size[3] * room[4]
+    at = 0, part, 2 * part, 3 * part
+    for item in range(start, stop):
+        unit, first = item // several, item % several * band
+        count, line = min(band, lines - first), unit * lines + first
+        given = prepare(numbers, unit % channels, rule, total)
+        deinterleave.cut(x, line, count, size, lanes, scratch, part, like)
+        means(scratch, at, y, line * row, count * row, given, rule, total, like)
+
+
+@compiled
+def backward(start, stop, scratch, x, grad, out, slots, numbers, size, room, rule, total, like):
+    """Gradients of the same bands; in ``slots``, if there are any, what the number gets of each."""
+    (lines, band, several, channels, lanes, part, sent, slopes), row = room, size[3] * room[4]
+    at, image, slopes = (0, part, 2 * part, 3 * part), scratch + sent, scratch + slopes
+    for item in range(start, stop):
+        unit, first = item // several, item % several * band
+        count, line = min(band, lines - first), unit * lines + first
+        given, above = prepare(numbers, unit % channels, rule, total), line * row
+        deinterleave.cut(x, line, count, size, lanes, scratch, part, like)
+        gradients(scratch, at, grad, above, image, at, slots, slopes, count * row, given, rule, total, like)
+        if slots is not None:
+            keep(slots, item, band_buffers.folded(slopes, count * row, total))
+        deinterleave.paste(image, part, out, line, count, size, lanes, narrow(total, like))
+
+
+@compiled
+def forward_last(start, stop, x, y, numbers, size, lanes, rule, total, like, step):
+    """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs; ``step``: bytes of a number."""
+    given, down = prepare(numbers, 0, rule, total), size[1] * lanes
+    for line in range(start, stop):
+        first, out = deinterleave.begin(line, size) * lanes, line * size[3] * lanes
+        for c in range(size[3]):
+            i, pixels = first + 2 * c * lanes, 2 * lanes * step
+            # Those of the next row of tiles.
+            prefetch.to_read(x + (i + 2 * down) * step, pixels)
+            prefetch.to_read(x + (i + 3 * down) * step, pixels)
+            at = i, i + lanes, i + down, i + down + lanes
+            means(x, at, y, out + c * lanes, lanes, given, rule, total, like)
+
+
+@compiled
+def backward_last(
+    start, stop, scratch, x, grad, out, slots, numbers, size, lanes, rule, total, like, step, wide
+):
+    """Gradients of the same rows; ``wide``: bytes of a number in ``scratch``."""
+    given, down = prepare(numbers, 0, rule, total), size[1] * lanes
+    for line in range(start, stop):
+        first, row = deinterleave.begin(line, size) * lanes, size[3] * lanes
+        for c in range(size[3]):
+            i, pixels = first + 2 * c * lanes, 2 * lanes * step
+            below, lower = (i + 2 * down) * step, (i + 3 * down) * step
+            prefetch.to_read(x + below, pixels)
+            prefetch.to_read(x + lower, pixels)
+            prefetch.to_write(out + below, pixels)
+            prefetch.to_write(out + lower, pixels)
+            at, t = (i, i + lanes, i + down, i + down + lanes), c * lanes
+            gradients(
+                x, at, grad, line * row + t, out, at, slots, scratch + t * wide, lanes, given, rule, total,
+                like,
+            )  # fmt: skip
+        if slots is not None:
+            keep(slots, line, band_buffers.folded(scratch, row, total))
+        deinterleave.clear_edges(out, line, size, lanes, narrow(total, like))

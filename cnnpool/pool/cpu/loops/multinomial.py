@@ -1,0 +1,123 @@
+"""One value of each window drawn with probability proportional to it, or the mean so weighted.
+
+A band at a time (see ``bands``). What is negative counts as 0, and so does what lies outside the map.
+"""
+
+from numba import int64, uint8
+
+from cnnpool.pool.cpu.loops import band_buffers
+from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, load, recall, store
+from cnnpool.pool.cpu.loops.vector_math import number, over
+
+# The place of no cell: windows here have at most 255.
+NOWHERE = uint8(255)
+
+
+@compiled
+def _climb(image, a, sums, ladder, count, first, total):
+    # One rung of every window's ladder: all cells up to this one, in their order.
+    for t in range(count):
+        v = load(image, a + t, total)
+        rung = recall(sums, t, total) + (total if v < total else v)
+        rung = (total if v < total else v) if first else rung
+        keep(sums, t, rung)
+        store(ladder, t, rung)
+
+
+@compiled
+def _take(image, a, thresholds, ladder, drawn, places, count, place, last, total):
+    for t in range(count):
+        v = load(image, a + t, total)
+        here = last or load(thresholds, t, total) <= recall(ladder, t, total)
+        keep(drawn, t, (total if v < total else v) if here else recall(drawn, t, total))
+        keep(places, t, (NOWHERE if v < total else place) if here else recall(places, t, place))
+
+
+@compiled
+def forward(start, stop, scratch, x, y, winners, uniforms, flags, rule, room, bound, total, like, nothing):
+    """Bands ``start`` to ``stop`` of draws by numbers in [0, 1).
+
+    Sets the first of ``flags`` if a window is not finite, the second if one has no winner.
+    """
+    (band, several, above, pitch, part, images, _, _), (image, half, _, _, sums, ladder, step, _) = room
+    image, half, sums, ladder = scratch + image, scratch + half, scratch + sums, scratch + ladder
+    thresholds, drawn, places = sums + step, sums + 2 * step, sums + 3 * step
+    count, cells, fine, won = band * pitch * rule[5], rule[2][0] * rule[2][1], True, True
+    band_buffers.fill(scratch, images, nothing)
+    band_buffers.fill(thresholds, count, total)
+    for item in range(start, stop):
+        unit, first = item // several, item % several * band
+        band_buffers.cut(x, unit, first, band + above, scratch, rule, pitch, part, nothing)
+        band_buffers.widened(scratch, image, images, total, like)
+        for c in range(cells):
+            a = band_buffers.cell_at(c, rule, pitch, part)
+            _climb(image, a, sums, ladder + c * step, count, c == 0, total)
+        band_buffers.read_outputs(uniforms, unit, first, band, thresholds, rule, pitch, total)
+        for t in range(count):
+            keep(thresholds, t, (number(1, total) - recall(thresholds, t, total)) * load(sums, t, total))
+        for c in range(cells - 1, -1, -1):
+            a, rung = band_buffers.cell_at(c, rule, pitch, part), ladder + c * step
+            _take(image, a, thresholds, rung, drawn, places, count, uint8(c), c == cells - 1, total)
+        for r in range(min(band, rule[1][0] - first)):
+            for t in range(r * pitch * rule[5], (r * pitch + rule[1][1]) * rule[5]):
+                fine &= load(sums, t, total) <= bound
+            for t in range(r * pitch * rule[5], (r * pitch + rule[1][1]) * rule[5]):
+                won &= load(places, t, NOWHERE) != NOWHERE
+        band_buffers.narrowed(drawn, half, count, total, like)
+        band_buffers.write_outputs(half, y, unit, first, band, rule, pitch, like)
+        band_buffers.write_outputs(places, winners, unit, first, band, rule, pitch, NOWHERE)
+    if not fine:
+        store(flags, 0, int64(1))
+    if not won:
+        store(flags, 1, int64(1))
+
+
+@compiled
+def _weigh(image, a, sums, means, count, total):
+    for t in range(count):
+        v, sum_ = load(image, a + t, total), load(sums, t, total)
+        v = total if v < total else v
+        share = over(v, sum_ if sum_ != total else number(1, total))
+        keep(means, t, recall(means, t, total) + share * v)
+
+
+@compiled
+def _large(image, t, rule, pitch, part, bound, total):
+    # Of a window whose sum is too large for the type: of finite numbers a part of them, else that sum.
+    sum_, mean, part_of = total, total, over(number(1, total), number(1 << 16, total))
+    for c in range(rule[2][0] * rule[2][1]):
+        v = load(image, band_buffers.cell_at(c, rule, pitch, part) + t, total) * part_of
+        sum_ += total if v < total else v
+    if not sum_ <= bound:
+        return sum_
+    for c in range(rule[2][0] * rule[2][1]):
+        v = load(image, band_buffers.cell_at(c, rule, pitch, part) + t, total) * part_of
+        v = total if v < total else v
+        mean += over(v, sum_) * v
+    return over(mean, part_of)
+
+
+@compiled
+def mean(start, stop, scratch, x, y, rule, room, bound, total, like, nothing):
+    """Bands ``start`` to ``stop`` of sums of squares over sums."""
+    (band, several, above, pitch, part, images, _, _), (image, half, _, _, sums, ladder, step, _) = room
+    image, half, sums, ladder = scratch + image, scratch + half, scratch + sums, scratch + ladder
+    means, count, cells = sums + step, band * pitch * rule[5], rule[2][0] * rule[2][1]
+    band_buffers.fill(scratch, images, nothing)
+    for item in range(start, stop):
+        unit, first = item // several, item % several * band
+        band_buffers.cut(x, unit, first, band + above, scratch, rule, pitch, part, nothing)
+        band_buffers.widened(scratch, image, images, total, like)
+        band_buffers.fill(means, count, total)
+        for c in range(cells):
+            _climb(image, band_buffers.cell_at(c, rule, pitch, part), sums, ladder, count, c == 0, total)
+        for c in range(cells):
+            _weigh(image, band_buffers.cell_at(c, rule, pitch, part), sums, means, count, total)
+        fine = True
+        for t in range(count):
+            fine &= load(sums, t, total) <= bound
+        for t in range(0 if fine else count):
+            if not load(sums, t, total) <= bound:
+                keep(means, t, _large(image, t, rule, pitch, part, bound, total))
+        band_buffers.narrowed(means, half, count, total, like)
+        band_buffers.write_outputs(half, y, unit, first, band, rule, pitch, like)

@@ -1,0 +1,161 @@
+"""Power means of windows, (share * sum u^p)^(1/p), and their gradients; a band at a time (see ``bands``).
+
+What u is and how it is raised is in ``terms``. The largest u of a window, kept to where its inverse is a
+normal number, is divided out first, for the whole powers its power of 2.
+"""
+
+from cnnpool.pool.cpu.loops import band_buffers, power_terms
+from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, load, narrow, recall, store
+from cnnpool.pool.cpu.loops.vector_math import number, over
+
+
+@compiled
+def _scales(image, rule, pitch, part, target, count, cell, limits, p, total):
+    for c in range(rule[2][0] * rule[2][1]):
+        a = band_buffers.cell_at(c, rule, pitch, part)
+        if c == 0:
+            for t in range(count):
+                keep(target, t, power_terms.size(load(image, a + t, total), cell, total))
+        else:
+            for t in range(count):
+                u, best = power_terms.size(load(image, a + t, total), cell, total), recall(target, t, total)
+                keep(target, t, u if u > best else best)
+    for t in range(count):
+        keep(target, t, power_terms.scale(power_terms.limited(recall(target, t, total), limits), p, total)[0])
+
+
+@compiled
+def _add(image, a, scales, sums, weights, moments, count, cell, p, total):
+    for t in range(count):
+        v = load(image, a + t, total)
+        r = power_terms.size(v, cell, total) * load(scales, t, total)
+        weight, level = power_terms.weight(r, p, total)
+        power = weight * r
+        keep(sums, t, recall(sums, t, total) + power)
+        keep(moments, t, recall(moments, t, total) + power * level)
+        store(weights, t, power_terms.directed(weight, v, cell, total))
+
+
+@compiled
+def _sum(image, rule, pitch, part, held, count, cell, limits, p, total):
+    # 1 / largest, sums of powers and of powers times logarithms; weights are kept where there is a step.
+    scales, sums, moments, weights, step = held
+    _scales(image, rule, pitch, part, scales, count, cell, limits, p, total)
+    band_buffers.fill(sums, count, total)
+    band_buffers.fill(moments, count, total)
+    for c in range(rule[2][0] * rule[2][1]):
+        a = band_buffers.cell_at(c, rule, pitch, part)
+        _add(image, a, scales, sums, weights + c * step, moments, count, cell, p, total)
+
+
+@compiled
+def _roots(sums, scales, share, count, cell, limits, p, inverse, total):
+    for t in range(count):
+        mean = recall(sums, t, total) * load(share, t, total)
+        unscaled = over(number(1, total), load(scales, t, total))
+        keep(sums, t, power_terms.root(mean, unscaled, cell, limits, p, inverse, total))
+
+
+@compiled
+def forward(
+    start, stop, scratch, x, y, shares, powers, rule, room, cell, limits, _, whole, total, like, nothing
+):
+    """Bands ``start`` to ``stop`` of means, by the p of each channel and the share of each window."""
+    (
+        (band, several, above, pitch, part, images, channels, even),
+        (image, half, _, _, scales, weights, step, _),
+    ) = room
+    image, half, scales, weights = scratch + image, scratch + half, scratch + scales, scratch + weights
+    sums, share, count = scales + step, scales + 3 * step, band * pitch * rule[5]
+    held = scales, sums, sums + step, weights, 0
+    band_buffers.fill(scratch, images, nothing)
+    band_buffers.fill(share, count, load(shares, 0, total))
+    for item in range(start, stop):
+        unit, first = item // several, item % several * band
+        inverse = over(number(1, total), load(powers, unit % channels, total))
+        p = power_terms.exponent(whole, powers, unit % channels, total)
+        band_buffers.cut(x, unit, first, band + above, scratch, rule, pitch, part, nothing)
+        band_buffers.widened(scratch, image, images, total, like)
+        if not even:
+            band_buffers.spread_shares(shares, first, band, share, rule, pitch, total)
+        _sum(image, rule, pitch, part, held, count, cell, limits, p, total)
+        _roots(sums, scales, share, count, cell, limits, p, inverse, total)
+        band_buffers.narrowed(sums, half, count, total, like)
+        band_buffers.write_outputs(half, y, unit, first, band, rule, pitch, like)
+
+
+@compiled
+def _send(
+    image, rule, pitch, part, held, grads, share, totals, slots, slopes, count, limits, p, inverse, total
+):
+    scales, sums, moments, weights, step = held
+    if slots is not None:
+        for t in range(count):
+            g, powers, moment = load(grads, t, total), load(sums, t, total), load(moments, t, total)
+            unscaled = over(number(1, total), load(scales, t, total))
+            some = power_terms.slope(g, powers, moment, load(share, t, total), unscaled, inverse, total)
+            keep(slopes, t, some)
+    for t in range(count):
+        g, powers = load(grads, t, total), recall(sums, t, total)
+        keep(sums, t, power_terms.factor(g, powers, load(share, t, total), limits, p, inverse, total))
+    for c in range(rule[2][0] * rule[2][1]):
+        a, at = band_buffers.cell_at(c, rule, pitch, part), weights + c * step
+        for t in range(count):
+            sent = recall(at, t, total) * load(sums, t, total)
+            keep(totals, a + t, recall(totals, a + t, total) + sent)
+
+
+@compiled
+def backward(
+    start,
+    stop,
+    scratch,
+    x,
+    grad,
+    out,
+    slots,
+    shares,
+    powers,
+    rule,
+    room,
+    cell,
+    limits,
+    _,
+    whole,
+    total,
+    like,
+    nothing,
+):
+    """Bands of gradients of inputs; in ``slots``, if there are any, what p gets of each band, over log 2."""
+    (band, several, above, pitch, part, images, channels, even), places = room
+    image, half, totals, rounded, scales, weights, step, wide = places
+    image, half, totals, scales = scratch + image, scratch + half, scratch + totals, scratch + scales
+    sums, share, grads = scales + step, scales + 3 * step, scales + 4 * step
+    slopes, windows, zero = scales + 5 * step, band + above, narrow(total, like)
+    held = scales, sums, sums + step, scratch + weights, step
+    count = windows * pitch * rule[5]
+    band_buffers.fill(scratch, images, nothing)
+    band_buffers.fill(half, count, zero)
+    band_buffers.fill(share, count, load(shares, 0, total))
+    for item in range(start, stop):
+        unit, first = item // several, item % several * band - above
+        inverse = over(number(1, total), load(powers, unit % channels, total))
+        p = power_terms.exponent(whole, powers, unit % channels, total)
+        band_buffers.cut(x, unit, first, windows + above, scratch, rule, pitch, part, nothing)
+        band_buffers.widened(scratch, image, images, total, like)
+        band_buffers.read_outputs(grad, unit, first, windows, half, rule, pitch, zero)
+        band_buffers.widened(half, grads, count, total, like)
+        if not even:
+            band_buffers.spread_shares(shares, first, windows, share, rule, pitch, total)
+        band_buffers.fill(totals, images, total)
+        _sum(image, rule, pitch, part, held, count, cell, limits, p, total)
+        _send(
+            image, rule, pitch, part, held, grads, share, totals, slots, slopes, count, limits, p, inverse,
+            total,
+        )  # fmt: skip
+        if slots is not None:
+            # The windows above the band belong to another one.
+            skipped = above * pitch * rule[5]
+            keep(slots, item, band_buffers.folded(slopes + skipped * wide, count - skipped, total))
+        band_buffers.narrowed(totals, scratch + rounded, images, total, like)
+        band_buffers.paste(scratch + rounded, above, out, unit, first + above, band, rule, pitch, part, zero)

@@ -1,0 +1,150 @@
+"""The arithmetic of power means: one cell, one window, and what they change.
+
+``cell`` says what u is: (0,) for |x|, (eps, absent) for max(x, eps), and 0 where x is ``absent``. A ``p`` of
+2, 3 or 4 comes as a tuple of as many members, so that kernels are compiled for it: powers are products then,
+their roots found by Halley's steps. Others are numbers, and take logarithms.
+"""
+
+from typing import Any
+
+from numba import types
+from numba.extending import overload
+
+from cnnpool.pool.cpu.loops.intrinsics import inlined, load
+from cnnpool.pool.cpu.loops.vector_math import (
+    exp2,
+    inverse_root,
+    inverse_scale,
+    log2,
+    number,
+    over,
+    whole_scale,
+    with_sign,
+)
+
+
+def weight(r: Any, p: Any, total: Any) -> Any:
+    """(r^(p - 1), log2 r), the logarithm only where p is no whole number."""
+
+
+@overload(weight)
+def weight_of(r: Any, p: Any, total: Any) -> Any:
+    def exponential(r: Any, p: Any, total: Any) -> Any:
+        # Of infinity 1: times infinity that is infinite whatever p is, and times nothing nothing. All others
+        # are at most 1 but for rounding.
+        level = log2(r)
+        level = total if level > total else level
+        # 0 also where r is no normal number: with p < 1 it would be infinitely steep.
+        power = exp2((p - number(1, total)) * level)
+        lowest = number(-4096, total)
+        return (total if level < lowest else power), (level if level > lowest else lowest)
+
+    def product(r: Any, p: Any, total: Any) -> Any:
+        # The same: nothing times infinity is no number.
+        highest = number(64, total)
+        r = highest if r > highest else r
+        return (r if len(p) == 2 else (r * r if len(p) == 3 else r * r * r)), total
+
+    return product if isinstance(p, types.BaseTuple) else exponential
+
+
+def back(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
+    """mean^(1/p - 1)."""
+
+
+@overload(back)
+def back_of(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
+    def halley(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
+        return weight(inverse_root(mean, p), p, total)[0]
+
+    def exponential(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
+        return exp2((inverse - number(1, total)) * log2(mean))
+
+    return halley if isinstance(p, types.BaseTuple) else exponential
+
+
+def exponent(whole: Any, powers: Any, index: Any, total: Any) -> Any:
+    """``whole``, or where that is None the power at ``index``."""
+
+
+@overload(exponent)
+def exponent_of(whole: Any, powers: Any, index: Any, total: Any) -> Any:
+    def given(whole: Any, powers: Any, index: Any, total: Any) -> Any:
+        return whole
+
+    def held(whole: Any, powers: Any, index: Any, total: Any) -> Any:
+        return load(powers, index, total)
+
+    return given if isinstance(whole, types.BaseTuple) else held
+
+
+def scale(top: Any, p: Any, total: Any) -> Any:
+    """What makes ``top`` 1, or for a whole power near 1, and the inverse of that."""
+
+
+@overload(scale)
+def scale_of(top: Any, p: Any, total: Any) -> Any:
+    def near(top: Any, p: Any, total: Any) -> Any:
+        return inverse_scale(top), whole_scale(top)
+
+    def exact(top: Any, p: Any, total: Any) -> Any:
+        return over(number(1, total), top), top
+
+    return near if isinstance(p, types.BaseTuple) else exact
+
+
+@inlined
+def size(v, cell, total):
+    if len(cell) == 1:
+        return abs(v)
+    floor, absent = cell[0], cell[-1]
+    return total if v == absent else (floor if v < floor else v)
+
+
+@inlined
+def directed(weight, v, cell, total):
+    if len(cell) == 1:
+        return with_sign(weight, v)
+    return weight if v >= cell[0] else total
+
+
+@inlined
+def limited(top, limits):
+    # Of NaN the smallest.
+    smallest, largest = limits
+    top = top if top > smallest else smallest
+    return top if top < largest else largest
+
+
+@inlined
+def _clear(mean, limits):
+    # Numbers that a root can be found of, and NaN.
+    smallest, largest = limits
+    mean = smallest if mean < smallest else mean
+    return largest if mean > largest else mean
+
+
+@inlined
+def root(mean, unscaled, cell, limits, p, inverse, total):
+    # Of nothing but what is absent the floor.
+    found = mean * back(_clear(mean, limits), p, inverse, total) * unscaled
+    return cell[0] if mean == total else found
+
+
+@inlined
+def factor(g, powers, share, limits, p, inverse, total):
+    # What the weights of a window are multiplied by.
+    mean = powers * share
+    f = g * share * back(_clear(mean, limits), p, inverse, total)
+    endless = mean == mean and mean - mean != total
+    return total if g == total or powers == total or endless else f
+
+
+@inlined
+def slope(g, powers, moment, share, unscaled, inverse, total):
+    # What the output changes with p, over log 2.
+    powers = total if g == total else powers
+    level = inverse * log2(powers * share)
+    found = g * (exp2(level) * unscaled) * inverse * (over(moment, powers) - level)
+    endless = powers == powers and powers - powers != total
+    return total if powers == total or endless else found

@@ -1,0 +1,150 @@
+"""Rows of a map moved to and from padded scratch memory, eight numbers at a time.
+
+Rows of real maps are short, and loops over them that a compiler vectorises spend their time in the
+remainders. So a row is cut into eights, the last of which overlaps the one before, and everything else
+works on many padded rows at once. With a stride of 2 a row is dealt: its even and its odd columns, counted
+with the padding, go to one half each, so that what a cell meets in neighbouring windows lies side by side.
+"""
+
+from typing import Any
+
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, load, recall, store
+
+LANES = 8
+
+
+def vector_at(context: Any, builder: Any, address: Any, index: Any, element: Any, lanes: int) -> Any:
+    kind = context.get_data_type(element)
+    pointer = builder.gep(builder.inttoptr(address, kind.as_pointer()), [index])
+    return builder.bitcast(pointer, cgutils.ir.VectorType(kind, lanes).as_pointer())
+
+
+def pattern(numbers: list[int]) -> Any:
+    whole = cgutils.ir.IntType(32)
+    return cgutils.ir.Constant(cgutils.ir.VectorType(whole, len(numbers)), numbers)
+
+
+def size_of(context: Any, element: Any) -> int:
+    # Vectors are loaded and stored at any multiple of one element.
+    return context.get_abi_sizeof(context.get_data_type(element))
+
+
+@intrinsic
+def _move(typing: Any, source: Any, i: Any, target: Any, k: Any, like: Any) -> Any:
+    """Eight elements of ``source`` from ``i`` on to ``target`` from ``k`` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        size = size_of(context, like)
+        value = builder.load(vector_at(context, builder, *args[:2], like, LANES), align=size)
+        builder.store(value, vector_at(context, builder, *args[2:4], like, LANES), align=size)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 4, like), generate
+
+
+@intrinsic
+def part_pairs(typing: Any, source: Any, i: Any, even: Any, k: Any, odd: Any, m: Any, like: Any) -> Any:
+    """Sixteen elements of ``source`` from ``i`` on, in turn to ``even`` and ``odd``."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        size = size_of(context, like)
+        both = builder.load(vector_at(context, builder, *args[:2], like, 2 * LANES), align=size)
+        for first, where in enumerate((args[2:4], args[4:6])):
+            half = builder.shuffle_vector(both, both, pattern(list(range(first, 2 * LANES, 2))))
+            builder.store(half, vector_at(context, builder, *where, like, LANES), align=size)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 6, like), generate
+
+
+@intrinsic
+def join_pairs(typing: Any, even: Any, i: Any, odd: Any, k: Any, target: Any, m: Any, like: Any) -> Any:
+    """Eight elements of ``even`` and of ``odd``, in turn, to ``target``: what ``part_pairs`` took apart."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        size = size_of(context, like)
+        halves = [
+            builder.load(vector_at(context, builder, *where, like, LANES), align=size)
+            for where in (args[:2], args[2:4])
+        ]
+        turns = [place for lane in range(LANES) for place in (lane, LANES + lane)]
+        both = builder.shuffle_vector(*halves, pattern(turns))
+        builder.store(both, vector_at(context, builder, *args[4:6], like, 2 * LANES), align=size)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 6, like), generate
+
+
+@compiled
+def move(source, i, target, k, count, like):
+    """``count`` elements of ``source`` from ``i`` on to ``target`` from ``k`` on."""
+    if count < LANES:
+        for t in range(count):
+            keep(target, k + t, recall(source, i + t, like))
+        return
+    for t in range(0, count, LANES):
+        t = min(t, count - LANES)
+        _move(source, i + t, target, k + t, like)
+
+
+@compiled
+def deal(source, i, width, target, k, half, padding, stride, like):
+    """A row of ``source`` as windows meet it: column w goes to part (w + padding) % stride of ``target``.
+
+    Parts begin ``half`` elements apart.
+    """
+    if stride == 1:
+        move(source, i, target, k + padding, width, like)
+        return
+    if stride > 2:
+        part, at = padding % stride, padding // stride
+        for w in range(width):
+            keep(target, k + part * half + at, recall(source, i + w, like))
+            part += 1
+            if part == stride:
+                part, at = 0, at + 1
+        return
+    pairs, turn = width // 2, padding % 2
+    first, second = k + turn * half + padding // 2, k + (1 - turn) * half + (padding + 1) // 2
+    if pairs < LANES:
+        for t in range(pairs):
+            keep(target, first + t, recall(source, i + 2 * t, like))
+            keep(target, second + t, recall(source, i + 2 * t + 1, like))
+    else:
+        for t in range(0, pairs, LANES):
+            t = min(t, pairs - LANES)
+            part_pairs(source, i + 2 * t, target, first + t, target, second + t, like)
+    if width % 2:
+        keep(target, first + pairs, recall(source, i + width - 1, like))
+
+
+@compiled
+def gather(source, i, half, target, k, width, padding, stride, like):
+    """The row that ``deal`` would make ``source`` of."""
+    if stride == 1:
+        move(source, i + padding, target, k, width, like)
+        return
+    if stride > 2:
+        part, at = padding % stride, padding // stride
+        for w in range(width):
+            store(target, k + w, load(source, i + part * half + at, like))
+            part += 1
+            if part == stride:
+                part, at = 0, at + 1
+        return
+    pairs, turn = width // 2, padding % 2
+    first, second = i + turn * half + padding // 2, i + (1 - turn) * half + (padding + 1) // 2
+    if pairs < LANES:
+        for t in range(pairs):
+            store(target, k + 2 * t, load(source, first + t, like))
+            store(target, k + 2 * t + 1, load(source, second + t, like))
+    else:
+        for t in range(0, pairs, LANES):
+            t = min(t, pairs - LANES)
+            join_pairs(source, first + t, source, second + t, target, k + 2 * t, like)
+    if width % 2:
+        keep(target, k + width - 1, recall(source, first + pairs, like))

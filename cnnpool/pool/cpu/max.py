@@ -1,0 +1,116 @@
+"""Max pooling of plain CPU tensors by compiled kernels."""
+
+from functools import cache, lru_cache
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.cpu.loops import max_2x2, max_nchw, max_nhwc
+from cnnpool.pool.cpu.threads import spread
+from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format
+
+BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.int16}
+
+
+@cache
+def scalar(value: float, dtype: torch.dtype) -> Any:
+    """``value`` as kernels take it: a number, or the bits of half precision as an integer."""
+    number = torch.tensor(value, dtype=dtype)
+    return number.view(BITS.get(dtype, dtype)).numpy()[()]
+
+
+@lru_cache(maxsize=1024)
+def _plan(window: Window, height: int, width: int) -> tuple[tuple[int, int], tuple, bool]:
+    """Output size, the numbers that sliding kernels take, and whether windows are 2x2 tiles."""
+    out_size = window.output_size(height, width)
+    tile = window[:4] == ((2, 2), (2, 2), (0, 0), (1, 1)) and out_size == (height // 2, width // 2)
+    return out_size, ((height, width), out_size, tuple(window[:4])), tile
+
+
+def forward(x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
+    """Maxima and the first winners, uint8, both (N, C, H', W') in the memory format of ``x``."""
+    last = is_channels_last(x)
+    layout, stated = memory_format(last), stated_format(x, last)
+    samples, channels, *size = x.shape
+    out_size, rule, tile = _plan(window, *size)
+    x = x.contiguous(memory_format=layout)
+    y = torch.empty((samples, channels, *out_size), dtype=x.dtype, memory_format=stated)
+    winners = torch.empty(y.shape, dtype=torch.uint8, memory_format=stated)
+    where = x.data_ptr(), y.data_ptr(), winners.data_ptr()
+    moved, lowest = x.nbytes + y.nbytes + winners.nbytes, scalar(-torch.inf, x.dtype)
+    planes, lines = samples * channels, samples * out_size[0]
+    if tile:
+        if last:
+            spread(max_2x2.forward_last, lines, moved, *where, *size, *out_size, channels, lowest)
+        else:
+            spread(max_2x2.forward, planes, moved, *where, *size, *out_size, lowest)
+        return y, winners
+    if last:
+        spread(max_nhwc.forward, lines, moved, *where, *rule, channels, lowest)
+    else:
+        room, scratch = _forward_room(window, *size, x.element_size())
+        spread(max_nchw.forward, planes, moved, *where, *rule, room, lowest, scratch=scratch)
+    return y, winners
+
+
+def backward(grad: Tensor, winners: Tensor, window: Window, size: tuple[int, int], last: bool) -> Tensor:
+    """Gradient of the (N, C, *size) input; half precision is summed in float32 and rounded once."""
+    layout = memory_format(last)
+    samples, channels = grad.shape[:2]
+    out_size, rule, tile = _plan(window, *size)
+    grad = grad.contiguous(memory_format=layout)
+    winners = winners.contiguous(memory_format=layout)
+    out = torch.empty((samples, channels, *size), dtype=grad.dtype, memory_format=layout)
+    where = grad.data_ptr(), winners.data_ptr(), out.data_ptr()
+    moved, zero = grad.nbytes + winners.nbytes + out.nbytes, scalar(0.0, grad.dtype)
+    planes, lines = samples * channels, samples * size[0]
+    if tile:
+        if last:
+            lines = samples * out_size[0]
+            spread(max_2x2.backward_last, lines, moved, *where, *size, *out_size, channels, zero)
+        else:
+            spread(max_2x2.backward, planes, moved, *where, *size, *out_size, zero)
+        return out
+    wide = torch.float64 if grad.dtype == torch.float64 else torch.float32
+    total = scalar(0.0, wide)
+    if last:
+        (kh, kw), width = window.kernel, size[1]
+        room = 8 * (width + 1 + 2 * kh + 2 * out_size[1] * kw) + channels * wide.itemsize
+        spread(max_nhwc.backward, lines, moved, *where, *rule, channels, total, zero, scratch=room)
+    else:
+        direct = grad.dtype == wide
+        room = 8 * max_nchw.PLACES + (0 if direct else prod(size) * wide.itemsize)
+        spread(max_nchw.backward, planes, moved, *where, *rule, direct, total, zero, scratch=room)
+    return out
+
+
+@lru_cache(maxsize=1024)
+def _forward_room(window: Window, height: int, width: int, size: int) -> tuple[tuple[int, ...], int]:
+    """What ``sliding.forward`` takes as ``room``, and its scratch memory in bytes."""
+    (_, sw), columns = window.stride, window.output_size(height, width)[1]
+    above, before = _reach(window)
+    pitch = max(columns + before, (width - 1 + window.padding[1]) // sw + 1)
+    bands = _bands(pitch * (size * (prod(window.stride) + 1) + 1), above)
+    part, images = (bands + above) * pitch + before, prod(window.stride)
+    best = _aligned(images * part * size)
+    places = best + _aligned(bands * pitch * size)
+    return (bands, pitch, part, best, places), places + bands * pitch
+
+
+def _reach(window: Window) -> tuple[int, int]:
+    """How many windows further up and to the left of a pixel's own may hold it too."""
+    down, across = (
+        (k - 1) * d // s for k, s, d in zip(window.kernel, window.stride, window.dilation, strict=True)
+    )
+    return down, across
+
+
+def _bands(row_bytes: int, above: int) -> int:
+    # Rows that fill half of a usual first-level cache, but more than are needed beside them.
+    return max(4 * above, (1 << 14) // row_bytes, 1)
+
+
+def _aligned(count: int) -> int:
+    return -(-count // 64) * 64

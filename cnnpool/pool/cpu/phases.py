@@ -1,0 +1,49 @@
+"""Phases of subsampled maps, of plain CPU tensors by compiled kernels."""
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.cpu.linear import wide_of
+from cnnpool.pool.cpu.loops import polyphase
+from cnnpool.pool.cpu.max import scalar
+from cnnpool.pool.cpu.threads import spread
+from cnnpool.pool.window import is_channels_last, memory_format
+
+
+def norms(x: Tensor, stride: tuple[int, int], scale: float, squared: bool) -> Tensor:
+    """Sums of magnitudes over the sample's largest, or of their squares, times ``scale``, as whole numbers.
+
+    (N, P) int64 of a complete map (N, C, H, W); NaN and infinity count as the largest number.
+    """
+    last, wide = is_channels_last(x), wide_of(x)
+    x = x.contiguous(memory_format=memory_format(last))
+    samples, channels, height, width = x.shape
+    out = torch.empty((samples, stride[0] * stride[1]), dtype=torch.int64)
+    rows, pixel = (height, channels) if last else (channels * height, 1)
+    rest = rows, width, pixel, stride, scalar(scale, wide), squared, scalar(0.0, wide), scalar(0.0, x.dtype)
+    room = 8 * stride[0] * width * pixel
+    spread(polyphase.norms, samples, x.nbytes, x.data_ptr(), out.data_ptr(), *rest, scratch=room)
+    return out
+
+
+def take(x: Tensor, phase: Tensor, stride: tuple[int, int], last: bool) -> Tensor:
+    """The phase of each sample (N,), int64, of complete maps (N, C, H, W)."""
+    height, width = x.shape[2] // stride[0], x.shape[3] // stride[1]
+    kernel = polyphase.take_last if last else polyphase.take
+    return _move(kernel, x, phase, stride, last, (height, width), x.shape[2:], height)
+
+
+def put(y: Tensor, phase: Tensor, stride: tuple[int, int], last: bool) -> Tensor:
+    """The transpose of ``take``: what was taken, and zeros."""
+    size = y.shape[2] * stride[0], y.shape[3] * stride[1]
+    return _move(polyphase.put_last if last else polyphase.put, y, phase, stride, last, size, size, size[0])
+
+
+def _move(kernel, x, phase, stride, last, out_size, size, lines) -> Tensor:
+    layout = memory_format(last)
+    x, phase = x.contiguous(memory_format=layout), phase.contiguous()
+    samples, channels = x.shape[:2]
+    y = torch.empty((samples, channels, *out_size), dtype=x.dtype, memory_format=layout)
+    where = x.data_ptr(), y.data_ptr(), phase.data_ptr(), channels, tuple(size), stride, scalar(0.0, x.dtype)
+    spread(kernel, samples * (lines if last else channels), x.nbytes + y.nbytes, *where)
+    return y

@@ -1,0 +1,28 @@
+"""The maximum of 2x2 windows around every pixel, blurred, on a GPU, in two steps."""
+
+from torch import Tensor
+
+from cnnpool.pool.blurring import Geometry
+from cnnpool.pool.gpu import linear, max
+from cnnpool.pool.gpu.places import empty, wide_of
+from cnnpool.pool.window import memory_format
+
+# Kernel, stride, padding and dilation, the last windows hanging over: one step, that reads and writes all of
+# it at once, would read every pixel sixteen times.
+DENSE = (2, 2, 1, 1, 0, 0, 1, 1)
+
+
+def forward(x: Tensor, geometry: Geometry) -> tuple[Tensor, Tensor]:
+    """Blurred maxima (N, C, H', W') and winners of the dense maxima, uint8, (N, C, H, W)."""
+    last = geometry.channels_last
+    x = x.contiguous(memory_format=memory_format(last))
+    dense, winners = max.pool(x, DENSE, geometry.size, last)
+    return linear.blur(dense, geometry, False), winners
+
+
+def backward(grad: Tensor, winners: Tensor, geometry: Geometry) -> Tensor:
+    """Gradient (N, C, H, W) of the input; half precision is summed in float32 and rounded once."""
+    dense, last = linear.blur(grad, geometry, True, wide_of(grad)), geometry.channels_last
+    # Who keeps tensors elsewhere may give them back in another format.
+    winners = winners.contiguous(memory_format=memory_format(last))
+    return max.spread(dense, winners, DENSE, empty(winners, geometry.size, grad.dtype, last), last)

@@ -1,0 +1,1 @@
+"""Files that a run leaves, written and read in one place."""

@@ -1,0 +1,1 @@
+"""The process and its machine: signals, processes of one training, hardware."""

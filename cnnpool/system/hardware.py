@@ -1,0 +1,98 @@
+"""The machine: what it is and can, what runs on it, and how the process keeps its memory."""
+
+import ctypes
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cnnpool import __version__
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+LARGEST = 1 << 30
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Versions, commit, device and threads, as results.json stores them."""
+    head, dirty = commit()
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "lightning": version("lightning"),
+        "cnnpool": __version__,
+        "commit": head,
+        "dirty": dirty,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def usable(device: str) -> torch.device:
+    """The device of this name, with its number, once torch has reached it.
+
+    Raises:
+        ValueError: if there is no such device; one line that names the option ``--device`` and what there is.
+    """
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        found, others = str(error).splitlines()[0], torch.accelerator.device_count()
+        kind = torch.accelerator.current_accelerator() if others else None
+        names = ["cpu", *(f"{kind}:{n}" for n in range(others))]
+        raise ValueError(f"--device {device}: {found}; choose from {', '.join(names)}") from None
+
+
+def processor() -> str:
+    """The name of the processor, as the kernel has it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def commit() -> tuple[str | None, bool | None]:
+    """The checkout's commit, and whether files differ from it; nothing where cnnpool runs from a wheel."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None, None
+    try:
+        head = _git(root, "rev-parse", "HEAD")
+        return head, bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+
+def fast_precision() -> str:
+    """bf16-mixed where the device multiplies bf16 in hardware, else 32-true."""
+    if torch.cuda.is_available():
+        return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
+    # Older torch cannot tell what a processor has.
+    has = getattr(torch.cpu, "get_capabilities", dict)()
+    return "bf16-mixed" if has.get("avx512_bf16") or has.get("amx_bf16") else "32-true"
+
+
+def keep_memory() -> bool:
+    """Let the C library keep freed blocks instead of giving those above 32 MB back to the kernel each time.
+
+    Page faults of a fresh block cost several times the copy that fills it. Returns whether it took effect:
+    only with glibc.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return False
+    return bool(mallopt(M_MMAP_THRESHOLD, LARGEST) and mallopt(M_TRIM_THRESHOLD, LARGEST))

@@ -1,0 +1,42 @@
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from cnnpool.system.hardware import fast_precision
+
+# mallinfo2().hblks: blocks that the C library maps from the kernel one by one, to be given back when freed.
+# torch's part is played by a stub, since to import it takes most of the time.
+MAPPED = """
+import ctypes, sys, types
+sys.modules["torch"] = types.SimpleNamespace(device=None)
+from cnnpool.system.hardware import keep_memory
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd".split()]
+    _fields_ += [(name, ctypes.c_size_t) for name in "usmblks fsmblks uordblks fordblks keepcost".split()]
+libc = ctypes.CDLL("libc.so.6")
+libc.mallinfo2.restype = Info
+libc.malloc.restype = ctypes.c_void_p
+def mapped():
+    before = libc.mallinfo2().hblks
+    assert libc.malloc(ctypes.c_size_t(64_000_000))
+    return libc.mallinfo2().hblks - before
+print(mapped(), keep_memory(), mapped())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is the GNU C library's")
+def test_large_blocks_come_from_the_heap_only_where_memory_is_kept():
+    done = subprocess.run([sys.executable, "-c", MAPPED], capture_output=True, text=True)
+    assert done.stdout == "1 True 0\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [({"avx512_bf16": True}, "bf16-mixed"), ({"amx_bf16": True}, "bf16-mixed"), ({"avx2": True}, "32-true")],
+)
+def test_precision_follows_the_processor(capabilities, expected, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    assert fast_precision() == expected
