@@ -4,9 +4,7 @@ import argparse
 import contextlib
 import io
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -17,33 +15,13 @@ from omegaconf.errors import OmegaConfBaseException
 from cnnpool.launch.arguments import in_order
 from cnnpool.launch.config import conf_dir, run_name, settle, unresolved
 from cnnpool.launch.errors import explain
+from cnnpool.launch.job import Job
 from cnnpool.launch.once import each_once
 from cnnpool.launch.remote import REMOTE
 from cnnpool.launch.untrusted import refuse_hydra_code
 
 # At import, because other machines import this module before they compose a job of their own.
 OmegaConf.register_new_resolver("run_name", run_name, replace=True)
-
-
-@dataclass(frozen=True)
-class Job:
-    """One job.
-
-    Args:
-        folder: of the run.
-        overrides: the job's own command line.
-        settings: all of its settings; empty where they are a mistake.
-        mistake: what is wrong with them, or nothing.
-        logging: for ``logging.config.dictConfig``.
-        sweep: whether it is one of several.
-    """
-
-    folder: Path
-    overrides: list[str]
-    settings: dict[str, Any]
-    mistake: str
-    logging: dict[str, Any]
-    sweep: bool = False
 
 
 _jobs: list[Job] = []
@@ -81,7 +59,7 @@ def task(config: DictConfig) -> None:
     if job.settings.get("launch", {}).get("name") not in REMOTE:
         _jobs.append(job)
         return
-    from cnnpool.launch.job import run
+    from cnnpool.launch.run_here import run
 
     run(job)
 
@@ -93,9 +71,8 @@ def _asked(config: DictConfig) -> Job:
         settings = settle(config)
     except ValueError as error:
         mistake = str(error).splitlines()[0]
-    logging = OmegaConf.to_container(node.job_logging, resolve=True)
     sweep = node.mode == RunMode.MULTIRUN
-    return Job(Path(node.runtime.output_dir), list(node.overrides.task), settings, mistake, logging, sweep)
+    return Job(Path(node.runtime.output_dir), list(node.overrides.task), settings, mistake, sweep)
 
 
 def _let_hydra_start_on_python_3_14() -> None:

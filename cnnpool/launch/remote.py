@@ -6,15 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from cnnpool.launch.config import conf_dir
+from cnnpool.launch.job import Outcome
 from cnnpool.launch.untrusted import FOLDERS, values
-
-if TYPE_CHECKING:
-    from cnnpool.launch.job import Outcome
 
 REMOTE = {"slurm": "hydra_submitit_launcher"}
 """Launchers, by the plugin that they need; each is an extra of this package."""
@@ -34,7 +32,7 @@ def remote(arguments: Sequence[str]) -> str | None:
     return name
 
 
-def gather(arguments: Sequence[str], launch: Callable[[], object]) -> "tuple[list[Outcome], str]":
+def gather(arguments: Sequence[str], launch: Callable[[], object]) -> tuple[list[Outcome], str]:
     """What the jobs that ``launch`` waits for left below the output root, and what it complained of."""
     root, since, error = Path(_value(arguments, "out", "outputs")), time.time(), ""
     try:
@@ -45,9 +43,7 @@ def gather(arguments: Sequence[str], launch: Callable[[], object]) -> "tuple[lis
     return [outcome for moment, outcome in outcomes if moment >= since], error
 
 
-def _read(path: Path, root: Path) -> "tuple[float, Outcome]":
-    from cnnpool.launch.job import Outcome
-
+def _read(path: Path, root: Path) -> tuple[float, Outcome]:
     try:
         found = json.loads(path.read_text())
         moment, state, error = found["time"], found["state"], found["error"]

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from cnnpool.launch.compose import Job
-from cnnpool.launch.job import Outcome, already, name, run, write_state
+from cnnpool.launch.job import Job, Outcome
+from cnnpool.launch.run_here import already, run, write_state
 from cnnpool.launch.untrusted import FOLDERS
 from cnnpool.launch.worker import Worker, Workers, can_fork, warm
 from cnnpool.system.signals import Stopped
@@ -49,7 +49,7 @@ def _run(waiting: list[Job], at_once: int, start: Start) -> Iterator[Outcome]:
                 if outcome := already(job):
                     yield outcome
                     continue
-                sys.stdout.write(f"starts: {name(job)}\n")
+                sys.stdout.write(f"starts: {job.name}\n")
                 sys.stdout.flush()
                 running[start(job)] = job
             ended = [process for process in running if process.poll() is not None]
@@ -136,21 +136,21 @@ def _outcome(job: Job, returncode: int) -> Outcome:
     if returncode == 0 and (outcome := already(job)):
         return outcome
     if state == "stopped" and returncode > 128:
-        return Outcome(name(job), "stopped", said, returncode, output)
+        return Outcome(job.name, "stopped", said, returncode, output)
     if returncode in (1, 2) and state == "failed":
-        return Outcome(name(job), "failed", said, returncode, output)
+        return Outcome(job.name, "failed", said, returncode, output)
     if returncode == 2:
         said = _last_line(output)
         if path.exists():
-            return Outcome(name(job), "refused", said, 2, output)
+            return Outcome(job.name, "refused", said, 2, output)
         write_state(job.folder, "failed", said)
-        return Outcome(name(job), "failed", said, 2, output)
+        return Outcome(job.name, "failed", said, 2, output)
     said = f"ended early with exit status {returncode}"
     if returncode < 0:
         said = f"killed by {signal.Signals(-returncode).name}"
         said += " (out of memory?)" if returncode == -signal.SIGKILL else ""
     write_state(job.folder, "failed", said)
-    return Outcome(name(job), "failed", said, 1, output)
+    return Outcome(job.name, "failed", said, 1, output)
 
 
 def _last_line(path: os.PathLike) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from cnnpool.launch.compose import Job
-from cnnpool.launch.job import Outcome, already, name, run, write_state
+from cnnpool.launch.job import Job, Outcome
+from cnnpool.launch.run_here import already, run, write_state
 from cnnpool.system.signals import Signals, Stopped
 
 POLL_S = 0.2
@@ -45,7 +45,7 @@ def run_on_ray(jobs: Sequence[Job], address: str | None, threads: int, gpus: flo
             if outcome := already(job):
                 yield outcome
             else:
-                running[work.options(name=name(job)).remote(job, Path.cwd())] = job
+                running[work.options(name=job.name).remote(job, Path.cwd())] = job
         while running:
             for reference in ray.wait(list(running), timeout=POLL_S)[0]:
                 outcome = _outcome(ray, reference, running.pop(reference))
@@ -107,9 +107,9 @@ def _outcome(ray: ModuleType, reference: Any, job: Job) -> Outcome:
     try:
         return ray.get(reference)
     except ray.exceptions.TaskCancelledError:
-        return Outcome(name(job), "not run", "", 1, job.folder)
+        return Outcome(job.name, "not run", "", 1, job.folder)
     except ray.exceptions.RayError as error:
         said = f"its worker ended early: {type(error).__name__} (out of memory?)"
     job.folder.mkdir(parents=True, exist_ok=True)
     write_state(job.folder, "failed", said, 1)
-    return Outcome(name(job), "failed", said, 1, job.folder / "train.log")
+    return Outcome(job.name, "failed", said, 1, job.folder / "train.log")

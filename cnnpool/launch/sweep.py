@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cnnpool import registry
-from cnnpool.launch.compose import Job
-from cnnpool.launch.job import Outcome, name, run
+from cnnpool.launch.job import Job, Outcome
+from cnnpool.launch.run_here import run
 from cnnpool.launch.run_processes import run_processes
 from cnnpool.launch.run_ray import run_on_ray
 from cnnpool.system.signals import Signals, Stopped
@@ -65,7 +65,7 @@ def run_all(jobs: Sequence[Job], arguments: Sequence[str]) -> int:
             status = stop.status
     told = {outcome.log.parent for outcome in outcomes}
     rest = [job for job in jobs if job.folder not in told]
-    return conclude([*outcomes, *(Outcome(name(job), "not run", "", 1, job.folder) for job in rest)], status)
+    return conclude([*outcomes, *(Outcome(job.name, "not run", "", 1, job.folder) for job in rest)], status)
 
 
 def _outcomes(jobs: Sequence[Job], arguments: Sequence[str]) -> Iterator[Outcome]:

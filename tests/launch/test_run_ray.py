@@ -12,7 +12,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from cnnpool.launch import run_ray
-from cnnpool.launch.job import Outcome, name, write_state
+from cnnpool.launch.job import Outcome
+from cnnpool.launch.run_here import write_state
 
 RAY = ["-m", "launch=ray", "pool=max,avg,sum"]
 
@@ -58,7 +59,7 @@ class Ray:
 
 
 def done(job):
-    return Outcome(name(job), "done", "", 0, job.folder / "train.log")
+    return Outcome(job.name, "done", "", 0, job.folder / "train.log")
 
 
 def crashed(job):

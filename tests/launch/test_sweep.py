@@ -4,14 +4,15 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
 from cnnpool.fit.metrics_callback import MetricsCallback
-from cnnpool.launch import build, job
+from cnnpool.launch import build
 from cnnpool.launch.compose import compose
-from cnnpool.launch.job import Outcome, name
+from cnnpool.launch.job import Outcome
 from cnnpool.launch.remote import gather, remote
 from cnnpool.launch.sweep import Launch, conclude, shares
 from cnnpool.run_folder.checkpoint import load
@@ -148,7 +149,7 @@ def wait_for(look, seconds=120):
 
 
 def outcome(state, status):
-    return Outcome("a run", state, "said", status, job.Path("train.log"))
+    return Outcome("a run", state, "said", status, Path("train.log"))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_a_sweep_of_trainings_on_several_devices_gives_each_a_process(monkeypatc
 
 @pytest.mark.parametrize("where", ["slurm", "ray"])
 def test_a_launcher_that_is_not_installed_is_named_with_its_remedy(call, monkeypatch, where):
-    for module in ("remote", "cluster"):
+    for module in ("remote", "run_ray"):
         monkeypatch.setattr(f"cnnpool.launch.{module}.find_spec", lambda name: None)
     status, _, err = call("train", *SWEEP, f"launch={where}", *call.quick)
     assert status == 2
@@ -253,7 +254,7 @@ def test_an_experiment_is_its_sweep_unless_told_otherwise(arguments, jobs, first
     monkeypatch.chdir(tmp_path)
     asked = compose(["-m", *arguments])
     assert len(asked) == jobs
-    assert name(asked[0]) == first
+    assert asked[0].name == first
 
 
 def test_every_job_of_a_sweep_is_composed_once(monkeypatch, tmp_path):
