@@ -1,7 +1,70 @@
-# Thin doors to scripts/dev.py, which does the same where there is no make.
-PYTHON ?= $(or $(shell command -v python3 || command -v python),$(error Python 3.11 or newer is needed))
+# Needs git, make and Python 3.11 or newer. Every command but help first brings .venv to what requirements.lock says.
+#
+#   make quickstart   train the first comparison on the embedded digits, print it and write its report
+#   make test         run the tests on all cores; ARGS="-k blur" goes to pytest instead
+#   make lint         check style, formatting and types
+#   make setup        only install
+#   make lock         resolve pyproject.toml into requirements.lock again; ARGS=--upgrade goes to uv
+#
+# On Linux, CNNPOOL_TORCH=cpu takes torch's build without CUDA, from torch's own server: about 2 GB on disk
+# instead of 7, but without hashes to check the download against. PYTHON=python3.12 chooses the Python.
+
+BIN := .venv/bin
+NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python $(NEW_ENOUGH) 2>/dev/null && echo $$python && break; done)
 ARGS ?=
 
 .PHONY: help quickstart test lint setup lock
-help quickstart test lint setup lock:
-	@$(PYTHON) scripts/dev.py $@ $(ARGS)
+help:
+	@sed -n 's/^#   //p' Makefile
+
+quickstart: .venv/ready
+	@$(BIN)/python scripts/quickstart.py $(ARGS)
+
+# One thread per process: torch's own threads would fight with each other and with the workers.
+test: .venv/ready
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest $(or $(ARGS),-n auto --maxprocesses 8)
+
+lint: .venv/ready
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+setup: .venv/ready
+	@echo "cnnpool: ready in $(CURDIR)/.venv"
+
+lock: .venv/ready
+	@$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+		--exclude-newer 2026-11-19 --no-header --quiet --output-file requirements.lock $(ARGS)
+
+# The set-up. A .venv that was moved, lost its Python or holds the other torch is not ready.
+STATE := $(strip $(CURDIR) $(CNNPOOL_TORCH))
+ifneq ($(STATE),$(shell $(BIN)/python -c 'print(open(".venv/ready").read())' 2>/dev/null))
+.PHONY: .venv/ready
+endif
+ifeq ($(CNNPOOL_TORCH),cpu)
+LOCKED := --torch-backend cpu --constraints .venv/versions.txt --requirements pyproject.toml --group dev
+else
+LOCKED := --require-hashes --requirements requirements.lock --build-constraints requirements.lock
+endif
+# Bytecode now: where Python may not write it (most containers), each start would compile torch again.
+INSTALL := $(BIN)/uv pip install --python $(BIN)/python --compile-bytecode
+stop = { echo "cnnpool: $(1), then try again" >&2; exit 1; }
+
+.venv/ready: requirements.lock pyproject.toml
+	@test -z "$(filter-out cpu,$(CNNPOOL_TORCH))" || $(call stop,CNNPOOL_TORCH=$(CNNPOOL_TORCH) is not cpu: unset it)
+# Half a package looks whole to an installer: after an interruption everything is installed anew.
+	@! test -e .venv/unfinished || rm -rf .venv
+	@test -e .venv || test -n "$(PYTHON)" || $(call stop,Python 3.11 or newer is needed: install one)
+	@test -e .venv || { mkdir .venv && touch .venv/unfinished && $(PYTHON) -m venv .venv; }
+	@$(BIN)/python $(NEW_ENOUGH) 2>/dev/null || $(call stop,the Python of .venv is broken or below 3.11: remove .venv)
+	@echo "cnnpool: installing into $(CURDIR)/.venv, some minutes the first time"
+	@touch .venv/unfinished
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > .venv/uv.txt
+	@sed -n 's/ *\\$$//; /^[a-z0-9]/p' requirements.lock > .venv/versions.txt
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+	@$(BIN)/python -m pip install --quiet --retries 1 --require-hashes --requirement .venv/uv.txt \
+		|| $(call stop,no uv from the package registry: check the network or proxy)
+	@$(INSTALL) $(LOCKED) && $(INSTALL) --no-deps --no-build-isolation --editable . \
+		|| $(call stop,the installation failed for the reason above: mend it)
+	@$(BIN)/python -m compileall -q cnnpool scripts
+	@printf %s "$(STATE)" > $@ && rm .venv/unfinished

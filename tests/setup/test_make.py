@@ -1,0 +1,211 @@
+"""The Makefile: which Python it takes, what it refuses, what it installs and when it has nothing to do."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = ("quickstart", "test", "lint", "setup", "lock")
+TOOLS = ("make", "sh", "sed", "rm", "mkdir", "touch", "cp")
+# A Python or a uv that only writes down how it was called; `-c` asks a Python whether it is new enough.
+FAKE = """#!/bin/sh
+case "$2" in
+  *version_info*) exit {old} ;;
+  *ready*) cat .venv/ready; exit ;;
+esac
+echo "$(test -e .venv/unfinished && echo unfinished:) ${{0##*/}} $*" >> calls
+test "$2" != venv || {{ mkdir -p .venv/bin; for name in python uv ruff; do cp "$0" .venv/bin/$name; done; }}
+case "$*" in *"$FAILS"*) exit 1 ;; esac
+"""
+
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32" or any(shutil.which(tool) is None for tool in TOOLS), reason="needs make and sh"
+)
+
+
+class Checkout:
+    """The Makefile in a folder of its own, on a machine that has nothing but make, sh and fake Pythons."""
+
+    def __init__(self, root):
+        self.root, self.venv, self.machine = root / "checkout", root / "checkout" / ".venv", root / "bin"
+        self.machine.mkdir()
+        self.root.mkdir()
+        for tool in TOOLS:
+            (self.machine / tool).symlink_to(shutil.which(tool))
+        (self.machine / "cat").symlink_to(shutil.which("cat"))
+        for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+            shutil.copy(ROOT / name, self.root)
+
+    def python(self, name="python3", old=False, folder=None):
+        path = (folder or self.machine) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(FAKE.format(old=int(old)))
+        path.chmod(0o755)
+
+    def make(self, *arguments, fails="no such call", **environment):
+        """Exit status, standard output and error, and the calls that were made."""
+        (self.root / "calls").write_text("")
+        done = subprocess.run(
+            [self.machine / "make", *arguments],
+            cwd=self.root,
+            env={"PATH": str(self.machine), "FAILS": fails, **environment},
+            capture_output=True,
+            text=True,
+        )
+        return done.returncode, done.stdout, done.stderr, (self.root / "calls").read_text().splitlines()
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    return Checkout(tmp_path)
+
+
+@pytest.fixture
+def installed(checkout):
+    """A checkout that has been set up, with something of the user's in its environment."""
+    checkout.python()
+    assert checkout.make("setup")[0] == 0
+    (checkout.venv / "mine.txt").write_text("mine")
+    return checkout
+
+
+def test_old_python_is_refused_by_one_line_when_there_is_no_other(checkout):
+    checkout.python(old=True)
+    status, _, said, calls = checkout.make("test")
+    assert status == 2 and not checkout.venv.exists() and calls == []
+    assert said.splitlines()[0] == "cnnpool: Python 3.11 or newer is needed: install one, then try again"
+
+
+@pytest.mark.parametrize("newer", ["python3.13", "python3.12", "python3.11"])
+def test_newer_python_is_found_beside_an_old_one(checkout, newer):
+    checkout.python(old=True)
+    checkout.python(newer)
+    status, _, _, calls = checkout.make("setup")
+    assert status == 0 and calls[0] == f"unfinished: {newer} -m venv .venv"
+
+
+def test_python_can_be_named(checkout):
+    checkout.python()
+    checkout.python("mine")
+    assert checkout.make("setup", "PYTHON=mine")[3][0] == "unfinished: mine -m venv .venv"
+
+
+def test_new_checkout_is_installed_by_hash_and_ready_only_at_the_end(checkout):
+    checkout.python()
+    status, said, _, calls = checkout.make("setup")
+    assert status == 0 and said.splitlines()[-1] == f"cnnpool: ready in {checkout.venv}"
+    assert all(call.startswith("unfinished: ") for call in calls)
+    uv, locked, own, compiled = calls[-4:]
+    assert "-m pip install" in uv and "--require-hashes --requirement .venv/uv.txt" in uv
+    assert "uv pip install" in locked and "--compile-bytecode" in locked
+    assert "--require-hashes --requirements requirements.lock" in locked
+    assert "--no-deps" in own and own.endswith("--editable .") and "compileall" in compiled
+    assert not (checkout.venv / "unfinished").exists()
+
+
+def test_installer_itself_is_locked_by_hash(installed):
+    first, *hashes = (installed.venv / "uv.txt").read_text().split(" \\\n")
+    assert first.startswith("uv==") and len(hashes) > 5
+    assert all(re.fullmatch(r"\s*--hash=sha256:[0-9a-f]{64}\s*", line) for line in hashes)
+
+
+def test_torch_for_cpus_keeps_the_locked_versions_and_asks_for_no_hash(checkout):
+    checkout.python()
+    status, _, _, calls = checkout.make("setup", CNNPOOL_TORCH="cpu")
+    assert status == 0 and "--torch-backend cpu --constraints .venv/versions.txt" in calls[-3]
+    assert "--require-hashes" not in calls[-3]
+    lines = (checkout.venv / "versions.txt").read_text().splitlines()
+    locked = re.findall(r"^\S+==\S+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    assert [line.split()[0] for line in lines] == locked and not any("\\" in line for line in lines)
+
+
+def test_unknown_torch_is_refused(checkout):
+    checkout.python()
+    status, _, said, calls = checkout.make("setup", CNNPOOL_TORCH="tpu")
+    assert status == 2 and said.startswith("cnnpool: CNNPOOL_TORCH=tpu") and calls == []
+
+
+def test_second_call_installs_nothing(installed):
+    assert installed.make("setup")[3] == []
+
+
+@pytest.mark.parametrize("change", ["requirements.lock", "pyproject.toml", "torch", "move"])
+def test_changed_checkout_is_brought_up_to_date_in_place(installed, change):
+    if change == "move":
+        installed.root = installed.root.rename(installed.root.with_name("moved"))
+        installed.venv = installed.root / ".venv"
+    elif change != "torch":
+        later = (installed.venv / "ready").stat().st_mtime + 10
+        os.utime(installed.root / change, (later, later))
+    calls = installed.make("setup", **({"CNNPOOL_TORCH": "cpu"} if change == "torch" else {}))[3]
+    assert calls[-2].endswith("--editable .") and (installed.venv / "mine.txt").exists()
+    assert not any("-m venv" in call for call in calls)
+
+
+@pytest.mark.parametrize(
+    ("fails", "line"),
+    [
+        ("--requirement .venv/uv.txt", "no uv from the package registry: check the network or proxy"),
+        ("--requirements requirements.lock", "the installation failed for the reason above: mend it"),
+        ("--editable .", "the installation failed for the reason above: mend it"),
+    ],
+)
+def test_failed_step_ends_in_one_line_and_starts_over(checkout, fails, line):
+    checkout.python()
+    status, _, said, _ = checkout.make("test", fails=fails)
+    assert status == 2 and said.splitlines()[0] == f"cnnpool: {line}, then try again"
+    (checkout.venv / "half.txt").write_text("half a package")
+    assert "-m venv" in checkout.make("setup")[3][0]
+    assert not (checkout.venv / "half.txt").exists() and (checkout.venv / "ready").exists()
+
+
+@pytest.mark.parametrize("broken", [True, False], ids=["broken", "old"])
+def test_environment_with_a_broken_or_old_python_is_refused_and_kept(checkout, broken):
+    checkout.python()
+    if broken:
+        checkout.venv.mkdir()
+    else:
+        checkout.python("python", old=True, folder=checkout.venv / "bin")
+    (checkout.venv / "mine.txt").write_text("mine")
+    status, _, said, calls = checkout.make("setup")
+    assert status == 2 and "remove .venv, then try again" in said and calls == []
+    assert (checkout.venv / "mine.txt").exists()
+
+
+def test_tests_take_all_cores_unless_told_otherwise(installed):
+    assert installed.make("test")[3] == [" python -m pytest -n auto --maxprocesses 8"]
+    assert installed.make("test", "ARGS=-k blur")[3] == [" python -m pytest -k blur"]
+
+
+@pytest.mark.parametrize("fails", ["ruff check", "ruff format"])
+def test_lint_fails_for_style_and_for_formatting(installed, fails):
+    # The fake sees its arguments alone.
+    assert installed.make("lint")[0] == 0
+    assert installed.make("lint", fails=fails.split()[1])[0] == 2
+
+
+def test_help_names_every_command_and_installs_nothing(checkout):
+    status, said, _, calls = checkout.make()
+    assert status == 0 and calls == [] and not checkout.venv.exists()
+    assert [line.split()[1] for line in said.splitlines()] == list(COMMANDS)
+    assert re.search(r"^\.PHONY: help (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1] == " ".join(
+        COMMANDS
+    )
+
+
+@pytest.mark.slow
+def test_real_pip_without_a_registry_is_told_apart(checkout):
+    # Port 9 of this machine: nobody answers there, so nothing leaves the machine.
+    nowhere = {
+        "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_RETRIES": "0",
+    }
+    status, _, said, _ = checkout.make("setup", f"PYTHON={sys.executable}", **nowhere)
+    assert status == 2 and "cnnpool: no uv from the package registry: check the network or proxy" in said
+    assert not (checkout.venv / "ready").exists()
