@@ -36,6 +36,7 @@ ROOMS = {
     "__init__": {"cnnpool.surgery"},
     "__main__": {"cnnpool.cli"},
     "tables": set(),
+    "choose": {"numpy", "scipy"},
     "cli": {"cnnpool"},
     "launch": {
         *("hydra", "omegaconf", "ray", "yaml", "torch"),
