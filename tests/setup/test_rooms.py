@@ -23,7 +23,7 @@ ROOMS = {
         *("torch", "lightning", "torchmetrics", "tensorboard", "matplotlib"),
         *("cnnpool.explain", "cnnpool.recipe", RUN_FOLDER, SYSTEM, *LAYERS),
     },
-    "report": {"numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.cli_parser", "cnnpool.claims"},
+    "report": {"numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.cli_parser"},
     "claims": {"numpy", "cnnpool.report"},
     "explain": {
         *("torch", "matplotlib"),
