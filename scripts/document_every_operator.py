@@ -7,6 +7,8 @@ import json
 import sys
 from pathlib import Path
 
+from cnnpool import tables
+
 COMMAND = "cnnpool train -m experiment=every_operator"
 TEXT = """\
 # Every operator, trained for one epoch
@@ -54,10 +56,10 @@ def main(root: Path) -> int:
         readout=first["readout"]["name"],
         made=made(runs),
     )
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
-    lines += [row(name, found["digits", name], found["mnist", name]) for name in names]
+    rows = [row(name, found["digits", name], found["mnist", name]) for name in names]
+    table = tables.markdown(tables.from_rows(COLUMNS, rows, numbers=COLUMNS[1:]), markup=True)
     path = Path(__file__).resolve().parents[1] / "docs" / "every_operator.md"
-    path.write_text(text + "\n".join(lines) + "\n")
+    path.write_text(f"{text}{table}\n")
     print(f"wrote {path}: {len(names)} operators")
     return 0
 
@@ -73,11 +75,11 @@ def made(runs: list[dict]) -> str:
     )
 
 
-def row(name: str, digits: dict, mnist: dict) -> str:
+def row(name: str, digits: dict, mnist: dict) -> tuple[str, ...]:
     """One operator's line."""
     stage = next(iter(mnist["gradient"]))
     change = mnist["invariance"]["stages"][stage]["relative_change"]["1"]
-    cells = (
+    return (
         f"`{name}`",
         f"{100 * digits['test']['accuracy']:.1f}",
         f"{100 * mnist['test']['accuracy']:.2f}",
@@ -86,7 +88,6 @@ def row(name: str, digits: dict, mnist: dict) -> str:
         f"{change:.3f}",
         f"{mnist['cost']['parameters']:,}",
     )
-    return "| " + " | ".join(cells) + " |"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """The pages docs/reliability.md and docs/faults.md, from the results in docs/reliability.json."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+
+from cnnpool import tables
 
 ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
     "kills": lambda r: (
@@ -102,16 +104,16 @@ def page(kept: Mapping[str, Mapping]) -> str:
         "Each figure with the command that makes it, and the commit it was made at. Written by",
         "`python scripts/reliability.py`; the numbers are in [reliability.json](reliability.json).",
         "",
-        "| figure | reached | command | commit, date |",
-        "|---|---|---|---|",
     ]
+    rows = []
     for name, row in ROWS.items():
         if name in kept:
             figure, reached = row(total(kept[name]))
             parts = kept[name].values()
             commits = sorted({(one["commit"] or "")[:8] for one in parts})
             at = ", ".join([*commits, *sorted({one["date"] for one in parts})])
-            lines.append(f"| {figure} | {reached} | `python scripts/reliability.py {name}` | {at} |")
+            rows.append((figure, reached, f"`python scripts/reliability.py {name}`", at))
+    lines += [_table(("figure", "reached", "command", "commit, date"), rows)]
     made = sorted(
         {
             f"{one['processor']}, Python {one['python']}, torch {one['torch']}"
@@ -141,16 +143,20 @@ def faults(kept: Mapping[str, Mapping]) -> str:
         "Tried with the real commands by `python scripts/faults.py`, and again by `pytest tests/cli`.",
         "Options that make training quick are left out.",
         "",
-        "| fault | command | what the user sees | status |",
-        "|---|---|---|---|",
     ]
+    rows = []
     for row in total(kept["faults"])["rows"]:
         said = row["said"] or "(goes on)"
         cells = (row["fault"], f"`cnnpool {row['command']}`", said, row["status"])
-        lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
-    return "\n".join(lines) + "\n"
+        rows.append([_cell(text) for text in cells])
+    table = _table(("fault", "command", "what the user sees", "status"), rows)
+    return "\n".join([*lines, table]) + "\n"
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return tables.markdown(tables.from_rows(headers, rows), markup=True)
 
 
 def _cell(text: str, most: int = 300) -> str:
-    flat = " / ".join(text.split("\n")).replace("|", "\\|")
+    flat = " / ".join(text.split("\n"))
     return flat if len(flat) <= most else f"{flat[:most]} ..."

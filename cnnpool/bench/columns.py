@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from cnnpool import tables
+
 Row = dict[str, Any]
 Columns = dict[str, Callable[[Row], str]]
 
@@ -48,14 +50,18 @@ ON_CPU, ON_GPU = (_CASE | _TIMES | part | _KEPT for part in (_BOUND, _REPLAYED))
 
 def table(rows: list[Row], columns: Columns) -> str:
     """One operator's rows as Markdown, and why its steps could not be replayed where they could not."""
-    lines = [f"### {rows[0]['operator']}, against {rows[0]['rival']}\n"]
-    lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    table = []
     for row in rows:
         if "missing" in row:
             cells = [*(cell(row) for cell in _CASE.values()), "-", "not installed"]
             cells += [""] * (len(columns) - len(cells))
         else:
             cells = [cell(row) for cell in columns.values()]
-        lines.append(f"| {' | '.join(cells)} |")
+        table.append(cells)
     reasons = dict.fromkeys(row["not_replayed"] for row in rows if "not_replayed" in row)
-    return "\n".join([*lines, *(f"\nNot replayed: {reason}" for reason in reasons)]) + "\n"
+    parts = [
+        f"### {rows[0]['operator']}, against {rows[0]['rival']}\n",
+        tables.markdown(tables.from_rows(tuple(columns), table, numbers=columns.keys() - _CASE), markup=True),
+        *(f"\nNot replayed: {reason}" for reason in reasons),
+    ]
+    return "\n".join(parts) + "\n"

@@ -4,6 +4,7 @@ import math
 import statistics
 from typing import Any
 
+from cnnpool import tables
 from cnnpool.bench.figures import setting
 
 NAMES = {"batch": "images", "size": "pixels on a side", "channels": "channels", "operators": "operators"}
@@ -18,10 +19,8 @@ a cache on the way.
 ![time](scale_time.png)
 
 ![memory](scale_memory.png)
-
-| operator | what grows | work | time | bytes kept |
-|---|---|---|---|---|
 """
+COLUMNS = ("operator", "what grows", "work", "time", "bytes kept")
 
 
 def exponent(points: list[tuple[float, float]]) -> float:
@@ -32,17 +31,19 @@ def exponent(points: list[tuple[float, float]]) -> float:
 
 def section(results: dict[str, Any]) -> str:
     """One results file as a section of docs/performance.md, beside the pictures of docs/."""
-    text = f"## What grows with what\n\n{setting(results)}\n{HEAD}"
-    for operator, axis in dict.fromkeys((row["operator"], row["axis"]) for row in results["rows"]):
-        curve = [row for row in results["rows"] if (row["operator"], row["axis"]) == (operator, axis)]
-        text += _sweep(curve) if axis == "runs" else _powers(operator, axis, curve)
-    return text
+    curves: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in results["rows"]:
+        curves.setdefault((row["operator"], row["axis"]), []).append(row)
+    powers = [_powers(*key, curve) for key, curve in curves.items() if key[1] != "runs"]
+    sweeps = [_sweep(curve) for (_, axis), curve in curves.items() if axis == "runs"]
+    table = tables.markdown(tables.from_rows(COLUMNS, powers, numbers=COLUMNS[2:]))
+    return f"## What grows with what\n\n{setting(results)}\n{HEAD}\n{table}\n{''.join(sweeps)}"
 
 
-def _powers(operator: str, axis: str, curve: list[dict[str, Any]]) -> str:
+def _powers(operator: str, axis: str, curve: list[dict[str, Any]]) -> tuple[str, ...]:
     time, kept = ([(row["value"], row[key]) for row in curve] for key in ("seconds", "kept"))
     memory = f"{exponent(kept):.2f}" if all(count for _, count in kept) else "nothing is kept"
-    return f"| {operator} | {NAMES[axis]} | {POWER[axis]} | {exponent(time):.2f} | {memory} |\n"
+    return operator, NAMES[axis], str(POWER[axis]), f"{exponent(time):.2f}", memory
 
 
 def _sweep(curve: list[dict[str, Any]]) -> str:

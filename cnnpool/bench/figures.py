@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from cnnpool import tables
+
 TITLES = {
     "train": "Training",
     "mnist": "MNIST to an accuracy",
@@ -22,7 +24,7 @@ READ = {
     "training, and no more.",
 }
 """How to read a suite's table."""
-LINE = "{:<46}{:>12}{:>12}  {:<8}{:>9}  {:<15}{:<12}\n"
+WIDTHS, WORDS = (44, 10, 10, 7, 7, 15, 12), {0, 3, 5, 6}
 
 
 class Wanted(NamedTuple):
@@ -65,35 +67,34 @@ def row(
 
 
 def header() -> str:
-    return LINE.format("case", "ours", "rival", "unit", "ratio", "quartiles, n", "wanted")
+    return tables.line(("case", "ours", "rival", "unit", "ratio", "quartiles, n", "wanted"), WIDTHS, WORDS)
 
 
 def line(row: dict[str, Any]) -> str:
     """One row in the terminal."""
     ratio = row["ratio"]
     spread = f"[{ratio['q1']:.2f} {ratio['q3']:.2f}] {ratio['n']}"
-    return LINE.format(
-        row["case"],
-        f"{row['ours']:.4g}",
-        f"{row['rival']:.4g}",
-        row["unit"],
-        f"{ratio['median']:.3f}",
-        spread,
-        _target(row),
-    )
+    figures = (f"{row['ours']:.4g}", f"{row['rival']:.4g}", row["unit"], f"{ratio['median']:.3f}")
+    return tables.line((row["case"], *figures, spread, _target(row)), WIDTHS, WORDS)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """All rows as Markdown."""
-    lines = ["| what | ours | against | unit | ratio (quartiles, n) | wanted |", "|---|---|---|---|---|---|"]
-    for row in rows:
-        ratio = row["ratio"]
-        lines.append(
-            f"| {row['case']} | {row['ours']:.4g} | {row['rival']:.4g} ({row['against']}) | {row['unit']} "
-            f"| **{ratio['median']:.3g}** ({ratio['q1']:.3g} to {ratio['q3']:.3g}, {ratio['n']}) "
-            f"| {_target(row)} |"
-        )
-    return "\n".join(lines) + "\n"
+    headers = ("what", "ours", "against", "unit", "ratio (quartiles, n)", "wanted")
+    columns = tables.from_rows(headers, list(map(_cells, rows)), numbers=headers[1:3])
+    return tables.markdown(columns, markup=True) + "\n"
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    ratio = row["ratio"]
+    return (
+        row["case"],
+        f"{row['ours']:.4g}",
+        f"{row['rival']:.4g} ({row['against']})",
+        row["unit"],
+        f"**{ratio['median']:.3g}** ({ratio['q1']:.3g} to {ratio['q3']:.3g}, {ratio['n']})",
+        _target(row),
+    )
 
 
 def _target(row: dict[str, Any]) -> str:

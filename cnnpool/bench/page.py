@@ -4,25 +4,25 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
+from cnnpool import tables
 from cnnpool.bench import columns, targets
 
-LINE = "{:<16}{:<18}{:<15}{:<10}{:>10}{:>10}{:>8}  {:<13}{:>7}  {:>12}{:>13}{:>10}"
+WIDTHS, WORDS = (14, 16, 13, 8, 8, 8, 6, 11, 7, 10, 11, 8), {0, 1, 2, 3, 7}
 NAMES = ("operator", "shape", "layout", "dtype", "ours ms", "rival ms", "faster", "quartiles", "bound")
 
 
 def header(gpu: bool = False) -> str:
     """The names of what ``line`` says."""
-    return LINE.format(*NAMES, "kept", "rival keeps", "replayed" * gpu).rstrip() + "\n"
+    return tables.line((*NAMES, "kept", "rival keeps", "replayed" * gpu), WIDTHS, WORDS)
 
 
 def line(row: dict[str, Any]) -> str:
     """One row of the table."""
     case = (row["operator"], columns.shape(row), row["layout"], row["dtype"])
     if "missing" in row:
-        return LINE.format(*case, *["-"] * 7, "").rstrip() + "\n"
+        return tables.line((*case, *["-"] * 7, ""), WIDTHS, WORDS)
     speed, ms = row["speedup"], row["ms"]
-    figures = LINE.format(
-        *case,
+    figures = (
         f"{ms['ours']:.3f}",
         f"{ms['rival']:.3f}",
         f"{speed['median']:.2f}x",
@@ -31,7 +31,7 @@ def line(row: dict[str, Any]) -> str:
         *(columns.count(row, who) for who in ("ours", "rival")),
         columns.replayed(row, "speedup") if "replayed" in row else "",
     )
-    return figures.rstrip() + "\n"
+    return tables.line((*case, *figures), WIDTHS, WORDS)
 
 
 def document(files: Iterable[dict[str, Any]]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from cnnpool import pool
+from cnnpool import pool, tables
 from cnnpool.bench import growth
 from cnnpool.bench.measure import Call, in_turn, kept_bytes
 
@@ -20,19 +20,17 @@ AXES = {
 }
 """What grows: images, pixels on a side, channels of the map, downsampling operators in a row."""
 BASE = {"batch": 64, "size": 32, "channels": 32, "operators": 1}
-
-
-LINE = "{:<22}{:<12}{:>8}{:>12}{:>14}\n"
+WIDTHS, WORDS = (20, 10, 8, 10, 12), {0, 1}
 
 
 def header() -> str:
-    return LINE.format("what", "axis", "value", "ms", "bytes kept")
+    return tables.line(("what", "axis", "value", "ms", "bytes kept"), WIDTHS, WORDS)
 
 
 def line(row: dict[str, Any]) -> str:
     """One point in the terminal."""
-    figures = f"{1e3 * row['seconds']:.3f}", row["kept"]
-    return LINE.format(row["operator"], row["axis"], row["value"], *figures)
+    figures = f"{1e3 * row['seconds']:.3f}", str(row["kept"])
+    return tables.line((row["operator"], row["axis"], str(row["value"]), *figures), WIDTHS, WORDS)
 
 
 def rows(names: list[str], repeat: int) -> Iterator[dict[str, Any]]:

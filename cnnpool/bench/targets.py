@@ -3,6 +3,8 @@
 from itertools import product
 from typing import Any, NamedTuple
 
+from cnnpool import tables
+
 LAYOUTS = ("contiguous", "channels_last")
 LARGE = [128, 64, 32, 32]
 
@@ -39,21 +41,16 @@ def table(files: list[dict[str, Any]]) -> str:
     """Markdown: every target, and what files of results say of it, by their number of threads."""
     threads = sorted({results["machine"]["threads"] for results in files})
     heads = [f"{n} thread{'s' * (n > 1)}" for n in threads]
-    lines = [
-        f"| operator | layout | dtype | wanted | {' | '.join(heads)} | if missed, why |",
-        "|---" * (5 + len(threads)) + "|",
-    ]
+    rows = []
     for target in TARGETS:
         found = [_find([r for r in files if r["machine"]["threads"] == n], target) for n in threads]
         if not any(found):
             continue
         missed = any(row and row["speedup"]["median"] < target.times for row in found)
         reached = [f"{row['speedup']['median']:.1f}x" if row else "-" for row in found]
-        lines.append(
-            f"| {target.operator} | {target.layout} | {target.dtype} | {target.times:g}x "
-            f"| {' | '.join(reached)} | {target.because if missed else ''} |"
-        )
-    return "\n".join(lines) + "\n"
+        rows.append([*target[:3], f"{target.times:g}x", *reached, target.because if missed else ""])
+    headers = ("operator", "layout", "dtype", "wanted", *heads, "if missed, why")
+    return tables.markdown(tables.from_rows(headers, rows, numbers=("wanted", *heads)), markup=True) + "\n"
 
 
 def slower(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -9,9 +9,9 @@ from typing import Any
 
 from cnnpool.claims.case import Case, Finding
 from cnnpool.report import html, markdown
-from cnnpool.report.columns import Column
 from cnnpool.report.document import Block, Code, Heading, Items, Paragraph, Table, agreed
 from cnnpool.report.runs import Run
+from cnnpool.tables import Column
 
 TITLE = "What the textbook says, and what these runs say"
 MOST_CASES = 6

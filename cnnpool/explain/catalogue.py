@@ -3,8 +3,9 @@
 import torch
 from torch import nn
 
-from cnnpool import pool, readout, registry
+from cnnpool import pool, readout, registry, tables
 
+Row = tuple[str, ...]
 CHANNELS, SIZE = 16, (32, 32)
 INTRODUCTION = f"""\
 # Operators
@@ -24,9 +25,12 @@ comparisons and elementary functions counted as one each.
 
 def catalogue() -> str:
     """The two tables as Markdown."""
-    lines = [INTRODUCTION, "## Pooling and other downsampling", "", *_head(), *map(_pool, pool.OPERATORS)]
-    lines += ["", "## Readouts", "", *_head(), *map(_readout, readout.READOUTS), ""]
-    return "\n".join(lines)
+    parts = [
+        INTRODUCTION,
+        f"## Pooling and other downsampling\n\n{_table(list(map(_pool, pool.OPERATORS)))}\n",
+        f"## Readouts\n\n{_table(list(map(_readout, readout.READOUTS)))}\n",
+    ]
+    return "\n".join(parts)
 
 
 def density(operator: nn.Module) -> float:
@@ -39,31 +43,31 @@ def density(operator: nn.Module) -> float:
     return (gradient != 0).double().mean().item()
 
 
-def _head() -> list[str]:
-    columns = ("name", "formula", "options", "learnt", "draws", "density", "shift", "FLOPs", "paper")
-    return ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+def _table(rows: list[Row]) -> str:
+    headers = ("name", "formula", "options", "learnt", "draws", "density", "shift", "FLOPs", "paper")
+    columns = tables.from_rows(headers, rows, numbers=("learnt", "density", "FLOPs"))
+    return tables.markdown(columns, markup=True)
 
 
-def _pool(name: str) -> str:
+def _pool(name: str) -> Row:
     torch.manual_seed(0)
     operator = pool.build(name, CHANNELS)
     return _row(name, operator, "yes" if operator.random else "no")
 
 
-def _readout(name: str) -> str:
+def _readout(name: str) -> Row:
     torch.manual_seed(0)
     return _row(name, readout.build(name, CHANNELS, SIZE), "no")
 
 
-def _row(name: str, operator: nn.Module, draws: str) -> str:
+def _row(name: str, operator: nn.Module, draws: str) -> Row:
     options = ", ".join(
         f"{key}={'null' if parameter.default is None else parameter.default}"
         for key, parameter in registry.options_of(type(operator)).items()
     )
     learnt = sum(p.numel() for p in operator.parameters())
     work = operator.flops(*SIZE) / (CHANNELS * SIZE[0] * SIZE[1])
-    cells = (
+    return (
         f"`{name}`", f"`{operator.formula}`", options or "none", f"{learnt:,}" if learnt else "no", draws,
         f"{density(operator):.3g}", operator.shift, f"{work:.3g}", operator.paper,
     )  # fmt: skip
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -10,6 +10,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
+from cnnpool import tables
 from cnnpool.run_folder.atomic import write_text
 
 
@@ -113,9 +114,8 @@ def _headline(results: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _table(content: Mapping[str, Any]) -> str:
-    rows = []
-    for key, value in content.items():
-        if isinstance(value, Mapping):
-            value = ", ".join(f"{k}={v}" for k, v in value.items())
-        rows.append(f"| {key} | {value} |")
-    return "\n".join(["| | |", "|---|---|", *rows])
+    rows = [
+        (key, ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, Mapping) else str(value))
+        for key, value in content.items()
+    ]
+    return tables.markdown(tables.from_rows(("", ""), rows))

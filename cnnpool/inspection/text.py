@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from cnnpool import tables
+
 NONE = "–"
 
 
@@ -100,32 +102,21 @@ def _samples(section: Any) -> str:
 
 def _stages(results: Mapping[str, Any], wanted: Sequence[Column]) -> str:
     stages = list(results["stages"])
-    columns = [["stage", *stages], ["operator", *(results["stages"][stage]["name"] for stage in stages)]]
+    columns = [
+        tables.Column("stage", stages, words=True),
+        tables.Column("operator", [results["stages"][stage]["name"] for stage in stages], words=True),
+    ]
     for header, section, key, write in wanted:
         found = results.get(section, {})
         values = [_at(found if section == "gradient" else found.get("stages", {}), key, s) for s in stages]
         if any(value is not None for value in values):
-            columns.append([header, *(NONE if value is None else write(value) for value in values)])
-    return table(columns) if len(columns) > 2 else ""
-
-
-def table(columns: Sequence[Sequence[str]]) -> str:
-    """Columns of text, the first two flush left, set beside each other."""
-    widths = [max(map(len, column)) for column in columns]
-    rows = zip(*columns, strict=True)
-    lines = [
-        "  ".join(
-            cell.ljust(width) if place < 2 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    return "\n".join(lines) + "\n"
+            cells = [NONE if value is None else write(value) for value in values]
+            columns.append(tables.Column(header, cells))
+    return tables.text(columns) if len(columns) > 2 else ""
 
 
 def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
-    width = max((len(key) for key, _ in pairs), default=0)
-    return "".join(f"{key:<{width}}  {value}\n" for key, value in pairs)
+    return tables.text(tables.from_rows(("", ""), pairs))
 
 
 def _at(node: Any, key: str, first: str | None = None) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cnnpool import registry
+from cnnpool import registry, tables
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_here import run
 from cnnpool.launch.run_processes import run_processes
@@ -98,9 +98,8 @@ def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
     """Say how a command's jobs ended; 0 if all are done, 2 if only mistakes are in the way, else 1."""
     sweep = len(outcomes) > 1
     if sweep:
-        width = max(len(outcome.run) for outcome in outcomes)
-        for outcome in outcomes:
-            sys.stdout.write(f"{outcome.run:<{width}}  {outcome.state:<7}  {outcome.said}".rstrip() + "\n")
+        rows = [(outcome.run, outcome.state, outcome.said) for outcome in outcomes]
+        sys.stdout.write(tables.text(tables.from_rows(("", "", ""), rows)))
         counts = Counter(outcome.state for outcome in outcomes)
         sys.stdout.write(
             f"{len(outcomes)} jobs: {', '.join(f'{n} {state}' for state, n in counts.items())}\n"

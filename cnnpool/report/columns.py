@@ -1,25 +1,16 @@
 """A comparison as columns of text, and as records of plain numbers."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.measure import Measure
 from cnnpool.report.row import Row
 from cnnpool.report.statistics import LEAST_PAIRS, Summary
+from cnnpool.tables import Column
 
 NONE = "–"
 WIDEST = 7
-
-
-@dataclass(frozen=True)
-class Column:
-    """A header and one cell per choice; ``words`` are set flush left, numbers flush right."""
-
-    header: str
-    cells: list[str]
-    words: bool = False
 
 
 def main_columns(comparison: Comparison) -> list[Column]:

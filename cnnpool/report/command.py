@@ -5,10 +5,11 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cnnpool import tables
 from cnnpool.cli_parser import Parser
 from cnnpool.report.runs import MEANS, Run, find, finished
 
@@ -27,27 +28,15 @@ EXAMPLES = """examples:
 """
 
 
-Judge = Callable[[Sequence[Run], Sequence[str], Sequence[str], int], tuple[str, dict[str, bytes]]]
-"""From runs, keys that may differ, the command and the terminal's width to a text and files by name."""
-
-
-def main(argv: list[str], judge: Judge | None = None) -> int:
-    """Run ``cnnpool compare``.
-
-    Args:
-        argv: its arguments.
-        judge: judges claims by runs; without it there is no option ``--claims``.
-
-    Returns:
-        0, or 2 after one ``error:`` on stderr.
-    """
+def main(argv: list[str]) -> int:
+    """Run ``cnnpool compare`` with the arguments ``argv``; 0, or 2 after one ``error:`` on stderr."""
     try:
-        arguments = _parser(claims=judge is not None).parse_args(argv)
+        arguments = _parser().parse_args(argv)
         runs = find(arguments.runs)
         if arguments.status:
             _say(_status(runs))
-        elif judge and arguments.claims:
-            _claims(arguments, runs, argv, judge)
+        elif arguments.claims:
+            _claims(arguments, runs, argv)
         else:
             _compare(arguments, runs, argv)
     except ValueError as error:
@@ -56,7 +45,7 @@ def main(argv: list[str], judge: Judge | None = None) -> int:
     return 0
 
 
-def _parser(*, claims: bool) -> Parser:
+def _parser() -> Parser:
     parser = Parser(
         prog="cnnpool compare",
         description="Runs on disk -> table, statistics, plots and a report.",
@@ -86,9 +75,11 @@ def _parser(*, claims: bool) -> Parser:
     )
     add("--allow", metavar="KEY,...", help="what may differ among the runs although it is no choice")
     add("--out", metavar="DIR", help="where the report goes (default: report in the first of RUNS)")
-    if claims:
-        only = "settle textbook claims by these runs instead (with --where, --allow and --out alone)"
-        add("--claims", action="store_true", help=only)
+    add(
+        "--claims",
+        action="store_true",
+        help="settle textbook claims by these runs instead (with --where, --allow and --out alone)",
+    )
     add("--no-board", action="store_true", help="write nothing for TensorBoard")
     add(
         "--status", action="store_true", help="only list the runs: done, running, failed, unfinished, damaged"
@@ -145,7 +136,9 @@ def _short(folder: Path) -> str:
     return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
 
 
-def _claims(arguments: argparse.Namespace, runs: list[Run], argv: list[str], judge: Judge) -> None:
+def _claims(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) -> None:
+    from cnnpool import claims
+    from cnnpool.claims import page, settle
     from cnnpool.report.comparable import select
     from cnnpool.report.write import put
 
@@ -154,27 +147,22 @@ def _claims(arguments: argparse.Namespace, runs: list[Run], argv: list[str], jud
         raise ValueError(
             f"--claims does not go with --{idle[0] if idle else 'metric'}: each claim has its own"
         )
-    judged = [*select(finished(runs), arguments.where), *(run for run in runs if not run.results)]
-    text, files = judge(judged, _keys(arguments.allow), ["cnnpool", "compare", *argv], _columns())
-    _say(text)
+    allow, done = _keys(arguments.allow), select(finished(runs), arguments.where)
+    findings = settle(done, allow)
+    notes = claims.notes([*done, *(run for run in runs if not run.results)], allow)
+    _say(page.text(findings, notes, _columns()))
     folder = Path(arguments.out or Path(arguments.runs[0], "report"))
-    put(files, folder)
+    put(page.files(findings, notes, ["cnnpool", "compare", *argv]), folder)
     _say(f"\nreport: {folder / 'claims.html'}\n")
 
 
 def _status(runs: Sequence[Run]) -> str:
-    from cnnpool.report.columns import Column
-    from cnnpool.report.text import wrapped
-
-    columns = [
-        Column("run", [str(run.folder) for run in runs], words=True),
-        Column("state", [run.state for run in runs], words=True),
-        Column("seed", [str(run.results.get("seed", "")) for run in runs]),
-    ]
+    rows = [(str(run.folder), run.state, str(run.results.get("seed", ""))) for run in runs]
+    columns = tables.from_rows(("run", "state", "seed"), rows, numbers=["seed"])
     states = dict.fromkeys(run.state for run in runs)
     counts = ", ".join(f"{sum(run.state == state for run in runs)} {state}" for state in states)
     reasons = "".join(f"  {run.folder}: {' '.join(run.reason.split())}\n" for run in runs if run.reason)
-    return "\n".join(wrapped(columns, _columns())) + f"\n{len(runs)} runs: {counts}\n{reasons}"
+    return tables.text(columns, _columns()) + f"\n{len(runs)} runs: {counts}\n{reasons}"
 
 
 def _columns() -> int:

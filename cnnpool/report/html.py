@@ -4,7 +4,7 @@ import base64
 from collections.abc import Sequence
 from html import escape
 
-from cnnpool.report.columns import Column
+from cnnpool import tables
 from cnnpool.report.document import Block, Code, Heading, Items, Paragraph, Table
 from cnnpool.report.plots import Plot
 
@@ -52,27 +52,11 @@ def _block(block: Block) -> str:
             )
             return "<ul>\n" + "\n".join(f"<li>{item}</li>" for item in terms) + "\n</ul>"
         case Table(columns):
-            return _table(columns)
+            return f'<div class="wide">{tables.html(columns, ("better", "worse"))}</div>'
         case Code(text):
             return f"<pre>{escape(text)}</pre>"
         case Plot():
             return _figure(block)
-
-
-def _table(columns: Sequence[Column]) -> str:
-    head = "".join(f'<th{_kind(column)} scope="col">{escape(column.header)}</th>' for column in columns)
-    rows = [
-        "".join(f"<td{_kind(c, cell)}>{escape(cell)}</td>" for c, cell in zip(columns, cells, strict=True))
-        for cells in zip(*(column.cells for column in columns), strict=True)
-    ]
-    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
-    head = f"<thead><tr>{head}</tr></thead>"
-    return f'<div class="wide"><table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table></div>'
-
-
-def _kind(column: Column, cell: str = "") -> str:
-    kinds = ["words"] * column.words + [cell] * (cell in ("better", "worse"))
-    return f' class="{" ".join(kinds)}"' if kinds else ""
 
 
 def _figure(plot: Plot) -> str:

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from cnnpool.report.columns import Column
+from cnnpool import tables
 from cnnpool.report.document import Block, Code, Heading, Items, Paragraph, Table
+from cnnpool.tables import markdown_text as _escape
 
 
 def render(title: str, blocks: Sequence[Block]) -> str:
@@ -20,21 +21,8 @@ def _block(block: Block) -> str:
         case Items(items):
             return "\n".join(f"- {f'**{term}**: ' if term else ''}{_escape(text)}" for term, text in items)
         case Table(columns):
-            return _table(columns)
+            return tables.markdown(columns)
         case Code(text):
             return f"```\n{text}\n```"
         case plot:
             return f"![{_escape(plot.caption)}]({plot.name}.svg)\n\n{_escape(plot.caption)}"
-
-
-def _table(columns: Sequence[Column]) -> str:
-    rows = [[column.header for column in columns], *zip(*(column.cells for column in columns), strict=True)]
-    lines = [f"| {' | '.join(map(_escape, cells))} |" for cells in rows]
-    rule = f"| {' | '.join(':---' if column.words else '---:' for column in columns)} |"
-    return "\n".join([lines[0], rule, *lines[1:]])
-
-
-def _escape(text: str) -> str:
-    for mark in "\\`*_[]<>|#":
-        text = text.replace(mark, f"\\{mark}")
-    return " ".join(text.split())

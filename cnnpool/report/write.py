@@ -1,13 +1,12 @@
 """The report's files: ``write`` puts them into one folder, each whole or not at all."""
 
-import csv
-import io
 import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from cnnpool import tables
 from cnnpool.report import html, latex, markdown
 from cnnpool.report.columns import records
 from cnnpool.report.comparison import Comparison
@@ -28,7 +27,7 @@ def write(comparison: Comparison, folder: Path, argv: Sequence[str]) -> None:
     files = {
         "report.md": markdown.render(title, blocks).encode(),
         "report.html": html.render(title, blocks).encode(),
-        "table.csv": _csv(comparison).encode(),
+        "table.csv": tables.csv(records(comparison)).encode(),
         "table.tex": latex.render(comparison).encode(),
         "table.json": _json(comparison, argv).encode(),
     }
@@ -62,15 +61,6 @@ def _replace(path: Path, content: bytes) -> None:
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
-
-
-def _csv(comparison: Comparison) -> str:
-    rows = records(comparison)
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
 
 
 def _json(comparison: Comparison, argv: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 # Room: what it may import besides the standard library and itself. An own name covers what lies below it.
 BASES = {"cnnpool.pool.base", "cnnpool.readout.base", "cnnpool.model.base"}
 LAYERS = {"cnnpool.data", "cnnpool.model", "cnnpool.pool", "cnnpool.probe", "cnnpool.readout"}
-RUN_FOLDER, SYSTEM = "cnnpool.run_folder", "cnnpool.system"
+RUN_FOLDER, SYSTEM, TABLES = "cnnpool.run_folder", "cnnpool.system", "cnnpool.tables"
 RIVALS = {"torchvision", "timm", "kornia", "antialiased_cnns"}
 ROOMS = {
     "pool": {"torch", "numba", "triton", "cnnpool.registry"},
@@ -21,26 +21,25 @@ ROOMS = {
     "probe": {"torch", "cnnpool.registry", *BASES},
     "fit": {
         *("torch", "lightning", "torchmetrics", "tensorboard", "matplotlib"),
-        *("cnnpool.explain", "cnnpool.recipe", RUN_FOLDER, SYSTEM, *LAYERS),
+        *("cnnpool.explain", "cnnpool.recipe", RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
     },
-    "report": {"numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.cli_parser"},
-    "claims": {"numpy", "cnnpool.report"},
+    "report": {"numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.cli_parser", "cnnpool.claims", TABLES},
+    "claims": {"numpy", "cnnpool.report", TABLES},
     "explain": {
         *("torch", "matplotlib"),
-        *("cnnpool.cli_parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry"),
+        *("cnnpool.cli_parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", TABLES),
     },
     "bench": {
         *("torch", "numpy", *RIVALS),
-        *("cnnpool.fit", "cnnpool.cli_parser", "cnnpool.registry", RUN_FOLDER, SYSTEM, *LAYERS),
+        *("cnnpool.fit", "cnnpool.cli_parser", "cnnpool.registry", RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
     },
     "__init__": {"cnnpool.surgery"},
     "__main__": {"cnnpool.cli"},
     "tables": set(),
-    "choose": {"numpy", "scipy"},
     "cli": {"cnnpool"},
     "launch": {
         *("hydra", "omegaconf", "ray", "yaml", "torch"),
-        *("cnnpool.registry", "cnnpool.fit", "cnnpool.recipe", RUN_FOLDER, SYSTEM, *LAYERS),
+        *("cnnpool.registry", "cnnpool.fit", "cnnpool.recipe", RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
     },
     "cli_parser": set(),
     "recipe": set(),
@@ -49,7 +48,7 @@ ROOMS = {
     "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry"},
     "inspection": {
         *("torch", "torchvision", "timm", "matplotlib", "cnnpool.explain", "cnnpool.surgery", *LAYERS),
-        *("cnnpool.cli_parser", RUN_FOLDER, SYSTEM),
+        *("cnnpool.cli_parser", RUN_FOLDER, SYSTEM, TABLES),
     },
     "registry": set(),
 }

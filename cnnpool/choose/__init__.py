@@ -1,1 +1,0 @@
-"""Which downsampling for one network and one data set, within a budget."""
