@@ -4,7 +4,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from cnnpool import __version__
 from cnnpool.system.process import has_folder, leave, share_cores
@@ -71,7 +71,12 @@ def compare(arguments: list[str]) -> int:
     """``cnnpool compare``."""
     from cnnpool import report
 
-    return report.main(arguments)
+    def judge(*asked: Any) -> tuple[str, dict[str, bytes]]:
+        from cnnpool import claims
+
+        return claims.judge(*asked)
+
+    return report.main(arguments, judge)
 
 
 def explain(arguments: list[str]) -> int:

@@ -8,6 +8,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from cnnpool.claims import page
 from cnnpool.claims.average_is_clean import average_is_clean
 from cnnpool.claims.batch_covers import batch_covers
 from cnnpool.claims.blur_improves import blur_improves
@@ -73,6 +74,24 @@ def notes(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[str]:
     return found
 
 
+def judge(
+    runs: Sequence[Run], allow: Sequence[str], command: Sequence[str], width: int
+) -> tuple[str, dict[str, bytes]]:
+    """The verdicts of ``runs``, unfinished ones among them, as text and as files by name.
+
+    Args:
+        runs: as for ``settle`` and ``notes``.
+        allow: keys that may differ among runs that are compared.
+        command: the command that asked, word by word.
+        width: characters of a line of the text.
+
+    Raises:
+        ValueError: if no run is finished.
+    """
+    findings, said = settle(runs, allow), notes(runs, allow)
+    return page.text(findings, said, width), page.files(findings, said, command)
+
+
 def finding(name: str, evidence: Evidence) -> Finding:
     """What ``evidence`` says of one claim."""
     claim = CLAIMS[name]
@@ -81,4 +100,4 @@ def finding(name: str, evidence: Evidence) -> Finding:
     return Finding(name, statement, said["Measured"], said["Rule"], said["Needs"], claim(evidence))
 
 
-__all__ = ["CLAIMS", "Case", "Evidence", "Finding", "finding", "notes", "settle", "verdict"]
+__all__ = ["CLAIMS", "Case", "Evidence", "Finding", "finding", "judge", "notes", "settle", "verdict"]

@@ -8,9 +8,9 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import Optimizer
 
 from cnnpool.fit import optimizers
-from cnnpool.fit.optimizers import Optimizer
 from cnnpool.recipe import Recipe
 
 

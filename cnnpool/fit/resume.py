@@ -14,7 +14,8 @@ from cnnpool.run_folder.identity import differences
 
 log = logging.getLogger(__name__)
 
-SCHEMA = 1
+SCHEMA = 2
+"""Of checkpoints; 2 has the state of torch's own optimisers."""
 NAMES = ("last.ckpt", "previous.ckpt")
 
 
@@ -56,16 +57,17 @@ def latest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def check(path: Path, checkpoint: Mapping[str, Any], asked: Mapping[str, Any], module: nn.Module) -> None:
-    """Refuse a checkpoint of a run with other settings, another architecture or a newer version.
+    """Refuse a checkpoint of a run with other settings, another architecture or another schema.
 
     Raises:
         ValueError: naming what differs, old -> new.
     """
     saved = checkpoint["cnnpool"]
-    if saved["schema"] > SCHEMA:
+    if saved["schema"] != SCHEMA:
+        remedy = "update it" if saved["schema"] > SCHEMA else "delete it to train anew"
         raise ValueError(
             f"{path} was written by cnnpool {saved['version']} (schema {saved['schema']}); this is "
-            f"{__version__} (schema {SCHEMA}): update it"
+            f"{__version__} (schema {SCHEMA}): {remedy}"
         )
     if differ := differences(saved["asked"], asked):
         raise ValueError(

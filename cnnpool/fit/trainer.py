@@ -41,8 +41,7 @@ def repeat_bits(asked: Literal["auto", "warn"] | bool, on_cpu: bool) -> None:
     """Refuse, allow or warn of operations that do not repeat bit for bit (see ``Recipe``)."""
     if asked == "auto":
         asked = True if on_cpu else "warn"
-    # Not by torch.use_deterministic_algorithms, which loads torch's compiler to tell it too: half a second.
-    torch.set_deterministic_debug_mode({True: "error", False: "default", "warn": "warn"}[asked])
+    torch.use_deterministic_algorithms(bool(asked), warn_only=asked == "warn")
     # Nothing here reads what it has not written, so there is no need to fill all new memory with NaN first.
     torch.utils.deterministic.fill_uninitialized_memory = False
     if on_cpu:

@@ -5,7 +5,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,15 +28,27 @@ EXAMPLES = """examples:
 """
 
 
-def main(argv: list[str]) -> int:
-    """Run ``cnnpool compare`` with the arguments ``argv``; 0, or 2 after one ``error:`` on stderr."""
+Judge = Callable[[Sequence[Run], Sequence[str], Sequence[str], int], tuple[str, dict[str, bytes]]]
+"""From runs, keys that may differ, the command and the terminal's width to a text and files by name."""
+
+
+def main(argv: list[str], judge: Judge | None = None) -> int:
+    """Run ``cnnpool compare``.
+
+    Args:
+        argv: its arguments.
+        judge: judges claims by runs; without it there is no option ``--claims``.
+
+    Returns:
+        0, or 2 after one ``error:`` on stderr.
+    """
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parser(claims=judge is not None).parse_args(argv)
         runs = find(arguments.runs)
         if arguments.status:
             _say(_status(runs))
-        elif arguments.claims:
-            _claims(arguments, runs, argv)
+        elif judge and arguments.claims:
+            _claims(arguments, runs, argv, judge)
         else:
             _compare(arguments, runs, argv)
     except ValueError as error:
@@ -45,7 +57,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
+def _parser(*, claims: bool) -> Parser:
     parser = Parser(
         prog="cnnpool compare",
         description="Runs on disk -> table, statistics, plots and a report.",
@@ -75,11 +87,9 @@ def _parser() -> Parser:
     )
     add("--allow", metavar="KEY,...", help="what may differ among the runs although it is no choice")
     add("--out", metavar="DIR", help="where the report goes (default: report in the first of RUNS)")
-    add(
-        "--claims",
-        action="store_true",
-        help="settle textbook claims by these runs instead (with --where, --allow and --out alone)",
-    )
+    if claims:
+        only = "settle textbook claims by these runs instead (with --where, --allow and --out alone)"
+        add("--claims", action="store_true", help=only)
     add("--no-board", action="store_true", help="write nothing for TensorBoard")
     add(
         "--status", action="store_true", help="only list the runs: done, running, failed, unfinished, damaged"
@@ -136,9 +146,7 @@ def _short(folder: Path) -> str:
     return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
 
 
-def _claims(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) -> None:
-    from cnnpool import claims
-    from cnnpool.claims import page, settle
+def _claims(arguments: argparse.Namespace, runs: list[Run], argv: list[str], judge: Judge) -> None:
     from cnnpool.report.comparable import select
     from cnnpool.report.write import put
 
@@ -147,12 +155,11 @@ def _claims(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) -> 
         raise ValueError(
             f"--claims does not go with --{idle[0] if idle else 'metric'}: each claim has its own"
         )
-    allow, done = _keys(arguments.allow), select(finished(runs), arguments.where)
-    findings = settle(done, allow)
-    notes = claims.notes([*done, *(run for run in runs if not run.results)], allow)
-    _say(page.text(findings, notes, _columns()))
+    judged = [*select(finished(runs), arguments.where), *(run for run in runs if not run.results)]
+    text, files = judge(judged, _keys(arguments.allow), ["cnnpool", "compare", *argv], _columns())
+    _say(text)
     folder = Path(arguments.out or Path(arguments.runs[0], "report"))
-    put(page.files(findings, notes, ["cnnpool", "compare", *argv]), folder)
+    put(files, folder)
     _say(f"\nreport: {folder / 'claims.html'}\n")
 
 

@@ -36,6 +36,9 @@ def importing() -> Iterator[None]:
         # Not after what nothing was imported for: that may have left garbage.
         if len(sys.modules) > known:
             gc.freeze()
+            # Extensions report as leaked what is still frozen when the interpreter ends.
+            atexit.unregister(gc.unfreeze)
+            atexit.register(gc.unfreeze)
         if was_enabled:
             gc.enable()
 

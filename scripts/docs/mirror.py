@@ -151,22 +151,19 @@ def _md5(content: bytes) -> str:
 
 
 def main() -> None:
-    from cnnpool import cli
-    from cnnpool.launch import job
+    from cnnpool import cli, registry
 
     constants: Constants = json.loads(Path(sys.argv[1]).read_text())
-    train = job._train
+    construct = registry.construct
 
-    def train_on_mirrored(asked: Any) -> dict[str, Any]:
-        # As late as this, because jobs are forked only where torch is not imported yet.
-        from cnnpool.data import DATASETS
+    def construct_mirrored(table: dict[str, Any], room: str, name: str, *args: Any, **options: Any) -> Any:
+        # Here, because jobs are forked only where nothing has imported torch, and with it the data sets.
+        if room == "datasets":
+            for key, value in constants.get(name, {}).items():
+                setattr(table[name], key, value)
+        return construct(table, room, name, *args, **options)
 
-        for name, own in constants.items():
-            for key, value in own.items():
-                setattr(DATASETS[name], key, value)
-        return train(asked)
-
-    job._train = train_on_mirrored
+    registry.construct = construct_mirrored
     sys.argv = ["cnnpool", *sys.argv[2:]]
     cli.main()
 

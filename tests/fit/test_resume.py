@@ -5,7 +5,7 @@ import signal
 import pytest
 import torch
 
-from cnnpool.fit import DamagedError, DivergedError
+from cnnpool.fit import DamagedError, DivergedError, resume
 from cnnpool.fit.checkpoint_callback import Checkpoints
 from cnnpool.fit.checkpoint_io import SafeCheckpointIO
 from cnnpool.fit.metrics_callback import MetricsCallback
@@ -15,6 +15,7 @@ from cnnpool.system.signals import Signals, Stopped
 RECIPES = {
     "one_cycle": {},
     "bf16": {"precision": "bf16-mixed", "schedule": "cosine"},
+    "muon": {"optimizer": "muon"},
     "sgd": {"optimizer": "sgd", "lr": 0.05, "accumulate": 2, "warmup": 0.0},
 }
 EVERY = {"epochs": 3, "operator": "stochastic", "batch_size": 32}
@@ -213,13 +214,14 @@ def test_a_checkpoint_of_another_architecture_is_refused_with_both_shapes(runs, 
         runs.run(tmp_path, **EVERY)
 
 
-def test_a_checkpoint_of_a_newer_version_or_another_program_is_refused(runs, tmp_path, monkeypatch):
+def test_a_checkpoint_of_another_schema_or_another_program_is_refused(runs, tmp_path, monkeypatch):
     folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
     content = load(folder / "last.ckpt")
-    content["cnnpool"]["schema"] += 1
-    SafeCheckpointIO().save_checkpoint(content, folder / "last.ckpt")
-    with pytest.raises(ValueError, match="update it"):
-        runs.run(tmp_path, **EVERY)
+    for off, remedy in ((1, "update it"), (-1, "delete it to train anew")):
+        other = {**content, "cnnpool": {**content["cnnpool"], "schema": resume.SCHEMA + off}}
+        SafeCheckpointIO().save_checkpoint(other, folder / "last.ckpt")
+        with pytest.raises(ValueError, match=remedy):
+            runs.run(tmp_path, **EVERY)
     SafeCheckpointIO().save_checkpoint({"weights": 1}, folder / "last.ckpt")
     with pytest.raises(DamagedError, match="no checkpoint of cnnpool"):
         runs.run(tmp_path, **EVERY)

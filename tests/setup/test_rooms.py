@@ -23,7 +23,7 @@ ROOMS = {
         *("torch", "lightning", "torchmetrics", "tensorboard", "matplotlib"),
         *("cnnpool.explain", "cnnpool.recipe", RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
     },
-    "report": {"numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.cli_parser", "cnnpool.claims", TABLES},
+    "report": {"numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.cli_parser", TABLES},
     "claims": {"numpy", "cnnpool.report", TABLES},
     "explain": {
         *("torch", "matplotlib"),
@@ -36,6 +36,7 @@ ROOMS = {
     "__init__": {"cnnpool.surgery"},
     "__main__": {"cnnpool.cli"},
     "tables": set(),
+    "choose": {"numpy", "scipy"},
     "cli": {"cnnpool"},
     "launch": {
         *("hydra", "omegaconf", "ray", "yaml", "torch"),

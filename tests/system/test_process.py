@@ -34,6 +34,13 @@ def test_nothing_is_collected_while_modules_are_imported():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
+def test_extensions_are_not_reported_as_leaked_when_the_interpreter_ends():
+    script = "from cnnpool.system.process import importing\nwith importing():\n    import lightning.pytorch"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_threads_sleep_soon_unless_the_environment_says_otherwise(monkeypatch):
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
         # Set first, so that what is set below is undone.

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from cnnpool.claims import CLAIMS, Evidence, finding, settle
+from cnnpool import cli
+from cnnpool.claims import CLAIMS, Evidence, finding, judge, settle
 from cnnpool.report import find, main
 
 FEW, ENOUGH = range(3), range(10)
@@ -269,7 +270,7 @@ def test_the_command_prints_and_writes_verdicts_with_number_seeds_data_machine_a
     put, shelf, tmp_path, capsys
 ):
     put(operator("max"), FEW, gradient={"zero_fraction": lambda seed: 0.75})
-    assert main([str(shelf.root), "--claims", "--out", str(tmp_path / "r")]) == 0
+    assert main([str(shelf.root), "--claims", "--out", str(tmp_path / "r")], judge) == 0
     out = capsys.readouterr().out
     assert "  holds (1 of 1 cases)\n" in out
     assert "  run: cnnpool train -m experiment=claims pool=max,avg" in out
@@ -286,7 +287,7 @@ def test_the_command_prints_and_writes_verdicts_with_number_seeds_data_machine_a
 
 def test_a_claim_brings_its_own_measure(put, shelf, capsys):
     put(operator("max"), FEW)
-    assert main([str(shelf.root), "--claims", "--by", "pool"]) == 2
+    assert main([str(shelf.root), "--claims", "--by", "pool"], judge) == 2
     assert capsys.readouterr().err == "error: --claims does not go with --by: each claim has its own\n"
 
 
@@ -295,12 +296,12 @@ def test_notes_say_what_is_missing_and_that_code_differs(put, shelf, tmp_path, c
     put(operator("avg"), FEW, environment={"commit": "another", "dirty": True})
     (shelf.root / "bad").mkdir()
     (shelf.root / "bad" / "status.json").write_text('{"state": "failed", "error": "loss became NaN"}')
-    assert main([str(shelf.root), "--claims", "--out", str(tmp_path)]) == 0
+    assert main([str(shelf.root), "--claims", "--out", str(tmp_path)], judge) == 0
     out = capsys.readouterr().out
     assert "of 7 runs found, 1 failed: they say nothing here" in out
     assert "the runs come from 2 commits" in out and "uncommitted changes" in out
     assert "of 7 runs found" in (tmp_path / "claims.md").read_text()
-    assert main([str(shelf.root), "--claims", "--out", str(tmp_path), "--allow", "environment"]) == 0
+    assert main([str(shelf.root), "--claims", "--out", str(tmp_path), "--allow", "environment"], judge) == 0
     out = capsys.readouterr().out
     assert "test accuracy +5.0" in out and "commits" not in out
 
@@ -309,8 +310,16 @@ def test_the_terminal_shows_cases_of_every_word_and_counts_the_rest(put, shelf, 
     for kernel in range(2, 10):
         put(operator("max", kernel, kernel), FEW, gradient={"zero_fraction": about(1 - kernel**-2, 0)})
     put(operator("max", 10, 2), FEW, gradient={"zero_fraction": lambda seed: 0.5})
-    assert main([str(shelf.root), "--claims", "--out", str(tmp_path)]) == 0
+    assert main([str(shelf.root), "--claims", "--out", str(tmp_path)], judge) == 0
     section = capsys.readouterr().out.partition("\n\n")[0]
     assert section.count(" yes: ") == 5 and section.count(" no: ") == 1
     assert "    and 3 more, all of them in the report" in section
     assert (tmp_path / "claims.md").read_text().count("| yes | windows") == 8
+
+
+def test_the_command_line_hands_the_judge_to_compare(put, shelf, tmp_path, capsys):
+    put(operator("max"), FEW, gradient={"zero_fraction": lambda seed: 0.75})
+    assert cli.compare([str(shelf.root), "--claims", "--out", str(tmp_path)]) == 0
+    assert "  holds (1 of 1 cases)\n" in capsys.readouterr().out
+    assert main([str(shelf.root), "--claims"]) == 2
+    assert "unrecognized arguments: --claims" in capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""Which downsampling for one network and one data set, within a budget."""

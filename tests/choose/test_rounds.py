@@ -1,0 +1,137 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import t as student
+from scipy.stats import ttest_rel
+
+from cnnpool.choose.boundary import FIRST_ROUND
+from cnnpool.choose.rounds import Rule, recommend, replay
+
+LEADER = [0.95, 0.96, 0.94, 0.95, 0.96, 0.95]
+LOSER = [0.80, 0.82, 0.79, 0.81, 0.82, 0.79]
+
+
+def slow_replay(values, rule):
+    """The drops, by scipy's paired test on one pair after the other: (candidate, round)."""
+    left, drops = list(range(len(values))), []
+    for done in range(FIRST_ROUND, values.shape[1] + 1):
+        worse = []
+        for i in left:
+            for j in left:
+                both = np.isfinite(values[i, :done]) & np.isfinite(values[j, :done])
+                if i != j and both.sum() >= FIRST_ROUND:
+                    a, b = values[j, :done][both], values[i, :done][both]
+                    if ttest_rel(a, b, alternative="greater").pvalue <= rule.level(done):
+                        worse.append(i)
+                        break
+        drops += [(i, done) for i in worse]
+        left = [i for i in left if i not in worse]
+        if len(left) == 1:
+            break
+    return drops, tuple(left)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10_000), candidates=st.integers(2, 5), rounds=st.integers(3, 8))
+def test_replay_drops_as_paired_tests_of_scipy_do(seed, candidates, rounds):
+    generator = np.random.default_rng(seed)
+    values = generator.normal(size=(candidates, rounds)) + np.linspace(0, 12, candidates)[:, None]
+    values[generator.random(values.shape) < 0.05] = np.nan
+    rule = Rule(candidates=candidates, rounds=8)
+    state = replay(values, rule)
+    assert ([(drop.candidate, drop.round) for drop in state.drops], state.left) == slow_replay(values, rule)
+
+
+def test_a_clearly_worse_candidate_is_dropped_and_the_other_recommended():
+    values = np.array([LOSER, LEADER])
+    state = replay(values, Rule(candidates=2, rounds=6, resolution=0.001))
+    (drop,) = state.drops
+    assert (drop.candidate, drop.than, state.left, state.finished) == (0, 1, (1,), "one left")
+    assert drop.p <= drop.level
+    assert recommend(state, values, [1.0, 100.0]) == 1
+
+
+def test_nothing_is_said_before_the_first_look():
+    state = replay(np.array([LOSER, LEADER])[:, :2], Rule(candidates=2, rounds=6))
+    assert state.left == (0, 1) and not state.drops and not state.finished and not state.not_worse
+
+
+def test_the_cheapest_of_equivalent_candidates_is_recommended():
+    noise = np.array([0.001, -0.001, 0.0005, -0.0005, 0.0, 0.0008])
+    values = np.array([0.95 + noise, 0.951 - noise])
+    state = replay(values, Rule(candidates=2, rounds=6, margin=0.05))
+    assert (state.finished, state.not_worse) == ("equivalent", (0, 1))
+    assert recommend(state, values, [1.0, 2.0]) == 0
+    assert recommend(state, values, [2.0, 1.0]) == 1
+
+
+def test_without_evidence_the_best_mean_is_recommended():
+    values = np.array([[0.9, 0.5, 0.7], [0.6, 0.8, 0.75]])
+    state = replay(values, Rule(candidates=2, rounds=10))
+    assert state.not_worse == () and recommend(state, values, [1.0, 2.0]) == 1
+
+
+def test_the_bound_of_the_loss_is_that_of_a_t_interval():
+    values = np.array([[0.90, 0.97, 0.94, 0.96], [0.95, 0.96, 0.94, 0.95]])
+    rule = Rule(candidates=2, rounds=40)
+    state = replay(values, rule)
+    lead = values[1] - values[0]
+    half = student.ppf(1 - rule.level(4), 3) * lead.std(ddof=1) / 2
+    assert state.loss[0] == pytest.approx(lead.mean() + half)
+    assert state.loss[1] == pytest.approx(-lead.mean() + half)
+
+
+def test_equal_differences_of_a_coarse_metric_are_no_certainty():
+    # One image of 100 fewer, three times in a row: without the resolution, a t statistic of infinity.
+    values = np.array([[0.97, 0.96, 0.98], [0.98, 0.97, 0.99]])
+    assert replay(values, Rule(candidates=2, rounds=10)).drops
+    assert not replay(values, Rule(candidates=2, rounds=10, resolution=0.01)).drops
+
+
+def test_identical_candidates_are_equivalent():
+    values = np.array([LEADER, LEADER])
+    state = replay(values, Rule(candidates=2, rounds=6, margin=0.001))
+    assert state.finished == "equivalent" and not state.drops
+
+
+def test_a_candidate_without_results_is_neither_dropped_nor_recommended():
+    values = np.array([LEADER, [math.nan] * 6, LOSER])
+    state = replay(values, Rule(candidates=3, rounds=6, resolution=0.001))
+    assert state.left == (0,) and [drop.candidate for drop in state.drops] == [2]
+    assert recommend(state, values, [1.0, 0.1, 1.0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [({"candidates": 1}, "candidates"), ({"rounds": 2}, "rounds"), ({"margin": -1}, "margin")],
+)
+def test_a_rule_out_of_range_is_refused(options, key):
+    with pytest.raises(ValueError, match=f"{key} must be at least"):
+        Rule(**({"candidates": 2, "rounds": 6} | options))
+
+
+def test_values_of_another_study_are_refused():
+    with pytest.raises(ValueError, match=r"values must be \(3, at most 6\), got \(2, 6\)"):
+        replay(np.array([LOSER, LEADER]), Rule(candidates=3, rounds=6))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["normal", "heavy tails", "skewed"])
+@pytest.mark.parametrize("lead", [0.0, 1.0])
+def test_the_best_is_dropped_in_at_most_five_per_cent_of_studies(noise, lead):
+    generator = np.random.default_rng(3)
+    draw = {
+        "normal": generator.standard_normal,
+        "heavy tails": lambda size: generator.standard_t(3, size),
+        "skewed": lambda size: 1 - generator.exponential(size=size),
+    }[noise]
+    rule, studies, wrong = Rule(candidates=5, rounds=10), 400, 0
+    for _ in range(studies):
+        shared = generator.standard_normal(10)
+        values = draw((5, 10)) + shared + np.array([lead, 0, 0, 0, 0])[:, None]
+        wrong += 0 in [drop.candidate for drop in replay(values, rule).drops]
+    # 5 % and three standard errors.
+    assert wrong <= 0.05 * studies + 3 * math.sqrt(0.05 * 0.95 * studies)
