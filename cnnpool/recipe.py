@@ -2,7 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le
+
+from cnnpool.bounds import AboveZero, AtLeastZero, Count, ShareBelowOne
+from cnnpool.registry import check_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,43 +43,28 @@ class Recipe:
         ValueError: if an option is out of range.
     """
 
-    epochs: int = 5
-    max_steps: int | None = None
+    epochs: Count = 5
+    max_steps: Count | None = None
     optimizer: Literal["adamw", "muon", "sgd"] = "adamw"
-    lr: float = 0.01
-    weight_decay: float = 0.05
+    lr: AboveZero = 0.01
+    weight_decay: AtLeastZero = 0.05
     schedule: Literal["one_cycle", "cosine", "constant"] = "one_cycle"
-    warmup: float = 0.2
-    label_smoothing: float = 0.1
-    accumulate: int = 1
+    warmup: ShareBelowOne = 0.2
+    label_smoothing: ShareBelowOne = 0.1
+    accumulate: Count = 1
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
-    devices: int = 1
+    devices: Annotated[int, Ge(1), Le(1024)] = 1
     strategy: Literal["auto", "ddp"] = "auto"
     channels_last: bool = True
     keep_memory: bool = True
     deterministic: Literal["auto", "warn"] | bool = "auto"
-    log_every_steps: int = 50
-    checkpoint_every_minutes: float = 10.0
+    log_every_steps: Count = 50
+    checkpoint_every_minutes: Annotated[float, Ge(0), Le(10**6)] = 10.0
     pictures: bool = True
     progress: Literal["auto"] | bool = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "accumulate", "devices", "log_every_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"fit.{name} must be at least 1, got {getattr(self, name)}")
-        if self.max_steps is not None and self.max_steps < 1:
-            raise ValueError(f"fit.max_steps must be at least 1 or null, got {self.max_steps}")
-        if not (self.lr > 0 and math.isfinite(self.lr)):
-            raise ValueError(f"fit.lr must be above 0 and finite, got {self.lr}")
-        if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
-            raise ValueError(f"fit.weight_decay must be at least 0 and finite, got {self.weight_decay}")
-        if not self.checkpoint_every_minutes >= 0:
-            raise ValueError(
-                f"fit.checkpoint_every_minutes must be at least 0, got {self.checkpoint_every_minutes}"
-            )
-        for name in ("warmup", "label_smoothing"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"fit.{name} must be in 0..1 (1 excluded), got {getattr(self, name)}")
+        check_fields(self, "fit")
 
     def learning_rate(self, step: int, total: int) -> float:
         """The learning rate of step 0..total-1: a pure function, so that a resumed run needs no state."""

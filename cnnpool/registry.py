@@ -1,16 +1,70 @@
-"""From a name to an object: one explicit table per room, the constructor's signature as the schema."""
+"""From a name to an object: one explicit table per room, and the signature as the schema of its options."""
 
 import difflib
 import inspect
 import math
 import types
-from collections.abc import Callable, Mapping
-from functools import cache
-from importlib.metadata import entry_points
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property, wraps
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar, get_type_hints
+
+from cnnpool.bounds import describe
+
+Class = TypeVar("Class", bound=type)
 
 
-def lookup(table: Mapping[str, Callable], room: str, name: str) -> Callable:
+@dataclass(frozen=True)
+class Option:
+    """An option of an entry, which a configuration may set.
+
+    Args:
+        hint: type and bounds, as the signature declares them.
+        default: its value unless it is set; ``inspect.Parameter.empty`` where there is none.
+    """
+
+    hint: Any
+    default: Any = inspect.Parameter.empty
+
+    @cached_property
+    def words(self) -> str:
+        """The legal values in words: ``a whole number, at least 1``."""
+        return describe(self.hint)
+
+    def take(self, key: str, value: Any) -> Any:
+        """``value`` as the option takes it; lists become tuples.
+
+        No bool is a number, no number a bool, NaN is nothing; a whole number stands for a float, and the text
+        ``inf``, as JSON keeps it, for infinity.
+
+        Raises:
+            ValueError: in one line, with ``key``, the legal values and ``value``.
+        """
+        from pydantic import ValidationError
+
+        plain = _plain(value)
+        for candidate in (plain, math.inf) if plain == "inf" else (plain,):
+            try:
+                taken = self._adapter.validate_python(candidate)
+            except ValidationError:
+                continue
+            # pydantic takes what equals a choice, as True equals 1.
+            if type(taken) in (type(candidate), float) and taken == taken:
+                return taken
+        shown = repr(value)
+        shown = shown if len(shown) <= 100 else f"{shown[:97]}..."
+        raise ValueError(f"{key} must be {self.words}, got {shown}")
+
+    @cached_property
+    def _adapter(self) -> Any:
+        # Imported here: it takes as long as all that a command needs to print its help.
+        from pydantic import ConfigDict, TypeAdapter
+
+        return TypeAdapter(self.hint, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
+
+
+def lookup(table: Mapping[str, Callable[..., Any]], room: str, name: str) -> Callable[..., Any]:
     """The class or function called ``name``: the room's own, else an installed package's entry point.
 
     Own names win, so an installed package cannot replace a built-in choice unseen.
@@ -22,96 +76,114 @@ def lookup(table: Mapping[str, Callable], room: str, name: str) -> Callable:
         return table[name]
     foreign = _foreign(f"cnnpool.{room}")
     if name in foreign:
-        return foreign[name].load()
-    raise ValueError(f"no {room[:-1]} named {name!r}; {_nearest(name, [*table, *foreign])}")
+        entry: Callable[..., Any] = foreign[name].load()
+        return entry
+    raise ValueError(f"no {room[:-1]} named {name!r}; {did_you_mean(name, [*table, *foreign])}")
 
 
-def construct(table: Mapping[str, Callable], room: str, name: str, *args: Any, **options: Any) -> Any:
+def construct(
+    table: Mapping[str, Callable[..., Any]], room: str, name: str, *args: Any, **options: Any
+) -> Any:
     """Call the entry of ``name`` with ``options`` checked against its keyword-only parameters.
 
     Raises:
-        ValueError: for an unknown name, an unknown option, or a value of the wrong type; options
-            out of range are refused by the constructor itself.
+        ValueError: for an unknown name, an unknown option, or a value that its type or bounds refuse.
     """
     entry = lookup(table, room, name)
     return entry(*args, **check(entry, name, options))
 
 
-def options_of(entry: Callable) -> dict[str, inspect.Parameter]:
-    """The keyword-only parameters of ``entry``: what a configuration may set."""
+@cache
+def options_of(entry: Callable[..., Any]) -> Mapping[str, Option]:
+    """The keyword-only parameters of ``entry`` by name: what a configuration may set."""
+    hints = get_type_hints(entry.__init__ if inspect.isclass(entry) else entry, include_extras=True)
     parameters = inspect.signature(entry).parameters.values()
-    return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+    found = {
+        p.name: Option(hints.get(p.name, Any), p.default) for p in parameters if p.kind is p.KEYWORD_ONLY
+    }
+    return types.MappingProxyType(found)
 
 
-def check(entry: Callable, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` with lists turned into tuples, refused if unknown to ``entry`` or of the wrong type."""
-    hints = get_type_hints(entry.__init__ if inspect.isclass(entry) else entry)
-    return check_types(name, options, {key: hints.get(key, Any) for key in options_of(entry)})
+def check(
+    entry: Callable[..., Any], name: str, options: Mapping[str, Any], path: str | None = None
+) -> dict[str, Any]:
+    """``options`` with lists turned into tuples, each checked against its type and bounds in the signature.
 
+    Args:
+        entry: the class or function that takes them.
+        name: of the entry, for messages.
+        options: values by name, as YAML or JSON has them.
+        path: what stands before an option on the command line, such as ``pool``.
 
-def check_types(name: str, options: Mapping[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` with lists turned into tuples, refused if not in ``hints`` or not of its type there."""
+    Raises:
+        ValueError: in one line, naming the option, its value, and what it may be.
+    """
+    known = options_of(entry)
     checked = {}
     for key, value in options.items():
-        if key not in hints:
-            raise ValueError(f"{name} has no option {key!r}; {_nearest(key, list(hints))}")
-        value = tuple(value) if isinstance(value, list) else value
-        if not _fits(value, hints[key]):
-            raise ValueError(f"{name}: {key}={value!r} is not {_describe(hints[key])}")
-        checked[key] = value
+        if key not in known:
+            where = "" if path is None else f"{path}.{key}: "
+            raise ValueError(f"{where}{name} has no option {key!r}; {did_you_mean(key, known)}")
+        where = f"{name}: {key}" if path is None else f"{path}.{key}"
+        checked[key] = known[key].take(where, value)
     return checked
 
 
+def check_fields(instance: Any, path: str) -> None:
+    """Check the fields of a dataclass whose constructor has taken them; to be called in ``__post_init__``.
+
+    Raises:
+        ValueError: as by ``check``.
+    """
+    for key, value in check(type(instance), path, vars(instance), path).items():
+        object.__setattr__(instance, key, value)
+
+
+def checked(entry: Class) -> Class:
+    """Make the constructor of a class check its keyword-only arguments, each by its type and bounds.
+
+    Raises:
+        ValueError: when constructed, as by ``Option.take``.
+    """
+    construct_unchecked = vars(entry).get("__init__")
+    if construct_unchecked is None:
+        return entry
+
+    @wraps(construct_unchecked)
+    def __init__(self: Any, *args: Any, **options: Any) -> None:
+        known = options_of(entry)
+        taken = {
+            key: known[key].take(key, value) if key in known else value for key, value in options.items()
+        }
+        construct_unchecked(self, *args, **taken)
+
+    entry.__init__ = __init__  # type: ignore[misc]
+    return entry
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A remedy for a misspelt word: the nearest of the ``known`` ones, else all of them, or some of many.
+
+    Of a key with dots any part will do: ``width`` is near ``model.width``.
+    """
+    known = sorted(known)
+    near = nearest(word, known) or [key for key in known if word in key.split(".")]
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if len(known) > 100:
+        return f"choose from {', '.join(known[:12])}, ... ({len(known)} in all)"
+    return f"choose from {', '.join(known)}" if known else "it takes none"
+
+
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str]:
+    """The one of ``known`` that is most like ``word``, if any is; a ``cutoff`` of 1 asks for an equal one."""
+    return difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
+
+
+def _plain(value: Any) -> Any:
+    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
+
+
 @cache
-def _foreign(group: str) -> dict[str, Any]:
+def _foreign(group: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=group)}
-
-
-def _nearest(word: str, known: list[str]) -> str:
-    if not known:
-        return "it takes none"
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(sorted(known))}"
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    origin = get_origin(hint)
-    if hint is Any:
-        return True
-    if origin is Literal:
-        # By type too: True equals 1, and is no choice of 1.
-        return any(value == choice and type(value) is type(choice) for choice in get_args(hint))
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, option) for option in get_args(hint))
-    if origin is tuple:
-        parts = get_args(hint)
-        if not isinstance(value, tuple):
-            return False
-        if len(parts) == 2 and parts[1] is ...:
-            return all(_fits(v, parts[0]) for v in value)
-        return len(value) == len(parts) and all(map(_fits, value, parts))
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if hint is type(None):
-        return value is None
-    return isinstance(value, hint) if isinstance(hint, type) else True
-
-
-def _describe(hint: Any) -> str:
-    origin = get_origin(hint)
-    if origin is Literal:
-        return "one of " + ", ".join(map(repr, get_args(hint)))
-    if origin in (Union, types.UnionType):
-        return " or ".join(_describe(option) for option in get_args(hint))
-    if origin is tuple:
-        parts = get_args(hint)
-        return "a list of " + ("numbers" if parts[-1] is ... else str(len(parts)))
-    return {
-        int: "a whole number",
-        float: "a number",
-        str: "a text",
-        bool: "true or false",
-        type(None): "null",
-    }.get(hint, str(hint))

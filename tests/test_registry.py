@@ -1,8 +1,13 @@
-from typing import Literal
+import inspect
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import pytest
+from annotated_types import Ge
 
 from cnnpool import registry
+
+Side = Annotated[int, Ge(1)]
 
 
 class Thing:
@@ -47,25 +52,77 @@ def test_values_that_fit_their_annotation_are_taken(key, value, kept):
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("kernel_size", "3", "'3' is not a whole number or a list of 2"),
-        ("kernel_size", 2.0, "2.0 is not a whole number"),
-        ("kernel_size", True, "True is not"),
-        ("kernel_size", [1, 2, 3], r"\(1, 2, 3\) is not"),
-        ("kernel_size", [1, "2"], "is not"),
-        ("scale", "x", "'x' is not a number"),
-        ("scale", float("nan"), "nan is not a number"),
-        ("mode", "c", "'c' is not one of 'a', 'b'"),
-        ("planes", True, "True is not one of 1, 3"),
-        ("planes", 1.0, "1.0 is not one of 1, 3"),
-        ("title", 3, "3 is not a text or null"),
-        ("levels", [1, "x"], "is not a list of numbers"),
-        ("levels", 3, "3 is not a list"),
-        ("flag", 1, "1 is not true or false"),
+        ("kernel_size", "3", "a whole number, or two of them, got '3'"),
+        ("kernel_size", 2.0, "a whole number, or two of them, got 2.0"),
+        ("kernel_size", True, "a whole number, or two of them, got True"),
+        ("kernel_size", [1, 2, 3], r"a whole number, or two of them, got \[1, 2, 3\]"),
+        ("kernel_size", [1, "2"], r"a whole number, or two of them, got \[1, '2'\]"),
+        ("kernel_size", [1, True], r"a whole number, or two of them, got \[1, True\]"),
+        ("scale", "x", "a number, got 'x'"),
+        ("scale", True, "a number, got True"),
+        ("scale", float("nan"), "a number, got nan"),
+        ("scale", 10**400, r"a number, got 10{96}\.\.\."),
+        ("mode", "c", "one of a, b, got 'c'"),
+        ("planes", True, "one of 1, 3, got True"),
+        ("planes", 1.0, "one of 1, 3, got 1.0"),
+        ("title", 3, "a text, or null, got 3"),
+        ("levels", [1, "x"], r"a list, each a whole number, got \[1, 'x'\]"),
+        ("levels", 3, "a list, each a whole number, got 3"),
+        ("flag", 1, "true or false, got 1"),
     ],
 )
 def test_values_of_another_type_are_refused_by_key_and_value(key, value, said):
-    with pytest.raises(ValueError, match=f"thing: {key}=.*{said}" if "=" not in said else said):
+    with pytest.raises(ValueError, match=rf"^thing: {key} must be {said}$"):
         registry.construct(TABLE, "things", "thing", 3, **{key: value})
+    with pytest.raises(ValueError, match=rf"^pool\.{key} must be {said}$"):
+        registry.check(Thing, "thing", {key: value}, "pool")
+
+
+def test_a_checked_class_refuses_in_its_constructor_and_hands_on_what_fits():
+    @registry.checked
+    class Strict(Thing):
+        def __init__(self, channels: int, *, size: Side | tuple[Side, Side] = 1):
+            super().__init__(channels, levels=(size,))
+
+    assert Strict(3, size=[2, 4]).options["levels"] == ((2, 4),)
+    assert list(inspect.signature(Strict).parameters) == ["channels", "size"]
+    with pytest.raises(ValueError, match=r"^size must be a whole number, at least 1, or two of them, got 0$"):
+        Strict(3, size=0)
+    with pytest.raises(TypeError, match="'sise'"):
+        Strict(3, sise=1)
+
+
+def test_a_class_without_a_constructor_of_its_own_keeps_its_parents():
+    class Child(Thing):
+        pass
+
+    assert registry.checked(Child) is Child and "__init__" not in vars(Child)
+
+
+def test_fields_of_a_dataclass_are_checked_and_their_lists_made_tuples():
+    @dataclass(frozen=True, kw_only=True)
+    class Fields:
+        size: tuple[int, int] = (1, 1)
+
+        def __post_init__(self):
+            registry.check_fields(self, "data")
+
+    assert Fields(size=[2, 3]).size == (2, 3)
+    with pytest.raises(ValueError, match=r"^data\.size must be a list of 2, each a whole number, got \[2\]$"):
+        Fields(size=[2])
+
+
+def test_options_tell_their_default_and_their_bounds_in_words():
+    option = registry.options_of(Thing)["mode"]
+    assert (option.default, option.words) == ("a", "one of a, b")
+
+
+def test_a_long_list_of_names_is_cut():
+    names = [f"name{number}" for number in range(1000)]
+    assert registry.did_you_mean("zzz", names).endswith("... (1000 in all)")
+    assert registry.did_you_mean("zzz", names[:2]) == "choose from name0, name1"
+    assert registry.did_you_mean("zzz", []) == "it takes none"
+    assert registry.did_you_mean("width", ["model.width.a", "seed"]) == "did you mean 'model.width.a'?"
 
 
 def test_unknown_names_and_options_are_refused_with_a_suggestion():

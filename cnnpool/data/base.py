@@ -3,10 +3,19 @@
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 import torch
+from annotated_types import doc
 from torch import Tensor
+
+from cnnpool.bounds import Count, CountOrZero, ShareBelowOne
+from cnnpool.registry import check_fields
+
+ValSize = Annotated[
+    CountOrZero | ShareBelowOne, doc("a whole number of images, or a fraction of them below 1")
+]
 
 
 class DataError(ValueError):
@@ -112,29 +121,16 @@ class Source:
 
     root: str = "data"
     download: bool = True
-    batch_size: int = 128
-    eval_batch_size: int = 512
-    val_size: int | float = 5000
-    limit: int | None = None
-    crop: int = 0
-    shift: int = 0
+    batch_size: Count = 128
+    eval_batch_size: Count = 512
+    val_size: ValSize = 5000
+    limit: Count | None = None
+    crop: CountOrZero = 0
+    shift: CountOrZero = 0
     flip: bool = False
 
-    def __post_init__(self):
-        for key, least in (
-            ("batch_size", 1),
-            ("eval_batch_size", 1),
-            ("limit", 1),
-            ("crop", 0),
-            ("shift", 0),
-        ):
-            value = getattr(self, key)
-            if value is not None and value < least:
-                raise ValueError(f"data.{key} must be at least {least}, got {value}")
-        if self.val_size < 0 or (isinstance(self.val_size, float) and self.val_size >= 1):
-            raise ValueError(
-                f"data.val_size must be a number of images or a fraction below 1, got {self.val_size}"
-            )
+    def __post_init__(self) -> None:
+        check_fields(self, "data")
 
     def read(self) -> Raw:
         """The data set as published.

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cnnpool.bounds import CountOrZero
 from cnnpool.data.base import DataError, IncompleteError, Raw, Split, from_pixels
 from cnnpool.data.download import download, unpack
 from cnnpool.data.published import Published
@@ -22,7 +23,7 @@ class CIFAR10(Published):
     published MD5 sum, and those bytes are unpickled, with nothing but arrays and plain values admitted.
     """
 
-    crop: int = 4
+    crop: CountOrZero = 4
     flip: bool = True
 
     title: ClassVar[str] = "CIFAR10"

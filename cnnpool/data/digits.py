@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
+from annotated_types import Ge, Le
 
-from cnnpool.data.base import DataError, Raw, Source, from_pixels
+from cnnpool.data.base import DataError, Raw, Source, ValSize, from_pixels
 from cnnpool.data.draw import stratified
 
 
@@ -22,18 +23,13 @@ class Digits(Source):
     every machine. ``root`` and ``download`` are accepted and not needed.
 
     Args:
-        size: H and W, >= 8.
+        size: H and W, 8 to 512.
     """
 
-    val_size: int | float = 0.15
-    size: int = 28
+    val_size: ValSize = 0.15
+    size: Annotated[int, Ge(8), Le(512)] = 28
 
     test_size: ClassVar[int] = 360
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.size < 8:
-            raise ValueError(f"data.size must be at least 8, got {self.size}")
 
     def read(self) -> Raw:
         table = _table()

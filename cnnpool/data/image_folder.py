@@ -5,14 +5,16 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import Ge, Le
 
-from cnnpool.data.base import DataError, Raw, Source, from_pixels
+from cnnpool.data.base import DataError, Raw, Source, ValSize, from_pixels
 from cnnpool.data.cache import cached
 from cnnpool.data.decode import SUFFIXES, commonest_size, decode_all
 
+Side = Annotated[int, Ge(1), Le(8192)]
 Listing = dict[str, list[str]]
 """The paths of each class's images: texts, because a hundred thousand Path objects take a second."""
 
@@ -34,14 +36,9 @@ class ImageFolder(Source):
         size: H and W, or [H, W]; null for the commonest size of the training images, up to 512.
     """
 
-    val_size: int | float = 0.1
+    val_size: ValSize = 0.1
     channels: Literal[1, 3] = 3
-    size: int | tuple[int, int] | None = None
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.size is not None and min(np.atleast_1d(self.size)) < 1:
-            raise ValueError(f"data.size must be at least 1, got {self.size}")
+    size: Side | tuple[Side, Side] | None = None
 
     def read(self) -> Raw:
         root = Path(self.root).expanduser().absolute()

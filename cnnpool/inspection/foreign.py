@@ -1,6 +1,5 @@
 """Models of torchvision, of timm, and of the user's own packages."""
 
-import difflib
 import pkgutil
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from torch import nn
 from cnnpool.data import Dataset
 from cnnpool.inspection.checkpoint import load_into, read
 from cnnpool.inspection.subject import Subject
+from cnnpool.registry import did_you_mean
 
 
 def from_torchvision(name: str, published: str | None, seed: int) -> Subject:
@@ -25,7 +25,7 @@ def from_torchvision(name: str, published: str | None, seed: int) -> Subject:
 
     known = models.list_models(module=models)
     if name not in known:
-        raise ValueError(f"torchvision has no classifier {name!r}; {_nearest(name, known)}")
+        raise ValueError(f"torchvision has no classifier {name!r}; {did_you_mean(name, known)}")
     if published is None:
         return _random(
             f"torchvision:{name}",
@@ -58,7 +58,7 @@ def from_timm(name: str, published: str | None, seed: int) -> Subject:
     except ImportError:
         raise ValueError(f"timm:{name} needs timm, which is not installed: pip install timm") from None
     if not timm.is_model(name.split(".")[0]):
-        raise ValueError(f"timm has no model {name!r}; {_nearest(name, timm.list_models())}")
+        raise ValueError(f"timm has no model {name!r}; {did_you_mean(name, timm.list_models())}")
     if published is None:
         return _random(
             f"timm:{name}", seed, lambda dataset: timm.create_model(name, num_classes=dataset.num_classes)
@@ -134,8 +134,3 @@ def _fetched(make: Callable[[], Any]) -> nn.Module:
     except (OSError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"the published weights could not be fetched: {reason}") from error
-
-
-def _nearest(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"it has {len(known)} others"

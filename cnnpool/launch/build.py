@@ -8,20 +8,22 @@ from typing import Any
 import torch
 
 from cnnpool import data, model, pool, probe, readout, registry
-from cnnpool.launch.config import save, stage_settings
+from cnnpool.launch.check import check_values, located
+from cnnpool.launch.config import own_operators, save, stage_settings
 from cnnpool.recipe import Recipe
-from cnnpool.run_folder.identity import asked
+from cnnpool.run_folder.identity import as_json, asked
 from cnnpool.system.process import importing
 
 
 def train(
     config: Mapping[str, Any], recipe: Recipe, out: Path, name: str, overrides: list[str]
 ) -> dict[str, Any]:
-    """Build data, model and probes from settings that ``plain.check`` has made ``recipe`` of, and fit.
+    """Build data, model and probes from settings that ``check`` has made ``recipe`` of, and fit.
 
     Raises:
         ValueError: if a setting is out of range or does not fit the others.
     """
+    check_values(config)
     probes = {key: probe.build(key, **options) for key, options in config["probe"].items()}
     seed = config["seed"]
     entry = registry.lookup(model.MODELS, "models", config["model"]["name"])
@@ -35,30 +37,36 @@ def train(
     torch.manual_seed(seed)
 
     def make_pool(stage: str, channels: int) -> torch.nn.Module:
+        own = own_operators(config).get(stage, {"name": "inherit"})
+        place = "pool" if own["name"] == "inherit" else f"stage.{stage}"
         try:
-            return pool.build(channels=channels, **stages[stage])
+            with located(place, stages[stage]):
+                return pool.build(channels=channels, **stages[stage])
         except ValueError as error:
             raise ValueError(f"stage {stage}: {error}") from None
 
     def make_readout(channels: int, size: tuple[int, int]) -> torch.nn.Module:
-        return readout.build(channels=channels, size=size, **config["readout"])
+        with located("readout", config["readout"]):
+            return readout.build(channels=channels, size=size, **config["readout"])
 
-    net = model.build(
-        in_channels=dataset.in_channels,
-        size=dataset.size,
-        num_classes=dataset.num_classes,
-        pool=make_pool,
-        readout=make_readout,
-        **config["model"],
-    )
-    net.initialize(dataset.train_batches())
+    with located("model", config["model"]):
+        net = model.build(
+            in_channels=dataset.in_channels,
+            size=dataset.size,
+            num_classes=dataset.num_classes,
+            pool=make_pool,
+            readout=make_readout,
+            **config["model"],
+        )
+    with located("data", config["data"]):
+        net.initialize(dataset.train_batches())
     facts = Facts(
         run=name,
         choice=str(Path(name).parent),
-        stages=stages,
+        stages=as_json(stages),
         overrides=overrides,
         asked=asked(config),
-        **{key: dict(config[key]) for key in ("pool", "readout", "model", "data")},
+        **{key: as_json(config[key]) for key in ("pool", "readout", "model", "data")},
     )
     if not (out / "checkpoints").exists():
         save(config, overrides, out / ".hydra")

@@ -1,14 +1,15 @@
-"""Settings checked as plain values, so that a mistake is named before torch is imported."""
+"""Settings checked before anything is read or built: names as plain text, values by their signatures."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import yaml
 
 from cnnpool import registry
+from cnnpool.bounds import Seed
 from cnnpool.launch.config import conf_dir, own_operators
-from cnnpool.launch.ranges import Size, range_of
 from cnnpool.recipe import Recipe
 
 ENTRIES = {
@@ -18,57 +19,84 @@ ENTRIES = {
     "readout": "readouts",
     "probe": "probes",
 }
-LARGEST_SEED = 2**32 - 1
-"""The largest that all generators take."""
-CONVOLUTIONS = ("depthwise", "strided")
-"""Operators that may pad by more than half of their window."""
 
 
 def check(settings: Mapping[str, Any]) -> Recipe:
-    """Refuse what is a mistake whatever the model and the data; what is left is how to train.
+    """Refuse names that do not exist, without torch, which takes seconds to import.
+
+    Returns:
+        How to train, its values checked.
 
     Raises:
         ValueError: naming the setting, its value and what it may be.
     """
-    recipe = Recipe(**registry.check(Recipe, "fit", settings["fit"]))
-    seed = settings["seed"]
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
-        raise ValueError(f"seed must be a whole number of 0 to {LARGEST_SEED}, got {seed!r}")
-    for room in ("data", "model", "pool", "readout"):
-        _check(room, room, settings[room])
-    for name, options in settings["probe"].items():
-        _check("probe", f"probe.{name}", {"name": name, **options})
-    for stage, spec in own_operators(settings).items():
-        if spec.get("name") != "inherit":
-            _check("pool", f"stage.{stage}", {k: v for k, v in spec.items() if v != "inherit"})
+    recipe = Recipe(**registry.check(Recipe, "fit", settings["fit"], "fit"))
+    registry.Option(Seed).take("seed", settings["seed"])
+    for room, path, chosen in _choices(settings):
+        _check_names(room, path, chosen)
     return recipe
 
 
-def _check(room: str, path: str, chosen: Mapping[str, Any]) -> None:
-    """Refuse a choice that does not exist, and options that are unknown, of another type or out of range."""
+def check_values(settings: Mapping[str, Any]) -> None:
+    """Refuse the options that the signatures of the chosen entries refuse.
+
+    Raises:
+        ValueError: naming the option as on the command line, its value and what it may be.
+    """
+    from cnnpool import data, model, pool, probe, readout
+
+    tables: dict[str, Mapping[str, Any]] = {
+        "data": data.DATASETS,
+        "model": model.MODELS,
+        "pool": pool.OPERATORS,
+        "readout": readout.READOUTS,
+        "probe": probe.PROBES,
+    }
+    for room, path, chosen in _choices(settings):
+        name, options = chosen["name"], _options(chosen)
+        registry.check(registry.lookup(tables[room], ENTRIES[room], name), name, options, path)
+
+
+@contextmanager
+def located(path: str, chosen: Mapping[str, Any]) -> Iterator[None]:
+    """Give an error that begins with an option the option's place on the command line, below ``path``."""
+    try:
+        yield
+    except ValueError as error:
+        if str(error).partition(" ")[0] in _options(chosen):
+            raise ValueError(f"{path}.{error}") from None
+        raise
+
+
+def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """(room, place on the command line, name and options) of everything that is chosen."""
+    for room in ("data", "model", "pool", "readout"):
+        yield room, room, settings[room]
+    for name, options in settings["probe"].items():
+        yield "probe", f"probe.{name}", {"name": name, **options}
+    for stage, spec in own_operators(settings).items():
+        common = settings["pool"] if spec.get("name") == "inherit" else {}
+        yield "pool", f"stage.{stage}", {**common, **{k: v for k, v in spec.items() if v != "inherit"}}
+
+
+def _options(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    return {option: value for option, value in chosen.items() if option != "name"}
+
+
+def _check_names(room: str, path: str, chosen: Mapping[str, Any]) -> None:
     name = chosen.get("name")
     if not isinstance(name, str):
         raise ValueError(f"{path}.name={name} is no name; a choice is made by {path}=NAME")
     names = _names(room)
     if name not in names:
-        # Nobody's, or an installed package's, whose constructor knows its options.
-        registry.lookup(dict.fromkeys(names), ENTRIES[room], name)
+        # Nobody's, or an installed package's, whose signature knows its options.
+        registry.lookup(dict.fromkeys(names, dict), ENTRIES[room], name)
         return
-    ranges = {option: range_of(room, name, option) for option in _options(room, name)}
-    given = {option: value for option, value in chosen.items() if option != "name"}
-    checked = registry.check_types(name, given, {option: one.hint for option, one in ranges.items()})
-    for option, value in checked.items():
-        ranges[option].check(f"{path}.{option}", value)
-    if room == "pool" and name not in CONVOLUTIONS:
-        _check_padding(path, checked.get("kernel_size"), checked.get("padding"))
-
-
-def _check_padding(path: str, kernel_size: Size | None, padding: Size | None) -> None:
-    if kernel_size is None or padding is None:
-        return
-    kernels, sides = ((v, v) if isinstance(v, int) else v for v in (kernel_size, padding))
-    if any(2 * side > kernel for side, kernel in zip(sides, kernels, strict=True)):
-        raise ValueError(f"{path}.padding must be at most half of kernel_size={kernel_size}, got {padding}")
+    known = _content(room, "full")[name] if room == "probe" else _options(_content(room, name))
+    for option in _options(chosen):
+        if option not in known:
+            remedy = registry.did_you_mean(option, known)
+            raise ValueError(f"{path}.{option}: {name} has no option {option!r}; {remedy}")
 
 
 def _names(room: str) -> list[str]:
@@ -77,12 +105,8 @@ def _names(room: str) -> list[str]:
     return [path.stem for path in (conf_dir() / room).glob("*.yaml") if path.stem != "inherit"]
 
 
-def _options(room: str, name: str) -> list[str]:
-    """The options of a choice, which its file holds all."""
-    content = _content(room, "full")[name] if room == "probe" else _content(room, name)
-    return [key for key in content if key != "name"]
-
-
 @cache
 def _content(room: str, stem: str) -> dict[str, Any]:
-    return yaml.safe_load((conf_dir() / room / f"{stem}.yaml").read_text())
+    """The choice's file, which holds all its options."""
+    content: dict[str, Any] = yaml.safe_load((conf_dir() / room / f"{stem}.yaml").read_text())
+    return content

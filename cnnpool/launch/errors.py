@@ -1,11 +1,11 @@
 """One line for what Hydra says of a mistaken command line."""
 
-import difflib
 import re
 
 import yaml
 
 from cnnpool.launch.config import SECTIONS, conf_dir
+from cnnpool.registry import did_you_mean, nearest
 
 
 def explain(said: str) -> str:
@@ -32,9 +32,7 @@ def _no_choice(group: str, name: str) -> str:
     known = sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
     if not known:
         return f"no {group}/{name}"
-    close = difflib.get_close_matches(name, known, n=1)
-    remedy = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(known)}"
-    return f"no {group}/{name}; {remedy}"
+    return f"no {group}/{name}; {did_you_mean(name, known)}"
 
 
 def _no_key(key: str) -> str:
@@ -51,7 +49,7 @@ def _no_key(key: str) -> str:
     last = key.rpartition(".")[2]
     by_last = {name.rpartition(".")[2]: name for name in known}
     for word, candidates in ((key, {name: name for name in known}), (last, by_last)):
-        if close := difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.75):
+        if close := nearest(word, candidates, cutoff=0.75):
             return f"unknown key {key!r}; did you mean {candidates[close[0]]!r}?"
     inside = [name for name in known if name.startswith(f"{key.partition('.')[0]}.")]
     return f"unknown key {key!r}; choose from {', '.join(inside or SECTIONS)}"

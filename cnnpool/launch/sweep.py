@@ -1,12 +1,13 @@
 """The jobs of one command, here or in processes of their own, and the table of what became of them."""
 
-import math
 import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le
 
 from cnnpool import registry, tables
 from cnnpool.launch.job import Job, Outcome
@@ -14,6 +15,8 @@ from cnnpool.launch.run_here import run
 from cnnpool.launch.run_processes import run_processes
 from cnnpool.launch.run_ray import run_on_ray
 from cnnpool.system.signals import Signals, Stopped
+
+Workers = Annotated[int, Ge(1), Le(1024)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,18 +35,13 @@ class Launch:
     """
 
     name: Literal["local", "processes", "ray"] = "local"
-    jobs: int | None = None
-    threads: int | None = None
+    jobs: Workers | None = None
+    threads: Workers | None = None
     address: str | None = None
-    gpus: float = 0
+    gpus: Annotated[float, Ge(0), Le(1024)] = 0
 
     def __post_init__(self) -> None:
-        for key in ("jobs", "threads"):
-            value = getattr(self, key)
-            if value is not None and value < 1:
-                raise ValueError(f"launch.{key} must be at least 1 or null, got {value}")
-        if not 0 <= self.gpus < math.inf:
-            raise ValueError(f"launch.gpus must be at least 0 and finite, got {self.gpus}")
+        registry.check_fields(self, "launch")
 
 
 def run_all(jobs: Sequence[Job], arguments: Sequence[str]) -> int:
@@ -80,7 +78,7 @@ def _outcomes(jobs: Sequence[Job], arguments: Sequence[str]) -> Iterator[Outcome
 def launch_of(jobs: Sequence[Job]) -> Launch:
     """How the sweep's first valid job wants them to be run."""
     settings = next((job.settings for job in jobs if job.settings), {})
-    launch = Launch(**registry.check(Launch, "launch", settings.get("launch", {})))
+    launch = Launch(**registry.check(Launch, "launch", settings.get("launch", {}), "launch"))
     if len(jobs) > 1 and launch.name == "local" and settings.get("fit", {}).get("devices", 1) != 1:
         # Lightning starts a training's other processes by the command line, which must be the job's own.
         return Launch(name="processes", jobs=1)

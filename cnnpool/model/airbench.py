@@ -12,8 +12,8 @@ from cnnpool.model.base import (
     PaddingMode,
     PoolFactory,
     ReadoutFactory,
+    Width,
     conv,
-    positive,
 )
 
 
@@ -49,11 +49,10 @@ class Airbench(Cnn):
         *,
         pool: PoolFactory,
         readout: ReadoutFactory,
-        width: int = 32,
+        width: Width = 32,
         activation: Literal["relu", "gelu"] = "relu",
         padding_mode: PaddingMode = "zeros",
     ):
-        positive(width=width)
         active = {"relu": nn.ReLU, "gelu": nn.GELU}[activation]
         whitening = Whitening(in_channels, circular=padding_mode == "circular")
         layers: list[nn.Module] = [whitening, active()]

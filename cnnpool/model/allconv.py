@@ -4,7 +4,8 @@ from typing import Literal
 
 from torch import nn
 
-from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Trunk, positive, share
+from cnnpool.bounds import ShareBelowOne
+from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Trunk, Width
 
 KERNELS = {"A": (5,), "B": (5, 1), "C": (3, 3)}
 """Kernel sizes of the convolutions before each stage, by the paper's model name (Table 1)."""
@@ -49,14 +50,12 @@ class AllConv(Cnn):
         pool: PoolFactory,
         readout: ReadoutFactory,
         variant: Literal["A", "B", "C"] = "C",
-        width: int = 96,
+        width: Width = 96,
         norm: bool = True,
-        input_dropout: float = 0.0,
-        dropout: float = 0.0,
+        input_dropout: ShareBelowOne = 0.0,
+        dropout: ShareBelowOne = 0.0,
         padding_mode: PaddingMode = "zeros",
     ):
-        positive(width=width)
-        share(input_dropout=input_dropout, dropout=dropout)
         trunk = Trunk(in_channels, pool, norm=norm, padding_mode=padding_mode)
         trunk.drop(input_dropout)
         for number, stage in enumerate(self.STAGES, start=1):

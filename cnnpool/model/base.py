@@ -1,16 +1,23 @@
 """What every backbone has in common: features, then a readout, then a linear classifier."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor, nn
+
+from cnnpool.registry import checked
 
 PoolFactory = Callable[[str, int], nn.Module]
 """(stage name, channels) -> the operator of that stage."""
 ReadoutFactory = Callable[[int, tuple[int, int]], nn.Module]
 """(channels, (H, W)) -> the readout, with ``out_features``."""
 PaddingMode = Literal["zeros", "circular"]
+Width = Annotated[int, Ge(1), Le(16384)]
+"""Channels of the first layers."""
+Depth = Annotated[int, Ge(1), Le(1000)]
+"""Layers, or blocks of them, one after the other."""
 
 
 class Cnn(nn.Module):
@@ -28,6 +35,10 @@ class Cnn(nn.Module):
     Raises:
         ValueError: if the images are too small for the stages; the message names the stage and the size.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        checked(cls)
 
     def __init__(
         self,
@@ -138,28 +149,6 @@ class Trunk:
         """Append dropout of ``share`` of the activations, if any."""
         if share:
             self.layers.append(nn.Dropout(share))
-
-
-def positive(**options: float) -> None:
-    """Refuse options below one.
-
-    Raises:
-        ValueError: naming the option and its value.
-    """
-    for name, value in options.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value!r}")
-
-
-def share(**options: float) -> None:
-    """Refuse options outside 0..1 (1 excluded).
-
-    Raises:
-        ValueError: naming the option and its value.
-    """
-    for name, value in options.items():
-        if not 0 <= value < 1:
-            raise ValueError(f"{name} must be in 0..1 (1 excluded), got {value!r}")
 
 
 def conv_block(

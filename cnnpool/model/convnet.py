@@ -2,7 +2,8 @@
 
 from torch import nn
 
-from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Trunk, positive, share
+from cnnpool.bounds import ShareBelowOne
+from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Trunk, Width
 
 
 class ConvNet(Cnn):
@@ -36,12 +37,10 @@ class ConvNet(Cnn):
         *,
         pool: PoolFactory,
         readout: ReadoutFactory,
-        width: int = 16,
-        dropout: float = 0.0,
+        width: Width = 16,
+        dropout: ShareBelowOne = 0.0,
         padding_mode: PaddingMode = "zeros",
     ):
-        positive(width=width)
-        share(dropout=dropout)
         trunk = Trunk(in_channels, pool, padding_mode=padding_mode)
         trunk.conv(width)
         for number, stage in enumerate(self.STAGES, start=1):

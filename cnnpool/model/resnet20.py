@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, conv_block, positive
+from cnnpool.model.base import Cnn, Depth, PaddingMode, PoolFactory, ReadoutFactory, Width, conv_block
 
 
 class Resnet20(Cnn):
@@ -41,12 +41,11 @@ class Resnet20(Cnn):
         *,
         pool: PoolFactory,
         readout: ReadoutFactory,
-        width: int = 16,
-        blocks: int = 3,
+        width: Width = 16,
+        blocks: Depth = 3,
         shortcut: Literal["A", "B"] = "A",
         padding_mode: PaddingMode = "zeros",
     ):
-        positive(width=width, blocks=blocks)
         layers = [conv_block(in_channels, width, padding_mode=padding_mode)]
         stages: dict[str, nn.Module] = {}
         channels, dilation = width, 1

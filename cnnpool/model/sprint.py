@@ -8,10 +8,10 @@ from cnnpool.model.base import (
     PaddingMode,
     PoolFactory,
     ReadoutFactory,
+    Width,
     conv,
     dry_run,
     norm_relu,
-    positive,
 )
 
 
@@ -50,11 +50,10 @@ class Sprint(Cnn):
         *,
         pool: PoolFactory,
         readout: ReadoutFactory,
-        width: int = 32,
+        width: Width = 32,
         padding_mode: PaddingMode = "zeros",
         pad_ends: bool = True,
     ):
-        positive(width=width)
         if not pad_ends and padding_mode == "circular":
             raise ValueError("pad_ends=False makes borders: leave it at True where padding_mode is circular")
         stages = {"s1": pool("s1", width), "s2": pool("s2", 2 * width)}

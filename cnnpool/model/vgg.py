@@ -2,7 +2,8 @@
 
 from torch import nn
 
-from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Trunk, positive, share
+from cnnpool.bounds import ShareBelowOne
+from cnnpool.model.base import Cnn, Depth, PaddingMode, PoolFactory, ReadoutFactory, Trunk, Width
 
 
 class Vgg(Cnn):
@@ -36,13 +37,11 @@ class Vgg(Cnn):
         *,
         pool: PoolFactory,
         readout: ReadoutFactory,
-        width: int = 32,
-        depth: int = 2,
-        dropout: float = 0.0,
+        width: Width = 32,
+        depth: Depth = 2,
+        dropout: ShareBelowOne = 0.0,
         padding_mode: PaddingMode = "zeros",
     ):
-        positive(width=width, depth=depth)
-        share(dropout=dropout)
         trunk = Trunk(in_channels, pool, padding_mode=padding_mode)
         for number, stage in enumerate(self.STAGES):
             for _ in range(depth):

@@ -3,6 +3,7 @@
 from typing import Any
 
 from cnnpool import registry
+from cnnpool.bounds import Count
 from cnnpool.pool.ada import AdaPool2d, ada_pool2d
 from cnnpool.pool.adaptive_avg import AdaptiveAvgPool2d
 from cnnpool.pool.adaptive_blur import AdaptiveBlurPool2d, adaptive_blur_pool2d
@@ -105,8 +106,7 @@ def build(name: str, channels: int, **options: Any) -> Pool2d:
     Raises:
         ValueError: for an unknown name or option, or a value out of range.
     """
-    if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
-        raise ValueError(f"{name}: channels must be a whole number of at least 1, got {channels!r}")
+    registry.Option(Count).take(f"{name}: channels", channels)
     return registry.construct(OPERATORS, "operators", name, channels, **options)
 
 

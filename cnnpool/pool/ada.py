@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Size
+from cnnpool.bounds import Share
+from cnnpool.pool.base import Padding, Side, Size
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Fraction
 from cnnpool.pool.soft import soft_pool2d
@@ -11,7 +12,7 @@ from cnnpool.pool.window import WindowPool2d, cells, count, inside, window_of
 
 
 def dice_pool2d(
-    x: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False
+    x: Tensor, kernel_size: Size, stride: Size | None = None, padding: Padding = 0, ceil_mode: bool = False
 ) -> Tensor:
     """Average of every window weighted by e^d, d = 2|x_i m| / (x_i^2 + m^2) for the window's mean m (eDSCW).
 
@@ -52,7 +53,7 @@ def ada_pool2d(
     x: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     *,
     beta: float | Tensor = 0.5,
@@ -117,14 +118,14 @@ class AdaPool2d(WindowPool2d):
         *,
         kernel_size: Size = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
-        beta: float = 0.5,
+        beta: Share = 0.5,
         learnable: bool = True,
-        size: tuple[int, int] | None = None,
+        size: tuple[Side, Side] | None = None,
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
-        self.size = None if size is None else tuple(size)
+        self.size = size
         shape = (1,) if size is None else self.output_size(*size)
         self.beta = Fraction("beta", beta, shape, learnable=learnable)
 

@@ -1,20 +1,25 @@
 """A low-pass filter that the map itself chooses: :func:`adaptive_blur_pool2d`."""
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
+from annotated_types import Ge, Le, Predicate
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Pool2d, Size, check_batch, pair
+from cnnpool.bounds import Count, odd
+from cnnpool.pool.base import Pool2d, Size, Taps, both, check_batch, pair
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode, check_mode, conv2d, pad
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.strided import NORMS
+
+Side = Annotated[int, Ge(1), Le(15), Predicate(odd)]
+"""As many weights as its fourth power."""
 
 
 def adaptive_blur_pool2d(
     x: Tensor,
     logits: Tensor,
-    filter_size: Size = 3,
+    filter_size: Taps = 3,
     stride: Size = 2,
     padding_mode: PaddingMode = "reflect",
 ) -> Tensor:
@@ -99,19 +104,17 @@ class AdaptiveBlurPool2d(Pool2d):
         self,
         channels: int,
         *,
-        filter_size: Size = 3,
+        filter_size: Side | tuple[Side, Side] = 3,
         stride: Size = 2,
-        groups: int | None = None,
+        groups: Count | None = None,
         padding_mode: PaddingMode = "reflect",
         norm: Literal["none", "batch"] = "none",
     ):
         super().__init__()
-        check_mode(padding_mode)
         self.channels = channels
-        self.filter_size = _odd(filter_size)
-        self.stride = pair(stride, "stride", least=1)
+        self.filter_size, self.stride = both(filter_size), both(stride)
         self.groups = math.gcd(8, channels) if groups is None else groups
-        if self.groups < 1 or channels % self.groups:
+        if channels % self.groups:
             raise ValueError(f"groups must divide the {channels} channels, got {groups}")
         self.padding_mode = padding_mode
         if padding_mode == "zeros":

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cnnpool.pool.adaptive_avg import bin_cells, even_bins
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import Pool2d, Size, both
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.resize import reduced
 
@@ -34,8 +34,8 @@ class AdaptiveMaxPool2d(Pool2d):
     def __init__(self, channels: int, *, stride: Size = 2, output_size: Size | None = None):
         super().__init__()
         self.channels = channels
-        self.stride = pair(stride, "stride", least=1)
-        self.fixed_size = None if output_size is None else pair(output_size, "output_size", least=1)
+        self.stride = both(stride)
+        self.fixed_size = None if output_size is None else both(output_size)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         return self.fixed_size or reduced(type(self).__name__, height, width, self.stride)

@@ -1,18 +1,26 @@
 """Adaptive polyphase sampling: :func:`aps_pool2d`."""
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from annotated_types import Predicate, doc
 from torch import Tensor
 
 from cnnpool.pool import cpu, gpu
 from cnnpool.pool.autograd.phases import blocks, complete, sample_phase
-from cnnpool.pool.base import Size, pair
+from cnnpool.pool.base import Size, Taps, pair
 from cnnpool.pool.polyphase import PolyphasePool2d
 from cnnpool.pool.precision import wide
 
 Choose = Literal["max", "min"]
+
+
+def _is_norm(p: float) -> bool:
+    return p in (1, 2, math.inf)
+
+
+Norm = Annotated[float, Predicate(_is_norm), doc("1, 2 or inf")]
 
 
 def aps_pool2d(
@@ -21,7 +29,7 @@ def aps_pool2d(
     *,
     p: float = 2.0,
     choose: Choose = "max",
-    filter_size: Size = 1,
+    filter_size: Taps = 1,
     phase: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Keep, of the s x s ways to subsample a map, the one of largest norm (Chaman & Dokmanic 2021, APS).
@@ -58,7 +66,7 @@ def _check(p: float, choose: str) -> None:
     if p not in (1, 2, math.inf):
         raise ValueError(f"p must be 1, 2 or inf, got {p!r}")
     if choose not in ("max", "min"):
-        raise ValueError(f"choose must be max or min, got {choose!r}")
+        raise ValueError(f"choose must be one of max, min, got {choose!r}")
 
 
 def _strongest(x: Tensor, stride: tuple[int, int], p: float, choose: Choose) -> Tensor:
@@ -123,12 +131,11 @@ class ApsPool2d(PolyphasePool2d):
         channels: int,
         *,
         stride: Size = 2,
-        p: float = 2.0,
+        p: Norm = 2.0,
         choose: Choose = "max",
-        filter_size: Size = 1,
+        filter_size: Taps = 1,
     ):
         super().__init__(channels, stride, filter_size)
-        _check(p, choose)
         self.p, self.by = p, choose
 
     def decide(self, x: Tensor) -> Tensor:

@@ -1,20 +1,30 @@
 """Average pooling that remembers nothing for the gradient."""
 
+from typing import Annotated
+
 import torch.nn.functional as F
+from annotated_types import Ge, Le, Predicate
 from torch import Tensor
 
 from cnnpool.pool import cpu
 from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.averaging import Average, Counting, counting_of
-from cnnpool.pool.base import Pool2d, Size
+from cnnpool.pool.base import Padding, Pool2d, Size
 from cnnpool.pool.window import Window, check_map, remembered, window_of
+
+
+def other_than_0(number: int) -> bool:
+    return number != 0
+
+
+Divisor = Annotated[int, Ge(-(10**9)), Le(10**9), Predicate(other_than_0)]
 
 
 def avg_pool2d(
     x: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -62,7 +72,7 @@ def _rule(
     shape: tuple[int, ...],
     kernel_size: Size,
     stride: Size | None,
-    padding: Size,
+    padding: Padding,
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
@@ -104,10 +114,10 @@ class AvgPool2d(Pool2d):
         *,
         kernel_size: Size = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
-        divisor_override: int | None = None,
+        divisor_override: Divisor | None = None,
     ):
         super().__init__()
         window = window_of(kernel_size, stride, padding, 1, ceil_mode)

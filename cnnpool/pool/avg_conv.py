@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import Pool2d, Size, both
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 
 
@@ -47,8 +47,8 @@ class AvgConv2d(Pool2d):
     ):
         super().__init__()
         self.channels = channels
-        self.stride = pair(stride, "stride", least=1)
-        self.kernel_size = self.stride if kernel_size is None else pair(kernel_size, "kernel_size", least=1)
+        self.stride = both(stride)
+        self.kernel_size = self.stride if kernel_size is None else both(kernel_size)
         self.conv = nn.Conv2d(channels, channels, 1, bias=norm == "none")
         self.norm = NORMS[norm](channels)
         self.activation = ACTIVATIONS[activation]()

@@ -1,11 +1,29 @@
 """What every downsampling operator has in common: its size rule and the facts the documentation prints."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from annotated_types import Ge, Le, Predicate
 from torch import Tensor, nn
 
-Size = int | tuple[int, int]
+from cnnpool.bounds import odd
+from cnnpool.registry import checked
+
+Side = Annotated[int, Ge(1), Le(1024)]
+Size = Side | tuple[Side, Side]
+"""Window, stride or dilation: one number, or (vertical, horizontal)."""
+Sides = Annotated[int, Ge(0), Le(1024)]
+Padding = Sides | tuple[Sides, Sides]
+Tap = Annotated[int, Ge(1), Le(255)]
+Taps = Tap | tuple[Tap, Tap]
+"""A window with a weight for each cell."""
+OddTap = Annotated[int, Ge(1), Le(255), Predicate(odd)]
+OddTaps = OddTap | tuple[OddTap, OddTap]
+
+
+def both(value: int | tuple[int, int]) -> tuple[int, int]:
+    """(vertical, horizontal) from one number or two, checked already."""
+    return (value, value) if isinstance(value, int) else value
 
 
 def pair(value: Size, name: str, *, least: int) -> tuple[int, int]:
@@ -76,6 +94,10 @@ class Pool2d(nn.Module):
     padding: tuple[int, int] = (0, 0)
     dilation: tuple[int, int] = (1, 1)
     ceil_mode: bool = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        checked(cls)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         """(H', W') for an input of (H, W).

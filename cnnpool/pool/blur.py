@@ -4,14 +4,14 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.autograd.transforms import apply
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import Pool2d, Size, Taps, both, pair
 from cnnpool.pool.blurring import Blur, Geometry, traced
 from cnnpool.pool.edges import PaddingMode, check_mode
 from cnnpool.pool.window import is_channels_last
 
 
 def blur_pool2d(
-    x: Tensor, filter_size: Size = 3, stride: Size = 2, padding_mode: PaddingMode = "reflect"
+    x: Tensor, filter_size: Taps = 3, stride: Size = 2, padding_mode: PaddingMode = "reflect"
 ) -> Tensor:
     """Blur each channel with a binomial filter, then keep every ``stride``-th pixel (Zhang 2019, BlurPool).
 
@@ -42,7 +42,7 @@ def blur_pool2d(
     return y if x.dim() == 4 else y.squeeze(0)
 
 
-def geometry_of(x: Tensor, filter_size: Size, stride: Size, padding_mode: PaddingMode) -> Geometry:
+def geometry_of(x: Tensor, filter_size: Taps, stride: Size, padding_mode: PaddingMode) -> Geometry:
     """What ``blur_pool2d`` makes of its arguments.
 
     Raises:
@@ -95,15 +95,13 @@ class BlurPool2d(Pool2d):
         self,
         channels: int,
         *,
-        filter_size: Size = 3,
+        filter_size: Taps = 3,
         stride: Size = 2,
         padding_mode: PaddingMode = "reflect",
     ):
         super().__init__()
-        check_mode(padding_mode)
         self.channels = channels
-        self.filter_size = pair(filter_size, "filter_size", least=1)
-        self.stride = pair(stride, "stride", least=1)
+        self.filter_size, self.stride = both(filter_size), both(stride)
         self.padding_mode = padding_mode
         if padding_mode == "zeros" and self.filter_size != (1, 1):
             self.gain = None

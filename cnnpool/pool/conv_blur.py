@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import OddTaps, Pool2d, Size, Taps, both
 from cnnpool.pool.blur import BlurPool2d
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
@@ -46,8 +46,8 @@ class ConvBlur2d(Pool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 3,
-        filter_size: Size = 3,
+        kernel_size: OddTaps = 3,
+        filter_size: Taps = 3,
         stride: Size = 2,
         order: Literal["conv_blur", "blur_conv"] = "conv_blur",
         padding_mode: PaddingMode = "reflect",
@@ -57,11 +57,8 @@ class ConvBlur2d(Pool2d):
     ):
         super().__init__()
         self.channels = channels
-        if order not in ("conv_blur", "blur_conv"):
-            raise ValueError(f"order must be conv_blur or blur_conv, got {order!r}")
         self.order = order
-        self.kernel_size = pair(kernel_size, "kernel_size", least=1)
-        self.stride = pair(stride, "stride", least=1)
+        self.kernel_size, self.stride = both(kernel_size), both(stride)
         conv_stride, blur_stride = (1, self.stride) if order == "conv_blur" else (self.stride, 1)
         self.conv = EdgeConv2d(
             channels,

@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import OddTaps, Padding, Pool2d, Size, both
 from cnnpool.pool.edge_max import EdgeMaxPool2d
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
@@ -46,20 +46,18 @@ class ConvPool2d(Pool2d):
         self,
         channels: int,
         *,
-        conv_size: Size = 3,
+        conv_size: OddTaps = 3,
         kernel_size: Size = 3,
         stride: Size = 2,
-        padding: Size | None = None,
+        padding: Padding | None = None,
         padding_mode: PaddingMode = "zeros",
         norm: Literal["none", "batch"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "relu",
     ):
         super().__init__()
         self.channels = channels
-        self.conv_size = pair(conv_size, "conv_size", least=1)
-        if any(k % 2 == 0 for k in self.conv_size):
-            raise ValueError(f"conv_size must be odd, to keep the size of the map, got {conv_size!r}")
-        window = pair(kernel_size, "kernel_size", least=1)
+        self.conv_size = both(conv_size)
+        window = both(kernel_size)
         same = tuple((k - 1) // 2 for k in window)
         self.conv = EdgeConv2d(channels, channels, self.conv_size, mode=padding_mode, bias=norm == "none")
         self.norm = NORMS[norm](channels)

@@ -1,10 +1,13 @@
 """Downsampling in the frequency domain with a learnt bandwidth."""
 
 import math
+from typing import Annotated
 
 import torch
+from annotated_types import Gt, Lt
 from torch import Tensor, nn
 
+from cnnpool.bounds import AboveZero
 from cnnpool.pool.base import Pool2d, check_batch
 from cnnpool.pool.fourier import crop, full_precision, resample, resample_flops
 from cnnpool.pool.precision import wide
@@ -45,15 +48,16 @@ class DiffStride2d(Pool2d):
     gradient = "dense"
 
     def __init__(
-        self, channels: int, *, stride: Stride = 2.0, bandwidth: float = 0.8, smoothness: float = 4.0
+        self,
+        channels: int,
+        *,
+        stride: Stride = 2.0,
+        bandwidth: Annotated[float, Gt(0), Lt(1)] = 0.8,
+        smoothness: AboveZero = 4.0,
     ):
         super().__init__()
-        if not 0 < bandwidth < 1:
-            raise ValueError(f"bandwidth must be above 0 and below 1, got {bandwidth!r}")
-        if not 0 < smoothness < math.inf:
-            raise ValueError(f"smoothness must be a number above 0, got {smoothness!r}")
         self.channels, self.smoothness = channels, smoothness
-        self.ratio = fractions(stride, least=1)
+        self.ratio = fractions(stride)
         self.stride = whole(self.ratio)
         self.band = nn.Parameter(torch.full((2,), math.log(bandwidth / (1 - bandwidth))))
 

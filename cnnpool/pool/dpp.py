@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Size
+from cnnpool.pool.base import Padding, Size, Taps
 from cnnpool.pool.precision import wide
 from cnnpool.pool.window import Window, WindowPool2d, cells, count, inside, window_of
 
@@ -18,7 +18,7 @@ def dpp_pool2d(
     strength: float | Tensor,
     kernel_size: Size,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     *,
     form: Form = "symmetric",
@@ -52,7 +52,7 @@ def dpp_pool2d(
     """
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
     if form not in ("symmetric", "asymmetric"):
-        raise ValueError(f"form must be 'symmetric' or 'asymmetric', got {form!r}")
+        raise ValueError(f"form must be one of symmetric, asymmetric, got {form!r}")
     if not eps > 0:
         raise ValueError(f"eps must be above 0, got {eps}")
     exact = wide(x)
@@ -114,16 +114,14 @@ class DppPool2d(WindowPool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 2,
+        kernel_size: Taps = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
         form: Form = "symmetric",
         full: bool = False,
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
-        if form not in ("symmetric", "asymmetric"):
-            raise ValueError(f"form must be 'symmetric' or 'asymmetric', got {form!r}")
         self.form = form
         self.log_alpha = nn.Parameter(torch.zeros(channels))
         self.log_strength = nn.Parameter(torch.zeros(channels))

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from cnnpool.pool.base import Size
-from cnnpool.pool.edges import PaddingMode, check_mode, pad
+from cnnpool.pool.base import Padding, Size
+from cnnpool.pool.edges import PaddingMode, pad
 from cnnpool.pool.max import MaxPool2d, max_pool2d, max_pool2d_with_winners
 
 
@@ -12,9 +12,10 @@ class EdgeMaxPool2d(MaxPool2d):
     windows cut at the edge.
     """
 
-    def __init__(self, channels: int, *, kernel_size: Size, stride: Size, padding: Size, mode: PaddingMode):
+    def __init__(
+        self, channels: int, *, kernel_size: Size, stride: Size, padding: Padding, mode: PaddingMode
+    ):
         super().__init__(channels, kernel_size=kernel_size, stride=stride, padding=padding)
-        check_mode(mode)
         self.padding_mode = mode
 
     def forward(self, x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, check_batch
-from cnnpool.pool.rational import Stride, fractions, rounded_down, whole
+from cnnpool.pool.rational import StrideAboveOne, fractions, rounded_down, whole
 from cnnpool.pool.window import is_channels_last, memory_format
 
 
@@ -50,15 +50,13 @@ class FractionalMaxPool2d(Pool2d):
         self,
         channels: int,
         *,
-        stride: Stride = 2.0,
+        stride: StrideAboveOne = 2.0,
         mode: Literal["random", "pseudorandom"] = "random",
         overlapping: bool = True,
     ):
         super().__init__()
-        if mode not in ("random", "pseudorandom"):
-            raise ValueError(f"mode must be random or pseudorandom, got {mode!r}")
         self.channels, self.mode, self.overlapping = channels, mode, overlapping
-        self.ratio = fractions(stride, least=1, excluded=True)
+        self.ratio = fractions(stride)
         self.stride = whole(self.ratio)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:

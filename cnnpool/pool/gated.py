@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Size
+from cnnpool.pool.base import Padding, Size, Taps
 from cnnpool.pool.mixed import max_and_average
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
@@ -32,7 +32,7 @@ def gated_pool2d(
     weight: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Padding = 0,
     ceil_mode: bool = False,
 ) -> Tensor:
     """g max + (1 - g) average of every window with g = sigmoid(weight . x) (Lee 2016, arXiv:1509.08985).
@@ -88,9 +88,9 @@ class GatedPool2d(WindowPool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 2,
+        kernel_size: Taps = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
         per: Per = "layer",
     ):

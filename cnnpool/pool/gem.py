@@ -2,8 +2,9 @@
 
 from torch import Tensor
 
+from cnnpool.bounds import AboveZero
 from cnnpool.pool.autograd.replayed import evaluate
-from cnnpool.pool.base import Size
+from cnnpool.pool.base import Padding, Size
 from cnnpool.pool.lp import PowerMean
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
@@ -14,7 +15,7 @@ def gem_pool2d(
     x: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     *,
     p: float | Tensor = 3.0,
@@ -80,16 +81,14 @@ class GemPool2d(WindowPool2d):
         *,
         kernel_size: Size = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
-        p: float = 3.0,
+        p: AboveZero = 3.0,
         learnable: bool = True,
         per: Per = "layer",
-        eps: float = 1e-6,
+        eps: AboveZero = 1e-6,
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
-        if not 0 < eps < float("inf"):
-            raise ValueError(f"eps must be finite and above 0, got {eps}")
         self.eps = eps
         self.p = Positive("p", p, repeats(per, channels), learnable=learnable)
 

@@ -34,8 +34,6 @@ class HaarPool2d(Pool2d):
 
     def __init__(self, channels: int, *, stride: Literal[2] = 2, orthonormal: bool = True):
         super().__init__()
-        if stride != 2:
-            raise ValueError(f"stride must be 2, got {stride!r}")
         self.channels, self.orthonormal = channels, orthonormal
         self.stride = (2, 2)
         if not orthonormal:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, check_batch, pair
+from cnnpool.pool.base import Pool2d, Size, both, check_batch, pair
 from cnnpool.pool.fourier import full_precision, low_pass, resample, resample_flops
 from cnnpool.pool.precision import wide
 
@@ -63,7 +63,7 @@ class IdealLowpassPool2d(Pool2d):
     def __init__(self, channels: int, *, stride: Size = 2):
         super().__init__()
         self.channels = channels
-        self.stride = pair(stride, "stride", least=1)
+        self.stride = both(stride)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         return -(-height // self.stride[0]), -(-width // self.stride[1])

@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Size
+from cnnpool.bounds import AboveZero, CountOrZero
+from cnnpool.pool.base import Padding, Size
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.window import Window, WindowPool2d, cells, peak, window_of
 
@@ -14,7 +15,7 @@ def lip_pool2d(
     logits: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Padding = 0,
     ceil_mode: bool = False,
 ) -> Tensor:
     """Average of every window weighted by e^logit: sum e^g_i x_i / sum e^g_i (Gao 2019, arXiv:1908.04156).
@@ -148,16 +149,12 @@ class LipPool2d(WindowPool2d):
         *,
         kernel_size: Size = 3,
         stride: Size = 2,
-        padding: Size = 1,
+        padding: Padding = 1,
         ceil_mode: bool = False,
-        scale: float = 12.0,
-        bottleneck: int = 0,
+        scale: AboveZero = 12.0,
+        bottleneck: CountOrZero = 0,
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
-        if not 0 < scale < float("inf"):
-            raise ValueError(f"scale must be finite and above 0, got {scale}")
-        if bottleneck < 0:
-            raise ValueError(f"bottleneck must be at least 0, got {bottleneck}")
         self.logits = Importance(channels, scale, bottleneck)
 
     def flops(self, height: int, width: int) -> int:

@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Size
+from cnnpool.bounds import AboveZero
+from cnnpool.pool.base import Padding, Size
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.pool.window import WindowPool2d, cells, count, peak, window_of
@@ -15,7 +16,7 @@ def logsumexp_pool2d(
     x: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     *,
     r: float | Tensor = 1.0,
@@ -87,9 +88,9 @@ class LogSumExpPool2d(WindowPool2d):
         *,
         kernel_size: Size = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
-        r: float = 5.0,
+        r: AboveZero = 5.0,
         learnable: bool = False,
         per: Per = "layer",
     ):

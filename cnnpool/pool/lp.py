@@ -1,18 +1,22 @@
 """Lp (power-average) pooling: :func:`lp_pool2d`."""
 
 import math
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
+from annotated_types import Gt
 from torch import Tensor
 
 from cnnpool.pool import gpu
 from cnnpool.pool.autograd.replayed import evaluate
-from cnnpool.pool.base import Size
+from cnnpool.pool.base import Padding, Size
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.pool.window import Window, WindowPool2d, cells, count, peak, window_on
+
+Power = Annotated[float, Gt(0)]
+"""Infinite, it is the maximum."""
 
 
 def lp_pool2d(
@@ -22,7 +26,7 @@ def lp_pool2d(
     stride: Size | None = None,
     ceil_mode: bool = False,
     *,
-    padding: Size = 0,
+    padding: Padding = 0,
     form: Literal["sum", "mean"] = "sum",
 ) -> Tensor:
     """The p-norm of every window, (sum |x_i|^p)^(1/p), or with ``form="mean"`` (mean |x_i|^p)^(1/p).
@@ -50,7 +54,7 @@ def lp_pool2d(
     """
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
     if form not in ("sum", "mean"):
-        raise ValueError(f"form must be 'sum' or 'mean', got {form!r}")
+        raise ValueError(f"form must be one of sum, mean, got {form!r}")
     if not isinstance(norm_type, Tensor) and not norm_type > 0:
         raise ValueError(f"norm_type must be above 0, got {norm_type}")
     if not isinstance(norm_type, Tensor) and norm_type == math.inf:
@@ -152,16 +156,14 @@ class LpPool2d(WindowPool2d):
         *,
         kernel_size: Size = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
-        p: float = 2.0,
+        p: Power = 2.0,
         learnable: bool = False,
         per: Per = "layer",
         form: Literal["mean", "sum"] = "mean",
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
-        if form not in ("mean", "sum"):
-            raise ValueError(f"form must be 'mean' or 'sum', got {form!r}")
         if form == "sum":
             self.gain = None
         self.form = form

@@ -1,10 +1,14 @@
 """Polyphase sampling that learns which phase to keep."""
 
+from typing import Annotated
+
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor
 
+from cnnpool.bounds import AboveZero
 from cnnpool.pool.autograd.phases import components
-from cnnpool.pool.base import Size
+from cnnpool.pool.base import OddTaps, Size, Taps
 from cnnpool.pool.edges import EdgeConv2d, conv2d
 from cnnpool.pool.polyphase import PolyphasePool2d
 
@@ -46,17 +50,13 @@ class LpsPool2d(PolyphasePool2d):
         channels: int,
         *,
         stride: Size = 2,
-        hidden: int | None = None,
-        kernel_size: Size = 3,
-        tau: float = 1.0,
-        filter_size: Size = 1,
+        hidden: Annotated[int, Ge(1), Le(65536)] | None = None,
+        kernel_size: OddTaps = 3,
+        tau: AboveZero = 1.0,
+        filter_size: Taps = 1,
     ):
         super().__init__(channels, stride, filter_size)
         hidden = channels if hidden is None else hidden
-        if hidden < 1:
-            raise ValueError(f"hidden must be at least 1, got {hidden}")
-        if not 0 < tau < float("inf"):
-            raise ValueError(f"tau must be finite and above 0, got {tau}")
         self.tau = tau
         self.first = EdgeConv2d(channels, hidden, kernel_size, mode="circular")
         self.second = EdgeConv2d(hidden, 1, kernel_size, mode="circular")

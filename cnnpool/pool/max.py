@@ -9,7 +9,7 @@ from cnnpool.pool import cpu
 from cnnpool.pool.autograd.routing import Max, MaxTiles
 from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.autograd.winners import Ties, winners_dtype
-from cnnpool.pool.base import Pool2d, Size
+from cnnpool.pool.base import Padding, Pool2d, Size
 from cnnpool.pool.window import Window, check_map, remembered, window_of
 
 
@@ -17,7 +17,7 @@ def max_pool2d(
     x: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Padding = 0,
     dilation: Size = 1,
     ceil_mode: bool = False,
     *,
@@ -69,7 +69,7 @@ def max_pool2d_with_winners(
     x: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Padding = 0,
     dilation: Size = 1,
     ceil_mode: bool = False,
     *,
@@ -97,14 +97,14 @@ def _window(
     shape: tuple[int, ...],
     kernel_size: Size,
     stride: Size | None,
-    padding: Size,
+    padding: Padding,
     dilation: Size,
     ceil_mode: bool,
     ties: Ties,
 ) -> Window:
     window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
     if ties not in ("first", "last", "split"):
-        raise ValueError(f"ties must be first, last or split, got {ties!r}")
+        raise ValueError(f"ties must be one of first, last, split, got {ties!r}")
     winners_dtype(window, ties)
     check_map(shape, window, "max_pool2d")
     lengths = shape[-2:]
@@ -155,7 +155,7 @@ class MaxPool2d(Pool2d):
         *,
         kernel_size: Size = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         dilation: Size = 1,
         ceil_mode: bool = False,
         ties: Literal["first", "last", "split"] = "first",

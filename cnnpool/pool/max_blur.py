@@ -4,7 +4,7 @@ from torch import Tensor
 
 from cnnpool.pool.autograd.max_blurring import MaxBlur, fuses
 from cnnpool.pool.autograd.winners import Ties
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import Pool2d, Size, Taps, both, pair
 from cnnpool.pool.blur import BlurPool2d, blur_pool2d, geometry_of
 from cnnpool.pool.edges import PaddingMode
 from cnnpool.pool.max import MaxPool2d, max_pool2d
@@ -13,7 +13,7 @@ from cnnpool.pool.max import MaxPool2d, max_pool2d
 def max_blur_pool2d(
     x: Tensor,
     kernel_size: Size = 2,
-    filter_size: Size = 3,
+    filter_size: Taps = 3,
     stride: Size = 2,
     padding_mode: PaddingMode = "reflect",
     *,
@@ -85,14 +85,14 @@ class MaxBlurPool2d(Pool2d):
         channels: int,
         *,
         kernel_size: Size = 2,
-        filter_size: Size = 3,
+        filter_size: Taps = 3,
         stride: Size = 2,
         padding_mode: PaddingMode = "reflect",
         ties: Ties = "first",
     ):
         super().__init__()
         self.channels = channels
-        kernel = pair(kernel_size, "kernel_size", least=1)
+        kernel = both(kernel_size)
         half = (kernel[0] // 2, kernel[1] // 2)
         self.max = MaxPool2d(channels, kernel_size=kernel, stride=1, padding=half, ties=ties)
         self.blur = BlurPool2d(channels, filter_size=filter_size, stride=stride, padding_mode=padding_mode)

@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Size
+from cnnpool.pool.base import Padding, Size
 from cnnpool.pool.sorting import comparisons, order
 from cnnpool.pool.window import WindowPool2d, cells, count, peak, window_on
 
 
 def median_pool2d(
-    x: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False
+    x: Tensor, kernel_size: Size, stride: Size | None = None, padding: Padding = 0, ceil_mode: bool = False
 ) -> Tensor:
     """The median of every window; of an even number of cells the lower of the two middle ones, as in torch.
 
@@ -76,7 +76,7 @@ class MedianPool2d(WindowPool2d):
         *,
         kernel_size: Size = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)

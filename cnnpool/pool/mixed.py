@@ -2,8 +2,9 @@
 
 from torch import Tensor
 
+from cnnpool.bounds import Share
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Size
+from cnnpool.pool.base import Padding, Size
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Fraction, Per, repeats
@@ -22,7 +23,7 @@ def mixed_pool2d(
     x: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     *,
     mix: float | Tensor = 0.5,
@@ -83,9 +84,9 @@ class MixedPool2d(WindowPool2d):
         *,
         kernel_size: Size = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
-        mix: float = 0.5,
+        mix: Share = 0.5,
         learnable: bool = True,
         per: Per = "layer",
     ):

@@ -1,5 +1,8 @@
 """No downsampling: later convolutions are dilated instead."""
 
+from typing import Annotated
+
+from annotated_types import Ge, Le
 from torch import Tensor
 
 from cnnpool.pool.base import Pool2d
@@ -30,10 +33,8 @@ class NoPool2d(Pool2d):
     kernel_size = (1, 1)
     stride = (1, 1)
 
-    def __init__(self, channels: int, *, stride: int = 2):
+    def __init__(self, channels: int, *, stride: Annotated[int, Ge(1), Le(16)] = 2):
         super().__init__()
-        if stride < 1:
-            raise ValueError(f"stride must be a whole number of at least 1, got {stride!r}")
         self.dilates = stride
 
     def flops(self, height: int, width: int) -> int:

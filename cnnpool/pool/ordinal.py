@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Size
+from cnnpool.pool.base import Padding, Size, Taps
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
 from cnnpool.pool.sorting import comparisons, order
@@ -17,7 +17,7 @@ def ordinal_pool2d(
     weight: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     *,
     normalise: bool = True,
@@ -91,16 +91,14 @@ class OrdinalPool2d(WindowPool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 2,
+        kernel_size: Taps = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
         weights: Literal["softmax", "free"] = "softmax",
         per: Per = "layer",
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
-        if weights not in ("softmax", "free"):
-            raise ValueError(f"weights must be 'softmax' or 'free', got {weights!r}")
         if weights == "free":
             self.gain = None
         self.weights = weights

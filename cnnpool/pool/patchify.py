@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import Pool2d, Taps, both
 from cnnpool.pool.strided import NORMS
 
 
@@ -33,10 +33,10 @@ class PatchConv2d(Pool2d):
     gradient = "dense"
     gain = None
 
-    def __init__(self, channels: int, *, stride: Size = 2, norm: Literal["none", "batch", "layer"] = "none"):
+    def __init__(self, channels: int, *, stride: Taps = 2, norm: Literal["none", "batch", "layer"] = "none"):
         super().__init__()
         self.channels = channels
-        self.kernel_size = self.stride = pair(stride, "stride", least=1)
+        self.kernel_size = self.stride = both(stride)
         self.before = ChannelNorm(channels) if norm == "layer" else nn.Identity()
         self.conv = nn.Conv2d(channels, channels, self.stride, self.stride, bias=norm != "batch")
         self.norm = NORMS["batch" if norm == "batch" else "none"](channels)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.autograd.phases import complete, sample_phase
-from cnnpool.pool.base import Pool2d, Size, check_batch, pair
+from cnnpool.pool.base import Pool2d, Size, Taps, both, check_batch
 from cnnpool.pool.precision import wide
 
 
@@ -21,11 +21,10 @@ class PolyphasePool2d(Pool2d):
     keep_phase: bool = False
     phase: Tensor | None = None
 
-    def __init__(self, channels: int, stride: Size, filter_size: Size = 1):
+    def __init__(self, channels: int, stride: Size, filter_size: Taps = 1):
         super().__init__()
         self.channels = channels
-        self.stride = pair(stride, "stride", least=1)
-        self.filter_size = pair(filter_size, "filter_size", least=1)
+        self.stride, self.filter_size = both(stride), both(filter_size)
 
     def decide(self, x: Tensor) -> Tensor:
         """The phase, as ``sample_phase`` takes it, of a complete map in float32 or float64."""

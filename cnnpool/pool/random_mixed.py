@@ -5,7 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Size
+from cnnpool.bounds import Share
+from cnnpool.pool.base import Padding, Size
 from cnnpool.pool.mixed import mixed_pool2d
 from cnnpool.pool.scalar import Per, repeats
 from cnnpool.pool.window import WindowPool2d
@@ -50,17 +51,13 @@ class RandomMixedPool2d(WindowPool2d):
         *,
         kernel_size: Size = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
-        probability: float = 0.5,
+        probability: Share = 0.5,
         per: Per = "channel",
         evaluate: Literal["expected", "majority"] = "expected",
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
-        if not 0 <= probability <= 1:
-            raise ValueError(f"probability must be in [0, 1], got {probability}")
-        if evaluate not in ("expected", "majority"):
-            raise ValueError(f"evaluate must be 'expected' or 'majority', got {evaluate!r}")
         self.probability, self.evaluate = probability, evaluate
         # Whole numbers: float32 counters would stop at 2^24 samples.
         self.register_buffer("draws", torch.zeros((), dtype=torch.int64))

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, check_batch, pair
+from cnnpool.pool.base import Padding, Pool2d, Size, Taps, both, check_batch
 from cnnpool.pool.edge_max import EdgeMaxPool2d
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
@@ -47,16 +47,16 @@ class ReductionBlock2d(Pool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 3,
+        kernel_size: Taps = 3,
         stride: Size = 2,
-        padding: Size | None = None,
+        padding: Padding | None = None,
         padding_mode: PaddingMode = "zeros",
         norm: Literal["none", "batch"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "relu",
     ):
         super().__init__()
         self.channels, self.pooled = channels, channels // 2
-        window = pair(kernel_size, "kernel_size", least=1)
+        window = both(kernel_size)
         same = tuple((k - 1) // 2 for k in window)
         self.pool = EdgeMaxPool2d(
             self.pooled,

@@ -5,7 +5,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, check_batch, pair
+from cnnpool.pool.base import Pool2d, Size, both, check_batch
 from cnnpool.pool.precision import wide
 
 
@@ -45,10 +45,8 @@ class Resize2d(Pool2d):
         antialias: bool = True,
     ):
         super().__init__()
-        if mode not in ("bilinear", "bicubic"):
-            raise ValueError(f"mode must be 'bilinear' or 'bicubic', got {mode!r}")
         self.channels = channels
-        self.stride = pair(stride, "stride", least=1)
+        self.stride = both(stride)
         self.mode, self.antialias = mode, antialias
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:

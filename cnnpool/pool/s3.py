@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Pool2d, Size, check_batch, pair
+from cnnpool.pool.base import Pool2d, Size, both, check_batch
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.window import is_channels_last, memory_format
 
@@ -43,9 +43,8 @@ class S3Pool2d(Pool2d):
     def __init__(self, channels: int, *, kernel_size: Size = 2, stride: Size = 2, grid: Size | None = None):
         super().__init__()
         self.channels = channels
-        self.max_size = pair(kernel_size, "kernel_size", least=1)
-        self.stride = pair(stride, "stride", least=1)
-        self.grid = self.stride if grid is None else pair(grid, "grid", least=1)
+        self.max_size, self.stride = both(kernel_size), both(stride)
+        self.grid = self.stride if grid is None else both(grid)
         if any(g % s for g, s in zip(self.grid, self.stride, strict=True)):
             raise ValueError(f"grid must be a multiple of stride={self.stride}, got {grid!r}")
 

@@ -1,5 +1,6 @@
 """A number per layer or per channel that an operator holds fixed or learns within its range."""
 
+import math
 from typing import Literal
 
 import torch
@@ -10,13 +11,7 @@ Per = Literal["layer", "channel"]
 
 
 def repeats(per: Per, channels: int) -> int:
-    """How many copies of a parameter: one for the layer, or one per channel.
-
-    Raises:
-        ValueError: if ``per`` is neither.
-    """
-    if per not in ("layer", "channel"):
-        raise ValueError(f"per must be 'layer' or 'channel', got {per!r}")
+    """How many copies of a parameter: one for the layer, or one per channel."""
     return channels if per == "channel" else 1
 
 
@@ -26,14 +21,13 @@ class Positive(nn.Module):
     Calling it gives a plain number when fixed, else (copies, 1, 1) in the type of ``x``.
 
     Raises:
-        ValueError: if ``value`` is not a finite number above ``above``.
+        ValueError: if ``value`` is learnable, and not a finite number above ``above``.
     """
 
     def __init__(self, name: str, value: float, copies: int, *, learnable: bool, above: float = 0.0):
         super().__init__()
-        if not above < value < float("inf"):
-            kind = "learnable " if learnable else ""
-            raise ValueError(f"{kind}{name} must be finite and above {above:g}, got {value}")
+        if learnable and not above < value < math.inf:
+            raise ValueError(f"{name} must be finite and above {above:g} to be learnable, got {value}")
         self.value, self.above, self.learnable = float(value), above, learnable
         if learnable:
             start = torch.full((copies,), value - above, dtype=torch.float64)
@@ -55,15 +49,13 @@ class Fraction(nn.Module):
     Calling it gives a plain number when fixed, else ``shape`` in the type of ``x``.
 
     Raises:
-        ValueError: if ``value`` is outside [0, 1], or at an end and learnable (an end has no gradient).
+        ValueError: if ``value`` is 0 or 1 and learnable: an end has no gradient.
     """
 
     def __init__(self, name: str, value: float, shape: tuple[int, ...], *, learnable: bool):
         super().__init__()
-        if not 0 <= value <= 1:
-            raise ValueError(f"{name} must be in [0, 1], got {value}")
         if learnable and value in (0, 1):
-            raise ValueError(f"learnable {name} must start strictly between 0 and 1, got {value}")
+            raise ValueError(f"{name} must be above 0 and below 1 to be learnable, got {value}")
         self.value, self.learnable, self.shape = float(value), learnable, shape
         if learnable:
             # One-dimensional, so that weight decay leaves it alone as it does every bias.

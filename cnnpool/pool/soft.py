@@ -6,9 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from cnnpool.bounds import AboveZero
 from cnnpool.pool import gpu
 from cnnpool.pool.autograd.replayed import evaluate
-from cnnpool.pool.base import Size
+from cnnpool.pool.base import Padding, Size
 from cnnpool.pool.lip import softmax_mean
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.scalar import Per, Positive, repeats
@@ -19,7 +20,7 @@ def soft_pool2d(
     x: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     *,
     beta: float | Tensor = 1.0,
@@ -122,9 +123,9 @@ class SoftPool2d(WindowPool2d):
         *,
         kernel_size: Size = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
-        beta: float = 1.0,
+        beta: AboveZero = 1.0,
         learnable: bool = False,
         per: Per = "layer",
     ):

@@ -53,7 +53,7 @@ def _matrix(length: int, kept: int, nyquist: Nyquist, like: Tensor) -> Tensor:
 
 def _check(nyquist: str) -> None:
     if nyquist not in NYQUIST_GAIN:
-        raise ValueError(f"nyquist must be mean, sum or zero, got {nyquist!r}")
+        raise ValueError(f"nyquist must be one of mean, sum, zero, got {nyquist!r}")
 
 
 class SpectralPool2d(Pool2d):
@@ -83,9 +83,8 @@ class SpectralPool2d(Pool2d):
         self, channels: int, *, stride: Stride = 2.0, nyquist: Literal["mean", "sum", "zero"] = "mean"
     ):
         super().__init__()
-        _check(nyquist)
         self.channels, self.nyquist = channels, nyquist
-        self.ratio = fractions(stride, least=1)
+        self.ratio = fractions(stride)
         self.stride = whole(self.ratio)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from cnnpool.pool import gpu
 from cnnpool.pool.autograd.replayed import can_work, evaluate
 from cnnpool.pool.autograd.routing import Route, Scatter
 from cnnpool.pool.autograd.transforms import apply
-from cnnpool.pool.base import Size
+from cnnpool.pool.base import Padding, Size
 from cnnpool.pool.precision import wide
 from cnnpool.pool.window import (
     Window,
@@ -32,7 +32,7 @@ def stochastic_pool2d(
     x: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     *,
     training: bool = True,
@@ -185,7 +185,7 @@ class StochasticPool2d(WindowPool2d):
         *,
         kernel_size: Size = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import Padding, Pool2d, Size, Taps, both
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 
 NORMS = {"none": lambda channels: nn.Identity(), "batch": nn.BatchNorm2d}
@@ -45,20 +45,20 @@ class StridedConv2d(Pool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 3,
+        kernel_size: Taps = 3,
         stride: Size = 2,
-        padding: Size | None = None,
+        padding: Padding | None = None,
         padding_mode: PaddingMode = "zeros",
         norm: Literal["none", "batch"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "relu",
     ):
         super().__init__()
         self.channels = channels
-        self.kernel_size = pair(kernel_size, "kernel_size", least=1)
-        self.stride = pair(stride, "stride", least=1)
+        self.kernel_size = both(kernel_size)
+        self.stride = both(stride)
         same = tuple((k - 1) // 2 for k in self.kernel_size)
         self.padding_mode = padding_mode
-        self.padding = same if padding is None else pair(padding, "padding", least=0)
+        self.padding = same if padding is None else both(padding)
         self.conv = EdgeConv2d(
             channels,
             channels,

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, pair
+from cnnpool.pool.base import Pool2d, Size, both
 
 
 class Subsample2d(Pool2d):
@@ -29,7 +29,7 @@ class Subsample2d(Pool2d):
 
     def __init__(self, channels: int, *, stride: Size = 2):
         super().__init__()
-        self.stride = pair(stride, "stride", least=1)
+        self.stride = both(stride)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         return -(-height // self.stride[0]), -(-width // self.stride[1])

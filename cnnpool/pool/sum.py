@@ -3,12 +3,12 @@
 from torch import Tensor
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Pool2d, Size
+from cnnpool.pool.base import Padding, Pool2d, Size
 from cnnpool.pool.window import window_of
 
 
 def sum_pool2d(
-    x: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False
+    x: Tensor, kernel_size: Size, stride: Size | None = None, padding: Padding = 0, ceil_mode: bool = False
 ) -> Tensor:
     """Sum of each window: ``avg_pool2d`` undivided.
 
@@ -58,7 +58,7 @@ class SumPool2d(Pool2d):
         *,
         kernel_size: Size = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
     ):
         super().__init__()

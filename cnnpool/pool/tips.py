@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.autograd.phases import blocks
-from cnnpool.pool.base import Size
+from cnnpool.pool.base import OddTaps, Size, Taps
 from cnnpool.pool.edges import EdgeConv2d, conv2d
 from cnnpool.pool.polyphase import PolyphasePool2d
 
@@ -38,7 +38,7 @@ class TipsPool2d(PolyphasePool2d):
     shift = "commutes with shifts by multiples of the stride; other shifts move the weights with the phases"
     gradient = "dense"
 
-    def __init__(self, channels: int, *, stride: Size = 2, kernel_size: Size = 3, filter_size: Size = 1):
+    def __init__(self, channels: int, *, stride: Size = 2, kernel_size: OddTaps = 3, filter_size: Taps = 1):
         super().__init__(channels, stride, filter_size)
         self.conv = EdgeConv2d(channels, channels, kernel_size, mode="circular", groups=channels, bias=False)
         self.scale = nn.Parameter(torch.empty(channels).uniform_(-1, 1))

@@ -1,9 +1,12 @@
 """Tree pooling: :func:`tree_pool2d`."""
 
+from typing import Annotated
+
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Size
+from cnnpool.pool.base import Padding, Size, Taps
 from cnnpool.pool.gated import filtered, share
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
@@ -16,7 +19,7 @@ def tree_pool2d(
     gates: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Padding = 0,
     ceil_mode: bool = False,
 ) -> Tensor:
     """A binary tree of learnt filters: a node is g left + (1 - g) right, g = sigmoid(gate . x) (Lee 2016).
@@ -84,16 +87,14 @@ class TreePool2d(WindowPool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 2,
+        kernel_size: Taps = 2,
         stride: Size = 2,
-        padding: Size = 0,
+        padding: Padding = 0,
         ceil_mode: bool = False,
-        levels: int = 2,
+        levels: Annotated[int, Ge(1), Le(8)] = 2,
         per: Per = "layer",
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
-        if not 1 <= levels <= 8:
-            raise ValueError(f"levels must be 1 to 8, got {levels}")
         size, width, copies = (
             self.kernel_size[0] * self.kernel_size[1],
             2 ** (levels - 1),

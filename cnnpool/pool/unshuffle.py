@@ -5,7 +5,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, check_batch, pair
+from cnnpool.pool.base import OddTaps, Pool2d, Size, Taps, both, check_batch, pair
 from cnnpool.pool.edges import EdgeConv2d
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 from cnnpool.pool.window import is_channels_last
@@ -71,20 +71,18 @@ class UnshuffleConv2d(Pool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 1,
-        stride: Size = 2,
+        kernel_size: OddTaps = 1,
+        stride: Taps = 2,
         ragged: Literal["pad", "refuse"] = "pad",
         norm: Literal["none", "batch"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "none",
     ):
         super().__init__()
-        if ragged not in ("pad", "refuse"):
-            raise ValueError(f"ragged must be pad or refuse, got {ragged!r}")
         self.channels = channels
-        self.stride = pair(stride, "stride", least=1)
+        self.stride = both(stride)
         self.ragged = ragged
         cells = self.stride[0] * self.stride[1]
-        kernel = pair(kernel_size, "kernel_size", least=1)
+        kernel = both(kernel_size)
         self.conv = EdgeConv2d(channels * cells, channels, kernel, mode="zeros", bias=norm == "none")
         self.norm = NORMS[norm](channels)
         self.activation = ACTIVATIONS[activation]()

@@ -1,13 +1,14 @@
 """Bands of an orthonormal wavelet transform."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Ge, Le
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Pool2d, check_batch
-from cnnpool.pool.daubechies import wavelet_bank
+from cnnpool.pool.daubechies import HIGHEST_ORDER, wavelet_bank
 from cnnpool.pool.fourier import like
 
 Edges = Literal["circular", "symmetric"]
@@ -53,7 +54,7 @@ def _places(length: int, taps: int, edges: Edges, device: torch.device) -> Tenso
 
 def _check_edges(edges: str) -> None:
     if edges not in ("circular", "symmetric"):
-        raise ValueError(f"edges must be circular or symmetric, got {edges!r}")
+        raise ValueError(f"edges must be one of circular, symmetric, got {edges!r}")
 
 
 class WaveletPool2d(Pool2d):
@@ -90,16 +91,11 @@ class WaveletPool2d(Pool2d):
         channels: int,
         *,
         stride: Literal[2] = 2,
-        order: int = 2,
+        order: Annotated[int, Ge(1), Le(HIGHEST_ORDER)] = 2,
         bands: Literal["ll", "all"] = "ll",
         edges: Literal["circular", "symmetric"] = "circular",
     ):
         super().__init__()
-        if stride != 2:
-            raise ValueError(f"stride must be 2, got {stride!r}")
-        if bands not in ("ll", "all"):
-            raise ValueError(f"bands must be ll or all, got {bands!r}")
-        _check_edges(edges)
         self.channels, self.order, self.bands, self.edges = channels, order, bands, edges
         self.stride = (2, 2)
         bank = wavelet_bank(order)[: None if bands == "all" else 1]

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, pair, window_size
+from cnnpool.pool.base import Padding, Pool2d, Size, pair, window_size
 from cnnpool.pool.precision import check_floating
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Window(NamedTuple):
 def window_of(
     kernel_size: Size,
     stride: Size | None,
-    padding: Size,
+    padding: Padding,
     dilation: Size = 1,
     ceil_mode: bool = False,
 ) -> Window:
@@ -133,7 +133,7 @@ def check(x: Tensor, window: Window) -> None:
     check_map(x.shape, window, "pooling")
 
 
-def window_on(x: Tensor, kernel_size: Size, stride: Size | None, padding: Size, ceil_mode: bool) -> Window:
+def window_on(x: Tensor, kernel_size: Size, stride: Size | None, padding: Padding, ceil_mode: bool) -> Window:
     """The window that pools ``x``, checked as by ``window_of`` and ``check``.
 
     Raises:
@@ -145,7 +145,7 @@ def window_on(x: Tensor, kernel_size: Size, stride: Size | None, padding: Size, 
 
 @remembered
 def _window_on(
-    shape: tuple[int, ...], kernel_size: Size, stride: Size | None, padding: Size, ceil_mode: bool
+    shape: tuple[int, ...], kernel_size: Size, stride: Size | None, padding: Padding, ceil_mode: bool
 ) -> Window:
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
     check_map(shape, window, "pooling")
@@ -223,7 +223,7 @@ def peak(x: Tensor, window: Window) -> Tensor:
 class WindowPool2d(Pool2d):
     """An operator that slides a window of ``channels``-channel maps; a subclass adds the mathematics."""
 
-    def __init__(self, channels: int, kernel_size: Size, stride: Size, padding: Size, ceil_mode: bool):
+    def __init__(self, channels: int, kernel_size: Size, stride: Size, padding: Padding, ceil_mode: bool):
         super().__init__()
         self.channels = channels
         window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)

@@ -1,15 +1,20 @@
 """Accuracy when the worst of many shifts is chosen for every image, fractions of a pixel included."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor, nn
 
+from cnnpool.bounds import Count, CountOrZero
 from cnnpool.probe.answers import logits
-from cnnpool.probe.base import Result, at_least, paddings
+from cnnpool.probe.base import PixelsOrZero, Result, paddings
 from cnnpool.probe.shift import fourier_shift
+from cnnpool.registry import checked
 
 
+@checked
 class AdversarialShift:
     """Adversarial shift accuracy on a grid of sub-pixel circular shifts (Michaeli 2023, arXiv:2303.08085).
 
@@ -25,9 +30,14 @@ class AdversarialShift:
 
     section = "adversarial"
 
-    def __init__(self, *, samples: int = 256, max_shift_px: int = 1, per_px: int = 2, every_epochs: int = 0):
-        at_least("adversarial", 1, samples=samples, per_px=per_px)
-        at_least("adversarial", 0, max_shift_px=max_shift_px, every_epochs=every_epochs)
+    def __init__(
+        self,
+        *,
+        samples: Count = 256,
+        max_shift_px: PixelsOrZero = 1,
+        per_px: Annotated[int, Ge(1), Le(16)] = 2,
+        every_epochs: CountOrZero = 0,
+    ):
         self.samples = samples
         self.max_shift_px = max_shift_px
         self.per_px = per_px

@@ -5,11 +5,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from cnnpool.probe.base import Result, at_least, captured, device_of, examined
+from cnnpool.bounds import Count, CountOrZero
+from cnnpool.probe.base import Result, captured, device_of, examined
 from cnnpool.probe.spectrum import alias_classes, alias_energy_ratio, dense_output, high_frequency_share
 from cnnpool.probe.windows import stride_of
+from cnnpool.registry import checked
 
 
+@checked
 class Aliasing:
     """Alias energy ratio, high-frequency share and Ribeiro & Schon's classes at every stage.
 
@@ -26,9 +29,7 @@ class Aliasing:
 
     section = "aliasing"
 
-    def __init__(self, *, samples: int = 16, every_epochs: int = 0):
-        at_least("aliasing", 1, samples=samples)
-        at_least("aliasing", 0, every_epochs=every_epochs)
+    def __init__(self, *, samples: Count = 16, every_epochs: CountOrZero = 0):
         self.samples = samples
         self.every_epochs = every_epochs
 

@@ -5,10 +5,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from cnnpool.bounds import Count, CountOrZero
 from cnnpool.probe.answers import answers, logits
-from cnnpool.probe.base import Result, at_least, paddings
+from cnnpool.probe.base import Result, paddings
+from cnnpool.registry import checked
 
 
+@checked
 class AllShifts:
     """Exact all-shifts consistency of a few images, from H * W forward passes of each.
 
@@ -22,9 +25,7 @@ class AllShifts:
 
     section = "all_shifts"
 
-    def __init__(self, *, samples: int = 64, every_epochs: int = 0):
-        at_least("all_shifts", 1, samples=samples)
-        at_least("all_shifts", 0, every_epochs=every_epochs)
+    def __init__(self, *, samples: Count = 64, every_epochs: CountOrZero = 0):
         self.samples = samples
         self.every_epochs = every_epochs
 

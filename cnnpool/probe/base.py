@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor, nn
 
 Result = dict[str, Any]
+AtLeastTwo = Annotated[int, Ge(2), Le(10**9)]
+Pixels = Annotated[int, Ge(1), Le(256)]
+PixelsOrZero = Annotated[int, Ge(0), Le(256)]
 
 
 class Batch(NamedTuple):
@@ -90,14 +94,3 @@ def paddings(model: nn.Module) -> list[str]:
         if isinstance(module, nn.Conv2d) and module.padding not in ((0, 0), "valid")
     }
     return sorted(found) or ["none"]
-
-
-def at_least(probe: str, least: int, **options: float) -> None:
-    """Refuse options below ``least``.
-
-    Raises:
-        ValueError: naming the probe, the option and its value.
-    """
-    for name, value in options.items():
-        if value < least:
-            raise ValueError(f"{probe} probe: {name} must be >= {least}, got {value}")

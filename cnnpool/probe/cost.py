@@ -2,16 +2,21 @@
 
 import weakref
 from collections.abc import Mapping
+from typing import Annotated
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cnnpool.bounds import Count, CountOrZero
 from cnnpool.probe.arithmetic import Arithmetic
-from cnnpool.probe.base import Result, at_least, device_of, examined
+from cnnpool.probe.base import Result, device_of, examined
 from cnnpool.probe.speed import images_per_s, stage_times
+from cnnpool.registry import checked
 
 
+@checked
 class Cost:
     """Parameters, FLOPs per image (pooling counted), bytes kept for backward per image, and time.
 
@@ -29,10 +34,13 @@ class Cost:
     section = "cost"
 
     def __init__(
-        self, *, samples: int = 64, timed_samples: int = 64, repeats: int = 5, every_epochs: int = 0
+        self,
+        *,
+        samples: Count = 64,
+        timed_samples: Count = 64,
+        repeats: Annotated[int, Ge(1), Le(1000)] = 5,
+        every_epochs: CountOrZero = 0,
     ):
-        at_least("cost", 1, samples=samples, timed_samples=timed_samples, repeats=repeats)
-        at_least("cost", 0, every_epochs=every_epochs)
         self.samples = samples
         self.timed_samples = timed_samples
         self.repeats = repeats

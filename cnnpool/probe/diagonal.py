@@ -5,11 +5,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from cnnpool.bounds import Count, CountOrZero
 from cnnpool.probe.answers import logits
-from cnnpool.probe.base import Result, at_least, paddings
+from cnnpool.probe.base import Pixels, Result, paddings
 from cnnpool.probe.shift import shift
+from cnnpool.registry import checked
 
 
+@checked
 class Diagonal:
     """P(top-1 change) and the mean absolute change of confidence under 1-pixel diagonal shifts.
 
@@ -28,9 +31,7 @@ class Diagonal:
 
     section = "diagonal"
 
-    def __init__(self, *, samples: int = 1000, steps: int = 8, every_epochs: int = 0):
-        at_least("diagonal", 1, samples=samples, steps=steps)
-        at_least("diagonal", 0, every_epochs=every_epochs)
+    def __init__(self, *, samples: Count = 1000, steps: Pixels = 8, every_epochs: CountOrZero = 0):
         self.samples = samples
         self.steps = steps
         self.every_epochs = every_epochs

@@ -5,12 +5,15 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from cnnpool.bounds import CountOrZero
 from cnnpool.probe.answers import cross
-from cnnpool.probe.base import Result, at_least, captured, device_of, examined, paddings
+from cnnpool.probe.base import AtLeastTwo, Result, captured, device_of, examined, paddings
 from cnnpool.probe.shift import shift
 from cnnpool.probe.windows import stride_of
+from cnnpool.registry import checked
 
 
+@checked
 class Equivariance:
     """Equivariance error of every stage at its total stride: a detector of bugs, and of borders.
 
@@ -28,9 +31,7 @@ class Equivariance:
 
     section = "equivariance"
 
-    def __init__(self, *, samples: int = 64, every_epochs: int = 0):
-        at_least("equivariance", 2, samples=samples)
-        at_least("equivariance", 0, every_epochs=every_epochs)
+    def __init__(self, *, samples: AtLeastTwo = 64, every_epochs: CountOrZero = 0):
         self.samples = samples
         self.every_epochs = every_epochs
 

@@ -5,12 +5,15 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from cnnpool.probe.base import Result, at_least, examined
+from cnnpool.bounds import Count, CountOrZero, Share
+from cnnpool.probe.base import Result, examined
 from cnnpool.probe.gradient_taps import Tap, adjacent_weights, backpropagate
 from cnnpool.probe.sparsity import coverage, phase_imbalance, sparsity
 from cnnpool.probe.windows import stride_of, tie_rule, ties, winner_shares
+from cnnpool.registry import checked
 
 
+@checked
 class GradientRouting:
     """Sparsity, coverage, ties and winners at every stage, from the real loss gradient of a batch.
 
@@ -30,11 +33,7 @@ class GradientRouting:
 
     section = "gradient"
 
-    def __init__(self, *, samples: int = 128, epsilon: float = 1e-3, every_epochs: int = 1):
-        at_least("gradient", 1, samples=samples)
-        at_least("gradient", 0, epsilon=epsilon, every_epochs=every_epochs)
-        if epsilon > 1:
-            raise ValueError(f"gradient probe: epsilon must be in 0..1, got {epsilon}")
+    def __init__(self, *, samples: Count = 128, epsilon: Share = 1e-3, every_epochs: CountOrZero = 1):
         self.samples = samples
         self.epsilon = epsilon
         self.every_epochs = every_epochs

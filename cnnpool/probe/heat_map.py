@@ -5,11 +5,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from cnnpool.bounds import Count, CountOrZero
 from cnnpool.probe.answers import square
-from cnnpool.probe.base import Result, at_least, captured, device_of, examined, paddings
+from cnnpool.probe.base import Pixels, Result, captured, device_of, examined, paddings
 from cnnpool.probe.shift import shift
+from cnnpool.registry import checked
 
 
+@checked
 class HeatMap:
     """Internal feature distance of every stage over a square of shifts.
 
@@ -24,9 +27,7 @@ class HeatMap:
 
     section = "heat_map"
 
-    def __init__(self, *, samples: int = 32, radius_px: int = 4, every_epochs: int = 0):
-        at_least("heat_map", 1, samples=samples, radius_px=radius_px)
-        at_least("heat_map", 0, every_epochs=every_epochs)
+    def __init__(self, *, samples: Count = 32, radius_px: Pixels = 4, every_epochs: CountOrZero = 0):
         self.samples = samples
         self.radius_px = radius_px
         self.every_epochs = every_epochs

@@ -4,13 +4,16 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
+from cnnpool.bounds import Count, CountOrZero, Seed
 from cnnpool.probe.accuracy import accuracy_map, accuracy_of_shifts
-from cnnpool.probe.base import Result, at_least, paddings
+from cnnpool.probe.base import AtLeastTwo, Pixels, PixelsOrZero, Result, paddings
 from cnnpool.probe.change import relative_change, unchanged_outputs
 from cnnpool.probe.consistency import by_presets
 from cnnpool.probe.presets import PRESETS, PresetName
+from cnnpool.registry import checked
 
 
+@checked
 class ShiftInvariance:
     """Consistency and accuracy of the classification under shifts, and the change of every stage.
 
@@ -39,20 +42,15 @@ class ShiftInvariance:
         *,
         presets: tuple[PresetName, ...] = ("distinct", "aps_cifar"),
         distinct_pairs: bool = False,
-        samples: int = 1024,
-        shift_samples: int = 512,
-        map_samples: int = 128,
-        stage_samples: int = 64,
-        max_shift_px: int = 4,
-        worst_px: int = 1,
-        seed: int = 0,
-        every_epochs: int = 0,
+        samples: Count = 1024,
+        shift_samples: Count = 512,
+        map_samples: CountOrZero = 128,
+        stage_samples: AtLeastTwo = 64,
+        max_shift_px: Pixels = 4,
+        worst_px: PixelsOrZero = 1,
+        seed: Seed = 0,
+        every_epochs: CountOrZero = 0,
     ):
-        at_least("invariance", 1, samples=samples, shift_samples=shift_samples, max_shift_px=max_shift_px)
-        at_least("invariance", 2, stage_samples=stage_samples)
-        at_least(
-            "invariance", 0, map_samples=map_samples, worst_px=worst_px, seed=seed, every_epochs=every_epochs
-        )
         self.presets = presets
         self.distinct_pairs = distinct_pairs
         self.samples = samples

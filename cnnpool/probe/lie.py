@@ -8,10 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from cnnpool.probe.base import Result, at_least, captured, device_of, examined, paddings
+from cnnpool.bounds import CountOrZero
+from cnnpool.probe.base import AtLeastTwo, Result, captured, device_of, examined, paddings
 from cnnpool.probe.shift import fourier_derivative
+from cnnpool.registry import checked
 
 
+@checked
 class LieDerivative:
     """Local equivariance error of every stage, and local invariance error of the logits, under translation.
 
@@ -25,9 +28,7 @@ class LieDerivative:
 
     section = "lie"
 
-    def __init__(self, *, samples: int = 64, every_epochs: int = 0):
-        at_least("lie", 2, samples=samples)
-        at_least("lie", 0, every_epochs=every_epochs)
+    def __init__(self, *, samples: AtLeastTwo = 64, every_epochs: CountOrZero = 0):
         self.samples = samples
         self.every_epochs = every_epochs
 

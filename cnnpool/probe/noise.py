@@ -6,10 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cnnpool.probe.base import Result, at_least, device_of, examined
+from cnnpool.bounds import CountOrZero
+from cnnpool.probe.base import AtLeastTwo, Result, device_of, examined
 from cnnpool.probe.gradient_taps import adjacent_weights
+from cnnpool.registry import checked
 
 
+@checked
 class GradientNoise:
     """Gradient noise scale of all parameters, and of the learnt filters next to every stage.
 
@@ -23,9 +26,7 @@ class GradientNoise:
 
     section = "noise"
 
-    def __init__(self, *, samples: int = 64, every_epochs: int = 0):
-        at_least("noise", 2, samples=samples)
-        at_least("noise", 0, every_epochs=every_epochs)
+    def __init__(self, *, samples: AtLeastTwo = 64, every_epochs: CountOrZero = 0):
         self.samples = samples
         self.every_epochs = every_epochs
 

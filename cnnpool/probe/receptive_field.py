@@ -5,12 +5,15 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from cnnpool.probe.base import Result, at_least, captured, device_of, examined
+from cnnpool.bounds import Count, CountOrZero
+from cnnpool.probe.base import Result, captured, device_of, examined
+from cnnpool.registry import checked
 
 THRESHOLD = 1 - 0.9545
 """Luo 2016, arXiv:1701.04128: two standard deviations of a Gaussian."""
 
 
+@checked
 class ReceptiveField:
     """Effective receptive field of every stage's output.
 
@@ -24,9 +27,7 @@ class ReceptiveField:
 
     section = "receptive_field"
 
-    def __init__(self, *, samples: int = 64, every_epochs: int = 0):
-        at_least("receptive_field", 1, samples=samples)
-        at_least("receptive_field", 0, every_epochs=every_epochs)
+    def __init__(self, *, samples: Count = 64, every_epochs: CountOrZero = 0):
         self.samples = samples
         self.every_epochs = every_epochs
 

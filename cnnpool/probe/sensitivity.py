@@ -5,11 +5,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from cnnpool.bounds import CountOrZero
 from cnnpool.probe.answers import logits, square
-from cnnpool.probe.base import Result, at_least, paddings
+from cnnpool.probe.base import AtLeastTwo, Pixels, Result, paddings
 from cnnpool.probe.shift import shift
+from cnnpool.registry import checked
 
 
+@checked
 class Sensitivity:
     """Distance of the logits of the shifted image from those of the image, over a square of shifts.
 
@@ -24,10 +27,7 @@ class Sensitivity:
 
     section = "sensitivity"
 
-    def __init__(self, *, samples: int = 128, radius_px: int = 6, every_epochs: int = 0):
-        at_least("sensitivity", 2, samples=samples)
-        at_least("sensitivity", 1, radius_px=radius_px)
-        at_least("sensitivity", 0, every_epochs=every_epochs)
+    def __init__(self, *, samples: AtLeastTwo = 128, radius_px: Pixels = 6, every_epochs: CountOrZero = 0):
         self.samples = samples
         self.radius_px = radius_px
         self.every_epochs = every_epochs

@@ -1,9 +1,14 @@
 """Attention with a learnt query."""
 
+from typing import Annotated
+
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor, nn
 
 from cnnpool.readout.base import Readout
+
+Heads = Annotated[int, Ge(1), Le(65536)]
 
 
 class AttentionPool2d(Readout):
@@ -31,7 +36,7 @@ class AttentionPool2d(Readout):
     paper = "Lee 2019, arXiv:1810.00825"
     shift = "invariant"
 
-    def __init__(self, channels: int, size: tuple[int, int], *, heads: int | None = None):
+    def __init__(self, channels: int, size: tuple[int, int], *, heads: Heads | None = None):
         super().__init__()
         self.channels = self.out_features = channels
         self.heads = head_count(channels, heads)
@@ -58,7 +63,7 @@ def head_count(channels: int, heads: int | None) -> int:
     """
     if heads is None:
         return channels // 64 if channels % 64 == 0 else 1
-    if heads < 1 or channels % heads:
+    if channels % heads:
         raise ValueError(f"heads must divide the {channels} channels, got {heads!r}")
     return heads
 

@@ -1,8 +1,10 @@
 """What every readout has in common."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import nn
+
+from cnnpool.registry import checked
 
 
 class Readout(nn.Module):
@@ -22,6 +24,10 @@ class Readout(nn.Module):
     """Accepts maps of another size than ``size``."""
 
     out_features: int
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        checked(cls)
 
     def flops(self, height: int, width: int) -> int:
         """Additions, multiplications, comparisons and elementary functions per sample, one each."""

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from cnnpool.readout.attention import attend, attention_flops, attention_weights, head_count
+from cnnpool.readout.attention import Heads, attend, attention_flops, attention_weights, head_count
 from cnnpool.readout.base import Readout
 from cnnpool.readout.flatten import require_size
 
@@ -29,7 +29,7 @@ class ClipAttentionPool2d(Readout):
     shift = "changes: each position has its own embedding"
     any_size = False
 
-    def __init__(self, channels: int, size: tuple[int, int], *, heads: int | None = None):
+    def __init__(self, channels: int, size: tuple[int, int], *, heads: Heads | None = None):
         super().__init__()
         self.channels = self.out_features = channels
         self.size = tuple(size)

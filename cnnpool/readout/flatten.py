@@ -1,5 +1,8 @@
 """Every position kept: flatten, then a fully connected layer."""
 
+from typing import Annotated
+
+from annotated_types import Ge, Le
 from torch import Tensor, nn
 
 from cnnpool.readout.base import Readout
@@ -28,10 +31,10 @@ class Flatten(Readout):
     shift = "changes: each position has its own weights"
     any_size = False
 
-    def __init__(self, channels: int, size: tuple[int, int], *, hidden: int = 128):
+    def __init__(
+        self, channels: int, size: tuple[int, int], *, hidden: Annotated[int, Ge(0), Le(65536)] = 128
+    ):
         super().__init__()
-        if hidden < 0:
-            raise ValueError(f"hidden must be a whole number of at least 0, got {hidden!r}")
         self.size = tuple(size)
         self.entries = channels * size[0] * size[1]
         self.out_features = hidden or self.entries

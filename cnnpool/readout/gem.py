@@ -4,6 +4,7 @@ import math
 
 from torch import Tensor
 
+from cnnpool.bounds import AboveZero
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.readout.base import Readout
@@ -39,14 +40,12 @@ class GlobalGeM2d(Readout):
         channels: int,
         size: tuple[int, int],
         *,
-        p: float = 3.0,
+        p: AboveZero = 3.0,
         learnable: bool = True,
         per: Per = "layer",
-        eps: float = 1e-6,
+        eps: AboveZero = 1e-6,
     ):
         super().__init__()
-        if not 0 < eps < math.inf:
-            raise ValueError(f"eps must be finite and above 0, got {eps!r}")
         self.channels = self.out_features = channels
         self.eps = eps
         self.p = Positive("p", p, repeats(per, channels), learnable=learnable)

@@ -4,6 +4,7 @@ import math
 
 from torch import Tensor
 
+from cnnpool.bounds import AboveZero
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.readout.base import Readout
@@ -36,7 +37,7 @@ class GlobalLogSumExpPool2d(Readout):
         channels: int,
         size: tuple[int, int],
         *,
-        r: float = 10.0,
+        r: AboveZero = 10.0,
         learnable: bool = True,
         per: Per = "layer",
     ):

@@ -1,10 +1,15 @@
 """Maxima over grids of several sizes."""
 
+from typing import Annotated
+
 import torch
+from annotated_types import Ge, Le, MaxLen, MinLen
 from torch import Tensor, nn
 
 from cnnpool.pool.adaptive_max import AdaptiveMaxPool2d
 from cnnpool.readout.base import Readout
+
+Levels = Annotated[tuple[Annotated[int, Ge(1), Le(64)], ...], MinLen(1), MaxLen(16)]
 
 
 class SpatialPyramidPool2d(Readout):
@@ -28,13 +33,9 @@ class SpatialPyramidPool2d(Readout):
     paper = "He 2014, arXiv:1406.4729"
     shift = "the 1x1 level is invariant, finer ones change when a maximum crosses into another cell"
 
-    def __init__(self, channels: int, size: tuple[int, int], *, levels: tuple[int, ...] = (1, 2, 4)):
+    def __init__(self, channels: int, size: tuple[int, int], *, levels: Levels = (1, 2, 4)):
         super().__init__()
-        if not levels or any(level < 1 for level in levels):
-            raise ValueError(
-                f"levels must be whole numbers of at least 1, and one of them at least, got {levels!r}"
-            )
-        self.levels = tuple(levels)
+        self.levels = levels
         self.out_features = channels * sum(level**2 for level in levels)
         self.grids = nn.ModuleList(AdaptiveMaxPool2d(channels, output_size=level) for level in levels)
         self._fit(*size)

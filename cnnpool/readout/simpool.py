@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from cnnpool.bounds import AboveZero
 from cnnpool.pool.precision import wide
-from cnnpool.readout.attention import attention_weights, head_count
+from cnnpool.readout.attention import Heads, attention_weights, head_count
 from cnnpool.readout.base import Readout
 
 FLOOR = 1e-6
@@ -33,10 +34,10 @@ class SimPool2d(Readout):
     paper = "Psomas 2023, arXiv:2309.06891"
     shift = "invariant"
 
-    def __init__(self, channels: int, size: tuple[int, int], *, gamma: float | None = 2.0, heads: int = 1):
+    def __init__(
+        self, channels: int, size: tuple[int, int], *, gamma: AboveZero | None = 2.0, heads: Heads = 1
+    ):
         super().__init__()
-        if gamma is not None and not gamma > 0:
-            raise ValueError(f"gamma must be positive, or null for none, got {gamma!r}")
         self.channels = self.out_features = channels
         self.gamma = gamma
         self.heads = head_count(channels, heads)

@@ -1,11 +1,11 @@
 """Runs grouped by what was chosen: keys, readable labels, the baseline."""
 
-import difflib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cnnpool.registry import did_you_mean
 from cnnpool.report.facts import exceptions, facts, value_at
 from cnnpool.report.label import labels, natural
 from cnnpool.report.runs import NAMED, Run
@@ -36,7 +36,7 @@ def group(runs: Sequence[Run], by: Sequence[str]) -> list[Choice]:
         if key == "seed":
             raise ValueError("--by seed: runs are paired by seed, so it cannot be a choice")
         if key not in known:
-            raise ValueError(f"--by {key}: no run has this key; {nearest(key, known)}")
+            raise ValueError(f"--by {key}: no run has this key; {did_you_mean(key, known)}")
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(tuple(_frozen(run, key) for key in by), []).append(run)
@@ -64,16 +64,6 @@ def baseline(choices: Sequence[Choice], wanted: str | None) -> Choice:
         there = ", ".join(repr(choice.label) for choice in choices)
         raise ValueError(f"--baseline {wanted!r} {problem}: {there}")
     return named[0]
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A remedy for a misspelt key: the nearest known ones, else all of them."""
-    known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
-    close = close or [key for key in known if word in key.split(".")][:3]
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    return f"choose from {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
 
 
 def _results(choice: Choice) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from cnnpool.report.choice import nearest
+from cnnpool.registry import did_you_mean
 from cnnpool.report.facts import UNSET, facts, value_at
 from cnnpool.report.runs import NAMED, Run
 
@@ -37,7 +37,7 @@ def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
             raise ValueError(f"--where {condition!r} is not KEY=VALUE, e.g. --where data=mnist")
         known = {name for run in runs for name in facts(run.results)} | {*NAMED, "seed"}
         if key not in known:
-            raise ValueError(f"--where {key}: no run has this key; {nearest(key, known)}")
+            raise ValueError(f"--where {key}: no run has this key; {did_you_mean(key, known)}")
         found = [(run, _name(run, key)) for run in kept]
         # A list such as [2, 2] holds commas itself, so the whole text is tried as well.
         texts = {wanted, *wanted.split(",")}
@@ -59,7 +59,7 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
     known = dict.fromkeys(key for flat in table for key in flat)
     for key in allow:
         if not any(_covers(key, name) for name in known):
-            raise ValueError(f"--allow {key}: no run has this key; {nearest(key, known)}")
+            raise ValueError(f"--allow {key}: no run has this key; {did_you_mean(key, known)}")
     noted, refused = [], {}
     for key in known:
         values = _values(runs, table, key)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cnnpool.registry import did_you_mean
 from cnnpool.report import statistics
-from cnnpool.report.choice import Choice, baseline, group, nearest, varying
+from cnnpool.report.choice import Choice, baseline, group, varying
 from cnnpool.report.comparable import refuse, select
 from cnnpool.report.measure import Measure, known_keys, measure
 from cnnpool.report.notes import observe
@@ -82,7 +83,7 @@ def compare(
     known = {key for run in kept for key in known_keys(run.results)}
     chosen = measure(metric)
     if not _measured(chosen, kept):
-        raise ValueError(f"--metric {metric}: no run has it; {nearest(metric, known)}")
+        raise ValueError(f"--metric {metric}: no run has it; {did_you_mean(metric, known)}")
     base = baseline(choices, against)
     choices = [base, *(choice for choice in choices if choice is not base)]
     presets = [key for key in known if key.startswith("invariance.consistency.")]

@@ -1,6 +1,7 @@
 """The settings that decide a run's result, and how two runs differ in them."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,7 +26,16 @@ def asked(config: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: config.get(key) for key in DECIDING}
     for section, harmless in HARMLESS.items():
         kept[section] = {k: v for k, v in (kept[section] or {}).items() if k not in harmless}
-    return json.loads(json.dumps(kept))
+    return json.loads(json.dumps(as_json(kept)))
+
+
+def as_json(settings: Any) -> Any:
+    """``settings`` as JSON can keep them: infinity is the text ``inf``, which a float option takes back."""
+    if isinstance(settings, Mapping):
+        return {key: as_json(value) for key, value in settings.items()}
+    if isinstance(settings, list | tuple):
+        return [as_json(value) for value in settings]
+    return str(settings) if isinstance(settings, float) and math.isinf(settings) else settings
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

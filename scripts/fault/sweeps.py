@@ -39,7 +39,7 @@ SWEEPS = [
     Fault(
         "a job is a mistake",
         "train -m pool=max pool.stride=2,-1",
-        ("stride=-1", "at least 1", "got -1"),
+        ("stride=-1", "pool.stride", "from 1 to", "got -1"),
         2,
         keeps=("outputs/*/*/max*/*/results.json",),
         out=("1 done, 1 failed",),

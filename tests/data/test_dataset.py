@@ -136,11 +136,11 @@ def test_a_class_without_training_images_is_named(caplog):
     [
         ({"val_size": 90}, "data.val_size=90 of 90 training images leaves none"),
         ({"val_size": 0.001}, "data.val_size=0.001 of 90"),
-        ({"val_size": 1.0}, "a fraction below 1, got 1.0"),
+        ({"val_size": 1.0}, "a fraction of them below 1, got 1.0"),
         ({"val_size": -1}, "got -1"),
-        ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),
-        ({"limit": 0}, "data.limit must be at least 1, got 0"),
-        ({"shift": -1}, "data.shift must be at least 0, got -1"),
+        ({"batch_size": 0}, "batch_size must be a whole number from 1 to .*, got 0"),
+        ({"limit": 0}, "limit must be a whole number from 1 to .*, or null, got 0"),
+        ({"shift": -1}, "shift must be a whole number from 0 to .*, got -1"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):
@@ -183,7 +183,7 @@ def test_unknown_names_and_keys_are_refused_with_a_suggestion():
         data.build("minst")
     with pytest.raises(ValueError, match="digits has no option 'batchsize'; did you mean 'batch_size'"):
         data.build("digits", batchsize=3)
-    with pytest.raises(ValueError, match="flip=3 is not true or false"):
+    with pytest.raises(ValueError, match="flip must be true or false, got 3"):
         data.build("digits", flip=3)
 
 

@@ -42,5 +42,5 @@ def test_the_split_is_fixed_and_holds_every_class_alike():
 
 def test_the_size_is_an_option():
     assert data.build("digits", size=32).size == (32, 32)
-    with pytest.raises(ValueError, match=r"data\.size must be at least 8, got 4"):
+    with pytest.raises(ValueError, match="digits: size must be a whole number from 8 to 512, got 4"):
         data.build("digits", size=4)

@@ -88,5 +88,5 @@ def test_the_shares_of_a_step_are_the_batch_of_one_process():
 def test_other_strategies_are_no_choice():
     from cnnpool import registry
 
-    with pytest.raises(ValueError, match="strategy='ddp_spawn' is not one of 'auto', 'ddp'"):
+    with pytest.raises(ValueError, match="strategy must be one of auto, ddp, got 'ddp_spawn'"):
         registry.check(Recipe, "fit", {"strategy": "ddp_spawn"})

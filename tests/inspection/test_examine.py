@@ -193,7 +193,7 @@ def test_a_checkpoint_gives_a_users_model_its_weights(tmp_path, capsys):
         (["run", "--swap", "blur", "--swap-set", "kernel=3"], "blur has no option 'kernel'"),
         (["run", "--swap-set", "kernel_size=3"], "--swap, which is not given"),
         (["run", "--probes", "gradients"], "did you mean 'gradient'"),
-        (["run", "--set", "gradient.epsilon=2"], "epsilon must be in 0..1, got 2"),
+        (["run", "--set", "gradient.epsilon=2"], "epsilon must be a number from 0 to 1, got 2"),
         (["run", "--set", "noise.samples=2"], "noise is not among the probes"),
         (["run", "--set", "gradient.epsilon"], "not of the form KEY=VALUE"),
         (["run", "--samples", "0"], "--samples must be at least 2, got 0"),

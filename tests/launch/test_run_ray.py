@@ -117,7 +117,7 @@ def test_what_ray_cannot_do_is_refused(call, ray):
     status, _, err = call("train", *RAY, "fit.devices=2", *call.quick)
     assert status == 2 and "leave fit.devices at 1" in err
     status, _, err = call("train", *RAY, "launch.gpus=-1", *call.quick)
-    assert status == 2 and "launch.gpus must be at least 0" in err
+    assert status == 2 and "launch.gpus must be a number from 0" in err
 
 
 def test_an_address_where_nobody_listens_is_refused(call, monkeypatch):
@@ -139,7 +139,7 @@ def test_jobs_are_done_by_ray_itself(call, tmp_path, monkeypatch):
     status, out, err = call("train", "-m", "launch=ray", "pool=max,avg", "pool.stride=2,-1", *call.quick)
     assert status == 2, err
     assert "4 jobs: " in out and "2 done" in out and "2 failed" in out, err
-    assert err.count("pool.stride must be at least 1, got -1") == 2
+    assert err.count("pool.stride must be a whole number") == 2
     assert len(list(tmp_path.rglob("results.json"))) == 2
     status, _, err = call("train", "-m", "launch=ray", "launch.threads=10000", *call.quick)
     assert status == 2 and "launch.threads=10000" in err and "this machine has" in err

@@ -177,7 +177,7 @@ def test_cores_are_divided_among_jobs(monkeypatch):
 @pytest.mark.parametrize("override", ["launch.jobs=0", "launch.threads=-1"])
 def test_a_share_out_of_range_is_refused(call, override):
     status, _, err = call("train", *SWEEP, "launch=processes", override, *call.quick)
-    assert status == 2 and "must be at least 1 or null" in err
+    assert status == 2 and "must be a whole number from 1 to 1,024, or null" in err
 
 
 def test_a_sweep_of_trainings_on_several_devices_gives_each_a_process(monkeypatch, call):

@@ -41,7 +41,7 @@ def test_the_activation_is_relu_unless_gelu_is_asked_for():
     ]
     assert counts == [[7, 0], [0, 7]]
     assert build("max").state_dict().keys() == build("max", activation="gelu").state_dict().keys()
-    with pytest.raises(ValueError, match="activation='silu' is not one of 'relu', 'gelu'"):
+    with pytest.raises(ValueError, match="activation must be one of relu, gelu, got 'silu'"):
         build("max", activation="silu")
 
 

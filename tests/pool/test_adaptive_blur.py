@@ -146,11 +146,11 @@ def test_flops_are_the_convolutions_the_softmaxes_and_the_sums():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"filter_size": 2}, "filter_size must be odd, got 2"),
+        ({"filter_size": 2}, "filter_size must be a whole number from 1 to 15, odd, or two of them, got 2"),
         ({"filter_size": 0}, "filter_size"),
         ({"stride": 0}, "stride"),
         ({"groups": 3}, "groups must divide the 4 channels, got 3"),
-        ({"groups": 0}, "groups must divide"),
+        ({"groups": 0}, "groups must be a whole number from 1 to"),
         ({"padding_mode": "same"}, "padding_mode"),
     ],
 )

@@ -266,7 +266,7 @@ def test_flops_count_two_operations_per_pixel_and_the_blur():
     ("options", "message"),
     [
         ({"p": 3.0}, "p must be 1, 2 or inf, got 3.0"),
-        ({"choose": "most"}, "choose must be max or min, got 'most'"),
+        ({"choose": "most"}, "choose must be one of max, min, got 'most'"),
         ({"stride": 0}, "stride"),
         ({"filter_size": 0}, "filter_size"),
     ],

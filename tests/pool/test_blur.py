@@ -216,7 +216,11 @@ def test_flops_are_those_of_the_two_passes():
 @pytest.mark.parametrize(
     ("x", "options", "message"),
     [
-        (torch.zeros(1, 1, 4, 4), {"filter_size": 0}, "filter_size must be a whole number of at least 1"),
+        (
+            torch.zeros(1, 1, 4, 4),
+            {"filter_size": 0},
+            "filter_size must be a whole number .*, or two of them, got 0",
+        ),
         (torch.zeros(1, 1, 4, 4), {"filter_size": (3, 0)}, "filter_size"),
         (torch.zeros(1, 1, 4, 4), {"stride": 0}, "stride must be"),
         (torch.zeros(1, 1, 4, 4), {"padding_mode": "mirror"}, "padding_mode must be one of .*'mirror'"),

@@ -92,8 +92,8 @@ def test_flops_are_those_torch_counts_and_the_blurs(order):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kernel_size": 2}, "kernel_size must be odd"),
-        ({"order": "blur"}, "order must be conv_blur or blur_conv, got 'blur'"),
+        ({"kernel_size": 2}, "kernel_size must be a whole number from 1 to 255, odd"),
+        ({"order": "blur"}, "order must be one of conv_blur, blur_conv, got 'blur'"),
         ({"filter_size": 0}, "filter_size"),
         ({"padding_mode": "same"}, "padding_mode"),
         ({"conv_padding_mode": "same"}, "padding_mode"),

@@ -82,5 +82,5 @@ def test_adjoint_is_the_transposed_jacobian():
 
 
 def test_stride_below_one_is_refused():
-    with pytest.raises(ValueError, match="stride must be a whole number of at least 1"):
+    with pytest.raises(ValueError, match="stride must be a whole number from 1 to 1,024"):
         FlcPool2d(1, stride=0)

@@ -160,7 +160,7 @@ def test_stride_that_shrinks_nothing_is_refused(stride):
 
 
 def test_unknown_mode_is_refused():
-    with pytest.raises(ValueError, match="mode must be random or pseudorandom, got 'fixed'"):
+    with pytest.raises(ValueError, match="mode must be one of random, pseudorandom, got 'fixed'"):
         FractionalMaxPool2d(1, mode="fixed")
 
 

@@ -155,10 +155,10 @@ def test_flops_are_those_of_the_two_convolutions_and_the_blur():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hidden": 0}, "hidden must be at least 1, got 0"),
-        ({"tau": 0.0}, "tau must be finite and above 0, got 0.0"),
-        ({"tau": float("inf")}, "tau must be finite"),
-        ({"kernel_size": 2}, "kernel_size must be odd"),
+        ({"hidden": 0}, "hidden must be a whole number from 1 to 65,536, or null, got 0"),
+        ({"tau": 0.0}, "tau must be a number above 0 and finite, got 0.0"),
+        ({"tau": float("inf")}, "tau must be a number above 0 and finite, got inf"),
+        ({"kernel_size": 2}, "kernel_size must be a whole number from 1 to 255, odd"),
         ({"stride": 0}, "stride"),
         ({"filter_size": 0}, "filter_size"),
     ],

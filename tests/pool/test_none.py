@@ -40,5 +40,5 @@ def test_stride_below_one_is_refused(stride):
 
 
 def test_two_strides_are_refused_since_dilation_is_one_number():
-    with pytest.raises(ValueError, match=r"stride=\(2, 1\) is not a whole number"):
+    with pytest.raises(ValueError, match=r"stride must be a whole number from 1 to 16, got \[2, 1\]"):
         build("none", 1, stride=[2, 1])

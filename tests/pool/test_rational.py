@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cnnpool.pool import OPERATORS
 from cnnpool.pool.rational import fractions, rounded_down, rounded_up, whole
 
 
@@ -14,7 +15,7 @@ from cnnpool.pool.rational import fractions, rounded_down, rounded_up, whole
 @settings(deadline=None, max_examples=200)
 def test_any_smaller_size_is_reached_by_the_quotient_of_the_sizes(length, size):
     length, size = max(length, size), min(length, size)
-    stride = fractions(length / size, least=1)
+    stride = fractions(length / size)
     assert (
         rounded_up(length, 3 * length, stride) == rounded_down(length, 3 * length, stride) == (size, 3 * size)
     )
@@ -23,23 +24,25 @@ def test_any_smaller_size_is_reached_by_the_quotient_of_the_sizes(length, size):
 @given(st.integers(1, 500), st.integers(1, 99), st.integers(1, 99))
 @settings(deadline=None, max_examples=200)
 def test_sizes_are_rounded_as_exact_fractions_are(length, p, q):
-    stride = fractions((p / q + 1, 1.0), least=1)
+    stride = fractions((p / q + 1, 1.0))
     exact = length / (Fraction(p, q) + 1)
     assert rounded_up(length, 7, stride) == (math.ceil(exact), 7)
     assert rounded_down(length, 7, stride) == (math.floor(exact), 7)
 
 
 def test_decimals_are_read_as_written():
-    assert fractions((1.414, 2), least=1) == ((707, 500), (2, 1))
-    assert whole(fractions((1.414, 2.7), least=1)) == (1, 3)
+    assert fractions((1.414, 2)) == ((707, 500), (2, 1))
+    assert whole(fractions((1.414, 2.7))) == (1, 3)
 
 
+@pytest.mark.parametrize("name", ["diffstride", "spectral"])
 @pytest.mark.parametrize("bad", [0.9, -1, math.inf, math.nan, True, (2.0,), (2.0, 0.5), (1, 2, 3)])
-def test_number_below_the_least_is_refused(bad):
-    with pytest.raises(ValueError, match="stride must be a number of at least 1"):
-        fractions(bad, least=1)
+def test_number_below_the_least_is_refused(name, bad):
+    with pytest.raises(ValueError, match="stride must be a number from 1 to 1,024, or two of them, got"):
+        OPERATORS[name](4, stride=bad)
 
 
-def test_excluded_bound_is_refused():
-    with pytest.raises(ValueError, match="stride must be a number above 1, or two of them, got 1"):
-        fractions(1, least=1, excluded=True)
+@pytest.mark.parametrize("bad", [1, 1.0, (2, 1), 0.5])
+def test_excluded_bound_is_refused(bad):
+    with pytest.raises(ValueError, match="stride must be a number above 1 and at most 1,024, or two of them"):
+        OPERATORS["fractional_max"](4, stride=bad)

@@ -75,7 +75,7 @@ def test_learnt_beta_moves_and_stays_positive():
 
 @pytest.mark.parametrize("beta", [0.0, -1.0, math.inf])
 def test_beta_out_of_range_is_refused(beta):
-    with pytest.raises(ValueError, match="beta must be finite and above 0"):
+    with pytest.raises(ValueError, match="beta must be a number above 0 and finite"):
         build("soft", 3, beta=beta)
     with pytest.raises(ValueError, match="beta must be finite and above 0"):
         soft_pool2d(torch.zeros(1, 1, 2, 2), 2, beta=beta)

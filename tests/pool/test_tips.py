@@ -107,7 +107,7 @@ def test_flops_are_the_convolution_the_mean_the_weighted_sum_and_the_blur():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kernel_size": 2}, "kernel_size must be odd"),
+        ({"kernel_size": 2}, "kernel_size must be a whole number from 1 to 255, odd"),
         ({"stride": 0}, "stride"),
         ({"filter_size": 0}, "filter"),
     ],

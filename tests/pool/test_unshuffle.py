@@ -121,9 +121,9 @@ def test_flops_are_those_torch_counts():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kernel_size": 2}, "kernel_size must be odd"),
+        ({"kernel_size": 2}, "kernel_size must be a whole number from 1 to 255, odd"),
         ({"stride": 0}, "stride"),
-        ({"ragged": "crop"}, "ragged must be pad or refuse, got 'crop'"),
+        ({"ragged": "crop"}, "ragged must be one of pad, refuse, got 'crop'"),
     ],
 )
 def test_bad_argument_is_refused_with_its_name(options, message):

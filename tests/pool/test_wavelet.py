@@ -115,8 +115,8 @@ def test_shift_by_two_shifts_circular_bands_by_one():
     [
         ({"order": 0}, "order must be a whole number from 1 to 10, got 0"),
         ({"order": 11}, "got 11"),
-        ({"bands": "hh"}, "bands must be ll or all, got 'hh'"),
-        ({"edges": "zero"}, "edges must be circular or symmetric, got 'zero'"),
+        ({"bands": "hh"}, "bands must be one of ll, all, got 'hh'"),
+        ({"edges": "zero"}, "edges must be one of circular, symmetric, got 'zero'"),
         ({"stride": 4}, "stride must be 2, got 4"),
     ],
 )

@@ -120,5 +120,5 @@ def test_pyramid_finer_than_the_map_is_refused_at_the_start_and_later():
 
 @pytest.mark.parametrize("levels", [(), (0,), (1, -2)])
 def test_pyramid_without_a_sound_level_is_refused(levels):
-    with pytest.raises(ValueError, match="levels must be whole numbers of at least 1"):
+    with pytest.raises(ValueError, match="levels must be a list, each a whole number from 1 to 64, at least"):
         SpatialPyramidPool2d(3, (8, 8), levels=levels)

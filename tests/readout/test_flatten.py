@@ -39,5 +39,5 @@ def test_weights_are_hwc_per_hidden_unit():
 
 
 def test_negative_width_is_refused():
-    with pytest.raises(ValueError, match="hidden must be a whole number of at least 0, got -1"):
+    with pytest.raises(ValueError, match="hidden must be a whole number from 0 to 65,536, got -1"):
         Flatten(3, (4, 4), hidden=-1)

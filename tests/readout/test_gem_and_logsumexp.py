@@ -96,7 +96,7 @@ def test_exponent_is_one_per_layer_or_per_channel_or_no_parameter(readout, name)
     ]
     assert counts == [1, 6, 0, 0]
     for value in (0.0, -1.0, math.inf):
-        with pytest.raises(ValueError, match=f"{name} must be finite and above 0, got"):
+        with pytest.raises(ValueError, match=f"{name} must be a number above 0 and finite, got"):
             readout(6, SIZE, **{name: value})
 
 
@@ -109,7 +109,7 @@ def test_gem_channels_have_their_own_p():
 
 @pytest.mark.parametrize("eps", [0.0, -1e-6, math.inf])
 def test_gem_floor_out_of_range_is_refused(eps):
-    with pytest.raises(ValueError, match="eps must be finite and above 0"):
+    with pytest.raises(ValueError, match="eps must be a number above 0 and finite"):
         GlobalGeM2d(3, SIZE, eps=eps)
 
 

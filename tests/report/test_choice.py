@@ -93,7 +93,7 @@ def test_baseline_by_a_part_of_the_label_must_be_unique(shelf):
 
 def test_unknown_key_is_refused_with_the_nearest(shelf):
     shelf.sweep(max=[0.9])
-    with pytest.raises(ValueError, match=r"--by pool.kernel_sise: .*did you mean pool.kernel_size"):
+    with pytest.raises(ValueError, match=r"--by pool.kernel_sise: .*did you mean 'pool.kernel_size'"):
         labels(shelf, "pool.kernel_sise")
     with pytest.raises(ValueError, match="paired by seed"):
         labels(shelf, "seed")
@@ -161,7 +161,7 @@ def test_where_keeps_what_it_says(shelf):
         ("pool", "is not KEY=VALUE"),
         ("=max", "is not KEY=VALUE"),
         ("pool=", "is not KEY=VALUE"),
-        ("poll=max", "did you mean pool"),
+        ("poll=max", "did you mean 'pool'"),
         ("pool=median", "pool is one of max"),
     ],
 )

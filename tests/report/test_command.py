@@ -110,7 +110,7 @@ def test_status_works_where_nothing_is_finished(tmp_path, capsys):
 def test_every_mistake_is_one_line_and_two(two, tmp_path, capsys):
     root = two.root
     assert "does not exist" in error_of(capsys, tmp_path / "none")
-    assert "did you mean pool" in error_of(capsys, root, "--by", "poool")
+    assert "did you mean 'pool'" in error_of(capsys, root, "--by", "poool")
     assert "did you mean" in error_of(capsys, root, "--metric", "test.acuracy")
     assert "'avg', 'max'" in error_of(capsys, root, "--baseline", "median").replace(
         "'max', 'avg'", "'avg', 'max'"

@@ -11,19 +11,23 @@ ROOT = Path(__file__).parents[2]
 # Room: what it may import besides the standard library and itself. An own name covers what lies below it.
 BASES = {"cnnpool.pool.base", "cnnpool.readout.base", "cnnpool.model.base"}
 LAYERS = {"cnnpool.data", "cnnpool.model", "cnnpool.pool", "cnnpool.probe", "cnnpool.readout"}
+SCHEMA = {"annotated_types", "cnnpool.bounds", "cnnpool.registry"}
 RUN_FOLDER, SYSTEM, TABLES = "cnnpool.run_folder", "cnnpool.system", "cnnpool.tables"
 RIVALS = {"torchvision", "timm", "kornia", "antialiased_cnns"}
 ROOMS = {
-    "pool": {"torch", "numba", "triton", "cnnpool.registry"},
-    "readout": {"torch", "cnnpool.registry", "cnnpool.pool"},
-    "model": {"torch", "cnnpool.registry", *BASES},
-    "data": {"torch", "sklearn", "numpy", "PIL", "filelock", "cnnpool.registry"},
-    "probe": {"torch", "cnnpool.registry", *BASES},
+    "pool": {"torch", "numba", "triton", *SCHEMA},
+    "readout": {"torch", *SCHEMA, "cnnpool.pool"},
+    "model": {"torch", *SCHEMA, *BASES},
+    "data": {"torch", "sklearn", "numpy", "PIL", "filelock", *SCHEMA},
+    "probe": {"torch", *SCHEMA, *BASES},
     "fit": {
         *("torch", "lightning", "torchmetrics", "tensorboard", "matplotlib"),
         *("cnnpool.explain", "cnnpool.recipe", RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
     },
-    "report": {"numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.cli_parser", TABLES},
+    "report": {
+        *("numpy", "scipy", "matplotlib", "tensorboard"),
+        *("cnnpool.cli_parser", "cnnpool.registry", TABLES),
+    },
     "claims": {"numpy", "cnnpool.report", TABLES},
     "explain": {
         *("torch", "matplotlib"),
@@ -40,18 +44,19 @@ ROOMS = {
     "cli": {"cnnpool"},
     "launch": {
         *("hydra", "omegaconf", "ray", "yaml", "torch"),
-        *("cnnpool.registry", "cnnpool.fit", "cnnpool.recipe", RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
+        *("cnnpool.fit", "cnnpool.recipe", RUN_FOLDER, SYSTEM, TABLES, *LAYERS, *SCHEMA),
     },
     "cli_parser": set(),
-    "recipe": set(),
+    "recipe": SCHEMA,
     "run_folder": {"torch", "filelock"},
     "system": {"torch"},
     "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry"},
     "inspection": {
         *("torch", "torchvision", "timm", "matplotlib", "cnnpool.explain", "cnnpool.surgery", *LAYERS),
-        *("cnnpool.cli_parser", RUN_FOLDER, SYSTEM, TABLES),
+        *("cnnpool.cli_parser", "cnnpool.registry", RUN_FOLDER, SYSTEM, TABLES),
     },
-    "registry": set(),
+    "bounds": {"annotated_types"},
+    "registry": {"pydantic", "cnnpool.bounds"},
 }
 DUMPING_GROUNDS = {"util", "utils", "helper", "helpers", "common", "misc", "tools"}
 

@@ -1,0 +1,105 @@
+"""Numbers with their bounds, as the types of options in every room, and types in words.
+
+A float without an upper bound may be infinite: it has none only where infinity means something.
+"""
+
+import math
+import types
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import DocInfo, Ge, GroupedMetadata, Gt, Le, Lt, MaxLen, MinLen, Predicate
+
+Count = Annotated[int, Ge(1), Le(10**9)]
+CountOrZero = Annotated[int, Ge(0), Le(10**9)]
+Seed = Annotated[int, Ge(0), Le(2**32 - 1)]
+"""What every random generator takes."""
+
+AboveZero = Annotated[float, Gt(0), Lt(math.inf)]
+AtLeastZero = Annotated[float, Ge(0), Lt(math.inf)]
+Share = Annotated[float, Ge(0), Le(1)]
+ShareBelowOne = Annotated[float, Ge(0), Lt(1)]
+
+
+def odd(number: int) -> bool:
+    """Whether a window of that size has a middle."""
+    return number % 2 == 1
+
+
+KINDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    type(None): "null",
+    Any: "anything",
+}
+
+
+def describe(hint: Any) -> str:
+    """The values that a type with bounds allows, in words: ``a whole number from 1 to 8``."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if hasattr(hint, "__metadata__"):
+        return _bounded(describe(parts[0]), list(_flat(hint.__metadata__)))
+    if origin is Literal:
+        return f"one of {', '.join(map(str, parts))}" if len(parts) > 1 else str(parts[0])
+    if origin in (Union, types.UnionType):
+        return _either(parts)
+    if origin is tuple:
+        return f"a list, each {describe(parts[0])}" if parts[-1] is ... else _listed(parts)
+    return KINDS.get(hint, "") or str(getattr(hint, "__name__", hint))
+
+
+def _listed(parts: tuple[Any, ...]) -> str:
+    if all(part == parts[0] for part in parts):
+        return f"a list of {len(parts)}, each {describe(parts[0])}"
+    return f"a list of {', '.join(map(describe, parts))}"
+
+
+def _either(parts: tuple[Any, ...]) -> str:
+    words = [
+        "two of them" if get_args(part) == parts[:1] * 2 and get_origin(part) is tuple else describe(part)
+        for part in parts
+    ]
+    return ", or ".join(words)
+
+
+def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
+    for one in metadata:
+        yield from one if isinstance(one, GroupedMetadata) else (one,)
+
+
+def _bounded(kind: str, bounds: list[Any]) -> str:
+    said, low, high = [], "", ""
+    for bound in bounds:
+        match bound:
+            case DocInfo():
+                return bound.documentation
+            case Ge():
+                low = f"at least {_number(bound.ge)}"
+            case Gt():
+                low = f"above {_number(bound.gt)}"
+            case Le():
+                high = f"at most {_number(bound.le)}"
+            case Lt():
+                high = "finite" if bound.lt == math.inf else f"below {_number(bound.lt)}"
+            case MinLen():
+                said.append(f"at least {bound.min_length} of them")
+            case MaxLen():
+                said.append(f"at most {bound.max_length} of them")
+            case Predicate():
+                said.append(bound.func.__name__.replace("_", " "))
+    if low.startswith("at least") and high.startswith("at most"):
+        kind += f" from {low.removeprefix('at least ')} to {high.removeprefix('at most ')}"
+    elif ends := " and ".join(filter(None, (low, high))):
+        kind += f"{',' * ends.startswith('at')} {ends}"
+    if kind.startswith("a number") and not high:
+        said.append("or inf")
+    return ", ".join([kind, *said])
+
+
+def _number(bound: Any) -> str:
+    if isinstance(bound, int):
+        zeros = len(str(bound)) - 1
+        return f"10^{zeros}" if zeros >= 6 and bound == 10**zeros else f"{bound:,}"
+    return f"{bound:g}"

@@ -1,0 +1,98 @@
+"""Names that do not exist are refused before torch is imported; values before anything is read or built."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cnnpool import cli, data, model, pool, probe, readout, registry
+from cnnpool.launch import check
+
+TABLES = {
+    "pool": pool.OPERATORS,
+    "readout": readout.READOUTS,
+    "model": model.MODELS,
+    "data": data.DATASETS,
+    "probe": probe.PROBES,
+}
+
+EARLY = [
+    "fit.lr=-1", "fit.epochs=0", "fit.precision=8", "seed=-1", "seed=4294967296", "seed=true",
+    "launch=processes launch.jobs=0", "+pool.extra=1", "pool.name=nosuch", "stage.s2=avg",
+    "data.name=mnists", "+probe.nosuch.samples=1", "pool=nosuch", "nosuch=1", "out=", "seed=${oc.env:NOPE}",
+]  # fmt: skip
+LATE = {
+    "pool.kernel_size=0": "pool.kernel_size must be a whole number from 1 to 1,024, or two of them, got 0",
+    "pool.ties=all": "pool.ties must be one of first, last, split, got 'all'",
+    "pool.padding=2": "stage s1: pool.padding must be at most half of kernel_size=2, got 2",
+    "pool=blur pool.padding_mode=mirror": "pool.padding_mode must be one of reflect, replicate, circular",
+    "pool=blur pool.filter_size=1000000000000": "pool.filter_size must be a whole number from 1 to 255",
+    "pool@stage.s2=avg stage.s2.stride=0": "stage.s2.stride must be a whole number from 1 to 1,024",
+    "pool@stage.s2=avg stage.s2.padding=2": "stage s2: stage.s2.padding must be at most half of",
+    "data.batch_size=0": "data.batch_size must be a whole number from 1 to",
+    "data.crop=28": "data.crop must be at least 0 and less than 28, got 28",
+    "model.width=0": "model.width must be a whole number from 1 to 16,384, got 0",
+    "readout=flatten readout.hidden=-1": "readout.hidden must be a whole number from 0 to 65,536, got -1",
+    "readout=attention readout.heads=3": "readout.heads must divide the 64 channels, got 3",
+    "probe.gradient.samples=0": "probe.gradient.samples must be a whole number from 1 to 10^9, got 0",
+    "probe.gradient.epsilon=2": "probe.gradient.epsilon must be a number from 0 to 1, got 2",
+}
+
+
+def choices():
+    return [(room, name) for room, table in TABLES.items() for name in table]
+
+
+@pytest.mark.parametrize(("room", "name"), choices())
+def test_every_choice_has_its_options_in_its_file(room, name):
+    content = check._content(room, "full")[name] if room == "probe" else check._content(room, name)
+    known = set(registry.options_of(TABLES[room][name]))
+    assert set(content) - {"name"} == known - ({"pool", "readout"} if room == "model" else set())
+    assert name in check._names(room)
+
+
+def test_names_are_refused_before_torch_is_imported(tmp_path):
+    code = f"""
+import sys
+from cnnpool import cli
+for command in {EARLY}:
+    try:
+        cli.main(["train", *command.split()])
+    except SystemExit as stop:
+        assert stop.code == 2, (command, stop.code)
+    assert "torch" not in sys.modules, command
+assert "hydra" in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("error: ") == len(EARLY)
+
+
+@pytest.mark.parametrize("command", LATE)
+def test_a_value_is_refused_in_one_line_that_names_it_as_the_command_line_does(
+    command, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["train", "data=digits", "fit=smoke", *command.split()])
+    error = capsys.readouterr().err.splitlines()
+    assert stop.value.code == 2
+    assert [line for line in error if line.startswith("error: ")] == error[-1:]
+    assert error[-1].startswith(f"error: {LATE[command]}"), error
+    assert not list(Path().rglob("results.json"))
+
+
+def test_a_value_is_refused_before_the_data_is_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        cli.main(["train", "data=mnist", "data.root=nowhere", "data.download=false", "pool.stride=0"])
+    assert "pool.stride must be" in capsys.readouterr().err
+
+
+def test_every_job_of_a_sweep_is_refused_for_itself(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["train", "-m", "data=digits", "pool.stride=0,-1"])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.count("pool.stride must be a whole number from 1 to 1,024") == 2

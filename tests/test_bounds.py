@@ -1,0 +1,282 @@
+"""Every option of every room takes the values within its bounds, and refuses all others in one line."""
+
+import inspect
+import json
+import math
+from typing import Annotated, Literal, get_args, get_origin
+
+import pytest
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, Predicate, doc
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cnnpool import data, model, pool, probe, readout, registry
+from cnnpool.bounds import describe
+from cnnpool.launch.sweep import Launch
+from cnnpool.recipe import Recipe
+from cnnpool.run_folder.identity import as_json
+
+TABLES = {
+    "pool": pool.OPERATORS,
+    "readout": readout.READOUTS,
+    "model": model.MODELS,
+    "data": data.DATASETS,
+    "probe": probe.PROBES,
+    "fit": {"fit": Recipe},
+    "launch": {"launch": Launch},
+}
+FACTORIES = {"pool", "readout"}
+OPTIONS = [
+    (room, name, key)
+    for room, table in TABLES.items()
+    for name, entry in table.items()
+    for key in registry.options_of(entry)
+    if room != "model" or key not in FACTORIES
+]
+VALUES = [
+    -1, 0, 1, 2, 3, 8, 9, 11, 16, 17, 255, 256, 257, 1024, 1025, 10**9, 10**9 + 1, 10**40,
+    -0.5, -0.0, 0.5, 1.0, 1.5, 1024.5, 1e-300, 1e300, math.inf, -math.inf, math.nan,
+    [0, 1], [1, 2], [2, -1], [1.0, 1.5], [1, 1, 1], [3], [], [math.nan, 1.0], [True, 1],
+    "text", "inf", "nan", "3", "", True, False, None, {}, b"x", object,
+]  # fmt: skip
+
+
+def take(room, name, key, value):
+    """As a command line checks it."""
+    return registry.check(TABLES[room][name], name, {key: value}, room)[key]
+
+
+def allows(hint, value):
+    """Whether a type takes a value, read from the annotation step by step."""
+    value = tuple(value) if isinstance(value, list) else value
+    if get_origin(hint) is Annotated:
+        kind, *bounds = get_args(hint)
+        return allows(kind, value) and all(holds(bound, value) for bound in bounds)
+    parts = get_args(hint)
+    if get_origin(hint) is Literal:
+        return any(type(value) is type(part) and value == part for part in parts)
+    if get_origin(hint) is tuple:
+        if not isinstance(value, tuple):
+            return False
+        parts = parts[:1] * len(value) if parts[-1] is ... else parts
+        return len(parts) == len(value) and all(map(allows, parts, value))
+    if parts:
+        return any(allows(part, value) for part in parts)
+    if hint is float:
+        return value == "inf" or (type(value) is float and value == value) or is_small_int(value)
+    return value is None if hint is type(None) else type(value) is hint
+
+
+def is_small_int(value):
+    return type(value) is int and abs(value) < 2**1024
+
+
+def holds(bound, value):
+    value = math.inf if value == "inf" else value
+    match bound:
+        case Ge():
+            return value >= bound.ge
+        case Gt():
+            return value > bound.gt
+        case Le():
+            return value <= bound.le
+        case Lt():
+            return value < bound.lt
+        case MinLen():
+            return len(value) >= bound.min_length
+        case MaxLen():
+            return len(value) <= bound.max_length
+        case Predicate():
+            return bound.func(value)
+    return True
+
+
+def construct(room, name, /, **options):
+    """The object itself, as Python code makes it, of four channels where it wants to know."""
+    entry = TABLES[room][name]
+    match room:
+        case "pool":
+            return entry(4, **options)
+        case "readout":
+            return entry(4, (8, 8), **options)
+        case "model":
+            return entry(
+                1, (32, 32), 3,
+                pool=lambda stage, channels: pool.build("avg", channels),
+                readout=lambda channels, size: readout.build("gap", channels, size),
+                **options,
+            )  # fmt: skip
+    return entry(**options)
+
+
+def refusal(function, /, *arguments, **options):
+    """The message that refuses, or none."""
+    try:
+        function(*arguments, **options)
+    except ValueError as error:
+        assert type(error) is ValueError or isinstance(error, data.DataError), type(error)
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize(("room", "name", "key"), OPTIONS)
+def test_a_value_is_taken_exactly_if_the_annotation_allows_it(room, name, key):
+    hint = registry.options_of(TABLES[room][name])[key].hint
+    for value in VALUES:
+        if refused := refusal(take, room, name, key, value):
+            assert not allows(hint, value), value
+            assert refused.startswith(f"{room}.{key} must be {describe(hint)}, got {repr(value)[:90]}"), value
+            assert "\n" not in refused
+        else:
+            assert allows(hint, value), value
+
+
+@pytest.mark.parametrize(("room", "name", "key"), OPTIONS)
+def test_a_constructor_refuses_the_same_values_in_one_line(room, name, key):
+    for value in VALUES:
+        if refusal(take, room, name, key, value):
+            said = refusal(construct, room, name, **{key: value})
+            assert said and key in said and "must be" in said and "\n" not in said, value
+
+
+@pytest.mark.parametrize(("room", "name", "key"), [one for one in OPTIONS if one[0] != "model"])
+def test_a_constructor_takes_what_is_allowed_unless_its_options_do_not_go_together(room, name, key):
+    for value in extremes(registry.options_of(TABLES[room][name])[key].hint):
+        said = refusal(construct, room, name, **{key: value})
+        assert said is None or "\n" not in said, value
+
+
+def extremes(hint):
+    """The legal values at the ends of the range."""
+    numbers = [
+        getattr(bound, bound.__class__.__name__.lower())
+        for kind in (hint, *get_args(hint))
+        for bound in getattr(kind, "__metadata__", ())
+        if isinstance(bound, Ge | Gt | Le | Lt)
+    ]
+    near = [n + step for n in numbers for step in (0, -1, 1, 1e-9, -1e-9)]
+    tried = [
+        *near,
+        *map(float, near),
+        1.0,
+        2.0,
+        [1, 2],
+        ["tips"],
+        [1.5, 2.0],
+        None,
+        True,
+        False,
+        math.inf,
+        1e300,
+        5e-324,
+        "ä\n",
+    ]
+    return [value for value in tried if allows(hint, value) and value != "inf"]
+
+
+@pytest.mark.parametrize(("room", "name", "key"), OPTIONS)
+def test_every_legal_value_survives_json(room, name, key):
+    hint = registry.options_of(TABLES[room][name])[key].hint
+    kinds = [hint] if get_origin(hint) is tuple else [hint, *get_args(hint)]
+    choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
+    legal = [*extremes(hint), *choices]
+    assert legal
+    for value in legal:
+        kept = json.loads(json.dumps(as_json({key: value}), allow_nan=False))[key]
+        assert take(room, name, key, kept) == take(room, name, key, value)
+
+
+def test_infinity_is_legal_where_it_means_something():
+    endless = {
+        (room, name, key) for room, name, key in OPTIONS if not refusal(take, room, name, key, math.inf)
+    }
+    assert endless == {("pool", "lp", "p"), ("pool", "aps", "p")}
+
+
+# Written by hand, against a slip in an annotation itself.
+BY_HAND = {
+    "pool.max.kernel_size": ([1, 2, [1, 3], 1024], [0, -1, [2, 0], 1025, 2.0, True, [1, 2, 3], None]),
+    "pool.max.padding": ([0, 1, [0, 1]], [-1, [0, -1], 0.5]),
+    "pool.max.ties": (["first", "last", "split"], ["all", 1, None]),
+    "pool.avg.divisor_override": ([None, -3, 4], [0, 2.0]),
+    "pool.blur.filter_size": ([1, 2, 255], [0, 256, 10**12]),
+    "pool.conv_blur.kernel_size": ([1, 3, [3, 5]], [2, [3, 4], 0]),
+    "pool.diffstride.stride": ([1, 1.5, [1, 2.5]], [0.99, math.inf, [1.5], 10**6]),
+    "pool.diffstride.bandwidth": ([0.01, 0.99], [0, 1, 1.5]),
+    "pool.fractional_max.stride": ([1.01, 2], [1, 1.0, 0.5]),
+    "pool.gem.p": ([0.1, 3], [0, -1, math.inf]),
+    "pool.lp.p": ([0.5, 1, math.inf], [0, -1, math.nan]),
+    "pool.aps.p": ([1, 2, 2.0, math.inf], [3, 1.5, 0]),
+    "pool.mixed.mix": ([0, 0.5, 1], [-0.1, 1.1]),
+    "pool.none.stride": ([1, 16], [0, 17, [2, 2]]),
+    "pool.tree.levels": ([1, 8], [0, 9]),
+    "pool.wavelet.order": ([1, 10], [0, 11]),
+    "pool.wavelet.stride": ([2], [1, 3, 2.0, True]),
+    "readout.flatten.hidden": ([0, 1, 65536], [-1, 65537]),
+    "readout.pyramid.levels": ([[1], [1, 2, 4]], [[], [0], 1, [65]]),
+    "readout.simpool.gamma": ([None, 2], [0, math.inf]),
+    "model.vgg.width": ([1, 16384], [0, 16385]),
+    "model.vgg.dropout": ([0, 0.99], [1, -0.1]),
+    "data.mnist.val_size": ([0, 5000, 0.0, 0.99], [-1, 1.0, 1.5, -0.1]),
+    "data.mnist.limit": ([None, 1], [0, 1.5]),
+    "data.digits.size": ([8, 512], [7, 513]),
+    "data.image_folder.channels": ([1, 3], [2, True, 1.0]),
+    "data.image_folder.size": ([None, 1, [32, 48]], [0, [32], [32, 0]]),
+    "probe.gradient.epsilon": ([0, 1], [-0.1, 1.1]),
+    "probe.noise.samples": ([2], [1]),
+    "probe.invariance.presets": ([[], ["tips"]], ["tips", ["tipps"]]),
+    "fit.fit.lr": ([1e-9, 10], [0, -1, math.inf, "fast"]),
+    "fit.fit.weight_decay": ([0, 1], [-1, math.inf]),
+    "fit.fit.warmup": ([0, 0.99], [1]),
+    "fit.fit.checkpoint_every_minutes": ([0, 0.5, 10**6], [-1, math.inf, 10**7]),
+    "fit.fit.deterministic": (["auto", "warn", True, False], ["no", 1]),
+    "launch.launch.jobs": ([None, 1], [0, 0.5]),
+    "launch.launch.gpus": ([0, 0.5], [-1, math.inf]),
+}
+
+
+@pytest.mark.parametrize("option", BY_HAND)
+def test_bounds_are_the_ones_that_were_meant(option):
+    good, bad = BY_HAND[option]
+    for value in good:
+        assert refusal(take, *option.split("."), value) is None, value
+    for value in bad:
+        assert refusal(take, *option.split("."), value), value
+
+
+@given(st.one_of(st.integers(), st.floats(), st.lists(st.integers() | st.floats(), max_size=3)), st.data())
+@settings(deadline=None, max_examples=300)
+def test_any_number_is_taken_exactly_if_it_is_allowed(value, drawn):
+    room, name, key = drawn.draw(st.sampled_from(OPTIONS))
+    hint = registry.options_of(TABLES[room][name])[key].hint
+    assert (refusal(take, room, name, key, value) is None) == allows(hint, value)
+
+
+def test_every_default_is_legal_and_of_its_own_kind():
+    for room, name, key in OPTIONS:
+        default = registry.options_of(TABLES[room][name])[key].default
+        assert default is not inspect.Parameter.empty
+        assert take(room, name, key, default) == default
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (Annotated[int, Ge(1)], "a whole number, at least 1"),
+        (Annotated[int, Ge(1), Le(8)], "a whole number from 1 to 8"),
+        (Annotated[int, Ge(1), Le(10**9)], "a whole number from 1 to 10^9"),
+        (Annotated[float, Gt(0), Lt(math.inf)], "a number above 0 and finite"),
+        (Annotated[float, Gt(0)], "a number above 0, or inf"),
+        (Annotated[float, Ge(0), Lt(1)], "a number, at least 0 and below 1"),
+        (pool.base.OddTap, "a whole number from 1 to 255, odd"),
+        (int | tuple[int, int] | None, "a whole number, or two of them, or null"),
+        (tuple[int, int] | None, "a list of 2, each a whole number, or null"),
+        (tuple[str, int], "a list of a text, a whole number"),
+        (Annotated[tuple[int, ...], MinLen(1)], "a list, each a whole number, at least 1 of them"),
+        (Literal["a", "b"] | bool, "one of a, b, or true or false"),
+        (Literal[2], "2"),
+        (Annotated[float, doc("1, 2 or inf")], "1, 2 or inf"),
+    ],
+)
+def test_a_type_in_words(hint, words):
+    assert describe(hint) == words
