@@ -81,6 +81,11 @@ def lookup(table: Mapping[str, Callable[..., Any]], room: str, name: str) -> Cal
     raise ValueError(f"no {room[:-1]} named {name!r}; {did_you_mean(name, [*table, *foreign])}")
 
 
+def entries(table: Mapping[str, Callable[..., Any]], room: str) -> dict[str, Callable[..., Any]]:
+    """Every class or function of a room by name, those of installed packages too."""
+    return {name: point.load() for name, point in _foreign(f"cnnpool.{room}").items()} | dict(table)
+
+
 def construct(
     table: Mapping[str, Callable[..., Any]], room: str, name: str, *args: Any, **options: Any
 ) -> Any:

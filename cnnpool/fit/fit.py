@@ -21,8 +21,9 @@ from cnnpool.fit.pictures import draw
 from cnnpool.fit.probe_batch import sample
 from cnnpool.fit.trainer import build_trainer, precision_of, quieten
 from cnnpool.model import Cnn
-from cnnpool.probe import Batch, Probe
+from cnnpool.probe import Batch, Probe, declared
 from cnnpool.probe.tags import scalars
+from cnnpool.quantity import records
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder.atomic import write_json
 from cnnpool.system.hardware import environment, keep_memory
@@ -97,6 +98,7 @@ def fit(
     }
     # Arithmetic and data are no settings, but a checkpoint goes on with the same ones only.
     asked |= {"precision": precision_of(recipe), "data_sha256": dataset.sha256}
+    quantities = declared(probes.values())
     module = Net(model, recipe, seed, total, resume.facts(asked))
     if recipe.channels_last:
         model.to(memory_format=torch.channels_last)
@@ -105,7 +107,8 @@ def fit(
         resume.check(*found, asked, module)
     path, saved = found or (None, None)
     kept = saved["callbacks"]["MetricsCallback"]["metrics_bytes"] if saved else 0
-    writer = None if rank() else MetricsWriter(out, saved["cnnpool"]["steps"] if saved else 0, kept)
+    done = saved["cnnpool"]["steps"] if saved else 0
+    writer = None if rank() else MetricsWriter(out, done, kept, quantities)
     metrics = MetricsCallback(writer, probes, sample(dataset, dataset.val if val else dataset.train))
     quieten()
     with Signals() as signals:
@@ -144,12 +147,11 @@ def fit(
         **measured,
         "environment": environment(trainer.strategy.root_device),
     }
-    values = {f"test/{name}": value for name, value in tested.items()}
-    # What is read while it trains has its curve already, on the validation images.
+    results["quantities"] = records(quantities, results)
+    # A probe that is read while it trains has its curve already, on the validation images.
     curves = {probe.section for probe in probes.values() if probe.every_epochs}
-    for section, result in measured.items():
-        if section not in curves:
-            values |= scalars(section, result)
+    final = {section: result for section, result in measured.items() if section not in curves}
+    values = scalars(quantities, {"test": tested, **final})
     close(writer, results, values, model, batch, pictures=recipe.pictures)
     results["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
     write_json(out / "results.json", results)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cnnpool.fit.metrics_writer import MetricsWriter
 from cnnpool.fit.module import Net
-from cnnpool.probe import Probe
+from cnnpool.probe import Probe, declared
 from cnnpool.probe.tags import scalars
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class MetricsCallback(Callback):
             for probe in self.probes.values():
                 if probe.every_epochs and epoch % probe.every_epochs == 0:
                     result = probe.measure(module.model, module.model.stages, *self.batch)
-                    values |= scalars(probe.section, result)
+                    values |= scalars(declared([probe]), {probe.section: result})
             self.writer.scalars(module.steps, epoch, values)
         scores = "   ".join(
             f"{split} loss {score['loss']:.4f} accuracy {100 * score['accuracy']:.2f} %"

@@ -2,15 +2,17 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
 from cnnpool import tables
+from cnnpool.quantity import Quantity
 from cnnpool.run_folder.atomic import write_text
 
 
@@ -21,12 +23,19 @@ class MetricsWriter:
         folder: of the run.
         resumed_step: the step to go on from.
         kept_bytes: of ``metrics.jsonl`` up to that step; what a stopped run wrote later is dropped.
+        quantities: of which TensorBoard shows the definitions beside the charts.
 
     Raises:
         ValueError: if the file is shorter than that.
     """
 
-    def __init__(self, folder: Path, resumed_step: int = 0, kept_bytes: int = 0):
+    def __init__(
+        self,
+        folder: Path,
+        resumed_step: int = 0,
+        kept_bytes: int = 0,
+        quantities: Sequence[Quantity] = (),
+    ):
         self.path = folder / "metrics.jsonl"
         written = self.path.read_bytes() if self.path.exists() else b""
         if len(written) < kept_bytes:
@@ -40,6 +49,8 @@ class MetricsWriter:
                 old.unlink()
         purge = resumed_step + 1 if resumed_step else None
         self.board = SummaryWriter(folder, purge_step=purge, max_queue=1000)
+        self.quantities = quantities
+        self.described: set[str] = set()
 
     def scalars(self, step: int, epoch: int, values: Mapping[str, float | None]) -> None:
         """Append one line; a value of null is left out."""
@@ -47,7 +58,7 @@ class MetricsWriter:
         with self.path.open("a") as file:
             file.write(json.dumps({"step": step, "epoch": epoch, **values}) + "\n")
         for tag, value in values.items():
-            self.board.add_scalar(tag, value, step)
+            self.board.file_writer.add_summary(self._summary(tag, value), step)
 
     def sync(self) -> int:
         """Bring everything said so far to the disk; returns the size of ``metrics.jsonl`` in bytes."""
@@ -72,6 +83,14 @@ class MetricsWriter:
         asked = {key: results[key] for key in ("pool", "stages", "readout", "model", "data", "fit", "seed")}
         self.board.add_text("configuration", _table(asked), results["steps"])
         self.board.add_text("results", _table(_headline(results)), results["steps"])
+
+    def _summary(self, tag: str, value: float) -> Summary:
+        """One scalar; the first of its tag carries the definition."""
+        one = None if tag in self.described else next((q for q in self.quantities if q.has_tag(tag)), None)
+        self.described.add(tag)
+        scalar = SummaryMetadata.PluginData(plugin_name="scalars")
+        metadata = one and SummaryMetadata(plugin_data=scalar, summary_description=one.definition)
+        return Summary(value=[Summary.Value(tag=tag, simple_value=value, metadata=metadata)])
 
     def _layout(self, stages: list[str]) -> None:
         charts = {

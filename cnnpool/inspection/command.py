@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from cnnpool.inspection.run import from_checkpoint, from_run
 from cnnpool.inspection.stages import added, operators_of, stages_of
 from cnnpool.inspection.subject import Subject
 from cnnpool.inspection.text import report
-from cnnpool.probe import Batch
+from cnnpool.probe import Batch, declared
+from cnnpool.quantity import records
 from cnnpool.surgery import Change, swap
 from cnnpool.system.hardware import environment, usable
 
@@ -49,7 +51,8 @@ def examine(asked: argparse.Namespace) -> int:
         **measure(model, stages, looked_at, probes),
         "environment": environment(torch.device(asked.device)),
     }
-    sys.stdout.write(report(results))
+    results["quantities"] = records(declared(probes.values()), results)
+    sys.stdout.write(report(results, shutil.get_terminal_size((160, 24)).columns))
     # matplotlib is slow to load: only once there is something to draw.
     from cnnpool.inspection.pictures import draw
 

@@ -1,5 +1,6 @@
 """Measurements of a model; each leaves it exactly as it found it."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from cnnpool import registry
@@ -17,6 +18,8 @@ from cnnpool.probe.lie import LieDerivative
 from cnnpool.probe.noise import GradientNoise
 from cnnpool.probe.receptive_field import ReceptiveField
 from cnnpool.probe.sensitivity import Sensitivity
+from cnnpool.probe.training import TRAINING
+from cnnpool.quantity import Quantity
 
 PROBES: dict[str, type[Probe]] = {
     "adversarial": AdversarialShift,
@@ -39,9 +42,22 @@ def build(name: str, **options: Any) -> Probe:
     """The probe called ``name``.
 
     Raises:
-        ValueError: for an unknown name or option, or a value out of range.
+        ValueError: for an unknown name or option, a value out of range, or a probe without quantities.
     """
-    return registry.construct(PROBES, "probes", name, **options)
+    built: Probe = registry.construct(PROBES, "probes", name, **options)
+    if not hasattr(built, "quantities"):
+        raise ValueError(f"the probe {name} declares no quantities: derive it from cnnpool.probe.Probe")
+    return built
+
+
+def declared(probes: Iterable[Probe | type[Probe]] | None = None) -> list[Quantity]:
+    """Everything that ``probes`` and a training report, with keys from the top of ``results.json``.
+
+    Args:
+        probes: built or not; None for all of this package and of installed ones.
+    """
+    entries = registry.entries(PROBES, "probes").values() if probes is None else probes
+    return [*(one.below(entry.section) for entry in entries for one in entry.quantities), *TRAINING]
 
 
 __all__ = [
@@ -62,4 +78,5 @@ __all__ = [
     "Sensitivity",
     "ShiftInvariance",
     "build",
+    "declared",
 ]

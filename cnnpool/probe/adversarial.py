@@ -1,21 +1,23 @@
 """Accuracy when the worst of many shifts is chosen for every image, fractions of a pixel included."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
 import torch
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 
-from cnnpool.bounds import Count, CountOrZero
+from cnnpool.bounds import Count
 from cnnpool.probe.answers import logits
-from cnnpool.probe.base import PixelsOrZero, Result, paddings
+from cnnpool.probe.base import Batch, PixelsOrZero, Probe, Result, Stages, paddings
 from cnnpool.probe.shift import fourier_shift
+from cnnpool.quantity import fraction
 from cnnpool.registry import checked
 
 
 @checked
-class AdversarialShift:
+@dataclass(kw_only=True)
+class AdversarialShift(Probe):
     """Adversarial shift accuracy on a grid of sub-pixel circular shifts (Michaeli 2023, arXiv:2303.08085).
 
     Args:
@@ -29,29 +31,36 @@ class AdversarialShift:
     """
 
     section = "adversarial"
+    quantities = (
+        fraction(
+            "accuracy",
+            "adversarial shift accuracy",
+            "Images classified correctly under every shift of a grid of circular shifts, fractions of "
+            "a pixel included, divided by all images.",
+            better="higher",
+            shown="compare",
+        ),
+        fraction(
+            "whole_px_accuracy",
+            "adversarial accuracy, whole pixels",
+            "Images classified correctly under every shift of the grid by whole pixels, divided by "
+            "all images.",
+            better="higher",
+        ),
+        fraction(
+            "mean_accuracy",
+            "mean accuracy over the adversarial grid",
+            "Correct predictions over all shifts of the grid and all images, divided by all.",
+            better="higher",
+        ),
+    )
 
-    def __init__(
-        self,
-        *,
-        samples: Count = 256,
-        max_shift_px: PixelsOrZero = 1,
-        per_px: Annotated[int, Ge(1), Le(16)] = 2,
-        every_epochs: CountOrZero = 0,
-    ):
-        self.samples = samples
-        self.max_shift_px = max_shift_px
-        self.per_px = per_px
-        self.every_epochs = every_epochs
+    samples: Count = 256
+    max_shift_px: PixelsOrZero = 1
+    per_px: Annotated[int, Ge(1), Le(16)] = 2
 
-    def measure(
-        self,
-        model: nn.Module,
-        stages: Mapping[str, nn.Module],
-        images: Tensor,
-        labels: Tensor,
-        black: Tensor | None = None,
-    ) -> Result:
-        images, labels = images[: self.samples], labels[: self.samples]
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images, labels, _ = batch.first(self.samples)
         reach = self.max_shift_px * self.per_px
         span = [step / self.per_px for step in range(-reach, reach + 1)]
         return {

@@ -1,19 +1,21 @@
 """Aliasing: how much of every stage's output is high frequencies in disguise."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.bounds import Count, CountOrZero
-from cnnpool.probe.base import Result, captured, device_of, examined
+from cnnpool.bounds import Count
+from cnnpool.probe.base import Batch, Probe, Result, Stages, captured, device_of, examined
 from cnnpool.probe.spectrum import alias_classes, alias_energy_ratio, dense_output, high_frequency_share
 from cnnpool.probe.windows import stride_of
+from cnnpool.quantity import fraction
 from cnnpool.registry import checked
 
 
 @checked
-class Aliasing:
+@dataclass(kw_only=True)
+class Aliasing(Probe):
     """Alias energy ratio, high-frequency share and Ribeiro & Schon's classes at every stage.
 
     The spectrum is that of the operator's output at stride 1 on the maps it really sees. Of an operator that
@@ -28,20 +30,56 @@ class Aliasing:
     """
 
     section = "aliasing"
+    quantities = (
+        fraction(
+            "stages.<stage>.alias_energy_ratio",
+            "alias energy",
+            "Energy of a stage's subsampled output that would not be there had frequencies above the "
+            "new Nyquist frequency been removed first, divided by the output's energy; 0 is free of "
+            "aliasing.",
+            better="lower",
+            shown="compare",
+            range=(0.0, None),
+        ),
+        fraction(
+            "stages.<stage>.high_frequency_share",
+            "high-frequency share",
+            "Energy of a stage's output at stride 1 that is not below the new Nyquist frequency, "
+            "divided by all of its energy.",
+        ),
+        fraction(
+            "stages.<stage>.nonaliased",
+            "frequencies not aliased",
+            "Frequencies of the subsampled map to which the low frequency alone contributes (within "
+            "20 dB of the strongest), divided by all frequencies (Ribeiro and Schon 2021).",
+            shown="file",
+        ),
+        fraction(
+            "stages.<stage>.aliased",
+            "frequencies aliased",
+            "Frequencies of the subsampled map to which one high frequency alone contributes (within "
+            "20 dB of the strongest), divided by all frequencies.",
+            shown="file",
+        ),
+        fraction(
+            "stages.<stage>.tangled",
+            "frequencies tangled",
+            "Frequencies of the subsampled map to which several frequencies contribute (within 20 dB "
+            "of the strongest) and can no longer be told apart, divided by all frequencies.",
+        ),
+        fraction(
+            "stages.<stage>.nopass",
+            "frequencies not passed",
+            "Frequencies of the subsampled map to which nothing within 20 dB of the strongest "
+            "contributes, divided by all frequencies.",
+            shown="file",
+        ),
+    )
 
-    def __init__(self, *, samples: Count = 16, every_epochs: CountOrZero = 0):
-        self.samples = samples
-        self.every_epochs = every_epochs
+    samples: Count = 16
 
-    def measure(
-        self,
-        model: nn.Module,
-        stages: Mapping[str, nn.Module],
-        images: Tensor,
-        labels: Tensor,
-        black: Tensor | None = None,
-    ) -> Result:
-        images = images[: self.samples]
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images = batch.first(self.samples).images
         with examined(model), captured(stages, inputs=True) as maps, torch.no_grad():
             model(images.to(device_of(model)))
             found = {stage: stage_aliasing(stages[stage], x) for stage, x in dict(maps).items()}

@@ -1,18 +1,20 @@
 """Consistency and accuracy over every circular shift: exact, with no sampling of shifts."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.bounds import Count, CountOrZero
+from cnnpool.bounds import Count
 from cnnpool.probe.answers import answers, logits
-from cnnpool.probe.base import Result, paddings
+from cnnpool.probe.base import Batch, Probe, Result, Stages, paddings
+from cnnpool.quantity import fraction
 from cnnpool.registry import checked
 
 
 @checked
-class AllShifts:
+@dataclass(kw_only=True)
+class AllShifts(Probe):
     """Exact all-shifts consistency of a few images, from H * W forward passes of each.
 
     Args:
@@ -24,20 +26,40 @@ class AllShifts:
     """
 
     section = "all_shifts"
+    quantities = (
+        fraction(
+            "consistency",
+            "consistency over all shifts",
+            "Probability that two circular shifts of an image, drawn with replacement from all of "
+            "them, get the same top-1 class: exact over shifts, mean over images.",
+            better="higher",
+            shown="compare",
+        ),
+        fraction(
+            "consistency_distinct",
+            "consistency over all distinct shifts",
+            "Probability that two different circular shifts of an image get the same top-1 class: "
+            "exact over shifts, mean over images.",
+            better="higher",
+        ),
+        fraction(
+            "mean_shift_accuracy",
+            "accuracy over all shifts",
+            "Correct predictions over all circular shifts of all images, divided by all.",
+            better="higher",
+        ),
+        fraction(
+            "worst_shift_accuracy",
+            "worst-shift accuracy over all shifts",
+            "Images classified correctly under every circular shift, divided by all images.",
+            better="higher",
+        ),
+    )
 
-    def __init__(self, *, samples: Count = 64, every_epochs: CountOrZero = 0):
-        self.samples = samples
-        self.every_epochs = every_epochs
+    samples: Count = 64
 
-    def measure(
-        self,
-        model: nn.Module,
-        stages: Mapping[str, nn.Module],
-        images: Tensor,
-        labels: Tensor,
-        black: Tensor | None = None,
-    ) -> Result:
-        images, labels = images[: self.samples], labels[: self.samples]
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images, labels, _ = batch.first(self.samples)
         counts = class_counts(model, images)
         return {
             **consistency_of_counts(counts),

@@ -1,21 +1,27 @@
-"""How a probe looks into a model and leaves it exactly as it found it."""
+"""The interface of a probe, and how it looks into a model and leaves it exactly as it found it."""
 
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 
+from cnnpool.bounds import CountOrZero
+from cnnpool.quantity import Quantity
+
 Result = dict[str, Any]
+Stages = Mapping[str, nn.Module]
 AtLeastTwo = Annotated[int, Ge(2), Le(10**9)]
 Pixels = Annotated[int, Ge(1), Le(256)]
 PixelsOrZero = Annotated[int, Ge(0), Le(256)]
 
 
 class Batch(NamedTuple):
-    """What probes look at: ``probe.measure(model, stages, *batch)``."""
+    """The images that probes look at: ``probe.measure(model, stages, *batch)``."""
 
     images: Tensor
     """Normalised, (N, C, H, W)."""
@@ -24,25 +30,38 @@ class Batch(NamedTuple):
     black: Tensor | None = None
     """The value that a black pixel has after normalisation, by channel (C,); None stands for zeros."""
 
+    def first(self, samples: int) -> "Batch":
+        """The first ``samples`` images, all of them if there are fewer."""
+        return self._replace(images=self.images[:samples], labels=self.labels[:samples])
 
-class Probe(Protocol):
-    """A measurement of a model: a small object that holds the settings and calls pure functions."""
 
-    section: str
+@dataclass(kw_only=True)
+class Probe(ABC):
+    """A measurement of a model: a small object that holds the options and calls pure functions.
+
+    Args:
+        every_epochs: read after every so many epochs; 0: only at the end.
+
+    Raises:
+        ValueError: if an option is out of range.
+    """
+
+    section: ClassVar[str]
     """The key of ``results.json`` that takes the result, and the first part of its TensorBoard tags."""
-    every_epochs: int
-    """Read after every so many epochs of training; 0: only at the end."""
+    quantities: ClassVar[tuple[Quantity, ...]] = ()
+    """Every number of the result that was measured rather than set, its key below ``section``."""
+
+    every_epochs: CountOrZero = 0
 
     def measure(
-        self,
-        model: nn.Module,
-        stages: Mapping[str, nn.Module],
-        images: Tensor,
-        labels: Tensor,
-        black: Tensor | None = None,
+        self, model: nn.Module, stages: Stages, images: Tensor, labels: Tensor, black: Tensor | None = None
     ) -> Result:
         """The result as nested dictionaries of JSON's types; the arguments as in ``Batch``."""
-        ...
+        return self.read(model, stages, Batch(images, labels, black))
+
+    @abstractmethod
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        """Measure ``model``, whose downsampling operators are ``stages``, on a batch."""
 
 
 @contextmanager
@@ -63,11 +82,11 @@ def examined(model: nn.Module) -> Iterator[nn.Module]:
 
 
 @contextmanager
-def captured(stages: Mapping[str, nn.Module], *, inputs: bool = False) -> Iterator[dict[str, Tensor]]:
-    """What each stage put out (or with ``inputs`` took in) in the latest forward pass, by stage."""
+def captured(stages: Stages, *, inputs: bool = False) -> Iterator[dict[str, Tensor]]:
+    """The output (or with ``inputs`` the input) of each stage in the latest forward pass, by stage."""
     seen: dict[str, Tensor] = {}
 
-    def keep(stage: str):
+    def keep(stage: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
         def hook(module: nn.Module, received: tuple[Tensor, ...], returned: Tensor) -> None:
             seen[stage] = received[0] if inputs else returned
 

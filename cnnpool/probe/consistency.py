@@ -87,7 +87,10 @@ def by_presets(
         }
     if found:
         result["consistency_given_correct"] = next(iter(found.values()))["given_correct"]
-    result["presets"] = {name: fitting[name].facts() | one for name, one in found.items()}
+    result["presets"] = {
+        name: fitting[name].facts() | {key: value for key, value in one.items() if key != "consistency"}
+        for name, one in found.items()
+    }
     if skipped := {name: reason for name, reason in reasons.items() if reason}:
         result["skipped"] = skipped
     return result

@@ -1,7 +1,7 @@
 """What a model costs: parameters, arithmetic, and bytes kept for the backward pass."""
 
 import weakref
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
 import torch
@@ -9,15 +9,17 @@ from annotated_types import Ge, Le
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cnnpool.bounds import Count, CountOrZero
+from cnnpool.bounds import Count
 from cnnpool.probe.arithmetic import Arithmetic
-from cnnpool.probe.base import Result, device_of, examined
+from cnnpool.probe.base import Batch, Probe, Result, Stages, device_of, examined
 from cnnpool.probe.speed import images_per_s, stage_times
+from cnnpool.quantity import Quantity, count
 from cnnpool.registry import checked
 
 
 @checked
-class Cost:
+@dataclass(kw_only=True)
+class Cost(Probe):
     """Parameters, FLOPs per image (pooling counted), bytes kept for backward per image, and time.
 
     Args:
@@ -32,30 +34,79 @@ class Cost:
     """
 
     section = "cost"
+    quantities = (
+        count(
+            "parameters",
+            "parameters",
+            "Numbers that training changes.",
+            better="lower",
+            seeds="same",
+            shown="compare",
+        ),
+        count(
+            "classifier_parameters",
+            "parameters of fully connected layers",
+            "Numbers that training changes in fully connected layers.",
+            better="lower",
+            seeds="same",
+        ),
+        count(
+            "flops",
+            "FLOPs",
+            "Arithmetic of one forward pass for one image, pooling included; a multiply-add counts two.",
+            better="lower",
+            seeds="same",
+            shown="compare",
+        ),
+        count(
+            "saved_bytes",
+            "kept for backward",
+            "Bytes that autograd keeps between the forward and the backward pass, parameters not "
+            "counted, divided by the images of the batch.",
+            unit="B",
+            better="lower",
+            seeds="same",
+            shown="compare",
+        ),
+        count(
+            "forward_images_per_s",
+            "forward images/s",
+            "Images that pass forward in eval mode, divided by the seconds that takes; the median of "
+            "several passes.",
+            better="higher",
+            timed=True,
+        ),
+        Quantity(
+            "stages.<stage>.forward_us",
+            "forward time",
+            "Microseconds of one stage's operator alone, forward, divided by the images of the batch; "
+            "the median of several passes.",
+            unit="us",
+            better="lower",
+            stages="sum",
+            timed=True,
+            range=(0.0, None),
+        ),
+        Quantity(
+            "stages.<stage>.backward_us",
+            "backward time",
+            "Microseconds of one stage's operator alone, backward, divided by the images of the "
+            "batch; the median of several passes.",
+            unit="us",
+            better="lower",
+            stages="sum",
+            timed=True,
+            range=(0.0, None),
+        ),
+    )
 
-    def __init__(
-        self,
-        *,
-        samples: Count = 64,
-        timed_samples: Count = 64,
-        repeats: Annotated[int, Ge(1), Le(1000)] = 5,
-        every_epochs: CountOrZero = 0,
-    ):
-        self.samples = samples
-        self.timed_samples = timed_samples
-        self.repeats = repeats
-        self.every_epochs = every_epochs
+    samples: Count = 64
+    timed_samples: Count = 64
+    repeats: Annotated[int, Ge(1), Le(1000)] = 5
 
-    def measure(
-        self,
-        model: nn.Module,
-        stages: Mapping[str, nn.Module],
-        images: Tensor,
-        labels: Tensor,
-        black: Tensor | None = None,
-    ) -> Result:
-        timed = images[: self.timed_samples]
-        images, labels = images[: self.samples], labels[: self.samples]
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        timed = batch.first(self.timed_samples).images
+        images, labels, _ = batch.first(self.samples)
         return {
             "parameters": parameters(model),
             "classifier_parameters": classifier_parameters(model),
@@ -77,7 +128,7 @@ def classifier_parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in linear if p.requires_grad)
 
 
-def flops(model: nn.Module, stages: Mapping[str, nn.Module], image: Tensor) -> int | None:
+def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
     """Arithmetic of one forward pass on one image (1, C, H, W): a multiply-add counts two.
 
     Convolutions and matrix products as torch counts them, which leaves pooling out; what the operators do

@@ -1,19 +1,21 @@
 """How the answer jumps along a diagonal of 1-pixel steps (Azulay & Weiss 2019, arXiv:1805.12177)."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.bounds import Count, CountOrZero
+from cnnpool.bounds import Count
 from cnnpool.probe.answers import logits
-from cnnpool.probe.base import Pixels, Result, paddings
+from cnnpool.probe.base import Batch, Pixels, Probe, Result, Stages, paddings
 from cnnpool.probe.shift import shift
+from cnnpool.quantity import fraction, ratio
 from cnnpool.registry import checked
 
 
 @checked
-class Diagonal:
+@dataclass(kw_only=True)
+class Diagonal(Probe):
     """P(top-1 change) and the mean absolute change of confidence under 1-pixel diagonal shifts.
 
     The image stands on a black background and moves down the diagonal through its middle. The paper shrinks
@@ -30,21 +32,30 @@ class Diagonal:
     """
 
     section = "diagonal"
+    quantities = (
+        fraction(
+            "top1_change",
+            "top-1 change for 1 px along a diagonal",
+            "Neighbouring pairs of positions, one pixel apart along a diagonal, with different top-1 "
+            "classes, divided by all pairs and images (Azulay and Weiss 2019).",
+            better="lower",
+            shown="compare",
+        ),
+        ratio(
+            "confidence_change",
+            "change of confidence for 1 px along a diagonal",
+            "Mean absolute change of the probability of the first position's top-1 class between "
+            "neighbouring positions, one pixel apart along a diagonal.",
+            better="lower",
+            range=(0.0, 1.0),
+        ),
+    )
 
-    def __init__(self, *, samples: Count = 1000, steps: Pixels = 8, every_epochs: CountOrZero = 0):
-        self.samples = samples
-        self.steps = steps
-        self.every_epochs = every_epochs
+    samples: Count = 1000
+    steps: Pixels = 8
 
-    def measure(
-        self,
-        model: nn.Module,
-        stages: Mapping[str, nn.Module],
-        images: Tensor,
-        labels: Tensor,
-        black: Tensor | None = None,
-    ) -> Result:
-        images = images[: self.samples]
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images, _, black = batch.first(self.samples)
         start = -(self.steps // 2)
         confidences = torch.stack(
             [

@@ -1,20 +1,32 @@
 """Equivariance: whether a stage's output moves by one pixel when the image moves by its total stride."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.bounds import CountOrZero
 from cnnpool.probe.answers import cross
-from cnnpool.probe.base import AtLeastTwo, Result, captured, device_of, examined, paddings
+from cnnpool.probe.base import (
+    AtLeastTwo,
+    Batch,
+    Probe,
+    Result,
+    Stages,
+    captured,
+    device_of,
+    examined,
+    paddings,
+)
 from cnnpool.probe.shift import shift
 from cnnpool.probe.windows import stride_of
+from cnnpool.quantity import ratio
 from cnnpool.registry import checked
 
 
 @checked
-class Equivariance:
+@dataclass(kw_only=True)
+class Equivariance(Probe):
     """Equivariance error of every stage at its total stride: a detector of bugs, and of borders.
 
     Where everything is circular and the stride divides the map, shifts by the stride commute with a stage
@@ -30,20 +42,21 @@ class Equivariance:
     """
 
     section = "equivariance"
+    quantities = (
+        ratio(
+            "stages.<stage>.equivariance_error",
+            "equivariance error",
+            "Squared distance between a stage's output for the image shifted by the stage's total "
+            "stride and its output moved by one pixel, divided by the squared distance between "
+            "outputs of different images.",
+            better="lower",
+        ),
+    )
 
-    def __init__(self, *, samples: AtLeastTwo = 64, every_epochs: CountOrZero = 0):
-        self.samples = samples
-        self.every_epochs = every_epochs
+    samples: AtLeastTwo = 64
 
-    def measure(
-        self,
-        model: nn.Module,
-        stages: Mapping[str, nn.Module],
-        images: Tensor,
-        labels: Tensor,
-        black: Tensor | None = None,
-    ) -> Result:
-        images = images[: self.samples]
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images = batch.first(self.samples).images
         return {
             "border": "circular",
             "samples": len(images),
@@ -52,9 +65,7 @@ class Equivariance:
         }
 
 
-def equivariance_error(
-    model: nn.Module, stages: Mapping[str, nn.Module], images: Tensor
-) -> dict[str, dict[str, float]]:
+def equivariance_error(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, dict[str, float]]:
     """By stage phi: E ||phi(S_d x) - S_1 phi(x)||^2 / E ||phi(x) - phi(x')||^2.
 
     S_d moves the image circularly by the stage's total stride d, S_1 the stage's output by one pixel. The
@@ -87,7 +98,7 @@ def equivariance_error(
 
 def total_strides(
     images: Tensor,
-    stages: Mapping[str, nn.Module],
+    stages: Stages,
     inputs: Mapping[str, Tensor],
     outputs: Mapping[str, Tensor],
 ) -> dict[str, tuple[int, int]]:

@@ -1,20 +1,70 @@
 """Gradient routing: how much of a feature map gets gradient back through each downsampling stage."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count, CountOrZero, Share
-from cnnpool.probe.base import Result, examined
+from cnnpool.probe.base import Batch, Probe, Result, Stages, examined
 from cnnpool.probe.gradient_taps import Tap, adjacent_weights, backpropagate
 from cnnpool.probe.sparsity import coverage, phase_imbalance, sparsity
 from cnnpool.probe.windows import stride_of, tie_rule, ties, winner_shares
+from cnnpool.quantity import Quantity, fraction, ratio
 from cnnpool.registry import checked
 
 
+def _sparsity(where: str, title: str, of: str) -> tuple[Quantity, ...]:
+    """The quantities of ``sparsity`` at ``where`` of every stage."""
+    key, shown = f"<stage>.{where}", "file" if where else "probe"
+    zero = {"": "compare", "before_activation.": "probe"}.get(where, "file")
+    return (
+        fraction(
+            f"{key}zero_fraction",
+            f"zero gradient{title}",
+            f"Entries of the loss gradient {of} that are exactly zero, divided by all entries.",
+            shown=zero,
+        ),
+        fraction(
+            f"{key}small_fraction",
+            f"small gradient{title}",
+            f"Entries of the loss gradient {of} of at most epsilon times the largest, divided by all.",
+            shown="file",
+        ),
+        ratio(
+            f"{key}participation_ratio",
+            f"participation ratio{title}",
+            f"(sum |g|)^2 / (D sum g^2) over the D entries of the loss gradient {of}: 1 where all are "
+            "equally large, 1/D for a single one.",
+            range=(0.0, 1.0),
+            shown=shown,
+        ),
+        ratio(
+            f"{key}hoyer",
+            f"Hoyer sparsity{title}",
+            f"(sqrt(D) - |g|_1 / |g|_2) / (sqrt(D) - 1) over the D entries of the loss gradient {of}: 0 "
+            "where all are equally large, 1 for a single one (Hoyer 2004).",
+            range=(0.0, 1.0),
+            shown="file",
+        ),
+    )
+
+
+SPARSITY = (
+    *_sparsity("", "", "at the input of a downsampling stage, of each image by itself"),
+    *_sparsity(
+        "before_activation.",
+        " before activation",
+        "before the activation function that feeds a stage, of each image by itself",
+    ),
+    *_sparsity("<filters>.", ", <filters>", "of a batch at the filters before, in or after a stage"),
+)
+
+
 @checked
-class GradientRouting:
+@dataclass(kw_only=True)
+class GradientRouting(Probe):
     """Sparsity, coverage, ties and winners at every stage, from the real loss gradient of a batch.
 
     By stage: ``sparsity`` and ``coverage`` of the gradient at the stage's input, the same sparsity in
@@ -32,21 +82,41 @@ class GradientRouting:
     """
 
     section = "gradient"
+    quantities = (
+        *SPARSITY,
+        fraction(
+            "<stage>.coverage",
+            "coverage",
+            "Entries of a stage's input, channels counted separately, to which at least one image of the "
+            "probe batch sends gradient, divided by all entries: it grows with the batch.",
+        ),
+        fraction(
+            "<stage>.coverage_iid",
+            "coverage of independent images",
+            "Coverage if images chose their entries independently: 1 - (1 - share of non-zero "
+            "entries)^images.",
+            shown="file",
+        ),
+        fraction(
+            "<stage>.tied_windows",
+            "tied windows",
+            "Windows whose largest value occurs more than once, divided by all windows.",
+        ),
+        fraction("<stage>.zero_windows", "zero windows", "Windows of zeros alone, divided by all windows."),
+        ratio(
+            "<stage>.phase_imbalance",
+            "phase imbalance",
+            "Standard deviation of the mean gradient magnitude over the positions within a stride, divided "
+            "by its mean: 0 where every position gets as much.",
+        ),
+    )
 
-    def __init__(self, *, samples: Count = 128, epsilon: Share = 1e-3, every_epochs: CountOrZero = 1):
-        self.samples = samples
-        self.epsilon = epsilon
-        self.every_epochs = every_epochs
+    samples: Count = 128
+    epsilon: Share = 1e-3
+    every_epochs: CountOrZero = 1
 
-    def measure(
-        self,
-        model: nn.Module,
-        stages: Mapping[str, nn.Module],
-        images: Tensor,
-        labels: Tensor,
-        black: Tensor | None = None,
-    ) -> Result:
-        images, labels = images[: self.samples], labels[: self.samples]
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images, labels, _ = batch.first(self.samples)
         layers = adjacent_weights(model, stages, images[:1])
         weights = {id(p): p for sides in layers.values() for p in sides.values()}
         taps, gradients = backpropagate(model, stages, images, labels, list(weights.values()))

@@ -1,19 +1,21 @@
 """Zhang's heat map: at which shifts of the image a stage's output moves along (Zhang 2019, figure 5)."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.bounds import Count, CountOrZero
+from cnnpool.bounds import Count
 from cnnpool.probe.answers import square
-from cnnpool.probe.base import Pixels, Result, captured, device_of, examined, paddings
+from cnnpool.probe.base import Batch, Pixels, Probe, Result, Stages, captured, device_of, examined, paddings
 from cnnpool.probe.shift import shift
+from cnnpool.quantity import ratio
 from cnnpool.registry import checked
 
 
 @checked
-class HeatMap:
+@dataclass(kw_only=True)
+class HeatMap(Probe):
     """Internal feature distance of every stage over a square of shifts.
 
     Args:
@@ -26,21 +28,23 @@ class HeatMap:
     """
 
     section = "heat_map"
+    quantities = (
+        ratio(
+            "stages.<stage>.feature_distance",
+            "feature distance under shifts",
+            "Cosine distance between a stage's output for the shifted image and its shifted output, "
+            "enlarged to the image's size; mean over positions, images and all shifts of a square "
+            "(Zhang 2019, figure 5).",
+            better="lower",
+            range=(0.0, 2.0),
+        ),
+    )
 
-    def __init__(self, *, samples: Count = 32, radius_px: Pixels = 4, every_epochs: CountOrZero = 0):
-        self.samples = samples
-        self.radius_px = radius_px
-        self.every_epochs = every_epochs
+    samples: Count = 32
+    radius_px: Pixels = 4
 
-    def measure(
-        self,
-        model: nn.Module,
-        stages: Mapping[str, nn.Module],
-        images: Tensor,
-        labels: Tensor,
-        black: Tensor | None = None,
-    ) -> Result:
-        images = images[: self.samples]
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images = batch.first(self.samples).images
         maps = feature_distance(model, stages, images, self.radius_px)
         return {
             "radius_px": self.radius_px,
@@ -54,9 +58,7 @@ class HeatMap:
         }
 
 
-def feature_distance(
-    model: nn.Module, stages: Mapping[str, nn.Module], images: Tensor, radius: int
-) -> dict[str, Tensor]:
+def feature_distance(model: nn.Module, stages: Stages, images: Tensor, radius: int) -> dict[str, Tensor]:
     """By stage, d(F(S x), S F(x)) for every circular shift S of up to ``radius`` pixels: (2r+1, 2r+1).
 
     F is the stage's output enlarged to the image's size, each pixel repeated; d is the cosine distance over

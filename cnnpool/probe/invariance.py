@@ -1,20 +1,56 @@
 """Shift invariance: what a shift of the image does to each stage and to the answer."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import nn
 
 from cnnpool.bounds import Count, CountOrZero, Seed
 from cnnpool.probe.accuracy import accuracy_map, accuracy_of_shifts
-from cnnpool.probe.base import AtLeastTwo, Pixels, PixelsOrZero, Result, paddings
+from cnnpool.probe.base import AtLeastTwo, Batch, Pixels, PixelsOrZero, Probe, Result, Stages, paddings
 from cnnpool.probe.change import relative_change, unchanged_outputs
 from cnnpool.probe.consistency import by_presets
-from cnnpool.probe.presets import PRESETS, PresetName
+from cnnpool.probe.presets import PRESETS, Preset, PresetName
+from cnnpool.quantity import Quantity, fraction, ratio
 from cnnpool.registry import checked
 
 
+def of_preset(name: str, preset: Preset) -> tuple[Quantity, ...]:
+    """The quantities of one protocol."""
+    pairs = "Pairs of shifted views of an image with the same top-1 class, divided by"
+    return (
+        fraction(
+            f"consistency.{name}",
+            f"consistency ({name})",
+            f"{pairs} all pairs. {preset.source}.",
+            better="higher",
+            shown="compare",
+        ),
+        fraction(
+            f"consistency_distinct.{name}",
+            f"consistency of distinct pairs ({name})",
+            f"{pairs} all pairs, every image with a pair of two different shifts. {preset.source}.",
+            better="higher",
+        ),
+        fraction(
+            f"presets.{name}.given_correct",
+            f"consistency given correct ({name})",
+            f"{pairs} the pairs whose first view is classified correctly. {preset.source}.",
+            better="higher",
+            shown="file",
+        ),
+        fraction(
+            f"presets.{name}.accuracy",
+            f"accuracy of shifted views ({name})",
+            f"Correct predictions over both views of all pairs, divided by all. {preset.source}.",
+            better="higher",
+            shown="file",
+        ),
+    )
+
+
 @checked
-class ShiftInvariance:
+@dataclass(kw_only=True)
+class ShiftInvariance(Probe):
     """Consistency and accuracy of the classification under shifts, and the change of every stage.
 
     Args:
@@ -36,48 +72,77 @@ class ShiftInvariance:
     """
 
     section = "invariance"
+    quantities = (
+        *(quantity for name, preset in PRESETS.items() for quantity in of_preset(name, preset)),
+        fraction(
+            "consistency_given_correct",
+            "consistency given correct",
+            "Pairs of shifted views with the same top-1 class, divided by the pairs whose first view is "
+            "classified correctly, by the first preset.",
+            better="higher",
+            shown="compare",
+        ),
+        fraction(
+            "worst_shift_accuracy",
+            "worst-shift accuracy",
+            "Images classified correctly under every circular shift of up to worst_px pixels each way, "
+            "divided by all images.",
+            better="higher",
+            shown="compare",
+        ),
+        fraction(
+            "mean_shift_accuracy",
+            "mean-shift accuracy",
+            "Correct predictions over all circular shifts of up to worst_px pixels each way and all images, "
+            "divided by all.",
+            better="higher",
+        ),
+        fraction(
+            "accuracy_by_shift.<px>",
+            "accuracy at a shift of <px> px",
+            "Images classified correctly when shifted circularly by so many pixels, the mean over the four "
+            "directions, divided by all images.",
+            better="higher",
+            shown="file",
+        ),
+        ratio(
+            "stages.<stage>.relative_change.<px>",
+            "relative change at <px> px",
+            "Distance that a stage's output moves when the image shifts circularly by so many pixels, "
+            "divided by the distance between outputs of different images: 0 is invariant, 1 as "
+            "far as another image.",
+            better="lower",
+            shown="compare",
+        ),
+        fraction(
+            "stages.<stage>.unchanged_outputs.<px>",
+            "unchanged outputs at <px> px",
+            "Outputs of a stage's operator that are the same to the last bit after its own input shifted "
+            "circularly by so many of its pixels, divided by all outputs.",
+            better="higher",
+        ),
+    )
 
-    def __init__(
-        self,
-        *,
-        presets: tuple[PresetName, ...] = ("distinct", "aps_cifar"),
-        distinct_pairs: bool = False,
-        samples: Count = 1024,
-        shift_samples: Count = 512,
-        map_samples: CountOrZero = 128,
-        stage_samples: AtLeastTwo = 64,
-        max_shift_px: Pixels = 4,
-        worst_px: PixelsOrZero = 1,
-        seed: Seed = 0,
-        every_epochs: CountOrZero = 0,
-    ):
-        self.presets = presets
-        self.distinct_pairs = distinct_pairs
-        self.samples = samples
-        self.shift_samples = shift_samples
-        self.map_samples = map_samples
-        self.stage_samples = stage_samples
-        self.max_shift_px = max_shift_px
-        self.worst_px = worst_px
-        self.seed = seed
-        self.every_epochs = every_epochs
+    presets: tuple[PresetName, ...] = ("distinct", "aps_cifar")
+    distinct_pairs: bool = False
+    samples: Count = 1024
+    shift_samples: Count = 512
+    map_samples: CountOrZero = 128
+    stage_samples: AtLeastTwo = 64
+    max_shift_px: Pixels = 4
+    worst_px: PixelsOrZero = 1
+    seed: Seed = 0
 
-    def measure(
-        self,
-        model: nn.Module,
-        stages: Mapping[str, nn.Module],
-        images: Tensor,
-        labels: Tensor,
-        black: Tensor | None = None,
-    ) -> Result:
-        batch = images[: self.samples], labels[: self.samples]
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images, labels, black = batch
+        views = images[: self.samples], labels[: self.samples]
         some, few = images[: self.shift_samples], images[: self.stage_samples]
         mapped = images[: self.map_samples], labels[: self.map_samples]
         presets = {name: PRESETS[name] for name in self.presets}
         changes = relative_change(model, stages, few, self.max_shift_px)
         unchanged = unchanged_outputs(model, stages, few, self.max_shift_px)
         return {
-            **by_presets(model, *batch, presets, self.seed, black, distinct=self.distinct_pairs),
+            **by_presets(model, *views, presets, self.seed, black, distinct=self.distinct_pairs),
             **accuracy_of_shifts(model, some, labels[: len(some)], self.worst_px, self.max_shift_px),
             **(
                 {"accuracy_over_shifts": accuracy_map(model, *mapped, self.max_shift_px).tolist()}
@@ -85,7 +150,7 @@ class ShiftInvariance:
                 else {}
             ),
             "worst_px": self.worst_px,
-            "samples": len(batch[0]),
+            "samples": len(views[0]),
             "shift_samples": len(some),
             "map_samples": len(mapped[0]),
             "stage_samples": len(few),

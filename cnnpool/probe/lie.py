@@ -1,21 +1,33 @@
 """Lie derivative: how fast each stage stops being equivariant under ever smaller shifts (Gruver 2023)."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from cnnpool.bounds import CountOrZero
-from cnnpool.probe.base import AtLeastTwo, Result, captured, device_of, examined, paddings
+from cnnpool.probe.base import (
+    AtLeastTwo,
+    Batch,
+    Probe,
+    Result,
+    Stages,
+    captured,
+    device_of,
+    examined,
+    paddings,
+)
 from cnnpool.probe.shift import fourier_derivative
+from cnnpool.quantity import ratio
 from cnnpool.registry import checked
 
 
 @checked
-class LieDerivative:
+@dataclass(kw_only=True)
+class LieDerivative(Probe):
     """Local equivariance error of every stage, and local invariance error of the logits, under translation.
 
     Args:
@@ -27,20 +39,41 @@ class LieDerivative:
     """
 
     section = "lie"
+    quantities = (
+        ratio(
+            "lie_derivative",
+            "Lie derivative of the logits",
+            "Squared rate of change of the logits as the image moves, per squared pixel, divided by "
+            "the number of classes (Gruver 2023).",
+            better="lower",
+        ),
+        ratio(
+            "relative_lie_derivative",
+            "relative Lie derivative of the logits",
+            "The Lie derivative of the logits divided by the mean squared difference between the "
+            "logits of different images.",
+            better="lower",
+        ),
+        ratio(
+            "stages.<stage>.lie_derivative",
+            "Lie derivative",
+            "Squared rate at which a stage's output departs from moving along as the image moves, per "
+            "squared pixel, divided by the number of outputs (Gruver 2023).",
+            better="lower",
+        ),
+        ratio(
+            "stages.<stage>.relative_lie_derivative",
+            "relative Lie derivative",
+            "The Lie derivative of a stage divided by the mean squared difference between its outputs "
+            "for different images.",
+            better="lower",
+        ),
+    )
 
-    def __init__(self, *, samples: AtLeastTwo = 64, every_epochs: CountOrZero = 0):
-        self.samples = samples
-        self.every_epochs = every_epochs
+    samples: AtLeastTwo = 64
 
-    def measure(
-        self,
-        model: nn.Module,
-        stages: Mapping[str, nn.Module],
-        images: Tensor,
-        labels: Tensor,
-        black: Tensor | None = None,
-    ) -> Result:
-        images = images[: self.samples]
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images = batch.first(self.samples).images
         found = lie_derivatives(model, stages, images)
         return {
             **found.pop(""),
@@ -51,9 +84,7 @@ class LieDerivative:
         }
 
 
-def lie_derivatives(
-    model: nn.Module, stages: Mapping[str, nn.Module], images: Tensor
-) -> dict[str, dict[str, float]]:
+def lie_derivatives(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, dict[str, float]]:
     """By stage f: E ||d/dt at 0 of T_{-t} f(T_t x)||^2 / dim (Gruver 2023, arXiv:2210.02984), per px^2.
 
     T_t moves the image by t pixels with ideal interpolation, T_{-t} the stage's output by as many of the
@@ -84,9 +115,7 @@ def lie_derivatives(
     }
 
 
-def _pushed(
-    model: nn.Module, stages: Mapping[str, nn.Module], images: Tensor, axis: int
-) -> dict[str, tuple[Tensor, Tensor]]:
+def _pushed(model: nn.Module, stages: Stages, images: Tensor, axis: int) -> dict[str, tuple[Tensor, Tensor]]:
     """Output and its derivative as the image moves along ``axis``, by stage, and of the logits as ""."""
     with examined(model), captured(stages) as seen, torch.no_grad(), _quiet(), forward_ad.dual_level():
         moving = forward_ad.make_dual(images, fourier_derivative(images, axis))

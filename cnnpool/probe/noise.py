@@ -1,19 +1,21 @@
 """Gradient noise scale: how much the gradients of single samples differ from their mean."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cnnpool.bounds import CountOrZero
-from cnnpool.probe.base import AtLeastTwo, Result, device_of, examined
+from cnnpool.probe.base import AtLeastTwo, Batch, Probe, Result, Stages, device_of, examined
 from cnnpool.probe.gradient_taps import adjacent_weights
+from cnnpool.quantity import Quantity, fraction
 from cnnpool.registry import checked
 
 
 @checked
-class GradientNoise:
+@dataclass(kw_only=True)
+class GradientNoise(Probe):
     """Gradient noise scale of all parameters, and of the learnt filters next to every stage.
 
     Args:
@@ -25,20 +27,74 @@ class GradientNoise:
     """
 
     section = "noise"
+    quantities = (
+        Quantity(
+            "trace",
+            "gradient variance",
+            "Trace of the covariance of single-image gradients of all parameters, unbiased.",
+            shown="file",
+            range=(0.0, None),
+        ),
+        Quantity(
+            "signal",
+            "squared gradient",
+            "Squared length of the true gradient of all parameters, unbiased: it may come out "
+            "negative where noise hides it.",
+            shown="file",
+        ),
+        Quantity(
+            "noise_scale",
+            "gradient noise scale",
+            "Trace of the covariance of single-image gradients of all parameters divided by the "
+            "squared length of their mean, in images: about the batch size from which larger batches "
+            "gain little (McCandlish 2018).",
+            unit="images",
+            range=(0.0, None),
+        ),
+        fraction(
+            "zero_fraction",
+            "zero single-image gradients",
+            "Entries of single-image gradients of all parameters that are exactly zero, divided by all.",
+            shown="file",
+        ),
+        Quantity(
+            "stages.<stage>.<filters>.trace",
+            "gradient variance, <filters>",
+            "Trace of the covariance of single-image gradients of the filters before, in or after a "
+            "stage, unbiased.",
+            shown="file",
+            range=(0.0, None),
+        ),
+        Quantity(
+            "stages.<stage>.<filters>.signal",
+            "squared gradient, <filters>",
+            "Squared length of the true gradient of the filters before, in or after a stage, "
+            "unbiased: it may come out negative where noise hides it.",
+            shown="file",
+        ),
+        Quantity(
+            "stages.<stage>.<filters>.noise_scale",
+            "gradient noise scale, <filters>",
+            "Trace of the covariance of single-image gradients of the filters before, in or after a "
+            "stage divided by the squared length of their mean, in images: about the batch size from "
+            "which larger batches gain little (McCandlish 2018).",
+            unit="images",
+            shown="file",
+            range=(0.0, None),
+        ),
+        fraction(
+            "stages.<stage>.<filters>.zero_fraction",
+            "zero single-image gradients, <filters>",
+            "Entries of single-image gradients of the filters before, in or after a stage that are "
+            "exactly zero, divided by all.",
+            shown="file",
+        ),
+    )
 
-    def __init__(self, *, samples: AtLeastTwo = 64, every_epochs: CountOrZero = 0):
-        self.samples = samples
-        self.every_epochs = every_epochs
+    samples: AtLeastTwo = 64
 
-    def measure(
-        self,
-        model: nn.Module,
-        stages: Mapping[str, nn.Module],
-        images: Tensor,
-        labels: Tensor,
-        black: Tensor | None = None,
-    ) -> Result:
-        images, labels = images[: self.samples], labels[: self.samples]
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images, labels, _ = batch.first(self.samples)
         moments = Moments(p for p in model.parameters() if p.requires_grad)
         device = device_of(model)
         with examined(model), torch.enable_grad():

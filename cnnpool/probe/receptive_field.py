@@ -1,12 +1,13 @@
 """Effective receptive field: which pixels a unit in the middle of a map really depends on (Luo 2016)."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.bounds import Count, CountOrZero
-from cnnpool.probe.base import Result, captured, device_of, examined
+from cnnpool.bounds import Count
+from cnnpool.probe.base import Batch, Probe, Result, Stages, captured, device_of, examined
+from cnnpool.quantity import Quantity, ratio
 from cnnpool.registry import checked
 
 THRESHOLD = 1 - 0.9545
@@ -14,7 +15,8 @@ THRESHOLD = 1 - 0.9545
 
 
 @checked
-class ReceptiveField:
+@dataclass(kw_only=True)
+class ReceptiveField(Probe):
     """Effective receptive field of every stage's output.
 
     Args:
@@ -26,20 +28,28 @@ class ReceptiveField:
     """
 
     section = "receptive_field"
+    quantities = (
+        ratio(
+            "stages.<stage>.effective_px",
+            "effective receptive field",
+            "Side of a square with as many pixels as have more than 4.55 % of the largest mean "
+            "gradient of the stage's central output (Luo 2016).",
+            unit="px",
+        ),
+        Quantity(
+            "stages.<stage>.reach_px",
+            "receptive field",
+            "Side of the smallest square around all pixels that the stage's central output depends on "
+            "at all.",
+            unit="px",
+            range=(0.0, None),
+        ),
+    )
 
-    def __init__(self, *, samples: Count = 64, every_epochs: CountOrZero = 0):
-        self.samples = samples
-        self.every_epochs = every_epochs
+    samples: Count = 64
 
-    def measure(
-        self,
-        model: nn.Module,
-        stages: Mapping[str, nn.Module],
-        images: Tensor,
-        labels: Tensor,
-        black: Tensor | None = None,
-    ) -> Result:
-        images = images[: self.samples]
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images = batch.first(self.samples).images
         fields = receptive_fields(model, stages, images)
         return {
             "samples": len(images),
@@ -50,7 +60,7 @@ class ReceptiveField:
         }
 
 
-def receptive_fields(model: nn.Module, stages: Mapping[str, nn.Module], images: Tensor) -> dict[str, Tensor]:
+def receptive_fields(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, Tensor]:
     """By stage, E |dy/dx| (H, W): y the sum over channels of the output's centre, x the image.
 
     Summed over the image's channels, the mean over images. Of an even map the centre is the lower right of

@@ -1,19 +1,20 @@
 """Translation sensitivity map: how far a shift moves the output (Kauderer-Abrams 2017, arXiv:1801.01450)."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.bounds import CountOrZero
 from cnnpool.probe.answers import logits, square
-from cnnpool.probe.base import AtLeastTwo, Pixels, Result, paddings
+from cnnpool.probe.base import AtLeastTwo, Batch, Pixels, Probe, Result, Stages, paddings
 from cnnpool.probe.shift import shift
+from cnnpool.quantity import ratio
 from cnnpool.registry import checked
 
 
 @checked
-class Sensitivity:
+@dataclass(kw_only=True)
+class Sensitivity(Probe):
     """Distance of the logits of the shifted image from those of the image, over a square of shifts.
 
     Args:
@@ -26,21 +27,29 @@ class Sensitivity:
     """
 
     section = "sensitivity"
+    quantities = (
+        ratio(
+            "mean",
+            "translation sensitivity",
+            "Distance of the logits of the shifted image from those of the image, divided by the "
+            "distance between different images; mean over images and all shifts of a square "
+            "(Kauderer-Abrams 2017).",
+            better="lower",
+        ),
+        ratio(
+            "radial.<px>",
+            "translation sensitivity at <px> px",
+            "Translation sensitivity at all shifts that are so many pixels long, rounded.",
+            better="lower",
+            shown="file",
+        ),
+    )
 
-    def __init__(self, *, samples: AtLeastTwo = 128, radius_px: Pixels = 6, every_epochs: CountOrZero = 0):
-        self.samples = samples
-        self.radius_px = radius_px
-        self.every_epochs = every_epochs
+    samples: AtLeastTwo = 128
+    radius_px: Pixels = 6
 
-    def measure(
-        self,
-        model: nn.Module,
-        stages: Mapping[str, nn.Module],
-        images: Tensor,
-        labels: Tensor,
-        black: Tensor | None = None,
-    ) -> Result:
-        images = images[: self.samples]
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images, _, black = batch.first(self.samples)
         values = sensitivity_map(model, images, self.radius_px, black)
         return {
             "mean": values.mean().item(),

@@ -5,30 +5,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
 from cnnpool.report import statistics
 from cnnpool.report.choice import Choice, baseline, group, varying
 from cnnpool.report.comparable import refuse, select
-from cnnpool.report.measure import Measure, known_keys, measure
+from cnnpool.report.measure import Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import observe
 from cnnpool.report.row import Row, Versus, verdict
 from cnnpool.report.runs import Run, finished
-
-COLUMNS = (
-    "invariance.consistency_given_correct",
-    "invariance.worst_shift_accuracy",
-    "all_shifts.consistency",
-    "diagonal.top1_change",
-    "adversarial.accuracy",
-    "gradient.*.zero_fraction",
-    "invariance.stages.*.relative_change.1",
-    "aliasing.stages.*.alias_energy_ratio",
-    "cost.parameters",
-    "cost.flops",
-    "cost.saved_bytes",
-    "cost.train_images_per_s",
-    "cost.wall_s",
-)
 
 
 @dataclass(frozen=True)
@@ -40,10 +25,16 @@ class Comparison:
     rows: list[Row]
     """The baseline first, the others by label: the order says nothing about rank."""
     measures: list[Measure]
-    """What else was measured, a column each."""
+    """The other measures, a column each."""
+    quantities: list[Quantity]
+    """What the runs say of every number they hold."""
     notes: list[str]
     runs: list[Run] = field(repr=False)
     """All runs found, the unfinished too."""
+
+    def measure(self, key: str) -> Measure:
+        """The measure at ``key`` of these runs."""
+        return measure(key, self.quantities)
 
     @property
     def baseline(self) -> Row:
@@ -80,19 +71,17 @@ def compare(
     by = list(by) or varying(kept)
     choices = group(kept, by)
     differing = refuse(kept, by, allow)
-    known = {key for run in kept for key in known_keys(run.results)}
-    chosen = measure(metric)
+    quantities = quantities_of(kept)
+    known = known_keys(kept, quantities)
+    chosen = measure(metric, quantities)
     if not _measured(chosen, kept):
         raise ValueError(f"--metric {metric}: no run has it; {did_you_mean(metric, known)}")
     base = baseline(choices, against)
     choices = [base, *(choice for choice in choices if choice is not base)]
-    presets = [key for key in known if key.startswith("invariance.consistency.")]
-    presets.sort(key=lambda key: (not key.endswith(".distinct"), key))
-    measures = [
-        one for one in map(measure, (*presets, *COLUMNS)) if one.key != metric and _measured(one, kept)
-    ]
+    measures = [one for one in columns(known, quantities) if one.key != metric and _measured(one, kept)]
     rows = _ranked(_rows(choices, chosen, measures), chosen)
-    return Comparison(chosen, by, rows, measures, differing + observe(runs, kept, rows, chosen), list(runs))
+    notes = differing + observe(runs, kept, rows, chosen)
+    return Comparison(chosen, by, rows, measures, quantities, notes, list(runs))
 
 
 def read(choice: Choice, one: Measure) -> dict[int, float]:

@@ -140,7 +140,7 @@ def front(labels: Sequence[str], goals: Sequence[tuple[Measure, Sequence[Summary
         axes.set_xlabel(f"{one.header}\n({better})")
         axes.margins(0.12)
         _plain_ticks(axes)
-        if one.kind == "count":
+        if one.quantity.form == "count":
             axes.xaxis.set_major_formatter(lambda value, _, one=one: one.format(value))
     row[0].set_ylabel(first[0].header)
     _legend(figure, *row)

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 
 from cnnpool.report import maps, statistics
 from cnnpool.report.comparison import Comparison, read
-from cnnpool.report.measure import measure
 from cnnpool.report.panels import curves, dots, front, lines
 from cnnpool.report.runs import curve
 
@@ -91,7 +90,7 @@ def _differences(comparison: Comparison) -> tuple[Figure, str] | None:
     }
     if not any(series.values()):
         return None
-    unit = {"fraction": " (percentage points)"}.get(metric.kind, f" ({metric.unit})" if metric.unit else "")
+    unit = {"points": " (percentage points)", "": ""}.get(metric.step_unit, f" ({metric.unit})")
     caption = (
         f"{metric.title} less that of {label}, paired by seed: a dot per seed, the mean, its 95 % t interval."
     )
@@ -120,7 +119,7 @@ def _table(comparison: Comparison, keys: list[str], scale: float) -> dict[str, n
     """Label with n -> (3, keys): mean, low, high; choices without any of the keys are left out."""
     table = {}
     for row in comparison.rows:
-        found = [read(row.choice, measure(key)) for key in keys]
+        found = [read(row.choice, comparison.measure(key)) for key in keys]
         count = max(map(len, found), default=0)
         if count:
             spread = [

@@ -30,7 +30,9 @@ TIMES = re.compile(r"^cost(/|$)|_s$|^finished$")
 COST = {"cost": {"samples": 2, "timed_samples": 2, "repeats": 1}}
 
 
-def run(out, *, seed=0, probes=PROBES, operator="max", batch_size=64, limit=256, asked=None, **options):
+def run(
+    out, *, seed=0, probes=PROBES, operator="max", batch_size=64, limit=256, asked=None, facts=None, **options
+):
     """(results, model) of a run in ``out``."""
     torch.manual_seed(seed)
     dataset = data.build("digits", seed=seed, limit=limit, batch_size=batch_size, shift=1)
@@ -46,7 +48,7 @@ def run(out, *, seed=0, probes=PROBES, operator="max", batch_size=64, limit=256,
     )
     recipe = Recipe(**{"epochs": 2, "pictures": False, "progress": False, "log_every_steps": 2} | options)
     built = {name: probe.build(name, **settings) for name, settings in probes.items()}
-    facts = Facts(**FACTS, asked=asked or {})
+    facts = Facts(**FACTS | (facts or {}), asked=asked or {})
     return fit(net, dataset, built, recipe=recipe, seed=seed, out=out, facts=facts), net
 
 

@@ -12,7 +12,7 @@ from cnnpool import data, model, pool, probe, readout
 from cnnpool.inspection import main
 from cnnpool.inspection.checkpoint import read, weights
 from cnnpool.inspection.measure import assignment, build_probes
-from cnnpool.report.measure import known_keys
+from cnnpool.report.measure import known_keys, quantities_of
 from cnnpool.report.runs import find
 
 FEW = ["--samples", "8", "--probes", "gradient,invariance", "--set", "invariance.max_shift_px=1"]
@@ -97,7 +97,7 @@ def test_results_can_be_compared_like_those_of_a_run(run, capsys):
     examined(capsys, str(run[0]), *FEW)
     found = find(["out"])
     assert [one.state for one in found] == ["done"]
-    assert "invariance.consistency.distinct" in known_keys(found[0].results)
+    assert "invariance.consistency.distinct" in known_keys(found, quantities_of(found))
 
 
 def test_pictures_lie_beside_the_results(run, capsys, tmp_path):

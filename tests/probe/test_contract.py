@@ -11,8 +11,9 @@ import torch
 import yaml
 
 from cnnpool import pool, registry
-from cnnpool.probe import PROBES, Batch, build
-from cnnpool.probe.tags import scalars
+from cnnpool.probe import PROBES, Batch, build, declared
+from cnnpool.probe.presets import PRESETS
+from cnnpool.quantity import find, numbers
 
 CONF = Path(__file__).parents[2] / "conf" / "probe"
 FEW = {
@@ -85,12 +86,56 @@ def test_a_result_is_json_with_its_samples_and_repeats_exactly(name, net, batch)
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     stages = result if name == "gradient" else result.get("stages", {"s1": {}, "s2": {}})
     assert stages.keys() == {"s1", "s2"}
-    assert all(isinstance(value, int | float) for value in scalars(name, result).values())
     if name == "cost":
         return
     assert (result["s1"] if name == "gradient" else result)["samples"] == FEW[name]["samples"]
     torch.manual_seed(7)
     assert probe.measure(cnn, cnn.stages, images, labels) == result
+
+
+SET = {
+    *("samples", "shift_samples", "map_samples", "stage_samples", "seed", "steps", "shifts", "shift_px"),
+    *("radius_px", "max_shift_px", "per_px", "worst_px", "low", "high", "batch", "least_size"),
+}
+"""Numbers of a result that say how it was measured."""
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_every_number_of_a_result_is_declared_and_within_its_range(name, net, batch):
+    cnn, (images, labels) = net(), batch()
+    result = build(name, **FEW[name]).measure(cnn, cnn.stages, images, labels)
+    quantities = declared([PROBES[name]])
+    found = {key: (find(quantities, key), value) for key, value in numbers(result, name)}
+    assert {key.split(".")[-1] for key, (one, _) in found.items() if one is None} <= SET
+    for key, (one, value) in found.items():
+        if one is not None and value is not None:
+            low, high = one.range
+            assert low is None or value >= low, key
+            assert high is None or value <= high, key
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_every_quantity_is_measured_and_defined_in_a_sentence(name, net, batch):
+    cnn, (images, labels) = net("strided" if name in ("gradient", "noise") else "max"), batch(8, (32, 32))
+    options = {"presets": ("distinct", "aps_cifar"), "distinct_pairs": True} if name == "invariance" else {}
+    if name == "noise":
+        # One image many times: the gradient's mean stands out from its noise.
+        images, labels = images[:1].expand_as(images), labels * 0
+    result = build(name, **FEW[name], **options).measure(cnn, cnn.stages, images, labels)
+    missing = {one.key for one in PROBES[name].quantities} - {
+        one.key for key, _ in numbers(result) if (one := find(PROBES[name].quantities, key))
+    }
+    # The other presets are declared the same way, and take a minute.
+    assert all(any(f".{preset}" in key for preset in PRESETS) for key in missing), missing
+    for one in PROBES[name].quantities:
+        assert one.title and one.definition.endswith(".") and len(one.definition) > 25, one.key
+        assert one.title[0].islower() or one.title.split()[0] in {"FLOPs", "Hoyer", "Lie"}, one.title
+
+
+def test_no_two_quantities_share_a_key_or_a_title():
+    keys, titles = [one.key for one in declared()], [one.title for one in declared()]
+    assert len(keys) == len(set(keys))
+    assert len(titles) == len(set(titles)), sorted(t for t in titles if titles.count(t) > 1)
 
 
 @pytest.mark.parametrize("name", PROBES)

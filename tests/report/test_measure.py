@@ -1,8 +1,23 @@
 import math
+from pathlib import Path
 
 import pytest
 
-from cnnpool.report.measure import known_keys, measure
+from cnnpool.probe import declared
+from cnnpool.quantity import Quantity, fraction
+from cnnpool.report.measure import columns, known_keys, quantities_of
+from cnnpool.report.measure import measure as measure_of
+from cnnpool.report.runs import Run
+
+QUANTITIES = declared()
+
+
+def measure(key):
+    return measure_of(key, QUANTITIES)
+
+
+def run(**results):
+    return Run(Path("here"), "done", results=results)
 
 
 def test_star_is_the_mean_over_stages():
@@ -21,15 +36,15 @@ def test_star_is_the_mean_over_stages():
         ("test.accuracy", "test accuracy", "fraction", 1),
         ("test.loss", "test loss", "ratio", -1),
         ("invariance.consistency.tips", "consistency (tips)", "fraction", 1),
-        ("invariance.stages.s1.relative_change.1", "stages s1 relative change 1", "ratio", -1),
+        ("invariance.stages.s1.relative_change.1", "relative change at 1 px, stage s1", "ratio", -1),
         ("cost.flops", "FLOPs", "count", -1),
-        ("gradient.s1.coverage", "gradient s1 coverage", "fraction", 0),
+        ("gradient.s1.coverage", "coverage, stage s1", "fraction", 0),
         ("all_shifts.consistency", "consistency over all shifts", "fraction", 1),
         ("diagonal.top1_change", "top-1 change for 1 px along a diagonal", "fraction", -1),
         ("aliasing.stages.*.alias_energy_ratio", "alias energy, mean of stages", "fraction", -1),
         (
             "equivariance.stages.s1.equivariance_error",
-            "equivariance stages s1 equivariance error",
+            "equivariance error, stage s1",
             "ratio",
             -1,
         ),
@@ -38,7 +53,7 @@ def test_star_is_the_mean_over_stages():
 )
 def test_kind_and_sense_follow_from_the_key(key, title, kind, sense):
     one = measure(key)
-    assert (one.title, one.kind, one.sense) == (title, kind, sense)
+    assert (one.title, one.quantity.form, one.sense) == (title, kind, sense)
 
 
 @pytest.mark.parametrize(
@@ -67,4 +82,49 @@ def test_difference_of_fractions_is_in_points_with_a_sign():
 
 def test_known_keys_are_the_measured_numbers():
     results = {"test": {"accuracy": 1.0, "name": "x"}, "cost": {"flops": None}, "seed": 3}
-    assert known_keys(results) == {"test.accuracy", "cost.flops"}
+    assert known_keys([run(**results)], QUANTITIES) == ["cost.flops", "test.accuracy"]
+
+
+def test_columns_take_stages_together_at_the_smallest_distance_and_put_cost_last():
+    keys = [
+        "gradient.s1.zero_fraction",
+        "gradient.s2.zero_fraction",
+        "gradient.s1.hoyer",
+        "invariance.stages.s1.relative_change.3",
+        "invariance.stages.s1.relative_change.2",
+        "invariance.stages.s1.relative_change.10",
+        "cost.flops",
+        "invariance.consistency.distinct",
+        "fit.lr",
+    ]
+    assert [one.key for one in columns(keys, QUANTITIES)] == [
+        "invariance.consistency.distinct",
+        "gradient.*.zero_fraction",
+        "invariance.stages.*.relative_change.2",
+        "cost.flops",
+    ]
+
+
+@pytest.mark.parametrize(("stages", "value"), [("mean", 0.4), ("sum", 1.2), ("max", 0.6), ("min", 0.2)])
+def test_stages_become_one_as_the_quantity_says(stages, value):
+    one = measure_of("p.stages.*.x", [fraction("p.stages.<stage>.x", "x", "X.", stages=stages)])
+    results = {"p": {"stages": {"a": {"x": 0.2}, "b": {"x": 0.4}, "c": {"x": 0.6}}}}
+    assert one.read(results) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("range", "value", "within"),
+    [((0.0, 1.0), -0.1, 0.0), ((0.0, 1.0), 1.2, 1.0), ((0.0, None), 7.0, 7.0), ((None, None), -3.0, -3.0)],
+)
+def test_values_end_where_the_quantity_does(range, value, within):
+    assert measure_of("a.b", [Quantity("a.b", "b", "B.", range=range)]).within(value) == within
+
+
+def test_a_runs_own_description_comes_before_that_of_the_probes():
+    own = {"test.accuracy": {"title": "hits", "definition": "Hits.", "form": "count"}}
+    quantities = quantities_of([run(quantities=own)])
+    assert [one.title for one in quantities] == ["hits"]
+    # A run from before runs described their numbers.
+    both = quantities_of([run(quantities=own), run()])
+    assert measure_of("test.accuracy", both).title == "hits"
+    assert measure_of("cost.flops", both).title == "FLOPs"

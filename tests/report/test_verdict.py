@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from cnnpool.probe import declared
 from cnnpool.report.comparison import compare
 from cnnpool.report.measure import measure
 from cnnpool.report.runs import Run
@@ -71,7 +72,7 @@ def test_lower_loss_is_better_and_a_neutral_measure_is_only_higher(tmp_path):
     up = [value + 0.02 + 0.001 * k for k, value in enumerate(LONG)]
     assert verdicts(tmp_path, max=LONG, up=up)["up"] == "better"
     assert verdicts(tmp_path, "test.loss", max=LONG, up=up)["up"] == "better"
-    assert measure("gradient.s1.zero_fraction").sense == 0
+    assert measure("gradient.s1.zero_fraction", declared()).sense == 0
 
 
 def test_noise_is_no_difference_and_says_what_it_could_have_shown(tmp_path):

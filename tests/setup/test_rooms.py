@@ -19,14 +19,15 @@ ROOMS = {
     "readout": {"torch", *SCHEMA, "cnnpool.pool"},
     "model": {"torch", *SCHEMA, *BASES},
     "data": {"torch", "sklearn", "numpy", "PIL", "filelock", *SCHEMA},
-    "probe": {"torch", *SCHEMA, *BASES},
+    "probe": {"torch", "cnnpool.quantity", *SCHEMA, *BASES},
     "fit": {
         *("torch", "lightning", "torchmetrics", "tensorboard", "matplotlib"),
-        *("cnnpool.explain", "cnnpool.recipe", RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
+        *("cnnpool.explain", "cnnpool.quantity", "cnnpool.recipe", RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
     },
     "report": {
-        *("numpy", "scipy", "matplotlib", "tensorboard"),
-        *("cnnpool.cli_parser", "cnnpool.registry", TABLES),
+        *("numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.cli_parser", TABLES),
+        # The probes describe the numbers of runs that do not do so themselves yet.
+        *("cnnpool.quantity", "cnnpool.registry", "cnnpool.probe.declared"),
     },
     "claims": {"numpy", "cnnpool.report", TABLES},
     "explain": {
@@ -53,9 +54,10 @@ ROOMS = {
     "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry"},
     "inspection": {
         *("torch", "torchvision", "timm", "matplotlib", "cnnpool.explain", "cnnpool.surgery", *LAYERS),
-        *("cnnpool.cli_parser", "cnnpool.registry", RUN_FOLDER, SYSTEM, TABLES),
+        *("cnnpool.cli_parser", "cnnpool.quantity", "cnnpool.registry", RUN_FOLDER, SYSTEM, TABLES),
     },
     "bounds": {"annotated_types"},
+    "quantity": set(),
     "registry": {"pydantic", "cnnpool.bounds"},
 }
 DUMPING_GROUNDS = {"util", "utils", "helper", "helpers", "common", "misc", "tools"}

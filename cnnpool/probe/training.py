@@ -1,0 +1,42 @@
+"""The quantities that a training reports beside its probes."""
+
+from cnnpool.quantity import Quantity, count, fraction, ratio
+
+
+def _scores(split: str, images: str, shown: str) -> tuple[Quantity, ...]:
+    accuracy = "Images classified correctly, divided by all images"
+    return (
+        fraction(
+            f"{split}.accuracy", f"{split} accuracy", f"{accuracy}: {images}.", better="higher", shown=shown
+        ),
+        ratio(
+            f"{split}.loss", f"{split} loss", f"Mean cross entropy, {images}.", better="lower", shown="file"
+        ),
+    )
+
+
+TRAINING = (
+    *_scores("test", "the test images, once training is over", "probe"),
+    *_scores("val", "the validation images", "file"),
+    *_scores("train", "the training images of one epoch, as they were augmented", "file"),
+    ratio("epoch.train_loss", "training loss", "Mean cross entropy of an epoch's training steps."),
+    ratio("train.learning_rate", "learning rate", "Learning rate of the step."),
+    count(
+        "cost.train_images_per_s",
+        "images/s",
+        "Training images divided by the seconds of training, validation and probes left out.",
+        better="higher",
+        shown="compare",
+        timed=True,
+    ),
+    Quantity(
+        "cost.wall_s",
+        "wall time",
+        "Seconds from the start of a run to its last measurement, interruptions left out.",
+        unit="s",
+        better="lower",
+        range=(0.0, None),
+        shown="compare",
+        timed=True,
+    ),
+)

@@ -1,0 +1,188 @@
+"""A measured number described once: its name, unit, range, better direction and definition.
+
+Whoever measures a number declares a ``Quantity``; ``results.json`` carries the declarations, and tables,
+verdicts, TensorBoard and glossaries read them there.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, MISSING, asdict, dataclass, fields, replace
+from functools import cache, partial
+from typing import Any, Literal
+
+Range = tuple[float | None, float | None]
+
+PLACEHOLDER = re.compile(r"<(\w+)>")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number that a run reports.
+
+    Args:
+        key: where it stands in ``results.json``, dotted. ``<stage>``, ``<px>`` or another word in angle
+            brackets stands for any one part: a probe declares it below its own section.
+        title: its name in tables and charts; placeholders of ``key`` may occur in it.
+        definition: one or two sentences for glossaries: what is counted, and divided by what.
+        form: how it is shown. ``fraction``: in per cent. ``count``: shortened with k, M, G. ``ratio``: with
+            four decimals. ``number``: with four digits.
+        unit: of what is shown; a fraction needs none.
+        better: the direction that is better in itself, or none.
+        range: the smallest and largest possible value; intervals end there.
+        stages: how the values of several stages become one.
+        seeds: ``mean``: it varies from seed to seed. ``same``: the architecture alone decides it.
+        shown: ``compare``: it has a column in every comparison. ``probe``: ``cnnpool probe`` prints it.
+            ``file``: it stands in files alone.
+        timed: it depends on what else the machine had to do.
+    """
+
+    key: str
+    title: str
+    definition: str
+    _: KW_ONLY
+    form: Literal["fraction", "count", "ratio", "number"] = "number"
+    unit: str = ""
+    better: Literal["higher", "lower"] | None = None
+    range: Range = (None, None)
+    stages: Literal["mean", "sum", "max", "min"] = "mean"
+    seeds: Literal["mean", "same"] = "mean"
+    shown: Literal["compare", "probe", "file"] = "probe"
+    timed: bool = False
+
+    def below(self, section: str) -> "Quantity":
+        """The same with its key below ``section``."""
+        return replace(self, key=f"{section}.{self.key}")
+
+    @property
+    def by_stage(self) -> bool:
+        """Whether every downsampling stage has one."""
+        return "<stage>" in self.key
+
+    @property
+    def by_px(self) -> bool:
+        """Whether every distance in pixels has one."""
+        return "<px>" in self.key
+
+    @property
+    def tag(self) -> str:
+        """Its tag in TensorBoard, ``section/quantity/where``, with the placeholders of ``key``."""
+        section, *rest = [part for part in self.key.split(".") if part != "stages"]
+        name = "/".join(part for part in rest if part != "<stage>").replace("/<px>", "_<px>px")
+        return "/".join([section, *([name] if name else []), *(["<stage>"] if self.by_stage else [])])
+
+    def values(self, key: str) -> dict[str, str] | None:
+        """The placeholders' values in ``key``; None if the key is not of this quantity."""
+        found = _pattern(self.key, r"[^.]+").fullmatch(key)
+        return found and found.groupdict()
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """The key with its placeholders replaced by ``values``."""
+        return _filled(self.key, values)
+
+    def tag_of(self, key: str) -> str:
+        """The tag of the number at ``key``."""
+        return _filled(self.tag, self.values(key) or {})
+
+    def has_tag(self, tag: str) -> bool:
+        """Whether ``tag`` is one of this quantity's."""
+        return bool(_pattern(self.tag, r"[^/]+").fullmatch(tag))
+
+    def title_of(self, key: str) -> str:
+        """The name of the number at ``key``, with its stage or with how all stages became one."""
+        values = dict(self.values(key) or {})
+        stage = values.pop("stage", "")
+        where = {"": "", "*": f", {self.stages} of stages"}.get(stage, f", stage {stage}")
+        return _filled(self.title, {k: value.replace("_", " ") for k, value in values.items()}) + where
+
+    @property
+    def shown_unit(self) -> str:
+        """The unit of ``format``: per cent for a fraction."""
+        return "%" if self.form == "fraction" else self.unit
+
+    def format(self, value: float, *, sign: bool = False) -> str:
+        """``value`` without its unit; NaN as such."""
+        if math.isnan(value):
+            return "NaN"
+        plus = "+" if sign else ""
+        match self.form:
+            case "fraction":
+                return f"{100 * value:{plus}.2f}"
+            case "count":
+                return _short(value, plus)
+            case "ratio":
+                small = 0 < abs(value) < 5e-5
+                return f"{value:{plus}.0e}" if small else f"{value:{plus}.4f}"
+        return f"{value:{plus}.4g}"
+
+    def record(self) -> dict[str, Any]:
+        """What ``results.json`` holds under the key: everything that is not the default."""
+        defaults = {one.name: one.default for one in fields(self)}
+        content = {name: value for name, value in asdict(self).items() if name != "key"}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in content.items()
+            if defaults[name] is MISSING or value != defaults[name]
+        }
+
+
+fraction = partial(Quantity, form="fraction", range=(0.0, 1.0))
+ratio = partial(Quantity, form="ratio", range=(0.0, None))
+count = partial(Quantity, form="count", range=(0.0, None))
+
+
+def from_records(records: Mapping[str, Any]) -> list[Quantity]:
+    """The quantities of a run's ``results.json``; what cannot be read is left out."""
+    known = {one.name for one in fields(Quantity)} - {"key"}
+    found = []
+    for key, record in records.items():
+        if isinstance(record, Mapping) and {"title", "definition"} <= record.keys():
+            content = {name: value for name, value in record.items() if name in known}
+            if isinstance(content.get("range"), list):
+                content["range"] = tuple(content["range"])
+            found.append(Quantity(key=key, **content))
+    return found
+
+
+def find(quantities: Iterable[Quantity], key: str) -> Quantity | None:
+    """The first of ``quantities`` that ``key`` is of; ``*`` in it stands for all stages."""
+    return next((one for one in quantities if one.values(key) is not None), None)
+
+
+def records(quantities: Sequence[Quantity], results: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Key -> record of those of ``quantities`` of which ``results`` hold a number."""
+    found = {one.key for key, _ in numbers(results) if (one := find(quantities, key))}
+    return {one.key: one.record() for one in quantities if one.key in found}
+
+
+def numbers(node: Any, prefix: str = "") -> Iterator[tuple[str, float | None]]:
+    """Dotted key and value of every number below ``node``; None where it is null."""
+    if isinstance(node, Mapping):
+        for name, below in node.items():
+            yield from numbers(below, f"{prefix}.{name}" if prefix else str(name))
+    elif node is None or (isinstance(node, int | float) and not isinstance(node, bool)):
+        yield prefix, node
+
+
+def _short(value: float, plus: str) -> str:
+    if not math.isfinite(value):
+        return f"{value:{plus}}"
+    for power, letter in ((12, " T"), (9, " G"), (6, " M"), (3, " k")):
+        if abs(value) >= 0.9995 * 10**power:
+            scaled = value / 10**power
+            digits = max(0, 2 - math.floor(math.log10(max(abs(scaled), 1))))
+            return f"{scaled:{plus}.{digits}f}{letter}"
+    return f"{value:{plus}.0f}" if float(value).is_integer() else f"{value:{plus}.3g}"
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text)
+
+
+@cache
+def _pattern(text: str, part: str) -> re.Pattern[str]:
+    pieces = PLACEHOLDER.split(text)
+    # Even places are text, odd ones the names of placeholders.
+    return re.compile(
+        "".join(f"(?P<{piece}>{part})" if i % 2 else re.escape(piece) for i, piece in enumerate(pieces))
+    )

@@ -1,0 +1,77 @@
+import json
+
+import pytest
+
+from cnnpool.quantity import Quantity, find, fraction, from_records, numbers, ratio, records
+
+CHANGE = ratio("probe.stages.<stage>.change.<px>", "change at <px> px", "How far it moves.", better="lower")
+ZERO = fraction("gradient.<stage>.zero", "zero gradient", "Zeros divided by all entries.", stages="max")
+WHOLE = Quantity("probe.scale", "scale", "A scale.", unit="images", timed=True, range=(1.0, None))
+
+
+@pytest.mark.parametrize(
+    ("one", "key", "values"),
+    [
+        (CHANGE, "probe.stages.s1.change.2", {"stage": "s1", "px": "2"}),
+        (CHANGE, "probe.stages.*.change.1", {"stage": "*", "px": "1"}),
+        (CHANGE, "probe.stages.s1.change", None),
+        (CHANGE, "other.stages.s1.change.2", None),
+        (CHANGE, "probe.stages.s1.s2.change.2", None),
+        (WHOLE, "probe.scale", {}),
+        (WHOLE, "probexscale", None),
+    ],
+)
+def test_a_key_is_matched_part_by_part(one, key, values):
+    assert one.values(key) == values
+
+
+@pytest.mark.parametrize(
+    ("one", "key", "title", "tag"),
+    [
+        (CHANGE, "probe.stages.s1.change.2", "change at 2 px, stage s1", "probe/change_2px/s1"),
+        (CHANGE, "probe.stages.*.change.2", "change at 2 px, mean of stages", "probe/change_2px/*"),
+        (ZERO, "gradient.*.zero", "zero gradient, max of stages", "gradient/zero/*"),
+        (ZERO, "gradient.s2.zero", "zero gradient, stage s2", "gradient/zero/s2"),
+        (WHOLE, "probe.scale", "scale", "probe/scale"),
+    ],
+)
+def test_title_and_tag_name_the_place(one, key, title, tag):
+    assert (one.title_of(key), one.tag_of(key)) == (title, tag)
+    assert one.has_tag(tag)
+
+
+def test_a_quantity_below_a_section_is_the_same_elsewhere():
+    own = fraction("<stage>.zero", "zero gradient", "Zeros divided by all entries.", stages="max")
+    assert own.below("gradient") == ZERO
+
+
+def test_what_a_run_writes_is_read_back_the_same():
+    results = {"probe": {"scale": 2, "stages": {"s1": {"change": {"1": None}}}}, "seed": 3}
+    written = json.loads(json.dumps(records([CHANGE, ZERO, WHOLE], results)))
+    assert written["probe.scale"] == {
+        "title": "scale",
+        "definition": "A scale.",
+        "unit": "images",
+        "range": [1.0, None],
+        "timed": True,
+    }
+    # The zero fraction was not measured.
+    assert from_records(written) == [CHANGE, WHOLE]
+
+
+def test_a_record_of_another_version_is_read_as_far_as_it_goes():
+    assert from_records({"a.b": {"title": "t", "definition": "d.", "colour": "red"}, "c": 3, "d": {}}) == [
+        Quantity("a.b", "t", "d.")
+    ]
+
+
+def test_the_first_that_matches_describes_a_number():
+    special = fraction("gradient.s1.zero", "first stage", "Zeros.")
+    assert find([special, ZERO], "gradient.s1.zero") is special
+    assert find([special, ZERO], "gradient.s2.zero") is ZERO
+    assert find([special, ZERO], "gradient.s2.one") is None
+
+
+def test_numbers_are_the_leaves_that_are_none_or_numbers():
+    node = {"a": 1, "b": {"c": None, "d": "text", "e": True, "f": [1, 2], "g": 0.5}}
+    assert dict(numbers(node)) == {"a": 1, "b.c": None, "b.g": 0.5}
