@@ -20,7 +20,9 @@ from pathlib import Path
 
 import torch
 
-import cnnpool.launch.build  # noqa: F401  (once here, not in every process, or most kills would hit the import)
+# Once here, not in every process, or most kills would hit an import.
+import cnnpool.fit
+import cnnpool.launch.build  # noqa: F401
 from cnnpool import cli
 from cnnpool.run_folder.checkpoint import DamagedError, load
 

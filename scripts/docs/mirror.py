@@ -81,6 +81,11 @@ def at(url: str, constants: Constants) -> Constants:
     return {name: {**own, "mirrors": [f"{url}/{name}/"]} for name, own in constants.items()}
 
 
+def write_constants(path: Path, constants: Constants) -> None:
+    """Write the file that this script takes as its first argument."""
+    path.write_text(json.dumps(constants))
+
+
 class _Handler(SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
         if not self.path.startswith("/cut/"):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from cnnpool import cli
 
-for heavy in ("inspection.command", "launch.compose", "launch.build", "report.command", "report.comparison"):
+HEAVY = ("fit", "inspection.command", "launch.compose", "launch.build", "report.command", "report.comparison")
+for heavy in HEAVY:
     # Here once, not in every fork.
     import_module(f"cnnpool.{heavy}")
 

@@ -1,0 +1,147 @@
+"""The commands that README.md and docs/*.md show: each is valid, and the short ones run."""
+
+import ast
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from cnnpool.cli import COMMANDS
+from cnnpool.launch import check
+from cnnpool.launch.compose import compose
+
+sys.path.append(str(Path(__file__).parents[2] / "scripts" / "docs"))
+
+from documented import Command, commands
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+SHOWN = [command for page in PAGES for command in commands(page)]
+TRAINING = [c for c in SHOWN if not c.program and c.words[:2] == ["cnnpool", "train"]]
+PROGRAMS = [command for command in SHOWN if command.program]
+
+
+def name(command):
+    return f"{command.page}:{command.line}"
+
+
+@cache
+def help_of(command):
+    arguments = [sys.executable, "-m", "cnnpool", command, "--help"]
+    return subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("command", TRAINING, ids=name)
+def test_a_documented_training_composes(command, tmp_path, monkeypatch, capfd):
+    words = command.shortened()
+    if "--config-dir" in words:
+        pytest.skip("it needs the reader's own folder of settings")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CNNPOOL_DATA", "data")
+    jobs = compose([word for word in words[2:] if not word.startswith("launch=")])
+    assert jobs or "--help" in words
+    for job in jobs:
+        assert not job.mistake
+        check.check(job.settings)
+
+
+@pytest.mark.parametrize("command", [c for c in SHOWN if not c.program and c not in TRAINING], ids=name)
+def test_what_a_documented_command_names_exists(command):
+    program, *rest = command.words
+    if program == "make":
+        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        assert rest[0] in targets
+    elif program == "python" and rest[0] != "-m":
+        assert (ROOT / rest[0]).is_file()
+    elif program == "cnnpool":
+        assert rest[0] in (*COMMANDS, "--help", "--version")
+        for option in (word.partition("=")[0] for word in rest[1:] if word.startswith("--")):
+            assert re.search(rf"(?<![\w-]){option}(?![\w-])", help_of(rest[0])), f"{option} of {rest[0]}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", PROGRAMS, ids=name)
+def test_a_documented_program_runs(command, tmp_path):
+    ast.parse(command.text)
+    done = subprocess.run(
+        [sys.executable, "-c", command.text], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def page(tmp_path, text):
+    (tmp_path / "page.md").write_text(text)
+    return commands(tmp_path / "page.md")
+
+
+def test_commands_are_found_with_their_lines_and_without_their_comments(tmp_path):
+    found = page(
+        tmp_path,
+        "# A page\n"
+        "```\n"
+        "cnnpool train pool=max   # one run\n"
+        "\n"
+        ".venv/bin/cnnpool train -m pool=max,avg \\\n"
+        "    seed=0,1,2,3\n"
+        "```\n"
+        "`cnnpool no block` and\n"
+        "```console\n"
+        "$ cnnpool explain max\n"
+        "1 2 3\n"
+        "```\n"
+        "```yaml\n"
+        "pool: max\n"
+        "```\n"
+        "```\n"
+        "accuracy  0.99\n"
+        "```\n"
+        "```python\n"
+        "import cnnpool\n"
+        "print(1)\n"
+        "```\n",
+    )
+    assert [(c.line, c.program) for c in found] == [(3, False), (5, False), (10, False), (20, True)]
+    assert found[0].words == ["cnnpool", "train", "pool=max"]
+    assert found[1].words == ["cnnpool", "train", "-m", "pool=max,avg", "seed=0,1,2,3"]
+    assert found[2].text == "cnnpool explain max"
+    assert found[3].text == "import cnnpool\nprint(1)"
+
+
+def test_a_misspelt_program_is_named_with_its_line(tmp_path):
+    with pytest.raises(ValueError, match=r"page.md:3: 'cnpool' is not one of cnnpool,"):
+        page(tmp_path, "```\ncnnpool explain max\ncnpool explain avg\n```\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("cnnpool train pool=max", "cnnpool train pool=max fit=smoke"),
+        ("cnnpool train -m pool=max seed=0,1,2", "cnnpool train -m pool=max seed=0,1 fit=smoke"),
+        ("cnnpool train -m experiment=x", "cnnpool train -m experiment=x fit=smoke seed=0,1"),
+        ("cnnpool train fit=other", "cnnpool train fit=other"),
+        ("cnnpool train --help", "cnnpool train --help"),
+        ("cnnpool bench pool", "cnnpool bench pool --repeat 1"),
+        ("cnnpool compare outputs", "cnnpool compare outputs"),
+    ],
+)
+def test_long_commands_are_shortened(text, short):
+    assert Command("page", 1, text).shortened() == short.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("make quickstart", "installs"),
+        ("python -m venv .venv", "installs"),
+        ("cnnpool train -m launch=slurm", "cluster"),
+        ("cnnpool probe timm:resnet18 --weights default", "weights"),
+        ("cnnpool train -m launch=processes", ""),
+        ("cnnpool explain max", ""),
+    ],
+)
+def test_what_a_fresh_clone_cannot_run_says_why(text, reason):
+    assert reason in Command("page", 1, text).skip_reason()
+    assert bool(reason) == bool(Command("page", 1, text).skip_reason())
