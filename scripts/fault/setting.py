@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from cnnpool.fit.metrics_callback import Chronicle
+from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.launch import build
 from cnnpool.run_folder.atomic import only_user, write_json
 from fault.attempt import QUICK, command
@@ -88,7 +88,7 @@ def used():
 
 def signalled(signum):
     def before():
-        Chronicle.on_validation_start = lambda *arguments: os.kill(os.getpid(), signum)
+        MetricsCallback.on_validation_start = lambda *arguments: os.kill(os.getpid(), signum)
 
     return before
 
