@@ -80,7 +80,7 @@ def compose(findings: Sequence[Finding], notes: Sequence[str], command: Sequence
         ]
     )
     blocks: list[Block] = [Paragraph(READING), overview]
-    blocks += [Heading("Mind"), Items([("", note) for note in notes])] if notes else []
+    blocks += [Heading("Warnings"), Items([("", note) for note in notes])] if notes else []
     for one in findings:
         blocks += _section(one)
     runs = list({id(run): run for one in findings for case in one.cases for run in case.runs}.values())

@@ -64,7 +64,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     parts = ("model", "readout", "data", "pool", "stages")
     if not isinstance(facts, dict) or facts.get("schema") != 1:
         raise ValueError(f"{path} is not of schema 1")
-    if "probe" in facts:
+    if "examined" in facts:
         raise ValueError(f"{path} is of an earlier cnnpool probe: give the run that was trained")
     if any(not isinstance(facts.get(part), dict) for part in parts) or not isinstance(facts.get("seed"), int):
         raise ValueError(f"{path} does not say what was trained: it needs {', '.join(parts)} and seed")

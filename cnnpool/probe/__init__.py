@@ -62,6 +62,7 @@ def declared(probes: Iterable[Probe | type[Probe]] | None = None) -> list[Quanti
 
 __all__ = [
     "PROBES",
+    "TRAINING",
     "AdversarialShift",
     "Aliasing",
     "AllShifts",

@@ -131,6 +131,18 @@ def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
     return {key: None if isinstance(x, float) and math.isnan(x) else x for key, x in record.items()}
 
 
+def runs(comparison: Comparison) -> list[dict[str, Any]]:
+    """One flat record per compared run: choice, seed, and every measure of the report."""
+    measures = [comparison.metric, *comparison.measures]
+    found = [
+        {"choice": row.choice.label, "seed": seed, "folder": str(run.folder)}
+        | {one.key: one.read(run.results) for one in measures}
+        for row in comparison.rows
+        for seed, run in row.choice.runs.items()
+    ]
+    return [{key: None if value != value else value for key, value in one.items()} for one in found]
+
+
 def probability(p: float) -> str:
     """A p-value with three decimals, never as 0."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"

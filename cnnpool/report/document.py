@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cnnpool.report import glossary
 from cnnpool.report.columns import Column, main_columns, measure_tables, pair_columns, ranking
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.facts import facts
@@ -54,7 +55,7 @@ def compose(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) 
     blocks: list[Block] = [Paragraph(_summary(comparison)), Table(main_columns(comparison))]
     blocks += [Paragraph(ranking(comparison))]
     if comparison.notes:
-        blocks += [Heading("Mind"), Items([("", note) for note in comparison.notes])]
+        blocks += [Heading("Warnings"), Items([("", note) for note in comparison.notes])]
     if len(comparison.rows) > 1:
         blocks += [Heading(f"Against {comparison.baseline.choice.label}"), Table(pair_columns(comparison))]
     if comparison.measures:
@@ -63,6 +64,7 @@ def compose(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) 
             Paragraph("Means over the seeds of each choice, as many as above."),
             *map(Table, measure_tables(comparison)),
         ]
+    blocks += [Heading("Glossary"), Items(glossary.entries(comparison))]
     blocks += [Heading("Figures"), *plots] if plots else []
     blocks += [Heading("How the numbers were made"), Items(_method(comparison))]
     blocks += [Heading("What ran"), Items(_provenance(comparison))]

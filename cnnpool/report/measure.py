@@ -48,6 +48,8 @@ class Measure:
     def within(self, value: float) -> float:
         """``value``, or the end of the possible values that it lies beyond."""
         low, high = self.quantity.range
+        if math.isnan(value):
+            return value
         value = value if low is None else max(value, low)
         return value if high is None else min(value, high)
 

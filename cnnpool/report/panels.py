@@ -22,13 +22,20 @@ def look(index: int) -> tuple[str, str, str]:
     return COLOURS[index % len(COLOURS)], MARKS[(index + lap) % len(MARKS)], DASHES[lap % len(DASHES)]
 
 
-def dots(series: Mapping[str, Sequence[float]], label: str, *, zero: bool = False) -> Figure:
+def dots(
+    series: Mapping[str, Sequence[float]],
+    label: str,
+    *,
+    zero: bool = False,
+    limits: tuple[float, float] = (-np.inf, np.inf),
+) -> Figure:
     """A line per name: its values as dots, their mean as a bar with the 95 % t interval.
 
     Args:
         series: name -> values, which may be none.
         label: of the horizontal axis, with its unit.
         zero: draw the line of no difference.
+        limits: the smallest and largest possible value: no interval goes beyond.
     """
     figure = Figure(figsize=(7.5, 1.2 + 0.45 * len(series)))
     axes = figure.subplots()
@@ -48,7 +55,8 @@ def dots(series: Mapping[str, Sequence[float]], label: str, *, zero: bool = Fals
             markeredgewidth=0,
         )
         s = statistics.summarise(values)
-        half = [[s.mean - s.low], [s.high - s.mean]] if s.n > 1 else None
+        low, high = np.clip([s.low, s.high], *limits)
+        half = [[s.mean - low], [high - s.mean]] if s.n > 1 else None
         axes.errorbar(
             s.mean, place - 0.12, xerr=half, fmt=mark, color=colour, markersize=7, capsize=4, linewidth=2
         )
@@ -157,7 +165,8 @@ def dominated(goals: np.ndarray) -> np.ndarray:
 def _half(one: Measure, s: Summary) -> list[list[float]] | None:
     if s.n < 2:
         return None
-    return [[one.shown(s.mean) - one.shown(s.low)], [one.shown(s.high) - one.shown(s.mean)]]
+    mean, low, high = (one.shown(one.within(x)) for x in (s.mean, s.low, s.high))
+    return [[mean - low], [high - mean]]
 
 
 def _plain_ticks(axes: Axes) -> None:

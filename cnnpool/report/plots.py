@@ -79,7 +79,8 @@ def _accuracy(comparison: Comparison) -> tuple[Figure, str] | None:
     if not any(series.values()):
         return None
     caption = f"{metric.title} per choice: a dot per seed, the mean and its 95 % t interval."
-    return dots(series, metric.header), caption
+    limits = (metric.shown(metric.within(-np.inf)), metric.shown(metric.within(np.inf)))
+    return dots(series, metric.header, limits=limits), caption
 
 
 def _differences(comparison: Comparison) -> tuple[Figure, str] | None:
@@ -102,11 +103,13 @@ def _learning(comparison: Comparison) -> tuple[Figure, str] | None:
     for row in comparison.rows:
         histories = [curve(run, "val/accuracy") for run in row.choice.runs.values()]
         histories = [history for history in histories if history]
-        if histories:
+        # One point is no curve.
+        if any(len(history) > 1 for history in histories):
             epochs = sorted(set.union(*map(set, histories)))
             # A run that ended early leaves a gap, not an average over fewer runs unseen.
             values = [[100 * history.get(epoch, np.nan) for epoch in epochs] for history in histories]
-            series[f"{row.choice.label} (n={len(histories)})"] = (epochs, statistics.spread(np.array(values)))
+            spread = statistics.spread(np.array(values))
+            series[f"{row.choice.label} (n={len(histories)})"] = (epochs, np.clip(spread, 0, 100))
     if not series:
         return None
     caption = (
@@ -118,13 +121,17 @@ def _learning(comparison: Comparison) -> tuple[Figure, str] | None:
 def _table(comparison: Comparison, keys: list[str], scale: float) -> dict[str, np.ndarray]:
     """Label with n -> (3, keys): mean, low, high; choices without any of the keys are left out."""
     table = {}
+    measures = [comparison.measure(key) for key in keys]
     for row in comparison.rows:
-        found = [read(row.choice, comparison.measure(key)) for key in keys]
+        found = [read(row.choice, one) for one in measures]
         count = max(map(len, found), default=0)
         if count:
             spread = [
-                statistics.spread(scale * np.array([list(values.values()) or [np.nan]]).T)[:, 0]
-                for values in found
+                [
+                    scale * one.within(x)
+                    for x in statistics.spread(np.array([[*values.values()] or [np.nan]]).T)[:, 0]
+                ]
+                for one, values in zip(measures, found, strict=True)
             ]
             table[f"{row.choice.label} (n={count})"] = np.array(spread).T
     return table

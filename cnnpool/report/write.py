@@ -8,14 +8,14 @@ from pathlib import Path
 
 from cnnpool import tables
 from cnnpool.report import html, latex, markdown
-from cnnpool.report.columns import records
+from cnnpool.report.columns import records, runs
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.document import compose
 from cnnpool.report.plots import NAMES, draw
 
 
 def write(comparison: Comparison, folder: Path, argv: Sequence[str]) -> None:
-    """Write report.md, report.html, table.csv, table.tex, table.json and every figure as PNG and SVG.
+    """Write report.md, report.html, tables, the numbers of every run and every figure as PNG and SVG.
 
     Figures of an earlier report that this comparison does not have are removed.
 
@@ -28,6 +28,7 @@ def write(comparison: Comparison, folder: Path, argv: Sequence[str]) -> None:
         "report.md": markdown.render(title, blocks).encode(),
         "report.html": html.render(title, blocks).encode(),
         "table.csv": tables.csv(records(comparison)).encode(),
+        "runs.csv": tables.csv(runs(comparison)).encode(),
         "table.tex": latex.render(comparison).encode(),
         "table.json": _json(comparison, argv).encode(),
     }

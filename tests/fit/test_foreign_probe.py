@@ -86,6 +86,7 @@ def test_it_gets_a_tag_a_column_a_chart_and_a_verdict(installed, runs, tmp_path,
     assert "loudness, mean of stages" in capsys.readouterr().out
     page = (tmp_path / "outputs" / "report" / "report.md").read_text()
     assert "loudness, mean of stages" in page
+    assert "**loudness**: Mean output of a stage, divided by nothing. Lower is better." in page
 
 
 def test_it_is_printed_by_the_probe_command(installed, tmp_path, capsys, monkeypatch):

@@ -275,3 +275,9 @@ def test_options_are_read_from_text_and_samples_cap_them():
     assert built["invariance"].presets == ("tips", "aps_crop")
     assert (built["invariance"].samples, built["invariance"].stage_samples) == (100, 64)
     assert build_probes("all", [], None).keys() == probe.PROBES.keys()
+
+
+def test_what_a_probe_left_is_refused_as_a_run(run, capsys):
+    examined(capsys, str(run[0]), "--probes", "cost", "--samples", "2")
+    with pytest.raises(ValueError, match=r"^out/results.json is of an earlier cnnpool probe: give the run"):
+        main(["out", "--probes", "cost"])

@@ -53,7 +53,7 @@ def test_everything_is_written(two, tmp_path, capsys):
     assert main([str(two.root), "--out", str(out)]) == 0
     names = {path.name for path in out.iterdir()}
     figures = {"accuracy", "differences", "learning", "gradient", "shift", "pareto"}
-    assert names == {"report.md", "report.html", "table.csv", "table.tex", "table.json"} | {
+    assert names == {"report.md", "report.html", "table.csv", "runs.csv", "table.tex", "table.json"} | {
         f"{name}.{kind}" for name in figures for kind in ("png", "svg")
     }
 

@@ -176,7 +176,7 @@ def test_dominated_is_no_better_in_anything_and_worse_in_something():
 def test_one_seed_and_one_choice_draw_without_complaint(shelf):
     shelf.put(pool="max", logged=1)
     alone = compare(find([shelf.root]))
-    assert [plot.name for plot in draw(alone)] == ["accuracy", "learning", "gradient", "shift"]
+    assert [plot.name for plot in draw(alone)] == ["accuracy", "gradient", "shift"]
     assert ranking(alone) == "One choice alone: nothing to rank."
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from cnnpool.report import markdown
+from cnnpool.report import glossary, markdown
 from cnnpool.report.columns import main_columns, measure_tables, ranking
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.document import Block, Heading, Items, Paragraph, Table
@@ -36,6 +36,7 @@ def summary(comparison: Comparison) -> str:
     blocks: list[Block] = [Table(main_columns(comparison)), Paragraph(ranking(comparison))]
     if tables := measure_tables(comparison):
         blocks += [Heading("What else was measured, means over seeds"), *map(Table, tables)]
+    blocks += [Heading("Glossary"), Items(glossary.entries(comparison))]
     if comparison.notes:
-        blocks += [Heading("Mind"), Items([("", note) for note in comparison.notes])]
+        blocks += [Heading("Warnings"), Items([("", note) for note in comparison.notes])]
     return markdown.render(f"{comparison.metric.title} by {by}", blocks)

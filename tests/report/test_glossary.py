@@ -1,0 +1,63 @@
+import csv
+import runpy
+from pathlib import Path
+
+import pytest
+
+from cnnpool.probe import declared
+from cnnpool.report import find, main
+from cnnpool.report.comparison import compare
+from cnnpool.report.glossary import entries
+from cnnpool.report.plots import _table, draw
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_is_what_the_script_writes():
+    page = runpy.run_path(str(ROOT / "scripts" / "docs" / "glossary.py"))["glossary"]()
+    assert (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8") == page
+    assert all(f"`{one.key}`" in page for one in declared())
+
+
+def test_everything_that_a_table_shows_is_defined_under_it(shelf):
+    shelf.sweep(max=[0.9, 0.91], avg=[0.8, 0.81])
+    comparison = compare(find([shelf.root]))
+    words = dict(entries(comparison))
+    for one in (comparison.metric, *comparison.measures):
+        assert words[one.quantity.title].startswith(one.quantity.definition)
+    assert words["test accuracy"].endswith("Higher is better.")
+    assert main([str(shelf.root)]) == 0
+    page = (shelf.root / "report" / "report.html").read_text()
+    assert "Glossary" in page and words["FLOPs"] in page
+
+
+def test_the_numbers_of_every_run_are_written(shelf):
+    shelf.sweep(max=[0.9, 0.91], avg=[0.8, float("nan")])
+    assert main([str(shelf.root)]) == 0
+    with (shelf.root / "report" / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["choice"], row["seed"], row["test.accuracy"]) for row in rows] == [
+        ("max", "0", "0.9"),
+        ("max", "1", "0.91"),
+        ("avg", "0", "0.8"),
+        ("avg", "1", ""),
+    ]
+    assert rows[0]["gradient.*.zero_fraction"] == "0.75"
+
+
+def test_a_single_epoch_is_no_learning_curve(shelf):
+    shelf.put(logged=1)
+    assert "learning" not in [plot.name for plot in draw(compare(find([shelf.root])))]
+
+
+@pytest.mark.parametrize("values", [[0.0, 0.3], [0.9, 1.0]])
+def test_no_interval_leaves_the_possible_values(shelf, values):
+    for seed, value in enumerate(values):
+        shelf.put(seed=seed, accuracy=value, gradient={"s1": {"zero_fraction": value}})
+    comparison = compare(find([shelf.root]), metric="gradient.*.zero_fraction")
+    one, summary = comparison.metric, comparison.rows[0].summary
+    assert summary.low < 0 or summary.high > 1
+    assert 0 <= one.within(summary.low) <= one.within(summary.high) <= 1
+    [band] = _table(comparison, ["gradient.s1.zero_fraction"], 100).values()
+    _, low, high = band[:, 0]
+    assert 0 <= low <= high <= 100
