@@ -18,8 +18,9 @@ from pathlib import Path
 
 import numpy as np
 from documented import Command, commands
-from mirror import at, publish, serve, write_constants
+from mirror import at, serve, write_constants
 from PIL import Image
+from small_data import publish
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIMIT_S = 1800

@@ -11,6 +11,10 @@ import pytest
 
 from cnnpool.data import MNIST
 
+sys.path.append(str(Path(__file__).parents[2] / "scripts" / "docs"))
+
+from small_data import publish
+
 pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[2]
 NAMES = ("mnist", "fashion_mnist", "cifar10", "cifar100")
@@ -21,7 +25,7 @@ CHECKED = "fit=smoke", "fit.max_steps=1", "probe=none"
 def published(mirror, tmp_path_factory):
     """(address, digests) of a mirror of all downloadable data sets."""
     folder = tmp_path_factory.mktemp("mirror")
-    constants = mirror.publish(folder)
+    constants = publish(folder)
     with mirror.serve(folder) as url:
         yield url, constants
 
@@ -41,7 +45,7 @@ def train(mirror, tmp_path):
     }
 
     def run(constants, *arguments):
-        (tmp_path / "constants.json").write_text(json.dumps(constants))
+        mirror.write_constants(tmp_path / "constants.json", constants)
         return subprocess.run(
             [sys.executable, mirror.__file__, str(tmp_path / "constants.json"), "train", *arguments],
             cwd=tmp_path,
