@@ -204,6 +204,7 @@ BY_HAND = {
     "pool.diffstride.stride": ([1, 1.5, [1, 2.5]], [0.99, math.inf, [1.5], 10**6]),
     "pool.diffstride.bandwidth": ([0.01, 0.99], [0, 1, 1.5]),
     "pool.fractional_max.stride": ([1.01, 2], [1, 1.0, 0.5]),
+    "pool.median.kernel_size": ([1, 64, [1, 64]], [0, 65]),
     "pool.gem.p": ([0.1, 3], [0, -1, math.inf]),
     "pool.lp.p": ([0.5, 1, math.inf], [0, -1, math.nan]),
     "pool.aps.p": ([1, 2, 2.0, math.inf], [3, 1.5, 0]),

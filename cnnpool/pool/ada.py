@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.bounds import Share
-from cnnpool.pool.base import Padding, Side, Size
+from cnnpool.pool.base import Cells, Padding, Side, Size
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Fraction
 from cnnpool.pool.soft import soft_pool2d
@@ -116,7 +116,7 @@ class AdaPool2d(WindowPool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 2,
+        kernel_size: Cells = 2,
         stride: Size = 2,
         padding: Padding = 0,
         ceil_mode: bool = False,

@@ -14,6 +14,9 @@ Size = Side | tuple[Side, Side]
 """Window, stride or dilation: one number, or (vertical, horizontal)."""
 Sides = Annotated[int, Ge(0), Le(1024)]
 Padding = Sides | tuple[Sides, Sides]
+Cell = Annotated[int, Ge(1), Le(64)]
+Cells = Cell | tuple[Cell, Cell]
+"""A window whose cells may be held in memory side by side."""
 Tap = Annotated[int, Ge(1), Le(255)]
 Taps = Tap | tuple[Tap, Tap]
 """A window with a weight for each cell."""

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Padding, Size, Taps
+from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.precision import wide
 from cnnpool.pool.window import Window, WindowPool2d, cells, count, inside, window_of
 
@@ -114,7 +114,7 @@ class DppPool2d(WindowPool2d):
         self,
         channels: int,
         *,
-        kernel_size: Taps = 2,
+        kernel_size: Cells = 2,
         stride: Size = 2,
         padding: Padding = 0,
         ceil_mode: bool = False,

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Padding, Size, Taps
+from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.mixed import max_and_average
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
@@ -88,7 +88,7 @@ class GatedPool2d(WindowPool2d):
         self,
         channels: int,
         *,
-        kernel_size: Taps = 2,
+        kernel_size: Cells = 2,
         stride: Size = 2,
         padding: Padding = 0,
         ceil_mode: bool = False,

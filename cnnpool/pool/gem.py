@@ -4,7 +4,7 @@ from torch import Tensor
 
 from cnnpool.bounds import AboveZero
 from cnnpool.pool.autograd.replayed import evaluate
-from cnnpool.pool.base import Padding, Size
+from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.lp import PowerMean
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
@@ -79,7 +79,7 @@ class GemPool2d(WindowPool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 2,
+        kernel_size: Cells = 2,
         stride: Size = 2,
         padding: Padding = 0,
         ceil_mode: bool = False,

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero, CountOrZero
-from cnnpool.pool.base import Padding, Size
+from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.window import Window, WindowPool2d, cells, peak, window_of
 
@@ -147,7 +147,7 @@ class LipPool2d(WindowPool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 3,
+        kernel_size: Cells = 3,
         stride: Size = 2,
         padding: Padding = 1,
         ceil_mode: bool = False,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.bounds import AboveZero
-from cnnpool.pool.base import Padding, Size
+from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.pool.window import WindowPool2d, cells, count, peak, window_of
@@ -86,7 +86,7 @@ class LogSumExpPool2d(WindowPool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 2,
+        kernel_size: Cells = 2,
         stride: Size = 2,
         padding: Padding = 0,
         ceil_mode: bool = False,

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Padding, Size
+from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.sorting import comparisons, order
 from cnnpool.pool.window import WindowPool2d, cells, count, peak, window_on
 
@@ -74,7 +74,7 @@ class MedianPool2d(WindowPool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 2,
+        kernel_size: Cells = 2,
         stride: Size = 2,
         padding: Padding = 0,
         ceil_mode: bool = False,

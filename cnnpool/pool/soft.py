@@ -9,7 +9,7 @@ from torch import Tensor
 from cnnpool.bounds import AboveZero
 from cnnpool.pool import gpu
 from cnnpool.pool.autograd.replayed import evaluate
-from cnnpool.pool.base import Padding, Size
+from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.lip import softmax_mean
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.scalar import Per, Positive, repeats
@@ -121,7 +121,7 @@ class SoftPool2d(WindowPool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 2,
+        kernel_size: Cells = 2,
         stride: Size = 2,
         padding: Padding = 0,
         ceil_mode: bool = False,

@@ -12,7 +12,7 @@ from cnnpool.pool import gpu
 from cnnpool.pool.autograd.replayed import can_work, evaluate
 from cnnpool.pool.autograd.routing import Route, Scatter
 from cnnpool.pool.autograd.transforms import apply
-from cnnpool.pool.base import Padding, Size
+from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.precision import wide
 from cnnpool.pool.window import (
     Window,
@@ -183,7 +183,7 @@ class StochasticPool2d(WindowPool2d):
         self,
         channels: int,
         *,
-        kernel_size: Size = 2,
+        kernel_size: Cells = 2,
         stride: Size = 2,
         padding: Padding = 0,
         ceil_mode: bool = False,

@@ -6,7 +6,7 @@ import torch
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Padding, Size, Taps
+from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.gated import filtered, share
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
@@ -87,7 +87,7 @@ class TreePool2d(WindowPool2d):
         self,
         channels: int,
         *,
-        kernel_size: Taps = 2,
+        kernel_size: Cells = 2,
         stride: Size = 2,
         padding: Padding = 0,
         ceil_mode: bool = False,
