@@ -1,4 +1,4 @@
-"""What every data set has in common: its images in memory, and the options that cut and batch them."""
+"""The base class of data sets: images in memory, and the options that split and batch them."""
 
 import hashlib
 from dataclasses import dataclass

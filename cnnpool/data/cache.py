@@ -48,7 +48,7 @@ def cached(path: Path, key: str, make: Callable[[], Raw]) -> Raw:
 
 
 def _load(path: Path, key: str) -> Raw | None:
-    """What ``path`` holds, or None if that is nothing, something else, or damaged."""
+    """The content of ``path``, or None if it is missing, damaged or of another kind."""
     try:
         with path.open("rb") as file:
             seal, header = file.readline().strip(), file.readline()

@@ -62,7 +62,7 @@ class CIFAR10(Published):
 
 
 def _batches(folder: Path, files: dict[str, str]) -> list[dict[str, Any]]:
-    """What each file holds, after its MD5 sum was found right."""
+    """The content of each file, once its MD5 sum is checked."""
     batches = []
     for name, md5 in files.items():
         path = folder / name

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """What a run trains on, selects on and is judged on, in memory.
+    """The training, validation and test images of a run, in memory.
 
     Args:
         name: as in ``DATASETS``.

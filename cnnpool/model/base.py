@@ -1,4 +1,4 @@
-"""What every backbone has in common: features, then a readout, then a linear classifier."""
+"""The base class of backbones: feature layers, then a readout, then a linear classifier."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""What every downsampling operator has in common: its size rule and the facts the documentation prints."""
+"""The base class of operators: their size rule, and the facts that the documentation prints."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -78,7 +78,7 @@ class Pool2d(nn.Module):
     paper: ClassVar[str]
     """Where the operator was first published, e.g. ``Zhang 2019, arXiv:1904.11486``."""
     shift: ClassVar[str]
-    """What a shift of the input does to the output, in a few words."""
+    """How the output changes under a shift of the input, in a few words."""
     gradient: ClassVar[Literal["dense", "sparse", "uneven"]]
     """dense: every covered input gets gradient; sparse: few do; uneven: all, in unequal counts."""
     gain: ClassVar[float | None] = 1.0
@@ -90,7 +90,7 @@ class Pool2d(nn.Module):
     twice_differentiable: bool = True
     """Has second derivatives by autograd."""
     dilates: int = 1
-    """What later convolutions must be dilated by, for an operator that keeps the resolution."""
+    """The dilation of later convolutions, for an operator that keeps the resolution."""
 
     kernel_size: tuple[int, int]
     stride: tuple[int, int]

@@ -1,4 +1,4 @@
-"""What every readout has in common."""
+"""The base class of readouts."""
 
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ class Readout(nn.Module):
     paper: ClassVar[str]
     """Where the readout was first published."""
     shift: ClassVar[str]
-    """What a circular shift of the map does to the vector, in a few words."""
+    """How the vector changes under a circular shift of the map, in a few words."""
     any_size: ClassVar[bool] = True
     """Accepts maps of another size than ``size``."""
 
