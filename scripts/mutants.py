@@ -53,12 +53,7 @@ def main(arguments: list[str]) -> int:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of what the tests need, and what was compiled there if kernels are as they were."""
-    kernels = Path("cnnpool", "pool", "kernels")
-    known = {path.name: path.read_bytes() for path in (folder / kernels).glob("*.py")}
-    if known != {path.name: path.read_bytes() for path in (ROOT / kernels).glob("*.py")}:
-        # Of what a kernel is made of, its cache knows nothing.
-        shutil.rmtree(folder / kernels, ignore_errors=True)
+    """A copy of what the tests need."""
     for name in ("cnnpool", "conf", "tests"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored, dirs_exist_ok=True)
@@ -69,7 +64,7 @@ def copied(folder: Path) -> Path:
 def mutated(copy: Path, edit: Edit) -> bool:
     """Whether the tests find the mistake."""
     path = copy / "cnnpool" / "pool" / edit.file
-    text, stat = path.read_text(), path.stat()
+    text = path.read_text()
     if text.count(edit.old) != 1:
         # The code has changed: scripts/mutant must be mended.
         return False
@@ -78,8 +73,6 @@ def mutated(copy: Path, edit: Edit) -> bool:
         return any(fails(copy, name) for name in edit.tests.split())
     finally:
         path.write_text(text)
-        # As it was, so that what was compiled of it counts as current again.
-        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
 def fails(copy: Path, name: str) -> bool:

@@ -101,7 +101,7 @@ itself. As in training, freed memory stays in the process (`mallopt`), and torch
 they have nothing to do (`GOMP_SPINCOUNT=1000`): one that spins keeps the threads of a kernel from its core.
 
 Who does the work: kernels compiled by Numba on first use and cached on disk, and torch's own maximum and
-average on maps so small that calling a kernel takes longer than the work (`cnnpool/pool/cpu/__init__.py`
+average on maps so small that calling a kernel takes longer than the work (`cnnpool/pool/dispatch.py`
 has the sizes), with the same results. Rivals are torch, timm and, where it is installed, antialiased-cnns.
 """
 

@@ -7,9 +7,9 @@ import torch
 from annotated_types import Predicate, doc
 from torch import Tensor
 
-from cnnpool.pool import cpu, gpu
 from cnnpool.pool.autograd.phases import blocks, complete, sample_phase
 from cnnpool.pool.base import Size, Taps, pair
+from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.polyphase import PolyphasePool2d
 from cnnpool.pool.precision import wide
 
@@ -83,14 +83,9 @@ def _norms(x: Tensor, stride: tuple[int, int], p: float) -> Tensor:
         scale = torch.exp2(61 - torch.full((), count, dtype=torch.float64, device=x.device).log2().floor())
     else:
         scale = 2.0 ** (62 - count.bit_length())
-    if p != math.inf and cpu.take(x):
-        from cnnpool.pool.cpu import phases
-
-        return phases.norms(x, stride, scale, p == 2)
-    if p != math.inf and stride[0] * stride[1] <= gpu.MOST_CELLS and gpu.take(x):
-        from cnnpool.pool.gpu import phases
-
-        return phases.norms(x, stride, scale, p == 2)
+    kernel = kernels("phases", x, cells=stride[0] * stride[1]) if p != math.inf else None
+    if kernel is not None:
+        return kernel.norms(x, stride, scale, p == 2)
     # NaN and infinity count as the largest number, so that they win wherever they are.
     size = x.abs().nan_to_num(nan=torch.finfo(x.dtype).max)
     if p == math.inf:

@@ -6,10 +6,12 @@ import torch.nn.functional as F
 from annotated_types import Ge, Le, Predicate
 from torch import Tensor
 
-from cnnpool.pool import cpu
+from cnnpool.pool.autograd.averaging import Average
+from cnnpool.pool.autograd.linear_maps import Counting, counting_of
 from cnnpool.pool.autograd.transforms import apply
-from cnnpool.pool.averaging import Average, Counting, counting_of
 from cnnpool.pool.base import Padding, Pool2d, Size
+from cnnpool.pool.dispatch import AVERAGE, torch_is_faster
+from cnnpool.pool.precision import summed_wide
 from cnnpool.pool.window import Window, check_map, remembered, window_of
 
 
@@ -49,20 +51,19 @@ def avg_pool2d(
         ValueError: for a number out of range, or an output that would be empty.
     """
     tiles = stride is None or stride == kernel_size
-    if (tiles or x.dtype.itemsize > 2 or x.is_cuda) and cpu.torch_is_quicker(x, cpu.MEANS):
+    rest, refused = (padding, ceil_mode, count_include_pad, divisor_override), None
+    small = torch_is_faster(x, AVERAGE)
+    if small and (tiles or x.dtype.itemsize > 2 or x.is_cuda):
         try:
-            # Torch checks all this itself, and a look at its arguments takes a tenth of its time.
-            steps = () if tiles else stride
-            return F.avg_pool2d(
-                x, kernel_size, steps, padding, ceil_mode, count_include_pad, divisor_override
-            )
-        except (RuntimeError, TypeError, IndexError):
-            pass
-    window, counting = _rule(
-        x.shape, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
-    if cpu.torch_is_quicker(x, cpu.MEANS):
-        return cpu.by_torch(F.avg_pool2d, x, window, *window[:3], window.ceil_mode, *counting)
+            # torch checks its arguments itself; to check them before takes a tenth of its time.
+            return F.avg_pool2d(x, kernel_size, () if tiles else stride, *rest)
+        except (RuntimeError, TypeError, IndexError) as error:
+            refused = error
+    window, counting = _rule(x.shape, kernel_size, stride, *rest)
+    if refused is not None:
+        raise refused
+    if small:
+        return summed_wide(F.avg_pool2d, x, window.overlaps, *window[:3], window.ceil_mode, *counting)
     y = apply(Average, x if x.dim() == 4 else x.unsqueeze(0), window, counting)
     return y if x.dim() == 4 else y.squeeze(0)
 

@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
+from cnnpool.pool.autograd.blurring import Blur, traced
+from cnnpool.pool.autograd.linear_maps import Blurring
 from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.base import Pool2d, Size, Taps, both, pair
-from cnnpool.pool.blurring import Blur, Geometry, traced
 from cnnpool.pool.edges import PaddingMode, check_mode
 from cnnpool.pool.window import is_channels_last
 
@@ -38,18 +39,18 @@ def blur_pool2d(
         sizes = pair(filter_size, "filter_size", least=1), pair(stride, "stride", least=1)
         y = traced(batch, *sizes, padding_mode)
     else:
-        y = apply(Blur, batch, geometry_of(x, filter_size, stride, padding_mode), False)
+        y = apply(Blur, batch, blurring_of(x, filter_size, stride, padding_mode), False)
     return y if x.dim() == 4 else y.squeeze(0)
 
 
-def geometry_of(x: Tensor, filter_size: Taps, stride: Size, padding_mode: PaddingMode) -> Geometry:
+def blurring_of(x: Tensor, filter_size: Taps, stride: Size, padding_mode: PaddingMode) -> Blurring:
     """What ``blur_pool2d`` makes of its arguments.
 
     Raises:
         ValueError: as there.
     """
     _check(x, padding_mode)
-    return Geometry(
+    return Blurring(
         pair(filter_size, "filter_size", least=1),
         pair(stride, "stride", least=1),
         padding_mode,

@@ -51,10 +51,7 @@ def dpp_pool2d(
         ValueError: if a number is out of range, or no window fits.
     """
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
-    if form not in ("symmetric", "asymmetric"):
-        raise ValueError(f"form must be one of symmetric, asymmetric, got {form!r}")
-    if not eps > 0:
-        raise ValueError(f"eps must be above 0, got {eps}")
+    _check(form, eps)
     exact = wide(x)
     parts, present = cells(exact, window), count(exact, window)
     masks = inside(exact, window) or [1] * len(parts)
@@ -68,8 +65,19 @@ def dpp_pool2d(
         mask * (alpha + _power(detail / mean, strength / 2, mask))
         for detail, mask in zip(details, masks, strict=True)
     ]
+    return _weighted_mean(parts, weights).to(x.dtype)
+
+
+def _check(form: str, eps: float) -> None:
+    if form not in ("symmetric", "asymmetric"):
+        raise ValueError(f"form must be one of symmetric, asymmetric, got {form!r}")
+    if not eps > 0:
+        raise ValueError(f"eps must be above 0, got {eps}")
+
+
+def _weighted_mean(parts: list[Tensor], weights: list[Tensor]) -> Tensor:
     weighted = sum(part * weight for part, weight in zip(parts, weights, strict=True))
-    return (weighted / sum(weights)).to(x.dtype)
+    return weighted / sum(weights)
 
 
 def _power(base: Tensor, exponent: float | Tensor, mask: Tensor | int) -> Tensor:

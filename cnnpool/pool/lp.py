@@ -1,13 +1,14 @@
 """Lp (power-average) pooling: :func:`lp_pool2d`."""
 
 import math
+from types import ModuleType
 from typing import Annotated, Literal, NamedTuple
 
 import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from cnnpool.pool import gpu
+from cnnpool.pool.autograd.means import FLOORED, POWER, Mean
 from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.max import max_pool2d
@@ -69,6 +70,10 @@ class PowerMean(NamedTuple):
     floor: float | None
     mean: bool
 
+    @property
+    def kernels(self) -> str:
+        return "window_means"
+
     def plain(self, x: Tensor, p: float | Tensor) -> Tensor:
         exact = wide(x)
         # Not clamp, which stops the gradient of NaN.
@@ -84,34 +89,18 @@ class PowerMean(NamedTuple):
         root = torch.where(empty, 1.0, total).pow(1 / p)
         return torch.where(endless, largest, torch.where(empty, 0.0, root * scale)).to(x.dtype)
 
-    def forward(self, x: Tensor, p: float | Tensor) -> Tensor:
-        if gpu.take(x):
-            from cnnpool.pool.gpu import window_means
-
-            return window_means.forward(x, p, self._on_gpu())
-        from cnnpool.pool.cpu import window_means
-
-        return window_means.power_forward(x, p, self.window, window_means.Cell(self.floor), self.mean)
+    def forward(self, kernel: ModuleType, x: Tensor, p: float | Tensor) -> Tensor:
+        return kernel.forward(x, p, self._how())
 
     def backward(
-        self, grad: Tensor, x: Tensor, p: float | Tensor, learnt: bool
+        self, kernel: ModuleType, grad: Tensor, x: Tensor, p: float | Tensor, learnt: bool
     ) -> tuple[Tensor, Tensor | None]:
-        if gpu.take(grad):
-            from cnnpool.pool.gpu import window_means
+        return kernel.backward(grad, x, p, self._how(), learnt)
 
-            return window_means.backward(grad, x, p, self._on_gpu(), learnt)
-        from cnnpool.pool.cpu import window_means
-
-        return window_means.power_backward(
-            grad, x, p, self.window, window_means.Cell(self.floor), self.mean, learnt
-        )
-
-    def _on_gpu(self) -> tuple:
-        from cnnpool.pool.gpu import window_means
-
+    def _how(self) -> Mean:
         if self.floor is None:
-            return window_means.Mean(window_means.POWER, self.window, mean=self.mean)
-        return window_means.Mean(window_means.FLOORED, self.window, self.floor, self.mean)
+            return Mean(POWER, self.window, mean=self.mean)
+        return Mean(FLOORED, self.window, self.floor, self.mean)
 
 
 def _power(base: Tensor, exponent: float | Tensor) -> Tensor:

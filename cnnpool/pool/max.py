@@ -5,11 +5,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from cnnpool.pool import cpu
-from cnnpool.pool.autograd.routing import Max, MaxTiles
+from cnnpool.pool.autograd.routing import Max, MaxTiles, packs
 from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.autograd.winners import Ties, winners_dtype
 from cnnpool.pool.base import Padding, Pool2d, Size
+from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_is_faster
+from cnnpool.pool.precision import summed_wide
 from cnnpool.pool.window import Window, check_map, remembered, window_of
 
 
@@ -48,20 +49,22 @@ def max_pool2d(
             in the padding.
     """
     tiles = stride is None or stride == kernel_size
-    exact = dilation == 1 and (tiles or x.dtype.itemsize > 2 or x.is_cuda)
-    quick = cpu.MAXIMA if tiles else cpu.OVERLAPPING_MAXIMA
-    if ties == "first" and exact and cpu.torch_is_quicker(x, quick):
+    small = ties == "first" and torch_is_faster(x, MAX_TILES if tiles else MAX_OVERLAPPING)
+    refused = None
+    if small and dilation == 1 and (tiles or x.dtype.itemsize > 2 or x.is_cuda):
         try:
-            # Torch checks all this itself, and a look at its arguments takes a tenth of its time.
-            steps = () if tiles else stride
-            return torch.max_pool2d(x, kernel_size, steps, padding, 1, ceil_mode)
-        except (RuntimeError, TypeError, IndexError):
-            pass
+            # torch checks its arguments itself; to check them before takes a tenth of its time.
+            return torch.max_pool2d(x, kernel_size, () if tiles else stride, padding, 1, ceil_mode)
+        except (RuntimeError, TypeError, IndexError) as error:
+            refused = error
     window = _window(x.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
-    if ties == "first" and cpu.torch_is_quicker(x, quick):
-        return cpu.by_torch(torch.max_pool2d, x, window, *window)
-    if x.dim() == 4 and MaxTiles.takes(x, window, ties):
-        return MaxTiles.apply(x, window)
+    if refused is not None:
+        raise refused
+    if small:
+        return summed_wide(torch.max_pool2d, x, window.overlaps, *window)
+    packed = packs(x, window, ties) if x.dim() == 4 else None
+    if packed is not None:
+        return MaxTiles.apply(x, window, packed)
     return _pool(x, window, ties)[0]
 
 

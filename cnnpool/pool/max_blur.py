@@ -5,7 +5,7 @@ from torch import Tensor
 from cnnpool.pool.autograd.max_blurring import MaxBlur, fuses
 from cnnpool.pool.autograd.winners import Ties
 from cnnpool.pool.base import Pool2d, Size, Taps, both, pair
-from cnnpool.pool.blur import BlurPool2d, blur_pool2d, geometry_of
+from cnnpool.pool.blur import BlurPool2d, blur_pool2d, blurring_of
 from cnnpool.pool.edges import PaddingMode
 from cnnpool.pool.max import MaxPool2d, max_pool2d
 
@@ -41,9 +41,10 @@ def max_blur_pool2d(
     """
     kernel = pair(kernel_size, "kernel_size", least=1)
     if kernel == (2, 2) and ties == "first" and x.dim() == 4:
-        geometry = geometry_of(x, filter_size, stride, padding_mode)
-        if fuses(x, geometry):
-            return MaxBlur.apply(x, geometry)
+        blurring = blurring_of(x, filter_size, stride, padding_mode)
+        fused = fuses(x, blurring)
+        if fused is not None:
+            return MaxBlur.apply(x, blurring, fused)
     dense = max_pool2d(x, kernel, 1, (kernel[0] // 2, kernel[1] // 2), ties=ties)
     return blur_pool2d(_drop_first(dense, kernel), filter_size, stride, padding_mode)
 

@@ -1,5 +1,8 @@
 """The type that sums are kept in, and the numbers it can hold."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -12,6 +15,18 @@ def wide(x: Tensor) -> Tensor:
     """
     check_floating(x)
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def wide_of(x: Tensor) -> torch.dtype:
+    """The dtype of ``wide(x)``."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def summed_wide(operator: Callable[..., Tensor], x: Tensor, overlaps: bool, *options: Any) -> Tensor:
+    """``operator`` of torch, in float32 where it would round a gradient after every addition."""
+    if x.dtype.itemsize == 2 and overlaps and x.is_cpu:
+        return operator(x.float(), *options).to(x.dtype)
+    return operator(x, *options)
 
 
 def check_floating(x: Tensor) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from cnnpool.bounds import Share
 from cnnpool.pool.base import Padding, Size
+from cnnpool.pool.internals import is_transforming
 from cnnpool.pool.mixed import mixed_pool2d
 from cnnpool.pool.scalar import Per, repeats
 from cnnpool.pool.window import WindowPool2d
@@ -74,7 +75,7 @@ class RandomMixedPool2d(WindowPool2d):
     def _draw(self, x: Tensor) -> Tensor:
         samples = x.shape[0] if x.dim() == 4 else 1
         taken = torch.rand(samples, len(self.max_draws), device=x.device) < self.probability
-        if not torch._C._are_functorch_transforms_active():
+        if not is_transforming():
             self.draws += samples
             self.max_draws += taken.sum(0)
         return taken.to(x.dtype)[..., None, None]

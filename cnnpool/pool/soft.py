@@ -1,13 +1,14 @@
 """SoftPool: :func:`soft_pool2d`."""
 
 import math
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from cnnpool.bounds import AboveZero
-from cnnpool.pool import gpu
+from cnnpool.pool.autograd.means import SOFT, Mean
 from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.lip import softmax_mean
@@ -56,6 +57,10 @@ class SoftMean(NamedTuple):
 
     window: Window
 
+    @property
+    def kernels(self) -> str:
+        return "window_means"
+
     def plain(self, x: Tensor, beta: float | Tensor) -> Tensor:
         exact = wide(x)
         bound = largest_finite(exact)
@@ -67,27 +72,16 @@ class SoftMean(NamedTuple):
         largest = peak(exact, self.window)
         return torch.where(largest.isinf(), largest, soft).to(x.dtype)
 
-    def forward(self, x: Tensor, beta: float | Tensor) -> Tensor:
-        if gpu.take(x):
-            from cnnpool.pool.gpu import window_means
-
-            return window_means.forward(x, beta, window_means.Mean(window_means.SOFT, self.window))
-        from cnnpool.pool.cpu import window_means
-
-        return window_means.soft_forward(x, beta, self.window)
+    def forward(self, kernel: ModuleType, x: Tensor, beta: float | Tensor) -> Tensor:
+        return kernel.forward(x, beta, self._how())
 
     def backward(
-        self, grad: Tensor, x: Tensor, beta: float | Tensor, learnt: bool
+        self, kernel: ModuleType, grad: Tensor, x: Tensor, beta: float | Tensor, learnt: bool
     ) -> tuple[Tensor, Tensor | None]:
-        if gpu.take(grad):
-            from cnnpool.pool.gpu import window_means
+        return kernel.backward(grad, x, beta, self._how(), learnt)
 
-            return window_means.backward(
-                grad, x, beta, window_means.Mean(window_means.SOFT, self.window), learnt
-            )
-        from cnnpool.pool.cpu import window_means
-
-        return window_means.soft_backward(grad, x, beta, self.window, learnt)
+    def _how(self) -> Mean:
+        return Mean(SOFT, self.window)
 
 
 class SoftPool2d(WindowPool2d):

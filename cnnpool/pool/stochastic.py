@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 from itertools import accumulate
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from cnnpool.pool import gpu
-from cnnpool.pool.autograd.replayed import can_work, evaluate
+from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.autograd.routing import Route, Scatter
 from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
 from cnnpool.pool.precision import wide
 from cnnpool.pool.window import (
     Window,
@@ -61,8 +62,9 @@ def stochastic_pool2d(
         return evaluate(Expectation(window), x, 1.0)
     rows, columns = window.output_size(*x.shape[-2:])
     uniforms = torch.rand((*x.shape[:-2], rows, columns), dtype=wide(x).dtype, device=x.device)
-    if x.dim() == 4 and window.cells < NOWHERE and can_work(window.cells, x):
-        y, winners, finite, won = _drawn(x.detach(), uniforms, window)
+    kernel = kernels_without_forward_mode("multinomial", x, cells=window.cells) if x.dim() == 4 else None
+    if kernel is not None:
+        y, winners, finite, won = kernel.drawn(x.detach(), uniforms, window)
         if finite:
             return Drawn.apply(x, (y, winners, won), window) if x.requires_grad else y
     return _finish(x, window, lambda parts, _: _draw(parts, uniforms))
@@ -73,30 +75,18 @@ class Expectation(NamedTuple):
 
     window: Window
 
+    @property
+    def kernels(self) -> str:
+        return "multinomial"
+
     def plain(self, x: Tensor, _: float) -> Tensor:
         return _finish(x, self.window, _weigh)
 
-    def forward(self, x: Tensor, _: float) -> Tensor:
-        if gpu.take(x):
-            from cnnpool.pool.gpu import multinomial
+    def forward(self, kernel: ModuleType, x: Tensor, _: float) -> Tensor:
+        return kernel.expected(x, self.window)
 
-            return multinomial.expected(x, self.window)
-        from cnnpool.pool.cpu import window_means
-
-        return window_means.expected(x, self.window)
-
-    backward = None
-
-
-def _drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, bool, bool]:
-    # Values, winners, whether all are finite, or else the kernel saw to it, and whether each has a winner.
-    if gpu.take(x):
-        from cnnpool.pool.gpu import multinomial
-
-        return *multinomial.drawn(x, uniforms, window), True, False
-    from cnnpool.pool.cpu import window_means
-
-    return window_means.drawn(x, uniforms, window)
+    def backward(self, kernel: ModuleType, grad: Tensor, x: Tensor, _: float, learnt: bool) -> None:
+        return None
 
 
 class Drawn(Function):
@@ -115,11 +105,16 @@ class Drawn(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (winners,) = ctx.saved_tensors
-        # Triton's kernel sends nothing to no cell as it is.
-        if not ctx.won and (torch.is_grad_enabled() or not gpu.take(grad)):
+        if not ctx.won and not _sends_nothing_nowhere(grad, ctx.route.window):
             none = winners == NOWHERE
             grad, winners = grad.masked_fill(none, 0), winners.masked_fill(none, 0)
         return apply(Scatter, grad, winners, ctx.route), None, None
+
+
+def _sends_nothing_nowhere(grad: Tensor, window: Window) -> bool:
+    """Whether the kernels of the gradient skip windows without winner by themselves, as Triton's do."""
+    kernel = None if torch.is_grad_enabled() else kernels("max", grad, cells=window.cells)
+    return kernel is not None and kernel.SKIPS_NOWHERE
 
 
 def _finish(x: Tensor, window: Window, choose: Callable[[list[Tensor], Tensor], Tensor]) -> Tensor:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, func, nn
 
-from cnnpool.pool import Pool2d, build, cpu
+from cnnpool.pool import Pool2d, build, dispatch
 
 CONF = Path(__file__).parents[2] / "conf" / "pool"
 ASKED = os.environ.get("CNNPOOL_KERNELS") != "0" and find_spec("numba") is not None
@@ -48,7 +48,7 @@ def seeded() -> None:
 @pytest.fixture(autouse=True)
 def own_code(request: pytest.FixtureRequest) -> Iterator[None]:
     """Small maps, too, go through our own code and not to torch: compiled, or not with CNNPOOL_KERNELS=0."""
-    with cpu.use(getattr(request, "param", ASKED)):
+    with dispatch.use(getattr(request, "param", ASKED)):
         yield
 
 

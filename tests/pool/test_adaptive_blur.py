@@ -11,7 +11,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 from cnnpool.pool import AdaptiveBlurPool2d, Subsample2d, adaptive_blur_pool2d, blur_pool2d
-from cnnpool.pool.blurring import taps
+from cnnpool.pool.autograd.linear_maps import taps
 from cnnpool.pool.edges import source
 
 MODES = ["reflect", "replicate", "circular", "zeros"]

@@ -12,7 +12,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 from cnnpool.pool import AvgPool2d, BlurPool2d, Subsample2d, blur_pool2d
-from cnnpool.pool.blurring import taps
+from cnnpool.pool.autograd.linear_maps import taps
 
 SCIPY = {"reflect": "mirror", "replicate": "nearest", "circular": "wrap", "zeros": "constant"}
 MODES = sorted(SCIPY)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.autograd import grad, gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from cnnpool.pool import cpu, gem_pool2d, lp_pool2d, soft_pool2d, stochastic_pool2d
+from cnnpool.pool import dispatch, gem_pool2d, lp_pool2d, soft_pool2d, stochastic_pool2d
 
 pytest.importorskip("numba")
 from numba import njit
@@ -47,7 +47,7 @@ OPERATORS = {
 def answers(function, wanted, x, number, upstream):
     """(output, gradient by x, gradient by the number), by kernels or by torch."""
     x, number = x.detach().requires_grad_(), number.detach().requires_grad_()
-    with cpu.use(wanted):
+    with dispatch.use(wanted):
         y = function(x, number)
         slopes = grad(y, (x, number), upstream.to(y.dtype), allow_unused=True)
     return [y.detach(), *(slope for slope in slopes if slope is not None)]
@@ -76,7 +76,7 @@ def test_values_and_gradients_are_those_of_the_formula_in_float64(
     number = (1.5 + 2 * torch.rand(shape[1] if per_channel else 1, 1, 1)).to(WIDE[dtype])
     function = lambda x, number: OPERATORS[name](x, number, kernel, stride, padding, ceil)  # noqa: E731
     try:
-        with cpu.use(False):
+        with dispatch.use(False):
             y = function(x, number)
     except ValueError:
         assume(False)
@@ -126,7 +126,7 @@ def test_draws_are_those_of_torch_to_the_last_bit(dtype, layout, window):
     for wanted in (True, False):
         torch.manual_seed(3)
         x = x.detach().requires_grad_()
-        with cpu.use(wanted):
+        with dispatch.use(wanted):
             y = stochastic_pool2d(x, *window)
             results.append((y.detach(), grad(y, x, torch.arange(y.numel()).view(y.shape).to(dtype) % 7)[0]))
         results[-1] += (torch.get_rng_state(),)
@@ -142,7 +142,7 @@ def test_a_window_that_is_not_finite_leaves_the_draw_to_torch():
     for wanted in (True, False):
         torch.manual_seed(3)
         x = x.detach().requires_grad_()
-        with cpu.use(wanted):
+        with dispatch.use(wanted):
             y = stochastic_pool2d(x, 2)
         results.append((y.detach(), grad(y.sum(), x)[0]))
     for a, b in zip(*results, strict=True):

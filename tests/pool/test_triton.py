@@ -15,9 +15,8 @@ from cnnpool.pool import (
     aps_pool2d,
     avg_pool2d,
     blur_pool2d,
-    cpu,
+    dispatch,
     gem_pool2d,
-    gpu,
     lp_pool2d,
     max_blur_pool2d,
     max_pool2d,
@@ -82,7 +81,7 @@ def answers(function, x, upstream=None):
 def by_torch(function, *tensors, monkeypatch):
     """The same on the CPU in float64, by torch's operators."""
     with monkeypatch.context() as patch:
-        patch.setattr(gpu, "_allowed", False)
+        patch.setattr(dispatch, "_triton", False)
         return function(*(t.double().cpu() for t in tensors))
 
 
@@ -100,8 +99,8 @@ def test_values_and_gradients_are_those_of_torch_in_float64(name, dtype, monkeyp
     for layout in LAYOUTS:
         x = torch.randn(2, 3, 7, 9, dtype=torch.float64, device=DEVICE).to(dtype)
         x = x.contiguous(memory_format=layout)
-        with cpu.use(False):
-            assert gpu.take(x)
+        with dispatch.use(False):
+            assert dispatch.kernels("max", x).__name__ == "cnnpool.pool.gpu.max"
             upstream = torch.randn(OPERATORS[name](x).shape, dtype=torch.float64).to(DEVICE, dtype)
             ours = answers(OPERATORS[name], x, upstream)
             exact = by_torch(lambda *t: answers(OPERATORS[name], *t), x, upstream, monkeypatch=monkeypatch)
@@ -119,7 +118,7 @@ def test_what_is_not_finite_is_as_by_torch(name, monkeypatch):
         for value in (float("inf"), float("nan"), -float("inf")):
             x = torch.randn(1, 2, 8, 8, device=DEVICE).contiguous(memory_format=layout)
             x[0, 1, 3, 3] = value
-            with cpu.use(False):
+            with dispatch.use(False):
                 ours = answers(OPERATORS[name], x)
                 exact = by_torch(lambda x: answers(OPERATORS[name], x), x, monkeypatch=monkeypatch)
             for a, b in zip(ours, exact, strict=True):
@@ -140,7 +139,7 @@ def test_learnt_numbers_get_their_gradient(name, shape, dtype, monkeypatch):
     for layout in LAYOUTS:
         x = torch.randn(2, 3, 7, 9, device=DEVICE).to(dtype).contiguous(memory_format=layout)
         number = torch.rand(shape, dtype=wide, device=DEVICE) + 2
-        with cpu.use(False):
+        with dispatch.use(False):
             y, by_x, by_number = slopes(x, number)
             exact = by_torch(slopes, x, number, monkeypatch=monkeypatch)
         assert by_number.shape == shape
@@ -164,10 +163,10 @@ def test_draws_are_those_of_torch(dtype, monkeypatch):
             torch.manual_seed(3)
             return stochastic_pool2d(seeded, 3, 2, 1)
 
-        with cpu.use(False):
+        with dispatch.use(False):
             upstream = torch.randn_like(draw(x))
             ours = answers(draw, x, upstream)
-            monkeypatch.setattr(gpu, "_allowed", False)
+            monkeypatch.setattr(dispatch, "_triton", False)
             theirs = answers(draw, x, upstream)
             monkeypatch.undo()
         assert_close(ours[0], theirs[0], rtol=0, atol=0, equal_nan=True)
@@ -179,9 +178,9 @@ def test_draws_are_those_of_torch(dtype, monkeypatch):
 def test_maxima_and_winners_are_torchs_to_the_last_bit(monkeypatch):
     special = torch.tensor([float("nan"), -float("inf"), float("inf"), 0.0, 1.0])
     x = special[torch.randint(5, (2, 3, 8, 8))].to(DEVICE)
-    with cpu.use(False):
+    with dispatch.use(False):
         y, winners = max_pool2d_with_winners(x, 3, 2, 1)
-        monkeypatch.setattr(gpu, "_allowed", False)
+        monkeypatch.setattr(dispatch, "_triton", False)
         expected, places = max_pool2d_with_winners(x.cpu(), 3, 2, 1)
     assert_close(y.cpu(), expected, rtol=0, atol=0, equal_nan=True)
     assert torch.equal(winners.cpu(), places)
@@ -191,7 +190,7 @@ def test_maxima_and_winners_are_torchs_to_the_last_bit(monkeypatch):
 @pytest.mark.parametrize("name", ["max 3/2", "avg 3/2", "blur", "lp", "soft"])
 def test_second_gradients_and_batches_of_none_are_as_ever(name):
     x = (torch.randperm(36, device=DEVICE).double().view(1, 1, 6, 6) / 9 - 1.9).requires_grad_()
-    with cpu.use(False):
+    with dispatch.use(False):
         assert torch.autograd.gradgradcheck(OPERATORS[name], x, fast_mode=True)
         y, slope = answers(OPERATORS[name], torch.randn(0, 2, 6, 6, device=DEVICE))
     assert len(y) == 0 and slope.shape == (0, 2, 6, 6)
@@ -201,7 +200,7 @@ def test_second_gradients_and_batches_of_none_are_as_ever(name):
 @pytest.mark.parametrize("name", ["max 3/2", "avg 3/2", "blur", "max_blur", "lp", "soft", "aps"])
 def test_what_is_watched_or_batched_goes_to_torch(name):
     x = torch.randn(1, 1, 4, 4, device=DEVICE)
-    with cpu.use(False):
+    with dispatch.use(False):
         whole = torch.autograd.functional.jacobian(OPERATORS[name], x, vectorize=True)
         assert_close(whole, torch.autograd.functional.jacobian(OPERATORS[name], x))
         with FakeTensorMode(allow_non_fake_inputs=True) as fake:
@@ -216,7 +215,7 @@ def test_what_was_saved_may_come_back_in_another_format(name):
         return torch.empty(saved.shape, dtype=saved.dtype, device=saved.device).copy_(saved)
 
     x = torch.randn(1, 2, 6, 6, device=DEVICE).contiguous(memory_format=torch.channels_last)
-    with cpu.use(False):
+    with dispatch.use(False):
         expected = answers(OPERATORS[name], x)
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
             assert_close(answers(OPERATORS[name], x), expected)
@@ -224,7 +223,7 @@ def test_what_was_saved_may_come_back_in_another_format(name):
 
 @by_triton
 def test_no_sample_has_no_phase():
-    with cpu.use(False):
+    with dispatch.use(False):
         y, phase = aps_pool2d(torch.zeros(0, 3, 6, 6, device=DEVICE))
         assert y.shape == (0, 3, 3, 3) and phase.shape == (0,)
 
@@ -243,7 +242,7 @@ def test_compiled_graphs_hold_the_kernels():
         return blur_pool2d(avg_pool2d(max_pool2d(x, 3, 2, 1), 2))
 
     x = torch.randn(2, 3, 16, 16, device=DEVICE, requires_grad=True)
-    with cpu.use(False):
+    with dispatch.use(False):
         expected = answers(function, x)
         compiled = torch.compile(function, fullgraph=True, backend="inductor" if ON_GPU else "aot_eager")
         assert_close(answers(compiled, x), expected)

@@ -79,8 +79,35 @@ def imports(path, source):
             module = ".".join([*above, *([node.module] if node.module else [])])
             yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
-            named = node.args and isinstance(node.args[0], ast.Constant)
-            yield node.lineno, node.args[0].value if named else "a computed name"
+            yield node.lineno, _named(node.args[0]) if node.args else "a computed name"
+
+
+def _named(argument):
+    """The module that a string names, or the package before what is filled in."""
+    if isinstance(argument, ast.Constant):
+        return argument.value
+    begins = isinstance(argument, ast.JoinedStr) and isinstance(argument.values[0], ast.Constant)
+    package, dot, _ = argument.values[0].value.rpartition(".") if begins else ("", "", "")
+    return package if dot else "a computed name"
+
+
+def circles(sources):
+    """The files of {path: source} that import each other in a circle, those inside functions included."""
+    files = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources}
+
+    def meant(name):
+        if name.replace(".", "/") + "/__init__.py" in sources:
+            # A package, where the rest of the name is filled in: any of its files.
+            return {path for file, path in files.items() if file.startswith(name + ".")}
+        return {files.get(name, files.get(name.rpartition(".")[0]))}
+
+    later = {path: set() for path in sources}
+    for path, source in sources.items():
+        later[path].update(*(meant(name) for _, name in imports(path, source)))
+    while ends := [path for path, names in later.items() if not (names & later.keys()) - {path}]:
+        for path in ends:
+            del later[path]
+    return sorted(later)
 
 
 def violations(path, source):
@@ -108,6 +135,19 @@ def package_files():
 @pytest.mark.parametrize("path", package_files(), ids=str)
 def test_file_keeps_the_rules_of_its_room(path):
     assert violations(path.as_posix(), (ROOT / path).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("room", ["pool"])
+def test_no_two_files_import_each_other_in_a_circle(room):
+    files = {path.as_posix(): (ROOT / path).read_text(encoding="utf-8") for path in package_files()}
+    assert circles({path: source for path, source in files.items() if room_of(path) == room}) == []
+
+
+def test_a_circle_is_found():
+    one, two = "from cnnpool.pool.b import x", "def f():\n    from cnnpool.pool import a"
+    files = {"cnnpool/pool/a.py": one, "cnnpool/pool/b.py": two, "cnnpool/pool/c.py": one}
+    assert circles(files) == ["cnnpool/pool/a.py", "cnnpool/pool/b.py", "cnnpool/pool/c.py"]
+    assert circles(files | {"cnnpool/pool/b.py": "import torch"}) == []
 
 
 def test_every_room_of_the_contract_is_looked_at():
@@ -147,6 +187,8 @@ def test_nothing_flows_back_from_training_and_reporting(room):
         ("cnnpool/pool/max.py", "if TYPE_CHECKING:\n    from cnnpool.fit import Net"),
         ("cnnpool/pool/max.py", "importlib.import_module('hydra')"),
         ("cnnpool/pool/max.py", "import_module(name)"),
+        ("cnnpool/pool/max.py", 'import_module(f"{room}.pool")'),
+        ("cnnpool/pool/max.py", 'import_module(f"cnnpool.{room}")'),
         ("cnnpool/pool/max.py", "__import__('lightning')"),
         ("cnnpool/pool/max.py", "print('here')"),
         ("cnnpool/pool/utils.py", ""),
@@ -176,6 +218,7 @@ def test_a_breach_is_found(path, line):
     [
         ("cnnpool/pool/max.py", "import math\nimport torch.nn.functional as F\nfrom torch import Tensor"),
         ("cnnpool/pool/max.py", "from cnnpool import registry\nfrom cnnpool.pool.base import Pool2d"),
+        ("cnnpool/pool/max.py", 'import_module(f"cnnpool.pool.{device}.{stem}")'),
         ("cnnpool/pool/max.py", "from .base import Pool2d\nfrom . import base\nfrom .. import registry"),
         ("cnnpool/model/vgg.py", "from cnnpool.pool.base import Pool2d"),
         ("cnnpool/fit/fit.py", "import lightning\nfrom cnnpool import __version__"),

@@ -1,14 +1,13 @@
 """The s x s phases of a map, chosen or mixed sample by sample: :func:`sample_phase`."""
 
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from cnnpool.pool import cpu, gpu
 from cnnpool.pool.autograd.transforms import Transformable, apply, fold, save, unfold
 from cnnpool.pool.blur import blur_pool2d
+from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.edges import pad
 from cnnpool.pool.precision import wide
 from cnnpool.pool.window import cells, is_channels_last, memory_format, window_of
@@ -96,24 +95,12 @@ def _check_range(phase: Tensor, count: int) -> None:
         raise IndexError(f"phase must be 0 to {count - 1}, got {least} to {most}")
 
 
-def _kernels(x: Tensor, phase: Tensor) -> ModuleType | None:
-    if phase.dtype != torch.int64:
-        return None
-    if gpu.take(x):
-        from cnnpool.pool.gpu import phases
-    elif cpu.take(x):
-        from cnnpool.pool.cpu import phases
-    else:
-        return None
-    return phases
-
-
 class Take(Transformable):
     """(complete map, phase, lattice, False) -> that phase; with True the adjoint, a phase put into zeros."""
 
     @staticmethod
     def forward(x: Tensor, phase: Tensor, lattice: Lattice, transposed: bool) -> Tensor:
-        kernel = _kernels(x, phase)
+        kernel = kernels("phases", x) if phase.dtype == torch.int64 else None
         if kernel is not None:
             # Torch's operators look at every index; on a GPU nobody waits for one.
             if x.is_cpu and len(phase):

@@ -1,78 +1,85 @@
-"""Kernels under autograd: values and first gradients compiled, all else replayed by torch's operators."""
+"""Kernels under autograd: values and first gradients by kernels, all else replayed by torch's operators."""
 
+from types import ModuleType
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.autograd import Function, forward_ad
+from torch.autograd import Function
 
-from cnnpool.pool import cpu, gpu
-from cnnpool.pool.precision import wide
+from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
+from cnnpool.pool.precision import wide_of
 from cnnpool.pool.window import Window
 
 
 class Formula(Protocol):
     """An operator of maps (N, C, H, W) with one number, or one for every channel."""
 
-    window: Window
+    @property
+    def window(self) -> Window: ...
+
+    @property
+    def kernels(self) -> str:
+        """The stem of the kernels that know the operator."""
+        ...
 
     def plain(self, x: Tensor, number: Tensor | float) -> Tensor:
         """By differentiable operators of torch."""
+        ...
 
-    def forward(self, x: Tensor, number: Tensor | float) -> Tensor:
+    def forward(self, kernel: ModuleType, x: Tensor, number: Tensor | float) -> Tensor:
         """By a kernel."""
+        ...
 
     def backward(
-        self, grad: Tensor, x: Tensor, number: Tensor | float, learnt: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Gradients of ``x`` and, if it is ``learnt``, of the number, by a kernel."""
+        self, kernel: ModuleType, grad: Tensor, x: Tensor, number: Tensor | float, learnt: bool
+    ) -> tuple[Tensor, Tensor | None] | None:
+        """Gradients of ``x`` and, if it is ``learnt``, of the number, by a kernel; None if there is none."""
+        ...
 
 
 def evaluate(formula: Formula, x: Tensor, number: Tensor | float) -> Tensor:
     """``formula`` of ``x``, (N, C, H, W) or (C, H, W), by kernels where they can work."""
-    if not _fits(x, number, formula.window.cells):
+    kernel = _kernel(formula, x, number)
+    if kernel is None:
         return formula.plain(x, number)
-    y = Replayed.apply(x if x.dim() == 4 else x.unsqueeze(0), number, formula)
+    y = Replayed.apply(x if x.dim() == 4 else x.unsqueeze(0), number, formula, kernel)
     return y if x.dim() == 4 else y.squeeze(0)
 
 
-def can_work(cells: int, *tensors: Tensor) -> bool:
-    """Whether kernels may work on ``tensors``, by windows of ``cells``: nothing else looks on."""
-    taken = cpu.take(*tensors) or (cells <= gpu.MOST_CELLS and gpu.take(*tensors))
-    return taken and forward_ad._current_level < 0 and not torch._C._are_functorch_transforms_active()
-
-
-def _fits(x: Tensor, number: Tensor | float, cells: int) -> bool:
+def _kernel(formula: Formula, x: Tensor, number: Tensor | float) -> ModuleType | None:
+    stem, cells = formula.kernels, formula.window.cells
     if not isinstance(number, Tensor):
-        return can_work(cells, x)
+        return kernels_without_forward_mode(stem, x, cells=cells)
     shape = (1, 1, 1, *number.shape)[-3:]
-    fits = number.dim() <= 3 and shape in ((1, 1, 1), (x.shape[-3], 1, 1))
-    return fits and can_work(cells, x, number) and number.dtype == wide(x).dtype
+    fits = number.dim() <= 3 and shape in ((1, 1, 1), (x.shape[-3], 1, 1)) and number.dtype == wide_of(x)
+    return kernels_without_forward_mode(stem, x, number, cells=cells) if fits else None
 
 
 class Replayed(Function):
-    """(x, number, formula) -> values; keeps ``x`` alone."""
+    """(x, number, formula, kernels) -> values; saves ``x`` alone."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, number: Tensor | float, formula: Formula) -> Tensor:
+    def forward(ctx: Any, x: Tensor, number: Tensor | float, formula: Formula, kernel: ModuleType) -> Tensor:
         ctx.formula, ctx.number = formula, None if isinstance(number, Tensor) else number
         ctx.save_for_backward(x, number if isinstance(number, Tensor) else None)
-        return formula.forward(x, number)
+        return formula.forward(kernel, x, number)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        x, held = ctx.saved_tensors
-        number, (wanted, learnt, _) = ctx.number if held is None else held, ctx.needs_input_grad
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        (x, held), formula = ctx.saved_tensors, ctx.formula
+        number, (wanted, learnt, *_) = ctx.number if held is None else held, ctx.needs_input_grad
         higher = torch.is_grad_enabled()
-        if not higher and ctx.formula.backward is not None and (cpu.take(grad) or gpu.take(grad)):
-            by_x, by_number = ctx.formula.backward(grad, x, number, learnt)
-            return by_x, by_number, None
+        kernel = None if higher else kernels(formula.kernels, grad, cells=formula.window.cells)
+        found = None if kernel is None else formula.backward(kernel, grad, x, number, learnt)
+        if found is not None:
+            return *found, None, None
         with torch.enable_grad():
             # Views of them, so that ways from one to the other outside are not gone twice.
             x = x.view_as(x) if higher and wanted else x.detach().requires_grad_(wanted)
             if held is not None:
                 number = held.view_as(held) if higher and learnt else held.detach().requires_grad_(learnt)
             asked = [t for t, need in ((x, wanted), (number, learnt)) if need]
-            y = ctx.formula.plain(x, number)
+            y = formula.plain(x, number)
             grads = iter(torch.autograd.grad(y, asked, grad, create_graph=higher))
-        return next(grads) if wanted else None, next(grads) if learnt else None, None
+        return next(grads) if wanted else None, next(grads) if learnt else None, None, None

@@ -1,14 +1,15 @@
 """Max pooling under autograd: gradients travel by the winners, to any order and in both modes."""
 
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd import Function, forward_ad
+from torch.autograd import Function
 
-from cnnpool.pool import cpu
 from cnnpool.pool.autograd import winners as arithmetic
 from cnnpool.pool.autograd.transforms import Transformable, apply, fold, save, unfold
+from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
 from cnnpool.pool.window import Window, is_channels_last
 
 TILES = ((2, 2), (2, 2), (0, 0), (1, 1))
@@ -54,36 +55,34 @@ class Max(Transformable):
         return (unfold(info.batch_size, y), unfold(info.batch_size, winners)), (0, 0)
 
 
+def packs(x: Tensor, window: Window, ties: arithmetic.Ties) -> ModuleType | None:
+    """The kernels that pool ``x`` and keep two bits per output, if there are any for this window."""
+    if ties != "first" or window[:4] != TILES or not torch.is_grad_enabled():
+        return None
+    if window.ceil_mode and any(n % 2 for n in x.shape[2:]):
+        return None
+    return kernels_without_forward_mode("max_2x2_packed", x)
+
+
 class MaxTiles(Function):
-    """(x, window) -> maxima of 2x2 tiles; keeps two bits per output. For plain tensors in backward mode."""
+    """(x, window, kernels of ``packs``) -> maxima of 2x2 tiles; saves two bits per output."""
 
     @staticmethod
-    def takes(x: Tensor, window: Window, ties: arithmetic.Ties) -> bool:
-        tiles = (
-            ties == "first"
-            and window[:4] == TILES
-            and not (window.ceil_mode and any(n % 2 for n in x.shape[2:]))
-        )
-        return tiles and forward_ad._current_level < 0 and torch.is_grad_enabled() and cpu.take(x)
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, window: Window) -> Tensor:
-        from cnnpool.pool.cpu import max_2x2_packed
-
-        y, winners = max_2x2_packed.forward(x)
+    def forward(ctx: Any, x: Tensor, window: Window, packed: ModuleType) -> Tensor:
+        y, winners = packed.forward(x)
+        ctx.packed = packed
         ctx.route = Route(window, "first", (x.shape[2], x.shape[3]), is_channels_last(x))
         ctx.save_for_backward(winners)
         return y
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        from cnnpool.pool.cpu import max_2x2_packed
-
-        (winners,) = ctx.saved_tensors
-        last = ctx.route.channels_last
-        if cpu.take(grad) and not torch.is_grad_enabled():
-            return max_2x2_packed.backward(grad, winners, ctx.route.size, last), None
-        return apply(Scatter, grad, max_2x2_packed.unpack(winners, grad.shape[-4:], last), ctx.route), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (winners,), last = ctx.saved_tensors, ctx.route.channels_last
+        kernel = None if torch.is_grad_enabled() else kernels("max_2x2_packed", grad)
+        if kernel is not None:
+            return kernel.backward(grad, winners, ctx.route.size, last), None, None
+        places = ctx.packed.unpack(winners, grad.shape[-4:], last)
+        return apply(Scatter, grad, places, ctx.route), None, None
 
 
 class Scatter(Transformable):

@@ -1,4 +1,4 @@
-"""What lets an autograd function of ours stand under ``torch.func`` and ``torch.compile`` alike."""
+"""Autograd functions that work under ``torch.func`` and ``torch.compile`` alike."""
 
 from functools import cache
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function, forward_ad
+
+from cnnpool.pool.internals import is_transforming
 
 
 class Transformable(Function):
@@ -23,11 +25,15 @@ def apply(function: type[Transformable], *args: Any) -> Any:
     # torch.compile refuses a Function that has a jvp, and forward mode one that has none.
     if torch.compiler.is_compiling():
         return function.apply(*args)
-    if torch._C._are_functorch_transforms_active():
+    if is_transforming():
         return _with_jvp(function).apply(*args)
-    if torch.is_grad_enabled() or forward_ad._current_level >= 0:
+    if torch.is_grad_enabled() or any(map(_has_tangent, args)):
         return _at_once(function).apply(*args)
     return function.forward(*args)
+
+
+def _has_tangent(value: Any) -> bool:
+    return isinstance(value, Tensor) and forward_ad.unpack_dual(value).tangent is not None
 
 
 def save(ctx: Any, *tensors: Tensor) -> None:

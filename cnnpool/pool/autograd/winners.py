@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool import cpu, gpu
+from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.window import Window, cell_views, cells, memory_format
 
 Ties = Literal["first", "last", "split"]
@@ -19,14 +19,9 @@ Ties = Literal["first", "last", "split"]
 
 def forward(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
     """Maxima and winners, both (N, C, H', W'), of ``x`` (N, C, H, W)."""
-    if ties == "first" and window.cells <= gpu.MOST_CELLS and (gpu.take(x) or gpu.trace(x)):
-        from cnnpool.pool.gpu import max as on_gpu
-
-        return on_gpu.forward(x, window)
-    if ties == "first" and window.cells < 256 and cpu.take(x):
-        from cnnpool.pool.cpu import max as on_cpu
-
-        return on_cpu.forward(x, window)
+    kernel = kernels("max", x, cells=window.cells) if ties == "first" else None
+    if kernel is not None:
+        return kernel.forward(x, window)
     y, index = F.max_pool2d(x, *window, return_indices=True)
     if ties == "first":
         return y, _places(index, window, x.shape[-2], x.shape[-1])
@@ -48,20 +43,15 @@ def backward(
     grad: Tensor, winners: Tensor, window: Window, ties: Ties, size: tuple[int, int], channels_last: bool
 ) -> Tensor:
     """Gradient of the (N, C, *size) input: each output's gradient added at its winners."""
-    if ties != "split" and window.cells <= gpu.MOST_CELLS and (gpu.take(grad) or gpu.trace(grad)):
-        from cnnpool.pool.gpu import max as on_gpu
-
-        return on_gpu.backward(grad, winners, window, size, channels_last)
-    if ties != "split" and window.cells < 256 and cpu.take(grad):
-        from cnnpool.pool.cpu import max as on_cpu
-
-        return on_cpu.backward(grad, winners, window, size, channels_last)
+    kernel = kernels("max", grad, cells=window.cells) if ties != "split" else None
+    if kernel is not None:
+        return kernel.backward(grad, winners, window, size, channels_last)
     half = grad.dtype in (torch.bfloat16, torch.float16)
     # Summed in float32 and rounded once; torch's own kernel rounds after every addition.
     wide = grad.float() if half and (window.overlaps or ties == "split") else grad
     shape, layout = (*grad.shape[:2], *size), memory_format(channels_last)
     if ties == "split":
-        out = _deal(wide, winners, window, shape).to(grad.dtype)
+        out = _share(wide, winners, window, shape).to(grad.dtype)
         return out.contiguous(memory_format=layout) if channels_last else out
     like = torch.empty(shape, dtype=wide.dtype, device=wide.device, memory_format=layout)
     index = _indices(winners, window, *size)
@@ -147,7 +137,7 @@ def _count(winners: Tensor, window: Window) -> Tensor:
     return count
 
 
-def _deal(grad: Tensor, winners: Tensor, window: Window, shape: tuple[int, ...]) -> Tensor:
+def _share(grad: Tensor, winners: Tensor, window: Window, shape: tuple[int, ...]) -> Tensor:
     left, right, top, bottom = window.pads(*shape[2:])
     padded = grad.new_zeros((*shape[:2], shape[2] + top + bottom, shape[3] + left + right))
     share = grad / _count(winners, window)

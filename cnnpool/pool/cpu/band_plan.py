@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cnnpool.pool.cpu.max import scalar
+from cnnpool.pool.cpu.memory import aligned, empty, scalar
+from cnnpool.pool.precision import wide_of
 from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format
 
 # Scratch memory that bands try to stay within: a part of a usual second-level cache.
@@ -51,12 +52,12 @@ def _frame(
     windows = band + above if backward else band
     part = ((windows + above) * pitch + before) * lanes
     images, half = part * sh * sw, dtype.itemsize < 4
-    step, at, offsets = _aligned(windows * pitch * lanes * wide), 0, []
+    step, at, offsets = aligned(windows * pitch * lanes * wide), 0, []
     sizes = [images * dtype.itemsize, images * wide * half, images * wide * backward]
     sizes += [images * dtype.itemsize * half * backward, stretches * step, kept * step, step * half]
     for size in sizes:
         offsets.append(at)
-        at += _aligned(size)
+        at += aligned(size)
     _, image, totals, rounded, numbers, weights, rows_of_half = offsets
     moved = rows_of_half if half else numbers + result * step
     where = image if half else 0, moved, totals, rounded if half else totals, numbers, weights, step, wide
@@ -64,10 +65,6 @@ def _frame(
     room = (band, several, above, pitch, part, images, channels, int(even)), where
     units = samples * (1 if last else planes) * several
     return Frame((rows, columns), units, rule, room, at, memory_format(last))
-
-
-def _aligned(size: int) -> int:
-    return -(-size // 64) * 64
 
 
 class Map(NamedTuple):
@@ -88,14 +85,12 @@ class Map(NamedTuple):
         return scalar(0.0, self.wide), scalar(0.0, self.x.dtype), scalar(nothing, self.x.dtype)
 
     def output(self, out_size: tuple[int, int], dtype: torch.dtype) -> Tensor:
-        return torch.empty(
-            (*self.x.shape[:2], *out_size), dtype=dtype, memory_format=memory_format(self.last)
-        )
+        return empty((*self.x.shape[:2], *out_size), dtype, memory_format(self.last))
 
 
 def make_ready(x: Tensor, window: Window, last: bool) -> Map:
     x = x.contiguous(memory_format=memory_format(last))
-    return Map(x, window, last, torch.float64 if x.dtype == torch.float64 else torch.float32)
+    return Map(x, window, last, wide_of(x))
 
 
 def in_format_of(x: Tensor, y: Tensor) -> Tensor:

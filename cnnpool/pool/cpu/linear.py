@@ -1,21 +1,19 @@
 """Separable linear pooling of plain CPU tensors by compiled kernels: averages, sums and blurs."""
 
 from functools import lru_cache
+from itertools import accumulate
 from math import frexp
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from cnnpool.pool.averaging import Counting
-from cnnpool.pool.blurring import Geometry, taps
+from cnnpool.pool.autograd.linear_maps import Averaging, Blurring, Entries, transposed
 from cnnpool.pool.cpu.loops import avg_2x2, separable
-from cnnpool.pool.cpu.max import scalar
+from cnnpool.pool.cpu.memory import aligned, empty, scalar, table
 from cnnpool.pool.cpu.threads import spread
-from cnnpool.pool.edges import source
-from cnnpool.pool.window import Window, memory_format, stated_format
-
-Entries = tuple[tuple[tuple[int, float], ...], ...]
+from cnnpool.pool.precision import wide_of
+from cnnpool.pool.window import memory_format, stated_format
 
 
 class Axis(NamedTuple):
@@ -27,19 +25,20 @@ class Axis(NamedTuple):
     taps: tuple[tuple[int, float], ...]
     """(offset from stride * output, weight) of a window that lies inside."""
 
+    @property
+    def adjoint(self) -> Entries:
+        """The sums of the transposed map."""
+        return transposed(self.entries, self.length)
+
 
 class Table:
     """Entries in memory, as kernels read them: where those of a result start, their places, their weights."""
 
     def __init__(self, entries: Entries, wide: torch.dtype, ends: tuple[int, int, int] = (0, 0, 0)):
         flat = [entry for several in entries for entry in several]
-        counts = torch.tensor([0, *map(len, entries)])
+        starts = list(accumulate(map(len, entries), initial=0))
         places, weights = [place for place, _ in flat], [weight for _, weight in flat]
-        self.held = (
-            counts.cumsum(0),
-            torch.tensor(places, dtype=torch.int64),
-            torch.tensor(weights, dtype=wide),
-        )
+        self.held = table(starts, torch.int64), table(places, torch.int64), table(weights, wide)
         self.pointers = tuple(t.data_ptr() for t in self.held)
         self.ends = ends
 
@@ -61,41 +60,36 @@ class Plan:
         self.size, self.out_size = (down.length, across.length), (len(down.entries), len(across.entries))
         self.ready: dict[tuple[bool, torch.dtype], tuple] = {}
 
-    def tables(self, transposed: bool, wide: torch.dtype) -> tuple[Table, Table, Table, Tensor | None]:
+    def tables(self, adjoint: bool, wide: torch.dtype) -> tuple[Table, Table, Table, Tensor | None]:
         """Tables of rows, of columns, of what columns have in common, and divisors."""
-        key = transposed, wide
+        key = adjoint, wide
         if key not in self.ready:
-            down, across = (_transpose(axis) if transposed else axis.entries for axis in self.axes)
-            divisors = None if self.divisors is None else torch.tensor(self.divisors, dtype=wide)
-            common = _common(self.axes[1], transposed, *self.out_size, wide)
+            down, across = (axis.adjoint if adjoint else axis.entries for axis in self.axes)
+            divisors = None if self.divisors is None else table(self.divisors, wide)
+            common = _common(self.axes[1], adjoint, *self.out_size, wide)
             self.ready[key] = Table(down, wide), Table(across, wide), common, divisors
         return self.ready[key]
 
 
 @lru_cache(maxsize=256)
-def blur(geometry: Geometry) -> Plan:
+def blur_plan(blurring: Blurring) -> Plan:
     """Binomial blur and subsampling."""
-    axes = []
-    for length, m, s in zip(geometry.size, geometry.filter_size, geometry.stride, strict=True):
-        window = [(k - (m - 1) // 2, weight) for k, weight in enumerate(taps(m))]
-        outputs = []
-        for o in range(-(-length // s)):
-            met = [(source(o * s + k, length, geometry.padding_mode), weight) for k, weight in window]
-            outputs.append(tuple((pixel, weight) for pixel, weight in met if pixel is not None))
-        axes.append(Axis(length, s, tuple(outputs), tuple(window)))
+    axes = (
+        Axis(length, stride, blurring.entries(axis), blurring.window(axis))
+        for axis, (length, stride) in enumerate(zip(blurring.size, blurring.stride, strict=True))
+    )
     return Plan(*axes)
 
 
 @lru_cache(maxsize=256)
-def average(window: Window, counting: Counting, size: tuple[int, int]) -> Plan:
+def average_plan(averaging: Averaging) -> Plan:
     """Sums of windows divided by a number, or by how many cells count."""
-    axes, counts = [], []
-    for axis, (length, count) in enumerate(zip(size, window.output_size(*size), strict=True)):
-        k, s, p, _ = (pair[axis] for pair in window[:4])
-        starts, outer = [o * s - p for o in range(count)], p if counting.include_pad else 0
-        cells = tuple(tuple((i, 1.0) for i in range(max(0, a), min(length, a + k))) for a in starts)
-        axes.append(Axis(length, s, cells, tuple((i - p, 1.0) for i in range(k))))
-        counts.append([min(a + k, length + outer) - max(a, -outer) for a in starts])
+    window, counting, size, _ = averaging
+    axes = []
+    for axis, (length, k, s, p) in enumerate(zip(size, *window[:3], strict=True)):
+        entries = tuple(tuple((i, 1.0) for i in cells) for cells in averaging.cells(axis))
+        axes.append(Axis(length, s, entries, tuple((i - p, 1.0) for i in range(k))))
+    counts = averaging.counts(0), averaging.counts(1)
     divisors = [[counting.override or rows * columns for columns in counts[1]] for rows in counts[0]]
     only = {number for row in divisors for number in row}
     if len(only) > 1 or abs(frexp(next(iter(only)))[0]) != 0.5:
@@ -105,44 +99,44 @@ def average(window: Window, counting: Counting, size: tuple[int, int]) -> Plan:
     down = axes[0]._replace(
         entries=tuple(tuple((i, weight) for i, _ in several) for several in axes[0].entries)
     )
-    tiles = window[:3] == ((2, 2), (2, 2), (0, 0)) and window.output_size(*size) == (
-        size[0] // 2,
-        size[1] // 2,
-    )
+    tiles = window[:3] == ((2, 2), (2, 2), (0, 0)) and averaging.output_size == (size[0] // 2, size[1] // 2)
     return Plan(down, axes[1], tile=weight if tiles else None)
 
 
-def forward(x: Tensor, plan: Plan, last: bool) -> Tensor:
-    """Sums (N, C, H', W') of ``x`` (N, C, H, W); half precision is summed in float32 and rounded once."""
-    return _run(False, x, plan, last)
+def blur(x: Tensor, blurring: Blurring, adjoint: bool) -> Tensor:
+    """Binomial blur and subsampling (N, C, H', W') of ``x`` (N, C, H, W), or the transpose.
+
+    Half precision is summed in float32 and rounded once.
+    """
+    return _run(adjoint, x, blur_plan(blurring), blurring.channels_last)
 
 
-def adjoint(grad: Tensor, plan: Plan, last: bool) -> Tensor:
-    """The transpose of ``forward``."""
-    return _run(True, grad, plan, last)
+def average(x: Tensor, averaging: Averaging, adjoint: bool) -> Tensor:
+    """Means (N, C, H', W') of the windows of ``x`` (N, C, H, W), or the transpose; summed as by ``blur``."""
+    return _run(adjoint, x, average_plan(averaging), averaging.channels_last)
 
 
-def _run(transposed: bool, x: Tensor, plan: Plan, last: bool) -> Tensor:
+def _run(adjoint: bool, x: Tensor, plan: Plan, last: bool) -> Tensor:
     layout, stated = memory_format(last), stated_format(x, last)
     wide = wide_of(x)
     x = x.contiguous(memory_format=layout)
     (samples, channels), size, out_size = x.shape[:2], plan.size, plan.out_size
-    shape = (samples, channels, *(size if transposed else out_size))
-    result = torch.empty(shape, dtype=x.dtype, memory_format=stated)
+    shape = (samples, channels, *(size if adjoint else out_size))
+    result = empty(shape, x.dtype, stated)
     if plan.tile is not None:
-        _tiles(transposed, x, result, plan, last, scalar(plan.tile, wide))
+        _tiles(adjoint, x, result, plan, last, scalar(plan.tile, wide))
         return result
-    down, across, common, divisors = plan.tables(transposed, wide)
+    down, across, common, divisors = plan.tables(adjoint, wide)
     divided = 0 if divisors is None else divisors.data_ptr()
     pixels = out_size[0] * out_size[1]
     if last:
-        kernel = separable.adjoint_last if transposed else separable.forward_last
-        units = samples if transposed else samples * out_size[0]
-        counts = (pixels, out_size[1], 1) if transposed else (size[1], 1)
+        kernel = separable.adjoint_last if adjoint else separable.forward_last
+        units = samples if adjoint else samples * out_size[0]
+        counts = (pixels, out_size[1], 1) if adjoint else (size[1], 1)
         room, scratch = room_of(wide.itemsize, *(n * channels for n in counts))
         rest: tuple[Any, ...] = channels, down.pointers, across.pointers, divided, room
     else:
-        kernel = separable.adjoint if transposed else separable.forward
+        kernel = separable.adjoint if adjoint else separable.forward
         units = samples * channels
         room, scratch = plane_room(plan, wide)
         rest = down.pointers, across.pointers, common.pointers, common.ends, divided, room
@@ -152,38 +146,30 @@ def _run(transposed: bool, x: Tensor, plan: Plan, last: bool) -> Tensor:
     return result
 
 
-def _tiles(transposed: bool, x: Tensor, result: Tensor, plan: Plan, last: bool, weight: Any) -> None:
+def _tiles(adjoint: bool, x: Tensor, result: Tensor, plan: Plan, last: bool, weight: Any) -> None:
     (samples, channels), lines = x.shape[:2], result.shape[2]
     where, rest = (x.data_ptr(), result.data_ptr(), plan.size, plan.out_size), (weight, scalar(0.0, x.dtype))
     moved = x.nbytes + result.nbytes
     if last:
-        kernel = avg_2x2.adjoint_last if transposed else avg_2x2.forward_last
+        kernel = avg_2x2.adjoint_last if adjoint else avg_2x2.forward_last
         spread(kernel, samples * lines, moved, *where, channels, *rest)
     else:
-        kernel = avg_2x2.adjoint if transposed else avg_2x2.forward
+        kernel = avg_2x2.adjoint if adjoint else avg_2x2.forward
         spread(kernel, samples * channels, moved, *where, *rest)
 
 
-def _transpose(axis: Axis) -> Entries:
-    entries: list[list[tuple[int, float]]] = [[] for _ in range(axis.length)]
-    for output, several in enumerate(axis.entries):
-        for pixel, weight in several:
-            entries[pixel].append((output, weight))
-    return tuple(map(tuple, entries))
-
-
-def _common(axis: Axis, transposed: bool, rows: int, columns: int, wide: torch.dtype) -> Table:
+def _common(axis: Axis, adjoint: bool, rows: int, columns: int, wide: torch.dtype) -> Table:
     """What all results away from the ends have in common, if columns of a plane can be taken without ends."""
     stride, part = axis.stride, rows * columns
     if stride > 2 or axis.length != columns * stride:
         return Table((), wide)
-    if transposed:
+    if adjoint:
         plain = [
             tuple((-((k - q) // stride), w) for k, w in axis.taps[::-1] if (k - q) % stride == 0)
             for q in range(stride)
         ]
         whole = [tuple((i // stride + k, w) for k, w in plain[i % stride]) for i in range(axis.length)]
-        ends = _ends(_transpose(axis), whole)
+        ends = _ends(axis.adjoint, whole)
     else:
         plain = [tuple((k % stride * part + k // stride, w) for k, w in axis.taps)]
         ends = _ends(axis.entries, [tuple((o * stride + k, w) for k, w in axis.taps) for o in range(columns)])
@@ -198,11 +184,6 @@ def _ends(entries: Entries, plain: list) -> tuple[int, int]:
     return left, max((count - i for i in other if 2 * i >= count), default=0)
 
 
-def wide_of(x: Tensor) -> torch.dtype:
-    """The type that sums of ``x`` are kept in."""
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
 def plane_room(plan: Plan, wide: torch.dtype) -> tuple[tuple[int, ...], int]:
     """``room_of`` the sums over one plane of a contiguous map."""
     (height, width), (rows, columns) = plan.size, plan.out_size
@@ -214,5 +195,5 @@ def room_of(width: int, *counts: int) -> tuple[tuple[int, ...], int]:
     margin, offsets, at = 256, [], 256
     for count in counts:
         offsets.append(at)
-        at += -(-count * width // 64) * 64 + margin
+        at += aligned(count * width) + margin
     return (width, *offsets), at

@@ -1,24 +1,18 @@
 """Max pooling of plain CPU tensors by compiled kernels."""
 
-from functools import cache, lru_cache
+from functools import lru_cache
 from math import prod
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from cnnpool.pool.cpu.loops import max_2x2, max_nchw, max_nhwc
+from cnnpool.pool.cpu.memory import aligned, empty, scalar
 from cnnpool.pool.cpu.threads import spread
+from cnnpool.pool.precision import wide_of
 from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format
 
-BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.int16}
-
-
-@cache
-def scalar(value: float, dtype: torch.dtype) -> Any:
-    """``value`` as kernels take it: a number, or the bits of half precision as an integer."""
-    number = torch.tensor(value, dtype=dtype)
-    return number.view(BITS.get(dtype, dtype)).numpy()[()]
+SKIPS_NOWHERE = False
 
 
 @lru_cache(maxsize=1024)
@@ -36,8 +30,8 @@ def forward(x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
     samples, channels, *size = x.shape
     out_size, rule, tile = _plan(window, *size)
     x = x.contiguous(memory_format=layout)
-    y = torch.empty((samples, channels, *out_size), dtype=x.dtype, memory_format=stated)
-    winners = torch.empty(y.shape, dtype=torch.uint8, memory_format=stated)
+    y = empty((samples, channels, *out_size), x.dtype, stated)
+    winners = empty(y.shape, torch.uint8, stated)
     where = x.data_ptr(), y.data_ptr(), winners.data_ptr()
     moved, lowest = x.nbytes + y.nbytes + winners.nbytes, scalar(-torch.inf, x.dtype)
     planes, lines = samples * channels, samples * out_size[0]
@@ -62,7 +56,7 @@ def backward(grad: Tensor, winners: Tensor, window: Window, size: tuple[int, int
     out_size, rule, tile = _plan(window, *size)
     grad = grad.contiguous(memory_format=layout)
     winners = winners.contiguous(memory_format=layout)
-    out = torch.empty((samples, channels, *size), dtype=grad.dtype, memory_format=layout)
+    out = empty((samples, channels, *size), grad.dtype, layout)
     where = grad.data_ptr(), winners.data_ptr(), out.data_ptr()
     moved, zero = grad.nbytes + winners.nbytes + out.nbytes, scalar(0.0, grad.dtype)
     planes, lines = samples * channels, samples * size[0]
@@ -73,7 +67,7 @@ def backward(grad: Tensor, winners: Tensor, window: Window, size: tuple[int, int
         else:
             spread(max_2x2.backward, planes, moved, *where, *size, *out_size, zero)
         return out
-    wide = torch.float64 if grad.dtype == torch.float64 else torch.float32
+    wide = wide_of(grad)
     total = scalar(0.0, wide)
     if last:
         (kh, kw), width = window.kernel, size[1]
@@ -94,8 +88,8 @@ def _forward_room(window: Window, height: int, width: int, size: int) -> tuple[t
     pitch = max(columns + before, (width - 1 + window.padding[1]) // sw + 1)
     bands = _bands(pitch * (size * (prod(window.stride) + 1) + 1), above)
     part, images = (bands + above) * pitch + before, prod(window.stride)
-    best = _aligned(images * part * size)
-    places = best + _aligned(bands * pitch * size)
+    best = aligned(images * part * size)
+    places = best + aligned(bands * pitch * size)
     return (bands, pitch, part, best, places), places + bands * pitch
 
 
@@ -110,7 +104,3 @@ def _reach(window: Window) -> tuple[int, int]:
 def _bands(row_bytes: int, above: int) -> int:
     # Rows that fill half of a usual first-level cache, but more than are needed beside them.
     return max(4 * above, (1 << 14) // row_bytes, 1)
-
-
-def _aligned(count: int) -> int:
-    return -(-count // 64) * 64

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.cpu.loops import max_2x2_packed
-from cnnpool.pool.cpu.max import scalar
+from cnnpool.pool.cpu.memory import empty, scalar, scratch
 from cnnpool.pool.cpu.threads import spread
 from cnnpool.pool.window import is_channels_last, memory_format, stated_format
 
@@ -19,15 +19,15 @@ def forward(x: Tensor) -> tuple[Tensor, Tensor]:
     rows, columns = height // 2, width // 2
     stated = stated_format(x, last)
     x = x.contiguous(memory_format=memory_format(last))
-    y = torch.empty((samples, channels, rows, columns), dtype=x.dtype, memory_format=stated)
+    y = empty((samples, channels, rows, columns), x.dtype, stated)
     units, *stretch = _stretches(y.shape, last)
-    packed = torch.empty(units * stretch[-1], dtype=torch.uint8)
+    packed = scratch(units * stretch[-1])
     where = x.data_ptr(), y.data_ptr(), packed.data_ptr(), height, width, rows, columns
     rest = (*stretch, channels) if last else stretch
     kernel = max_2x2_packed.forward_last if last else max_2x2_packed.forward
     moved = x.nbytes + y.nbytes + packed.nbytes
-    lowest, scratch = scalar(-torch.inf, x.dtype), 4 * stretch[-1]
-    spread(kernel, units, moved, *where, *rest, lowest, scratch=scratch, light=True)
+    lowest, room = scalar(-torch.inf, x.dtype), 4 * stretch[-1]
+    spread(kernel, units, moved, *where, *rest, lowest, scratch=room, light=True)
     return y, packed
 
 
@@ -36,14 +36,14 @@ def backward(grad: Tensor, packed: Tensor, size: tuple[int, int], last: bool) ->
     layout = memory_format(last)
     grad = grad.contiguous(memory_format=layout)
     samples, channels, rows, columns = grad.shape
-    out = torch.empty((samples, channels, *size), dtype=grad.dtype, memory_format=layout)
+    out = empty((samples, channels, *size), grad.dtype, layout)
     units, *stretch = _stretches(grad.shape, last)
     where = grad.data_ptr(), packed.data_ptr(), out.data_ptr(), *size, rows, columns
     rest = (*stretch, channels) if last else stretch
     kernel = max_2x2_packed.backward_last if last else max_2x2_packed.backward
     moved = grad.nbytes + out.nbytes + packed.nbytes
-    zero, scratch = scalar(0.0, grad.dtype), 4 * stretch[-1]
-    spread(kernel, units, moved, *where, *rest, zero, scratch=scratch, light=True)
+    zero, room = scalar(0.0, grad.dtype), 4 * stretch[-1]
+    spread(kernel, units, moved, *where, *rest, zero, scratch=room, light=True)
     return out
 
 

@@ -5,27 +5,27 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from cnnpool.pool.blurring import Geometry
-from cnnpool.pool.cpu import linear
-from cnnpool.pool.cpu.linear import Entries, Table, room_of, wide_of
+from cnnpool.pool.autograd.linear_maps import Blurring, Entries
+from cnnpool.pool.cpu.linear import Plan, Table, blur_plan, plane_room, room_of
 from cnnpool.pool.cpu.loops import max_blur
-from cnnpool.pool.cpu.max import scalar
+from cnnpool.pool.cpu.memory import aligned, empty, scalar
 from cnnpool.pool.cpu.threads import spread
+from cnnpool.pool.precision import wide_of
 from cnnpool.pool.window import memory_format, stated_format
 
 
-def forward(x: Tensor, geometry: Geometry) -> tuple[Tensor, Tensor]:
+def forward(x: Tensor, blurring: Blurring) -> tuple[Tensor, Tensor]:
     """Blurred maxima (N, C, H', W') and winners of the dense maxima, uint8, (N, C, H, W)."""
-    layout, wide, plan = memory_format(geometry.channels_last), wide_of(x), linear.blur(geometry)
-    stated = stated_format(x, geometry.channels_last)
+    layout, wide, plan = memory_format(blurring.channels_last), wide_of(x), blur_plan(blurring)
+    stated = stated_format(x, blurring.channels_last)
     x = x.contiguous(memory_format=layout)
     samples, channels, _, width = x.shape
-    y = torch.empty((samples, channels, *plan.out_size), dtype=x.dtype, memory_format=stated)
-    winners = torch.empty(x.shape, dtype=torch.uint8, memory_format=layout)
+    y = empty((samples, channels, *plan.out_size), x.dtype, stated)
+    winners = empty(x.shape, torch.uint8, layout)
     down, across, common, _ = plan.tables(False, wide)
     where = x.data_ptr(), y.data_ptr(), winners.data_ptr(), plan.size, plan.out_size
     numbers, moved = (scalar(0.0, wide), scalar(0.0, x.dtype)), x.nbytes + y.nbytes + winners.nbytes
-    if geometry.channels_last:
+    if blurring.channels_last:
         turns, slots = _ring(plan.axes[0].entries, wide)
         stretch = width * channels
         rows, scratch = room_of(wide.itemsize, stretch, channels, 2 * turns, turns * stretch)
@@ -40,16 +40,16 @@ def forward(x: Tensor, geometry: Geometry) -> tuple[Tensor, Tensor]:
     return y, winners
 
 
-def backward(grad: Tensor, winners: Tensor, geometry: Geometry) -> Tensor:
+def backward(grad: Tensor, winners: Tensor, blurring: Blurring) -> Tensor:
     """Gradient (N, C, H, W) of the input."""
-    layout, wide, plan = memory_format(geometry.channels_last), wide_of(grad), linear.blur(geometry)
+    layout, wide, plan = memory_format(blurring.channels_last), wide_of(grad), blur_plan(blurring)
     grad, winners = (t.contiguous(memory_format=layout) for t in (grad, winners))
     samples, channels = grad.shape[:2]
-    out = torch.empty(winners.shape, dtype=grad.dtype, memory_format=layout)
+    out = empty(winners.shape, grad.dtype, layout)
     down, across, common, _ = plan.tables(True, wide)
     where = grad.data_ptr(), out.data_ptr(), winners.data_ptr(), plan.size, plan.out_size
     numbers, moved = (scalar(0.0, wide), scalar(0.0, grad.dtype)), grad.nbytes + out.nbytes + winners.nbytes
-    if geometry.channels_last:
+    if blurring.channels_last:
         (rows, columns), width = plan.out_size, plan.size[1]
         counts = rows * columns * channels, columns * channels, channels, 2 * width * channels
         rest_of, scratch = room_of(wide.itemsize, *counts)
@@ -62,11 +62,11 @@ def backward(grad: Tensor, winners: Tensor, geometry: Geometry) -> Tensor:
     return out
 
 
-def _planes(plan: linear.Plan, wide: torch.dtype, size: int) -> tuple[tuple, int]:
+def _planes(plan: Plan, wide: torch.dtype, size: int) -> tuple[tuple, int]:
     # A dense plane, and behind it what the blur needs.
     (height, width), (rows, columns) = plan.size, plan.out_size
-    behind = -(-height * width * size // 64) * 64 + 64
-    room, scratch = linear.plane_room(plan, wide)
+    behind = aligned(height * width * size) + 64
+    room, scratch = plane_room(plan, wide)
     return (rows * columns * size, behind, room), behind + scratch
 
 

@@ -1,4 +1,4 @@
-"""Means of 2x2 tiles of plain CPU tensors, by the kernels of ``tile_means``."""
+"""Power means and soft means of 2x2 tiles of plain CPU tensors by compiled kernels."""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.cpu.loops import means_2x2
-from cnnpool.pool.cpu.max import scalar
+from cnnpool.pool.cpu.memory import CPU, aligned, empty, scalar
 from cnnpool.pool.cpu.threads import spread
 from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format
 
@@ -47,7 +47,7 @@ def _plan(
     units = samples * channels if numbers > 1 else 1
     lines = samples * rows * (channels // lanes) // max(units, 1)
     band = max(1, min(lines, TOGETHER // (columns * lanes)))
-    several, part = -(-lines // band), -(-(band * columns * lanes + 8) // 64) * 64
+    several, part = -(-lines // band), aligned(band * columns * lanes + 8)
     sent, slopes = 4 * part * dtype.itemsize, 8 * part * dtype.itemsize
     room = lines, band, several, numbers, lanes, part, sent, slopes
     return Plan(size, room, lanes, units * several, (sent, slopes + part * wide.itemsize), *rest)
@@ -63,7 +63,7 @@ def forward(plan: Plan, x: Tensor, numbers: Tensor, rule: tuple) -> Tensor:
     last = is_channels_last(x)
     stated, same = stated_format(x, last), plan.layout == memory_format(last)
     x = x.contiguous(memory_format=plan.layout)
-    y = torch.empty(plan.shape, dtype=x.dtype, memory_format=stated if same else plan.layout)
+    y = empty(plan.shape, x.dtype, stated if same else plan.layout)
     where, moved = (x.data_ptr(), y.data_ptr(), numbers.data_ptr(), plan.size), x.nbytes + y.nbytes
     if plan.room is None:
         rest = plan.lanes, rule, plan.total, plan.like, x.itemsize
@@ -81,7 +81,9 @@ def backward(
     stated = stated_format(x, is_channels_last(x))
     x, grad = x.contiguous(memory_format=plan.layout), grad.contiguous(memory_format=plan.layout)
     # At least one for every number, if there are no samples.
-    slots = torch.zeros(max(plan.units, numbers.numel()), dtype=numbers.dtype) if learnt else None
+    slots = None
+    if learnt:
+        slots = torch.zeros(max(plan.units, numbers.numel()), dtype=numbers.dtype, device=CPU)
     out = torch.empty_like(x)
     where = x.data_ptr(), grad.data_ptr(), out.data_ptr(), None if slots is None else slots.data_ptr()
     rest, moved = (numbers.data_ptr(), plan.size), 2 * x.nbytes + grad.nbytes

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from cnnpool.pool.cpu.linear import wide_of
 from cnnpool.pool.cpu.loops import polyphase
-from cnnpool.pool.cpu.max import scalar
+from cnnpool.pool.cpu.memory import empty, scalar
 from cnnpool.pool.cpu.threads import spread
+from cnnpool.pool.precision import wide_of
 from cnnpool.pool.window import is_channels_last, memory_format
 
 
@@ -18,7 +18,7 @@ def norms(x: Tensor, stride: tuple[int, int], scale: float, squared: bool) -> Te
     last, wide = is_channels_last(x), wide_of(x)
     x = x.contiguous(memory_format=memory_format(last))
     samples, channels, height, width = x.shape
-    out = torch.empty((samples, stride[0] * stride[1]), dtype=torch.int64)
+    out = empty((samples, stride[0] * stride[1]), torch.int64)
     rows, pixel = (height, channels) if last else (channels * height, 1)
     rest = rows, width, pixel, stride, scalar(scale, wide), squared, scalar(0.0, wide), scalar(0.0, x.dtype)
     room = 8 * stride[0] * width * pixel
@@ -43,7 +43,7 @@ def _move(kernel, x, phase, stride, last, out_size, size, lines) -> Tensor:
     layout = memory_format(last)
     x, phase = x.contiguous(memory_format=layout), phase.contiguous()
     samples, channels = x.shape[:2]
-    y = torch.empty((samples, channels, *out_size), dtype=x.dtype, memory_format=layout)
+    y = empty((samples, channels, *out_size), x.dtype, layout)
     where = x.data_ptr(), y.data_ptr(), phase.data_ptr(), channels, tuple(size), stride, scalar(0.0, x.dtype)
     spread(kernel, samples * (lines if last else channels), x.nbytes + y.nbytes, *where)
     return y

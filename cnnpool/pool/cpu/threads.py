@@ -2,11 +2,13 @@
 
 import os
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
+
+from cnnpool.pool.cpu import disk_cache
+from cnnpool.pool.cpu.memory import scratch as scratch_memory
 
 # Less than this is not worth waking a thread for; twice as much of a kernel that does little but move it.
 BYTES_PER_THREAD = 1 << 19
@@ -18,7 +20,7 @@ class _Room(threading.local):
     LARGEST = 1 << 16
 
     def __init__(self) -> None:
-        self.held = torch.empty(self.LARGEST, dtype=torch.uint8)
+        self.held = scratch_memory(self.LARGEST)
         self.address = self.held.data_ptr()
 
 
@@ -28,7 +30,7 @@ _size = 0
 
 
 def spread(
-    kernel: Callable[..., None],
+    kernel: Any,
     units: int,
     moved: int,
     *args: Any,
@@ -44,21 +46,37 @@ def spread(
     """
     least = 2 * BYTES_PER_THREAD if light else BYTES_PER_THREAD
     threads = max(1, min(torch.get_num_threads(), units, moved // least))
-    if threads == 1:
-        # On small maps the lists below take as long as the work.
-        if not scratch:
-            return kernel(0, units, *args)
-        if scratch <= _Room.LARGEST:
-            return kernel(0, units, _room.address, *args)
+    done = False
+    while not done:
+        try:
+            # On small maps the lists of shares take as long as the work.
+            if threads > 1 or scratch > _Room.LARGEST:
+                _share(kernel, units, threads, scratch, args)
+            elif scratch:
+                kernel(0, units, _room.address, *args)
+            else:
+                kernel(0, units, *args)
+            done = True
+        except Exception as error:
+            disk_cache.recover(error)
+    if len(kernel.overloads) != disk_cache.versions.get(kernel):
+        disk_cache.account(kernel)
+
+
+def _share(kernel: Any, units: int, threads: int, scratch: int, args: tuple[Any, ...]) -> None:
     shares = [(units * i // threads, units * (i + 1) // threads) for i in range(threads)]
-    room = torch.empty(scratch * threads, dtype=torch.uint8) if scratch else None
+    room = scratch_memory(scratch * threads) if scratch else None
     if room is not None:
         first = room.data_ptr()
         shares = [(*share, first + i * scratch) for i, share in enumerate(shares)]
     others = [_workers(threads - 1).submit(kernel, *share, *args) for share in shares[1:]]
-    kernel(*shares[0], *args)
-    for other in others:
-        other.result()
+    try:
+        kernel(*shares[0], *args)
+    finally:
+        # They all work in ``room``.
+        errors = [other.exception() for other in others]
+    for error in filter(None, errors):
+        raise error
 
 
 def _workers(count: int) -> ThreadPoolExecutor:

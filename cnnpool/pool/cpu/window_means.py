@@ -1,4 +1,4 @@
-"""Power means, soft means and draws of plain CPU tensors by compiled kernels."""
+"""Power means and soft means of plain CPU tensors by compiled kernels."""
 
 from functools import lru_cache
 from math import inf, log
@@ -7,11 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from cnnpool.pool.autograd.means import POWER, SOFT, Mean
 from cnnpool.pool.cpu import means_2x2
 from cnnpool.pool.cpu.band_plan import Frame, in_format_of, make_ready
-from cnnpool.pool.cpu.loops import multinomial, power, softmax
-from cnnpool.pool.cpu.max import scalar
+from cnnpool.pool.cpu.loops import power, softmax
+from cnnpool.pool.cpu.memory import CPU, scalar, table
 from cnnpool.pool.cpu.threads import spread
+from cnnpool.pool.precision import wide_of
 from cnnpool.pool.window import Window, is_channels_last
 
 
@@ -28,11 +30,11 @@ def _flat(parameter: Tensor | float, wide: torch.dtype) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _number(value: float, wide: torch.dtype) -> Tensor:
-    return torch.tensor([value], dtype=wide)
+    return table([value], wide)
 
 
 def _slots(frame: Frame, wanted: bool, wide: torch.dtype) -> Tensor | None:
-    return torch.zeros(frame.units or frame.room[0][6], dtype=wide) if wanted else None
+    return torch.zeros(frame.units or frame.room[0][6], dtype=wide, device=CPU) if wanted else None
 
 
 def _per_parameter(slots: Tensor, samples: int, parameter: Tensor) -> Tensor:
@@ -63,9 +65,10 @@ def _shares(window: Window, size: tuple[int, int], mean: bool, wide: torch.dtype
     """What the sum of each window is multiplied by, (H', W'), and whether that is one number."""
     axes = []
     for length, count, k, s, p in zip(size, window.output_size(*size), *window[:3], strict=True):
-        starts = torch.arange(count) * s - p
+        starts = torch.arange(count, device=CPU) * s - p
         axes.append((starts + k).clamp(max=length) - starts.clamp(min=0))
-    counts = axes[0][:, None] * axes[1] if mean else torch.ones(len(axes[0]), len(axes[1]))
+    counts = axes[0][:, None] * axes[1]
+    counts = counts if mean else torch.ones_like(counts)
     return counts.to(wide).reciprocal(), bool((counts == counts[0, 0]).all())
 
 
@@ -82,19 +85,32 @@ def _of_cells(p: float | None, cell: Cell, mean: bool, dtype: torch.dtype, wide:
     return cell.numbers(dtype, wide), _limits(wide), scalar(0.25 if mean else 1.0, wide), whole
 
 
-def _power(x: Tensor, p: Tensor | float, cell: Cell, mean: bool) -> tuple[Tensor, tuple]:
-    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return _flat(p, wide), _of_cells(None if isinstance(p, Tensor) else p, cell, mean, x.dtype, wide)
+def forward(x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
+    """Means (N, C, H', W') of ``x`` in its memory format, by one ``number`` or one for each channel."""
+    return _soft_forward(x, number, how) if how.kind == SOFT else _power_forward(x, number, how)
 
 
-def power_forward(x: Tensor, p: Tensor | float, window: Window, cell: Cell, mean: bool) -> Tensor:
-    """(sum or mean u^p)^(1/p) of every window of ``x`` (N, C, H, W), in its memory format."""
-    powers, rule = _power(x, p, cell, mean)
+def backward(
+    grad: Tensor, x: Tensor, number: Tensor | float, how: Mean, learnt: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Gradient of the input, and of the number if it is ``learnt``."""
+    find = _soft_backward if how.kind == SOFT else _power_backward
+    return find(grad, x, number, how, learnt)
+
+
+def _power(x: Tensor, p: Tensor | float, how: Mean) -> tuple[Tensor, tuple, Cell]:
+    wide, cell = wide_of(x), Cell(None if how.kind == POWER else how.floor)
+    whole = None if isinstance(p, Tensor) else p
+    return _flat(p, wide), _of_cells(whole, cell, how.mean, x.dtype, wide), cell
+
+
+def _power_forward(x: Tensor, p: Tensor | float, how: Mean) -> Tensor:
+    (powers, rule, cell), window = _power(x, p, how), how.window
     plan = means_2x2.plan(x, window, powers.numel())
     if plan is not None:
         return means_2x2.forward(plan, x, powers, rule)
     ready = make_ready(x, window, _lanes(x, powers))
-    shares, even = _shares(window, tuple(x.shape[2:]), mean, ready.wide)
+    shares, even = _shares(window, tuple(x.shape[2:]), how.mean, ready.wide)
     frame = ready.frame(powers.numel(), even, False, 4, 1, 1)
     y = ready.output(frame.out_size, x.dtype)
     where = ready.x.data_ptr(), y.data_ptr(), shares.data_ptr(), powers.data_ptr()
@@ -103,17 +119,16 @@ def power_forward(x: Tensor, p: Tensor | float, window: Window, cell: Cell, mean
     return in_format_of(x, y)
 
 
-def power_backward(
-    grad: Tensor, x: Tensor, p: Tensor | float, window: Window, cell: Cell, mean: bool, learnt: bool
+def _power_backward(
+    grad: Tensor, x: Tensor, p: Tensor | float, how: Mean, learnt: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Gradients of ``x`` and, if it is ``learnt``, of ``p``."""
-    powers, rule = _power(x, p, cell, mean)
+    (powers, rule, cell), window = _power(x, p, how), how.window
     plan = means_2x2.plan(x, window, powers.numel())
     if plan is not None:
         out, slots = means_2x2.backward(plan, grad, x, powers, rule, learnt)
     else:
         ready = make_ready(x, window, _lanes(x, powers))
-        shares, even = _shares(window, tuple(x.shape[2:]), mean, ready.wide)
+        shares, even = _shares(window, tuple(x.shape[2:]), how.mean, ready.wide)
         frame = ready.frame(powers.numel(), even, True, 6, 4, window.cells)
         out, slots = torch.empty_like(ready.x), _slots(frame, learnt, ready.wide)
         grad = grad.contiguous(memory_format=frame.layout)
@@ -125,14 +140,13 @@ def power_backward(
 
 
 def _soft(x: Tensor, beta: Tensor | float) -> tuple[Tensor, tuple]:
-    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    wide = wide_of(x)
     slopes = _flat(beta, wide) / log(2) if isinstance(beta, Tensor) else _number(beta / log(2), wide)
     return slopes, (scalar(torch.finfo(wide).max / 4, wide), scalar(log(2), wide))
 
 
-def soft_forward(x: Tensor, beta: Tensor | float, window: Window) -> Tensor:
-    """Means of every window of ``x`` (N, C, H, W) weighted by softmax(beta x), in its memory format."""
-    slopes, rule = _soft(x, beta)
+def _soft_forward(x: Tensor, beta: Tensor | float, how: Mean) -> Tensor:
+    (slopes, rule), window = _soft(x, beta), how.window
     plan = means_2x2.plan(x, window, slopes.numel())
     if plan is not None:
         return means_2x2.forward(plan, x, slopes, rule)
@@ -145,11 +159,10 @@ def soft_forward(x: Tensor, beta: Tensor | float, window: Window) -> Tensor:
     return in_format_of(x, y)
 
 
-def soft_backward(
-    grad: Tensor, x: Tensor, beta: Tensor | float, window: Window, learnt: bool
+def _soft_backward(
+    grad: Tensor, x: Tensor, beta: Tensor | float, how: Mean, learnt: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Gradients of ``x`` and, if it is ``learnt``, of ``beta``."""
-    slopes, rule = _soft(x, beta)
+    (slopes, rule), window = _soft(x, beta), how.window
     plan = means_2x2.plan(x, window, slopes.numel())
     if plan is not None:
         out, slots = means_2x2.backward(plan, grad, x, slopes, rule, learnt)
@@ -169,27 +182,3 @@ def soft_backward(
 
 def _address(slots: Tensor | None) -> int | None:
     return None if slots is None else slots.data_ptr()
-
-
-def drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, bool, bool]:
-    """Draws by ``uniforms`` in [0, 1), the winners (255: none), whether all is finite, and all have one."""
-    ready = make_ready(x, window, is_channels_last(x))
-    frame = ready.frame(1, True, False, 4, 2, window.cells)
-    y, winners = ready.output(frame.out_size, x.dtype), ready.output(frame.out_size, torch.uint8)
-    uniforms, flags = uniforms.contiguous(memory_format=frame.layout), torch.zeros(2, dtype=torch.int64)
-    where = ready.x.data_ptr(), y.data_ptr(), winners.data_ptr(), uniforms.data_ptr(), flags.data_ptr()
-    rest = frame.rule, frame.room, scalar(torch.finfo(ready.wide).max, ready.wide), *ready.types(-inf)
-    spread(multinomial.forward, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
-    endless, lost = flags.tolist()
-    return in_format_of(x, y), in_format_of(x, winners), not endless, not lost
-
-
-def expected(x: Tensor, window: Window) -> Tensor:
-    """What draws are on average: sum x^2 / sum x over what is positive."""
-    ready = make_ready(x, window, is_channels_last(x))
-    frame = ready.frame(1, True, False, 2, 1, 1)
-    y = ready.output(frame.out_size, x.dtype)
-    rest = frame.rule, frame.room, scalar(torch.finfo(ready.wide).max, ready.wide), *ready.types(-inf)
-    where = ready.x.data_ptr(), y.data_ptr()
-    spread(multinomial.mean, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
-    return in_format_of(x, y)

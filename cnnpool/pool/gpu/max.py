@@ -8,6 +8,9 @@ from torch import Tensor
 from cnnpool.pool.gpu.places import OverLines, at, cell_of, dense, empty, frame
 from cnnpool.pool.window import Window, memory_format
 
+# A place outside the window gets no gradient.
+SKIPS_NOWHERE = True
+
 
 @triton.jit
 def _forward(

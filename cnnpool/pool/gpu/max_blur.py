@@ -2,9 +2,10 @@
 
 from torch import Tensor
 
-from cnnpool.pool.blurring import Geometry
+from cnnpool.pool.autograd.linear_maps import Blurring
 from cnnpool.pool.gpu import linear, max
-from cnnpool.pool.gpu.places import empty, wide_of
+from cnnpool.pool.gpu.places import empty
+from cnnpool.pool.precision import wide_of
 from cnnpool.pool.window import memory_format
 
 # Kernel, stride, padding and dilation, the last windows hanging over: one step, that reads and writes all of
@@ -12,17 +13,17 @@ from cnnpool.pool.window import memory_format
 DENSE = (2, 2, 1, 1, 0, 0, 1, 1)
 
 
-def forward(x: Tensor, geometry: Geometry) -> tuple[Tensor, Tensor]:
+def forward(x: Tensor, blurring: Blurring) -> tuple[Tensor, Tensor]:
     """Blurred maxima (N, C, H', W') and winners of the dense maxima, uint8, (N, C, H, W)."""
-    last = geometry.channels_last
+    last = blurring.channels_last
     x = x.contiguous(memory_format=memory_format(last))
-    dense, winners = max.pool(x, DENSE, geometry.size, last)
-    return linear.blur(dense, geometry, False), winners
+    dense, winners = max.pool(x, DENSE, blurring.size, last)
+    return linear.blur(dense, blurring, False), winners
 
 
-def backward(grad: Tensor, winners: Tensor, geometry: Geometry) -> Tensor:
+def backward(grad: Tensor, winners: Tensor, blurring: Blurring) -> Tensor:
     """Gradient (N, C, H, W) of the input; half precision is summed in float32 and rounded once."""
-    dense, last = linear.blur(grad, geometry, True, wide_of(grad)), geometry.channels_last
-    # Who keeps tensors elsewhere may give them back in another format.
+    dense, last = linear.blur(grad, blurring, True, wide_of(grad)), blurring.channels_last
+    # Saved-tensor hooks may change the memory format.
     winners = winners.contiguous(memory_format=memory_format(last))
-    return max.spread(dense, winners, DENSE, empty(winners, geometry.size, grad.dtype, last), last)
+    return max.spread(dense, winners, DENSE, empty(winners, blurring.size, grad.dtype, last), last)

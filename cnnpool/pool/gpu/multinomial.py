@@ -17,13 +17,13 @@ def _positive(value):
 
 
 @triton.jit
-def _window(
-    x, y, winners, uniforms, channels, height, width, rows, columns, count, extent,
+def _total(
+    x, plane, r, c, along, real, height, width, channels,
     kh: tl.constexpr, kw: tl.constexpr, sh: tl.constexpr, sw: tl.constexpr,
-    ph: tl.constexpr, pw: tl.constexpr, drawn: tl.constexpr,
-    last: tl.constexpr, wide: tl.constexpr, down: tl.constexpr, across: tl.constexpr, big: tl.constexpr,
+    ph: tl.constexpr, pw: tl.constexpr,
+    last: tl.constexpr, wide: tl.constexpr, down: tl.constexpr, across: tl.constexpr,
 ):  # fmt: skip
-    plane, r, c, along, real = frame(count, extent, rows, columns, last, down, across, big)
+    # The largest value of each window, a scale, and the sum of values times it.
     top = tl.zeros((down, across), wide)
     for i in tl.static_range(kh):
         for j in tl.static_range(kw):
@@ -32,7 +32,6 @@ def _window(
             )
             value = _positive(tl.load(x + source, inside, other=0.0).to(wide))
             top = tl.where((value > top) | (value != value), value, top)
-    finite = top < float("inf")
     # A power of 2, so that sums of the largest numbers stay finite and shares of the smallest exact.
     small: tl.constexpr = 2.0**-500 if wide == tl.float64 else 2.0**-60
     scale = tl.full((down, across), small, wide)
@@ -44,6 +43,22 @@ def _window(
                 plane, r, c, along, real, i, j, height, width, channels, sh, sw, ph, pw, last
             )
             total += _positive(tl.load(x + source, inside, other=0.0).to(wide)) * scale
+    return top, scale, total
+
+
+@triton.jit
+def _window(
+    x, y, winners, uniforms, channels, height, width, rows, columns, count, extent,
+    kh: tl.constexpr, kw: tl.constexpr, sh: tl.constexpr, sw: tl.constexpr,
+    ph: tl.constexpr, pw: tl.constexpr, drawn: tl.constexpr,
+    last: tl.constexpr, wide: tl.constexpr, down: tl.constexpr, across: tl.constexpr, big: tl.constexpr,
+):  # fmt: skip
+    plane, r, c, along, real = frame(count, extent, rows, columns, last, down, across, big)
+    top, scale, total = _total(
+        x, plane, r, c, along, real, height, width, channels,
+        kh, kw, sh, sw, ph, pw, last, wide, down, across,
+    )  # fmt: skip
+    finite = top < float("inf")
     out = at(plane, r, c, along, rows, columns, channels, last)
     result, ladder = tl.zeros((down, across), wide), tl.zeros((down, across), wide)
     place = tl.full((down, across), -1, tl.int32)
@@ -74,9 +89,11 @@ def _window(
 _window = OverLines(_window)
 
 
-def drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor]:
-    """Values and winners (N, C, H', W') by numbers in [0, 1); the winner of no cell is 255."""
-    return _windows(x, window, uniforms)
+def drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, bool, bool]:
+    """Draws by ``uniforms`` in [0, 1), the winners (255: none), then True: a window that is not finite is its
+    largest number already; and False: some may have no winner.
+    """
+    return *_windows(x, window, uniforms), True, False
 
 
 def expected(x: Tensor, window: Window) -> Tensor:

@@ -5,7 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cnnpool.pool.gpu.places import NUMBERS, OverLines, at, dense, empty, frame, guarded, total_of, wide_of
+from cnnpool.pool.gpu.places import NUMBERS, OverLines, at, dense, empty, frame, guarded, total_of
+from cnnpool.pool.precision import wide_of
 from cnnpool.pool.window import memory_format
 
 # Blocks of numbers that a program goes through.

@@ -136,11 +136,6 @@ def total_of(x: Tensor) -> tl.dtype:
     return tl.float64 if x.dtype == torch.float64 else tl.float32
 
 
-def wide_of(x: Tensor) -> torch.dtype:
-    """The same, as torch names it."""
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
 def dense(x: Tensor) -> tuple[Tensor, bool]:
     """``x`` without gaps, and whether its channels come last."""
     last = is_channels_last(x)

@@ -32,13 +32,12 @@ def _weight(value, top, number, kind: tl.constexpr):
 
 
 @triton.jit
-def window(
-    x, plane, r, c, along, real, number, floor, height, width, channels,
+def _largest(
+    x, plane, r, c, along, real, floor, height, width, channels,
     kh: tl.constexpr, kw: tl.constexpr, sh: tl.constexpr, sw: tl.constexpr,
-    ph: tl.constexpr, pw: tl.constexpr, kind: tl.constexpr, mean: tl.constexpr, learnt: tl.constexpr,
+    ph: tl.constexpr, pw: tl.constexpr, kind: tl.constexpr,
     last: tl.constexpr, wide: tl.constexpr, down: tl.constexpr, across: tl.constexpr,
 ):  # fmt: skip
-    """Mean, what is divided or subtracted, what a weight is multiplied by, and the slope along the number."""
     top = tl.full((down, across), float("-inf"), wide)
     for i in tl.static_range(kh):
         for j in tl.static_range(kw):
@@ -47,6 +46,40 @@ def window(
             )
             value = read(x + source, inside, floor, kind, wide)
             top = tl.where((value > top) | (value != value), value, top)
+    return top
+
+
+@triton.jit
+def _soft_slope(
+    x, value, scale, factor, plane, r, c, along, real, number, floor, height, width, channels,
+    kh: tl.constexpr, kw: tl.constexpr, sh: tl.constexpr, sw: tl.constexpr,
+    ph: tl.constexpr, pw: tl.constexpr, kind: tl.constexpr,
+    last: tl.constexpr, wide: tl.constexpr, down: tl.constexpr, across: tl.constexpr,
+):  # fmt: skip
+    slope = tl.zeros((down, across), wide)
+    for i in tl.static_range(kh):
+        for j in tl.static_range(kw):
+            source, inside = cell_of(
+                plane, r, c, along, real, i, j, height, width, channels, sh, sw, ph, pw, last
+            )
+            cell = read(x + source, inside, floor, kind, wide)
+            weight = _weight(cell, scale, number, kind) * factor
+            slope += tl.where(weight == 0, 0.0, weight * (cell - value) * (cell - value))
+    return slope
+
+
+@triton.jit
+def window(
+    x, plane, r, c, along, real, number, floor, height, width, channels,
+    kh: tl.constexpr, kw: tl.constexpr, sh: tl.constexpr, sw: tl.constexpr,
+    ph: tl.constexpr, pw: tl.constexpr, kind: tl.constexpr, mean: tl.constexpr, learnt: tl.constexpr,
+    last: tl.constexpr, wide: tl.constexpr, down: tl.constexpr, across: tl.constexpr,
+):  # fmt: skip
+    """Mean, what is divided or subtracted, what a weight is multiplied by, and the slope along the number."""
+    top = _largest(
+        x, plane, r, c, along, real, floor, height, width, channels,
+        kh, kw, sh, sw, ph, pw, kind, last, wide, down, across,
+    )  # fmt: skip
     infinite = (top == float("inf")) | (top == float("-inf"))
     scale = tl.where(infinite | ((top == 0) & (kind != 2)), 1.0, top)
     total, weighted = tl.zeros((down, across), wide), tl.zeros((down, across), wide)
@@ -72,14 +105,10 @@ def window(
         value = tl.where(infinite, top, weighted / total)
         factor = tl.where(infinite, 0.0, 1 / total)
         if learnt:
-            for i in tl.static_range(kh):
-                for j in tl.static_range(kw):
-                    source, inside = cell_of(
-                        plane, r, c, along, real, i, j, height, width, channels, sh, sw, ph, pw, last
-                    )
-                    cell = read(x + source, inside, floor, kind, wide)
-                    weight = _weight(cell, scale, number, kind) * factor
-                    slope += tl.where(weight == 0, 0.0, weight * (cell - value) * (cell - value))
+            slope = _soft_slope(
+                x, value, scale, factor, plane, r, c, along, real, number, floor, height, width, channels,
+                kh, kw, sh, sw, ph, pw, kind, last, wide, down, across,
+            )  # fmt: skip
     else:
         share = 1 / cells if mean else 1.0
         power = tl.where(total == 0, 1.0, total * share)

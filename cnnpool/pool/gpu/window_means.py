@@ -4,28 +4,17 @@ With channels last, windows that share nothing send their gradients themselves; 
 """
 
 from functools import lru_cache
-from typing import Literal, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from cnnpool.pool.gpu.places import OverLines, at, cell_of, channel_of, dense, empty, frame, wide_of
+from cnnpool.pool.autograd.means import Mean
+from cnnpool.pool.gpu.places import OverLines, at, cell_of, channel_of, dense, empty, frame
 from cnnpool.pool.gpu.power_terms import read, sent_to, window
-from cnnpool.pool.window import Window, memory_format
-
-POWER, FLOORED, SOFT = range(3)
-
-
-class Mean(NamedTuple):
-    """Which mean of a window: of |x|, of max(x, floor), or weighted by softmax."""
-
-    kind: Literal[0, 1, 2]
-    window: Window
-    floor: float = 0.0
-    mean: bool = True
-    """Whether the sum of powers is divided by the number of cells."""
+from cnnpool.pool.precision import wide_of
+from cnnpool.pool.window import memory_format
 
 
 @triton.jit
@@ -143,7 +132,7 @@ def _constants(how: Mean) -> tuple[int, ...]:
     return *how.window.kernel, *how.window.stride, *how.window.padding, how.kind
 
 
-def forward(x: Tensor, number: float | Tensor, how: Mean) -> Tensor:
+def forward(x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
     """Means (N, C, H', W') of ``x``, by one ``number`` or one for every channel, (C, 1, 1)."""
     x, last = dense(x)
     size = how.window.output_size(x.shape[2], x.shape[3])
@@ -156,7 +145,7 @@ def forward(x: Tensor, number: float | Tensor, how: Mean) -> Tensor:
 
 
 def backward(
-    grad: Tensor, x: Tensor, number: float | Tensor, how: Mean, learnt: bool
+    grad: Tensor, x: Tensor, number: Tensor | float, how: Mean, learnt: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Gradient of the input, and of the number if it is ``learnt``."""
     x, last = dense(x)

@@ -5,7 +5,15 @@ A band of a map is dealt into parts, one per row and column modulo the strides, 
 dealt as it is, and made float32 in one go.
 """
 
-from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, load, narrow, recall, store, widen
+from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.loops.intrinsics import (
+    keep,
+    load,
+    narrow,
+    recall,
+    store,
+    widen,
+)
 from cnnpool.pool.cpu.loops.simd_rows import LANES, deal, gather, move
 
 

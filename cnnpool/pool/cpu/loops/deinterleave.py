@@ -5,7 +5,11 @@ vector, what a vector has too much goes where the next row is put; only the last
 none, go number by number.
 """
 
-from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, recall
+from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.loops.intrinsics import (
+    keep,
+    recall,
+)
 from cnnpool.pool.cpu.loops.simd_rows import LANES, join_pairs, move, part_pairs
 
 

@@ -7,46 +7,15 @@ what it never stores and only stores what it never loads; memory that it does bo
 addresses overlap.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from cnnpool.pool.cpu.disk_cache import compiled
+
 INFINITY = {types.uint16: 0x7F80, types.int16: 0x7C00}
-
-
-def compiled(function: Any) -> Any:
-    """``function`` compiled on first use, without the GIL, and cached on disk where that is possible."""
-    try:
-        kernel = njit(nogil=True, cache=True)(function)
-    except RuntimeError:
-        # Neither the package's folder nor the user's cache can be written: compile in every process.
-        return njit(nogil=True)(function)
-    # Private to Numba: a version that has none of it loads as it does by itself.
-    with suppress(AttributeError):
-        kernel._cache.load_overload = partial(_load, kernel._cache, kernel._cache.load_overload)
-    return kernel
-
-
-def _load(cache: Any, ordinary: Callable[[Any, Any], Any], signature: Any, context: Any) -> Any:
-    """What ``cache`` holds for ``signature``, or None.
-
-    Machine code needs none of what Numba's ``ordinary`` way first imports to compile, which takes ten times
-    as long as all else; where there is none yet, compiling imports it.
-    """
-    try:
-        from numba.core.runtime import rtsys
-
-        rtsys.initialize(context)
-        with cache._guard_against_spurious_io_errors():
-            return cache._load_overload(signature, context)
-    except Exception:
-        # Seen with Numba 0.62 and 0.68, promised by none; what is no fault of ours is raised again here.
-        return ordinary(signature, context)
 
 
 # For what loops are made of: a loop that calls a function is not vectorised, and not all are inlined unasked.

@@ -2,7 +2,13 @@
 
 from numba import uint8
 
-from cnnpool.pool.cpu.loops.intrinsics import beats, beats_dealt, compiled, load, store
+from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.loops.intrinsics import (
+    beats,
+    beats_dealt,
+    load,
+    store,
+)
 from cnnpool.pool.cpu.loops.max_bf16 import STRIP, best_of, suit
 
 

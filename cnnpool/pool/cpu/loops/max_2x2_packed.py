@@ -6,8 +6,14 @@ Byte t of a stretch holds those of outputs t, q + t, 2q + t and 3q + t, with q t
 
 from numba import uint8
 
+from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops import max_2x2
-from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, load, recall, store
+from cnnpool.pool.cpu.loops.intrinsics import (
+    keep,
+    load,
+    recall,
+    store,
+)
 
 
 @compiled

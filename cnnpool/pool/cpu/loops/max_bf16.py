@@ -9,7 +9,12 @@ from numba import types, uint16
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from cnnpool.pool.cpu.loops.intrinsics import alike, compiled, larger, wide
+from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.loops.intrinsics import (
+    alike,
+    larger,
+    wide,
+)
 from cnnpool.pool.cpu.loops.simd_rows import size_of, vector_at
 
 STRIP, VECTOR = 16, 32

@@ -5,8 +5,17 @@ The dense map of maxima, and the gradient of it, exist a plane or a few rows at 
 
 from numba import int64, uint8
 
+from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops import separable
-from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, load, meet, narrow, recall, store, widen
+from cnnpool.pool.cpu.loops.intrinsics import (
+    keep,
+    load,
+    meet,
+    narrow,
+    recall,
+    store,
+    widen,
+)
 from cnnpool.pool.cpu.loops.separable import _divide, _mix
 
 # The place of no cell.

@@ -7,7 +7,16 @@ a band is one stretch of memory.
 
 from numba import int64, uint8
 
-from cnnpool.pool.cpu.loops.intrinsics import beats, compiled, keep, load, narrow, recall, store, widen
+from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.loops.intrinsics import (
+    beats,
+    keep,
+    load,
+    narrow,
+    recall,
+    store,
+    widen,
+)
 from cnnpool.pool.cpu.loops.simd_rows import deal, move
 
 # Cells that a window can have.

@@ -7,9 +7,9 @@ one before: a loop over all channels would spend most of its time in what its ve
 
 from numba import int64, uint8
 
+from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops.intrinsics import (
     alike,
-    compiled,
     inlined,
     keep,
     load,
@@ -105,29 +105,17 @@ def backward(start, stop, scratch, grad, winners, out, size, out_size, window, c
 
     Every input adds up, in the type of ``total``, what the windows over it send, in the order of the windows.
     """
-    (height, width), (rows, columns) = size, out_size
-    (kh, kw), (sh, sw), (ph, pw), (dh, dw) = window
+    (height, width), (rows, columns), (kh, kw) = size, out_size, window[0]
     # Windows over each column, as they are over those of every row: where they start, and which cell it is.
     starts, above, over = scratch, scratch + 8 * (width + 1), scratch + 8 * (width + 1 + 2 * kh)
     sums, count = over + 16 * columns * kw, 0
     for w in range(width):
         keep(starts, w, int64(count))
-        for j in range(kw - 1, -1, -1):
-            reach = w + pw - j * dw
-            if reach >= 0 and reach % sw == 0 and reach // sw < columns:
-                keep(over, 2 * count, int64(reach // sw * channels))
-                keep(over, 2 * count + 1, int64(j))
-                count += 1
+        count = _windows_over(w, 1, columns, window, 0, channels, 1, over, count)
     keep(starts, width, int64(count))
     for line in range(start, stop):
         sample, h = line // height, line % height
-        tall = 0
-        for i in range(kh - 1, -1, -1):
-            reach = h + ph - i * dh
-            if reach >= 0 and reach % sh == 0 and reach // sh < rows:
-                keep(above, 2 * tall, int64((sample * rows + reach // sh) * columns * channels))
-                keep(above, 2 * tall + 1, int64(i * kw))
-                tall += 1
+        tall = _windows_over(h, 0, rows, window, sample * rows, columns * channels, kw, above, 0)
         for w in range(width):
             target, entry = (line * width + w) * channels, recall(starts, w, int64(0))
             wide = recall(starts, w + 1, int64(0)) - entry
@@ -145,20 +133,41 @@ def backward(start, stop, scratch, grad, winners, out, size, out_size, window, c
                 d, s = _window(above, 1, over, entry + 1)
                 _send_four(grad, winners, (a, b, c, d), (p, q, r, s), out, target, channels, total, like)
             else:
-                for k in range(channels):
-                    keep(sums, k, total)
-                for i in range(tall):
-                    for e in range(entry, entry + wide):
-                        a, p = _window(above, i, over, e)
-                        for k in range(channels):
-                            value, won = widen(load(grad, a + k, like)), load(winners, a + k, p) == p
-                            keep(sums, k, recall(sums, k, total) + (value if won else total))
-                for k in range(channels):
-                    store(out, target + k, narrow(load(sums, k, total), like))
+                first, last = (0, entry), (tall, entry + wide)
+                _send_all(grad, winners, above, over, first, last, sums, out, target, channels, total, like)
 
 
 # The place of no cell: windows here have at most 255.
 NOWHERE = uint8(255)
+
+
+@compiled
+def _windows_over(place, axis, most, window, first, step, stretch, table, count):
+    # Of every window that holds ``place`` of an axis, the last first: where its gradients begin, counted in
+    # steps from ``first``, and which of its cells it is, times ``stretch``; written behind ``count`` others.
+    kernel, stride, padding, dilation = window[0][axis], window[1][axis], window[2][axis], window[3][axis]
+    for cell in range(kernel - 1, -1, -1):
+        reach = place + padding - cell * dilation
+        if reach >= 0 and reach % stride == 0 and reach // stride < most:
+            keep(table, 2 * count, int64((first + reach // stride) * step))
+            keep(table, 2 * count + 1, int64(cell * stretch))
+            count += 1
+    return count
+
+
+@compiled
+def _send_all(grad, winners, above, over, first, last, sums, out, target, channels, total, like):
+    # What a pixel gets from any number of windows.
+    for k in range(channels):
+        keep(sums, k, total)
+    for i in range(first[0], last[0]):
+        for e in range(first[1], last[1]):
+            a, p = _window(above, i, over, e)
+            for k in range(channels):
+                value, won = widen(load(grad, a + k, like)), load(winners, a + k, p) == p
+                keep(sums, k, recall(sums, k, total) + (value if won else total))
+    for k in range(channels):
+        store(out, target + k, narrow(load(sums, k, total), like))
 
 
 @compiled

@@ -8,8 +8,12 @@ from typing import Any
 
 from numba.extending import overload
 
+from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops import band_buffers, deinterleave, power_2x2, prefetch, softmax_2x2
-from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, narrow
+from cnnpool.pool.cpu.loops.intrinsics import (
+    keep,
+    narrow,
+)
 
 
 def prepare(numbers, index, rule, total):

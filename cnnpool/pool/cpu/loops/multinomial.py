@@ -5,8 +5,14 @@ A band at a time (see ``bands``). What is negative counts as 0, and so does what
 
 from numba import int64, uint8
 
+from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops import band_buffers
-from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, load, recall, store
+from cnnpool.pool.cpu.loops.intrinsics import (
+    keep,
+    load,
+    recall,
+    store,
+)
 from cnnpool.pool.cpu.loops.vector_math import number, over
 
 # The place of no cell: windows here have at most 255.

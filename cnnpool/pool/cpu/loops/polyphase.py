@@ -5,7 +5,14 @@ from typing import Any
 from numba import int64, types
 from numba.extending import intrinsic
 
-from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, load, recall, store, widen
+from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.loops.intrinsics import (
+    keep,
+    load,
+    recall,
+    store,
+    widen,
+)
 
 WHOLE = {types.float32: (types.int32, 0x7FFFFFFF, 0x7F7FFFFF)}
 WHOLE[types.float64] = types.int64, (1 << 63) - 1, 0x7FEFFFFFFFFFFFFF

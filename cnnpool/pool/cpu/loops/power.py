@@ -4,8 +4,15 @@ What u is and how it is raised is in ``terms``. The largest u of a window, kept 
 normal number, is divided out first, for the whole powers its power of 2.
 """
 
+from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops import band_buffers, power_terms
-from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, load, narrow, recall, store
+from cnnpool.pool.cpu.loops.intrinsics import (
+    keep,
+    load,
+    narrow,
+    recall,
+    store,
+)
 from cnnpool.pool.cpu.loops.vector_math import number, over
 
 
@@ -107,25 +114,9 @@ def _send(
 
 @compiled
 def backward(
-    start,
-    stop,
-    scratch,
-    x,
-    grad,
-    out,
-    slots,
-    shares,
-    powers,
-    rule,
-    room,
-    cell,
-    limits,
-    _,
-    whole,
-    total,
-    like,
-    nothing,
-):
+    start, stop, scratch, x, grad, out, slots, shares, powers, rule, room, cell, limits, _, whole, total,
+    like, nothing,
+):  # fmt: skip
     """Bands of gradients of inputs; in ``slots``, if there are any, what p gets of each band, over log 2."""
     (band, several, above, pitch, part, images, channels, even), places = room
     image, half, totals, rounded, scales, weights, step, wide = places

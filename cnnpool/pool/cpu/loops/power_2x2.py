@@ -4,8 +4,15 @@ What u is and how it is raised is in ``terms``. The largest u of a tile, kept to
 number, is divided out first, for the whole powers its power of 2.
 """
 
+from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops import power_terms
-from cnnpool.pool.cpu.loops.intrinsics import compiled, inlined, load, narrow, store, widen
+from cnnpool.pool.cpu.loops.intrinsics import (
+    inlined,
+    load,
+    narrow,
+    store,
+    widen,
+)
 from cnnpool.pool.cpu.loops.vector_math import number, over, plus_product
 
 

@@ -6,7 +6,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from cnnpool.pool.cpu.loops.intrinsics import compiled
+from cnnpool.pool.cpu.disk_cache import compiled
 
 # Bytes of a cache's line, which come together.
 LINE = 64

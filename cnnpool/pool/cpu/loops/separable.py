@@ -8,7 +8,16 @@ are then made anew.
 
 from numba import int64
 
-from cnnpool.pool.cpu.loops.intrinsics import alike, compiled, keep, load, narrow, recall, store, widen
+from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.loops.intrinsics import (
+    alike,
+    keep,
+    load,
+    narrow,
+    recall,
+    store,
+    widen,
+)
 from cnnpool.pool.cpu.loops.separable_simd import SPAN, TERMS, mix_apart, mix_joined, most_terms
 from cnnpool.pool.cpu.loops.simd_rows import deal, gather
 
@@ -52,13 +61,18 @@ def _mix(source, origin, pitch, table, result, target, at, count, total, like, r
     for t in range(count):
         value = wa * widen(load(source, a + t, like)) + wb * widen(load(source, b + t, like))
         keep(spare, t, value + wc * widen(load(source, c + t, like)))
-    for more in range(entry + 3, end):
-        a, wa = origin + load(places, more, int64(0)) * pitch, load(weights, more, total)
-        for t in range(count):
-            keep(spare, t, recall(spare, t, total) + wa * widen(load(source, a + t, like)))
+    _mix_more(source, origin, pitch, table, entry + 3, end, count, total, like, spare)
     if rounded is not None:
         for t in range(count):
             store(target, at + t, narrow(load(spare, t, total), rounded))
+
+
+@compiled
+def _mix_more(source, origin, pitch, table, entry, end, count, total, like, spare):
+    for more in range(entry, end):
+        a, wa = origin + load(table[1], more, int64(0)) * pitch, load(table[2], more, total)
+        for t in range(count):
+            keep(spare, t, recall(spare, t, total) + wa * widen(load(source, a + t, like)))
 
 
 @compiled
@@ -129,6 +143,16 @@ def forward(
 
 
 @compiled
+def _put_column(column, dealt, mixed, w, stride, rows, columns, width, total):
+    # A column of the map: with a stride of 2, whose columns are dealt, among the even ones or the odd ones.
+    for row in range(rows):
+        if stride == 2:
+            keep(dealt, w % 2 * rows * columns + row * columns + w // 2, load(column, row, total))
+        else:
+            keep(mixed, row * width + w, load(column, row, total))
+
+
+@compiled
 def adjoint(
     start, stop, scratch, grad, out, size, out_size, down, across, common, ends, divisors, room, total, like
 ):
@@ -151,11 +175,7 @@ def adjoint(
         for end in range(anew):
             w = end if end < left else end + width - anew
             _sum(source, first, columns, 0, across, w, whole, rows, total)
-            for row in range(rows):
-                if stride == 2:
-                    keep(dealt, w % 2 * count + row * columns + w // 2, load(whole, row, total))
-                else:
-                    keep(mixed, row * width + w, load(whole, row, total))
+            _put_column(whole, dealt, mixed, w, stride, rows, columns, width, total)
         if at_once:
             target, k = (out, at) if alike(total, like) else (whole, 0)
             for h in range(height):

@@ -11,7 +11,11 @@ from numba import int64, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, load
+from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.loops.intrinsics import (
+    keep,
+    load,
+)
 from cnnpool.pool.cpu.loops.simd_rows import LANES, pattern, size_of, vector_at
 
 SPAN = 2 * LANES

@@ -12,7 +12,13 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, load, recall, store
+from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.loops.intrinsics import (
+    keep,
+    load,
+    recall,
+    store,
+)
 
 LANES = 8
 

@@ -1,7 +1,14 @@
 """Means of windows weighted by softmax(beta x), and their gradients; a band at a time (see ``bands``)."""
 
+from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops import band_buffers
-from cnnpool.pool.cpu.loops.intrinsics import compiled, keep, load, narrow, recall, store
+from cnnpool.pool.cpu.loops.intrinsics import (
+    keep,
+    load,
+    narrow,
+    recall,
+    store,
+)
 from cnnpool.pool.cpu.loops.vector_math import exp2, number, over
 
 

@@ -4,7 +4,14 @@ A cell is taken as its distance to the largest, so that no sum is of large numbe
 are 0, one distance stands for all.
 """
 
-from cnnpool.pool.cpu.loops.intrinsics import compiled, inlined, load, narrow, store, widen
+from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.loops.intrinsics import (
+    inlined,
+    load,
+    narrow,
+    store,
+    widen,
+)
 from cnnpool.pool.cpu.loops.vector_math import either, number, over, plus_product, shrink
 
 

@@ -1,45 +1,23 @@
-"""The arithmetic of average pooling, and its autograd: linear, so nothing need be remembered."""
+"""Average pooling under autograd: it is linear, so nothing is saved for backward."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool import cpu, gpu
+from cnnpool.pool.autograd.linear_maps import Averaging, Counting
 from cnnpool.pool.autograd.transforms import Transformable, apply, fold, unfold
+from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.window import Window, is_channels_last, memory_format
-
-
-class Counting(NamedTuple):
-    """What a window's sum is divided by."""
-
-    include_pad: bool
-    override: int | None
-
-
-def counting_of(count_include_pad: bool, divisor_override: int | None) -> Counting:
-    """The checked divisor.
-
-    Raises:
-        ValueError: if ``divisor_override`` is 0.
-    """
-    if divisor_override == 0:
-        raise ValueError("divisor_override must not be 0")
-    return Counting(count_include_pad, divisor_override)
 
 
 def forward(x: Tensor, window: Window, counting: Counting) -> Tensor:
     """Means (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
-    if window.cells <= gpu.MOST_CELLS and gpu.take(x):
-        from cnnpool.pool.gpu import linear as on_gpu
-
-        return on_gpu.average(x, window, counting, (x.shape[2], x.shape[3]), False, is_channels_last(x))
-    if cpu.take(x):
-        from cnnpool.pool.cpu import linear
-
-        plan = linear.average(window, counting, (x.shape[2], x.shape[3]))
-        return linear.forward(x, plan, is_channels_last(x))
+    kernel = kernels("linear", x, cells=window.cells)
+    if kernel is not None:
+        averaging = Averaging(window, counting, (x.shape[2], x.shape[3]), is_channels_last(x))
+        return kernel.average(x, averaging, False)
     return F.avg_pool2d(x, *window[:3], window.ceil_mode, *counting)
 
 
@@ -47,14 +25,9 @@ def backward(
     grad: Tensor, window: Window, counting: Counting, size: tuple[int, int], channels_last: bool
 ) -> Tensor:
     """Gradient of the (N, C, *size) input, the adjoint of ``forward``; no autograd."""
-    if window.cells <= gpu.MOST_CELLS and gpu.take(grad):
-        from cnnpool.pool.gpu import linear as on_gpu
-
-        return on_gpu.average(grad, window, counting, tuple(size), True, channels_last)
-    if cpu.take(grad):
-        from cnnpool.pool.cpu import linear
-
-        return linear.adjoint(grad, linear.average(window, counting, tuple(size)), channels_last)
+    kernel = kernels("linear", grad, cells=window.cells)
+    if kernel is not None:
+        return kernel.average(grad, Averaging(window, counting, tuple(size), channels_last), True)
     half = grad.dtype in (torch.bfloat16, torch.float16)
     # Summed in float32 and rounded once, where an input belongs to several windows.
     wide = grad.float() if half and window.overlaps else grad

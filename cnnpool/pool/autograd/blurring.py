@@ -1,41 +1,16 @@
-"""The arithmetic of binomial blurring, and its autograd: linear, so nothing need be remembered."""
+"""Binomial blurring under autograd: it is linear, so nothing is saved for backward."""
 
 from collections.abc import Iterator
-from math import comb
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from cnnpool.pool import cpu, gpu
+from cnnpool.pool.autograd.linear_maps import Blurring, taps
 from cnnpool.pool.autograd.transforms import Transformable, apply, fold, unfold
+from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.edges import PaddingMode, pad, source
 from cnnpool.pool.window import memory_format
-
-
-class Geometry(NamedTuple):
-    """Which map is blurred, and how: all that ``forward`` and ``adjoint`` must know."""
-
-    filter_size: tuple[int, int]
-    stride: tuple[int, int]
-    padding_mode: PaddingMode
-    size: tuple[int, int]
-    channels_last: bool
-
-    @property
-    def few_taps(self) -> bool:
-        """Whether Triton's kernels, which unroll the filter, can have it."""
-        return self.filter_size[0] * self.filter_size[1] <= gpu.MOST_CELLS
-
-    @property
-    def output_size(self) -> tuple[int, int]:
-        """One output for every ``stride``-th pixel, the first included: ceil(H/s)."""
-        (height, width), (sh, sw) = self.size, self.stride
-        return -(-height // sh), -(-width // sw)
-
-    def moves(self, axis: int) -> list["Move"]:
-        """The filter along one axis, 0 for rows and 1 for columns."""
-        return list(_moves(self.size[axis], self.filter_size[axis], self.stride[axis], self.padding_mode))
 
 
 class Move(NamedTuple):
@@ -46,9 +21,11 @@ class Move(NamedTuple):
     inputs: slice
 
 
-def taps(filter_size: int) -> list[float]:
-    """Row ``filter_size`` - 1 of Pascal's triangle, over its sum 2^(filter_size - 1)."""
-    return [comb(filter_size - 1, k) / 2 ** (filter_size - 1) for k in range(filter_size)]
+def moves(blurring: Blurring, axis: int) -> list[Move]:
+    """The filter along one axis, 0 for rows and 1 for columns."""
+    return list(
+        _moves(blurring.size[axis], blurring.filter_size[axis], blurring.stride[axis], blurring.padding_mode)
+    )
 
 
 def _moves(length: int, filter_size: int, stride: int, mode: PaddingMode) -> Iterator[Move]:
@@ -68,25 +45,20 @@ def _moves(length: int, filter_size: int, stride: int, mode: PaddingMode) -> Ite
                 yield Move(weight, slice(i, i + 1), slice(pixel, pixel + 1))
 
 
-def forward(x: Tensor, geometry: Geometry) -> Tensor:
+def forward(x: Tensor, blurring: Blurring) -> Tensor:
     """Blurred and subsampled (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
-    if geometry.few_taps and gpu.take(x):
-        from cnnpool.pool.gpu import linear as on_gpu
-
-        return on_gpu.blur(x, geometry, False)
-    if cpu.take(x):
-        from cnnpool.pool.cpu import linear
-
-        return linear.forward(x, linear.blur(geometry), geometry.channels_last)
+    kernel = kernels("linear", x, cells=blurring.cells)
+    if kernel is not None:
+        return kernel.blur(x, blurring, False)
     half = x.dtype in (torch.bfloat16, torch.float16)
     y = x.float() if half else x
     for axis in (0, 1):
-        whole, *rest = geometry.moves(axis)
+        whole, *rest = moves(blurring, axis)
         total = _part(y, axis, whole.inputs) * whole.weight
         for move in rest:
             _part(total, axis, move.outputs).add_(_part(y, axis, move.inputs), alpha=move.weight)
         y = total
-    return y.to(x.dtype).contiguous(memory_format=memory_format(geometry.channels_last))
+    return y.to(x.dtype).contiguous(memory_format=memory_format(blurring.channels_last))
 
 
 def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mode: PaddingMode) -> Tensor:
@@ -104,26 +76,21 @@ def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mod
     return y.to(x.dtype)
 
 
-def adjoint(grad: Tensor, geometry: Geometry) -> Tensor:
+def adjoint(grad: Tensor, blurring: Blurring) -> Tensor:
     """Gradient of the (N, C, *size) input: the transpose of ``forward``; no autograd."""
-    if geometry.few_taps and gpu.take(grad):
-        from cnnpool.pool.gpu import linear as on_gpu
-
-        return on_gpu.blur(grad, geometry, True)
-    if cpu.take(grad):
-        from cnnpool.pool.cpu import linear
-
-        return linear.adjoint(grad, linear.blur(geometry), geometry.channels_last)
+    kernel = kernels("linear", grad, cells=blurring.cells)
+    if kernel is not None:
+        return kernel.blur(grad, blurring, True)
     half = grad.dtype in (torch.bfloat16, torch.float16)
     x = grad.float() if half else grad
     for axis in (1, 0):
         samples, channels, *size = x.shape
-        size[axis] = geometry.size[axis]
-        if geometry.channels_last:
+        size[axis] = blurring.size[axis]
+        if blurring.channels_last:
             total = x.new_zeros((samples, *size, channels)).permute(0, 3, 1, 2)
         else:
             total = x.new_zeros((samples, channels, *size))
-        for move in geometry.moves(axis):
+        for move in moves(blurring, axis):
             _part(total, axis, move.inputs).add_(_part(x, axis, move.outputs), alpha=move.weight)
         x = total
     return x.to(grad.dtype)
@@ -135,25 +102,25 @@ def _part(x: Tensor, axis: int, part: slice) -> Tensor:
 
 
 class Blur(Transformable):
-    """(map, geometry, transposed) -> ``forward`` or, transposed, ``adjoint`` of the map."""
+    """(map, blurring, transposed) -> ``forward`` or, transposed, ``adjoint`` of the map."""
 
     @staticmethod
-    def forward(x: Tensor, geometry: Geometry, transposed: bool) -> Tensor:
-        return adjoint(x, geometry) if transposed else forward(x, geometry)
+    def forward(x: Tensor, blurring: Blurring, transposed: bool) -> Tensor:
+        return adjoint(x, blurring) if transposed else forward(x, blurring)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        _, ctx.geometry, ctx.transposed = inputs
+        _, ctx.blurring, ctx.transposed = inputs
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return apply(Blur, grad, ctx.geometry, not ctx.transposed), None, None
+        return apply(Blur, grad, ctx.blurring, not ctx.transposed), None, None
 
     @staticmethod
     def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        return apply(Blur, tangent, ctx.geometry, ctx.transposed)
+        return apply(Blur, tangent, ctx.blurring, ctx.transposed)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, x: Tensor, geometry: Geometry, transposed: bool) -> tuple:
+    def vmap(info: Any, in_dims: tuple, x: Tensor, blurring: Blurring, transposed: bool) -> tuple:
         folded = fold(info.batch_size, x, in_dims[0])
-        return unfold(info.batch_size, apply(Blur, folded, geometry, transposed)), 0
+        return unfold(info.batch_size, apply(Blur, folded, blurring, transposed)), 0

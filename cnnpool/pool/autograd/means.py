@@ -1,0 +1,17 @@
+"""Means of windows that kernels compute, and what they hang on."""
+
+from typing import Literal, NamedTuple
+
+from cnnpool.pool.window import Window
+
+POWER, FLOORED, SOFT = 0, 1, 2
+
+
+class Mean(NamedTuple):
+    """Which mean of a window: of |x| (POWER), of max(x, floor) (FLOORED), or weighted by softmax (SOFT)."""
+
+    kind: Literal[0, 1, 2]
+    window: Window
+    floor: float = 0.0
+    mean: bool = True
+    """Whether the sum of powers is divided by the number of cells."""

@@ -1,0 +1,148 @@
+"""The choice between torch's own operators and our kernels, made here alone.
+
+Kernels work on plain tensors, of the CPU by Numba and of a GPU by Triton; all others take torch's operators,
+with the same results. The environment variable ``CNNPOOL_KERNELS`` or :func:`use` decide: 0 never, 1 wherever
+kernels can work, and by default wherever they are faster than torch's own. With ``TRITON_INTERPRET=1``
+Triton's interpreter runs its kernels on the CPU, to check their results.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from cnnpool.pool.internals import is_transforming, is_watched
+from cnnpool.pool.window import is_channels_last
+
+DTYPES = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
+
+# Modules of ``cnnpool.pool.gpu``; those of ``cnnpool.pool.cpu`` have the same names, and some more.
+ON_GPU = {"linear", "max", "max_blur", "multinomial", "phases", "window_means"}
+# Triton's kernels unroll windows, so those of more cells are left to others.
+MOST_CELLS_ON_GPU = 64
+# A winner is kept in one byte; multinomial needs one more value, for none.
+MOST_CELLS_ON_CPU = {"max": 255, "multinomial": 254}
+
+
+class Limits(NamedTuple):
+    """Elements of a map below which torch's own operator ends sooner, forward and backward, on one thread."""
+
+    contiguous: int
+    channels_last: int
+    channels_last_bfloat16: int = 1 << 15
+
+
+MAX_TILES, MAX_OVERLAPPING = Limits(1 << 14, 1 << 16), Limits(1 << 15, 1 << 17)
+AVERAGE = Limits(1 << 14, 3 << 15)
+# The same of every map on a GPU, where launching a kernel takes longer than the work.
+LIMIT_ON_GPU = 1 << 24
+
+_numba = find_spec("numba") is not None and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+_triton = find_spec("triton") is not None and os.environ.get("CNNPOOL_KERNELS") != "0"
+_interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+_wanted: bool | None = {"0": False, "1": True}.get(os.environ.get("CNNPOOL_KERNELS", "")) if _numba else False
+
+
+@contextmanager
+def use(wanted: bool | None) -> Iterator[None]:
+    """Within this context kernels on the CPU work never, wherever they can, or (None) where they are faster.
+
+    Raises:
+        ValueError: if they are wanted and Numba is not installed, or switched off.
+    """
+    global _wanted
+    if wanted and not _numba:
+        raise ValueError("compiled kernels need numba: pip install numba, without NUMBA_DISABLE_JIT")
+    before, _wanted = _wanted, wanted if _numba else False
+    try:
+        yield
+    finally:
+        _wanted = before
+
+
+def kernels(stem: str, *tensors: Tensor, cells: int = 1) -> ModuleType | None:
+    """The module of kernels that is to work on ``tensors``, or None if torch's operators are.
+
+    Args:
+        stem: name of the module in ``cnnpool.pool.cpu`` and ``cnnpool.pool.gpu``.
+        tensors: all on one device.
+        cells: of a window, where kernels take only so many.
+    """
+    for_gpu = _triton and stem in ON_GPU and cells <= MOST_CELLS_ON_GPU
+    if torch.compiler.is_compiling():
+        return _traced() if stem == "max" and for_gpu and _fit_gpu(tensors) else None
+    if is_watched():
+        return None
+    if for_gpu and _fit_gpu(tensors) and all(map(_is_plain, tensors)):
+        return _module("gpu", stem)
+    if _wanted is False or cells > MOST_CELLS_ON_CPU.get(stem, cells):
+        return None
+    for t in tensors:
+        if not t.is_cpu or t.dtype not in DTYPES or not _is_plain(t):
+            return None
+    return _module("cpu", stem)
+
+
+def kernels_without_forward_mode(stem: str, x: Tensor, *others: Tensor, cells: int = 1) -> ModuleType | None:
+    """``kernels`` for an autograd function that has a backward rule alone."""
+    if torch.compiler.is_compiling() or is_transforming():
+        return None
+    if any(forward_ad.unpack_dual(t).tangent is not None for t in (x, *others)):
+        return None
+    return kernels(stem, x, *others, cells=cells)
+
+
+def torch_is_faster(x: Tensor, limits: Limits) -> bool:
+    """Whether torch's own operator ends sooner, on maps smaller than a call of ours."""
+    count = x.numel()
+    if count >= LIMIT_ON_GPU or _wanted is not None or torch.compiler.is_compiling():
+        return False
+    if x.is_cuda:
+        # Where bits must repeat, torch's own gradients do not.
+        return x.dtype in DTYPES and not torch.are_deterministic_algorithms_enabled()
+    if count >= limits.contiguous:
+        if x.dim() != 4 or not is_channels_last(x):
+            return False
+        # torch parallelises maps this small; our kernels do not.
+        limit = limits.channels_last_bfloat16 if x.dtype is torch.bfloat16 else limits.channels_last
+        if count >= limit << (torch.get_num_threads() > 1):
+            return False
+    return x.dtype in DTYPES and x.is_cpu
+
+
+def _fit_gpu(tensors: tuple[Tensor, ...]) -> bool:
+    return all((t.is_cuda or (_interpreted and t.is_cpu)) and t.dtype in DTYPES for t in tensors)
+
+
+def _is_plain(t: Tensor) -> bool:
+    """Whether ``t`` is memory that a kernel may read as it is."""
+    # A subclass may mean something else, and a lazily negated tensor holds the numbers before their signs.
+    if type(t) is not Tensor or t.is_neg():
+        return False
+    try:
+        # Wrappers of ``torch.func`` and sparse tensors have no address; zeros of forward mode have address 0.
+        return t.data_ptr() != 0
+    except RuntimeError:
+        return False
+
+
+def _traced() -> ModuleType:
+    # The one module whose kernels torch's compiler knows. The compiler can trace this import, but no other.
+    from cnnpool.pool.gpu import max
+
+    return max
+
+
+@cache
+def _module(device: str, stem: str) -> ModuleType:
+    if device == "gpu":
+        return import_module(f"cnnpool.pool.gpu.{stem}")
+    return import_module(f"cnnpool.pool.cpu.{stem}")
