@@ -110,14 +110,9 @@ def train(arguments: list[str]) -> int:
     try:
         with Signals():
             from cnnpool.launch.compose import compose
-            from cnnpool.launch.remote import gather, remote
-            from cnnpool.launch.sweep import conclude, run_all
+            from cnnpool.launch.sweep import run_all
 
-            if not remote(arguments):
-                return run_all(compose(arguments), arguments)
-            outcomes, error = gather(arguments, lambda: compose(arguments))
-            status = conclude(outcomes)
-            return fail(error, status or 1) if error else status
+            return run_all(compose(arguments))
     except Stopped as stop:
         sys.stderr.write(f"{stop}\n")
         return stop.status

@@ -4,4 +4,6 @@ import sys
 
 from cnnpool.cli import main
 
-main(["train", *sys.argv[1:]])
+# Processes of a sweep import this file.
+if __name__ == "__main__":
+    main(["train", *sys.argv[1:]])

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
+from lightning.pytorch.plugins.environments import LightningEnvironment
 
 from cnnpool.fit.checkpoint_io import SafeCheckpointIO
 from cnnpool.recipe import Recipe
@@ -31,7 +32,8 @@ def build_trainer(recipe: Recipe, callbacks: list) -> Trainer:
         enable_model_summary=False,
         enable_progress_bar=bar,
         callbacks=[*callbacks, *([TQDMProgressBar(refresh_rate=50)] if bar else [])],
-        plugins=[SafeCheckpointIO()],
+        # Processes that are there already are used, also where SLURM has one task for all of them.
+        plugins=[SafeCheckpointIO(), *([LightningEnvironment()] if "LOCAL_RANK" in os.environ else [])],
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
     )

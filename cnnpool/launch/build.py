@@ -12,7 +12,7 @@ from cnnpool.launch.check import check_values, located
 from cnnpool.launch.config import own_operators, save, stage_settings
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder.identity import as_json, asked
-from cnnpool.system.process import importing
+from cnnpool.system.process import importing, rank
 
 
 def train(
@@ -68,13 +68,6 @@ def train(
         asked=asked(config),
         **{key: as_json(config[key]) for key in ("pool", "readout", "model", "data")},
     )
-    if not (out / "checkpoints").exists():
+    if not rank() and not (out / "checkpoints").exists():
         save(config, overrides, out / ".hydra")
     return fit(net, dataset, probes, recipe=recipe, seed=seed, out=out, facts=facts)
-
-
-def wake() -> None:
-    """Import Lightning and the kernels' compiler, which every job needs."""
-    import cnnpool.fit  # noqa: F401
-
-    pool.build("max", channels=1)(torch.zeros(1, 1, 128, 128))

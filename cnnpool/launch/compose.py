@@ -17,10 +17,8 @@ from cnnpool.launch.config import conf_dir, run_name, settle, unresolved
 from cnnpool.launch.errors import explain
 from cnnpool.launch.job import Job
 from cnnpool.launch.once import each_once
-from cnnpool.launch.remote import REMOTE
 from cnnpool.launch.untrusted import refuse_hydra_code
 
-# At import, because other machines import this module before they compose a job of their own.
 OmegaConf.register_new_resolver("run_name", run_name, replace=True)
 
 
@@ -28,7 +26,7 @@ _jobs: list[Job] = []
 
 
 def compose(arguments: list[str]) -> list[Job]:
-    """The jobs of a command line, none where Hydra itself has answered or other machines do them.
+    """The jobs of a command line, none where Hydra itself has answered.
 
     Raises:
         ValueError: if the command line is no valid one; nothing has been created then.
@@ -54,14 +52,8 @@ def compose(arguments: list[str]) -> list[Job]:
 
 
 def task(config: DictConfig) -> None:
-    """What Hydra calls for each job: here it is put down, on another machine it is done."""
-    job = _asked(config)
-    if job.settings.get("launch", {}).get("name") not in REMOTE:
-        _jobs.append(job)
-        return
-    from cnnpool.launch.run_here import run
-
-    run(job)
+    """Note a job, for which Hydra calls this."""
+    _jobs.append(_asked(config))
 
 
 def _asked(config: DictConfig) -> Job:

@@ -3,7 +3,12 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Ge, Le
+
+Workers = Annotated[int, Ge(1), Le(1024)]
+"""Processes or threads."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,12 @@ class Job:
     settings: dict[str, Any]
     mistake: str = ""
     sweep: bool = False
+
+    @property
+    def devices(self) -> int:
+        """How many devices it trains on, a process for each."""
+        devices = self.settings.get("fit", {}).get("devices", 1)
+        return devices if isinstance(devices, int) else 1
 
     @property
     def name(self) -> str:

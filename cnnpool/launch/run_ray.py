@@ -6,10 +6,11 @@ import socket
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
-from cnnpool.launch.job import Job, Outcome
+from annotated_types import Ge, Le
+
+from cnnpool.launch.job import Job, Outcome, Workers
 from cnnpool.launch.run_here import already, run, write_state
 from cnnpool.system.signals import Signals, Stopped
 
@@ -20,19 +21,26 @@ LIMITS = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
 """Of a Ray that is started for one sweep, whose jobs exchange nothing by it."""
 
 
-def run_on_ray(jobs: Sequence[Job], address: str | None, threads: int, gpus: float) -> Iterator[Outcome]:
+def run_ray(
+    asked: Sequence[Job],
+    /,
+    *,
+    address: str | None = None,
+    threads: Workers = 1,
+    gpus: Annotated[float, Ge(0), Le(1024)] = 0,
+) -> Iterator[Outcome]:
     """Outcomes as the jobs end; a signal is passed on to those that run, and they are waited for.
 
     Args:
-        jobs: what to run; their folders must be the same on every machine of the cluster.
-        address: of the cluster; None: that of ``RAY_ADDRESS``, or a Ray of this machine's own.
-        threads: processors that each job reserves and uses, >= 1.
-        gpus: that each job reserves, >= 0.
+        asked: what to run; their folders must be the same on every machine of the cluster.
+        address: of the cluster; null: that of ``RAY_ADDRESS``, or a Ray of this machine's own.
+        threads: processors that each job reserves and uses.
+        gpus: that each job reserves.
 
     Raises:
         ValueError: if Ray is not installed or does not answer, or a job wants more than there is.
     """
-    if any(job.settings.get("fit", {}).get("devices", 1) != 1 for job in jobs):
+    if any(job.devices > 1 for job in asked):
         raise ValueError("launch=ray brings each job to one device: leave fit.devices at 1")
     ray = _connected(address, threads, gpus)
     work = ray.remote(num_cpus=threads, num_gpus=gpus, max_calls=1, max_retries=0)(_work)
@@ -41,7 +49,7 @@ def run_on_ray(jobs: Sequence[Job], address: str | None, threads: int, gpus: flo
     # After Ray, which takes the signals over, and cannot be waited for by code that raises.
     with Signals() as signals:
         signals.patient = True
-        for job in jobs:
+        for job in asked:
             if outcome := already(job):
                 yield outcome
             else:
@@ -60,7 +68,7 @@ def run_on_ray(jobs: Sequence[Job], address: str | None, threads: int, gpus: flo
         raise stop
 
 
-def _connected(address: str | None, threads: int, gpus: float) -> ModuleType:
+def _connected(address: str | None, threads: int, gpus: float) -> Any:
     if not find_spec("ray"):
         raise ValueError("launch=ray needs Ray: pip install 'cnnpool[ray]'")
     # Otherwise a cluster tells its makers how it is used.
@@ -102,10 +110,11 @@ def _work(job: Job, folder: Path) -> Outcome:
         return run(job)
 
 
-def _outcome(ray: ModuleType, reference: Any, job: Job) -> Outcome:
+def _outcome(ray: Any, reference: Any, job: Job) -> Outcome:
     """What a worker returned, or that it could not."""
     try:
-        return ray.get(reference)
+        outcome: Outcome = ray.get(reference)
+        return outcome
     except ray.exceptions.TaskCancelledError:
         return Outcome(job.name, "not run", "", 1, job.folder)
     except ray.exceptions.RayError as error:

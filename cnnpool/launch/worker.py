@@ -1,152 +1,224 @@
-"""Jobs in forks of this process, which has imported everything: a job starts in a hundredth of a second."""
+"""One job in processes of its own, one per device, forked from a server that has imported everything."""
 
 import os
 import signal
+import socket
 import sys
-import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import cache
-from multiprocessing import Pipe
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NoReturn
+from threading import Thread
+from typing import TYPE_CHECKING
 
-from cnnpool.system.process import importing, leave
-from cnnpool.system.signals import Stopped
+from cnnpool.launch.job import Job, Outcome
+from cnnpool.launch.run_here import LOG, run, stopped, write_state
+from cnnpool.system.signals import Signals, Stopped
 
-Call = Callable[[Any], int]
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext, SpawnContext
 
-
-def can_fork() -> bool:
-    """Where a fork is safe: on Linux, before torch has been used, whose threads a fork would not have."""
-    return sys.platform == "linux" and "torch" not in sys.modules
-
-
-@cache
-def warm(threads: int) -> None:
-    """Import what every job needs, with so many threads for torch, and start none of them."""
-    os.environ["OMP_NUM_THREADS"] = str(threads)
-    with importing():
-        from cnnpool.launch import build
-
-        build.wake()
+GRACE_S = 10.0
+"""How long the other processes of a training may take to end by themselves once one of them has failed."""
 
 
-class Workers:
-    """Forked processes that do tasks. One that has done a task well does the next, with what it has loaded.
+def start_method(threads: int) -> "ForkServerContext | SpawnContext":
+    """How processes start: as forks of a server on Linux, elsewhere as new interpreters.
+
+    The server imports what every job needs, once, and has used neither torch's threads nor a GPU, so that a
+    fork of it is safe whatever this process has done. Nothing is imported from the working directory.
 
     Args:
-        call: does a task, anything that pickles, and returns an exit status. Any but 0 ends the process.
+        threads: of torch in each process, >= 1.
+    """
+    os.environ |= {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
+    if sys.platform != "linux":
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["cnnpool.launch.preload"])
+    return context
+
+
+@dataclass(eq=False)
+class Rank:
+    """One process of a job.
+
+    Args:
+        process: the process.
+        reports: where it says how its part ended; closed when it dies.
+        outcome: what it said, or how it died; None while it works.
+        time: of the outcome, in seconds on the system's monotonic clock.
+        died: whether it ended without a word.
+        killed: whether that was our doing.
     """
 
-    def __init__(self, call: Call):
-        self._call = call
-        self._all: list[Worker] = []
+    process: BaseProcess
+    reports: Connection
+    outcome: Outcome | None = None
+    time: float = 0.0
+    died: bool = False
+    killed: bool = False
 
-    def start(self, task: Any, output: Path) -> "Worker":
-        """A process that has begun ``task``, which writes into ``output``."""
-        worker = next((worker for worker in self._all if worker.is_idle()), None)
-        if worker is None:
-            self._all.append(worker := Worker(self._call, self._all))
-        worker.begin(task, output)
-        return worker
 
-    def dismiss(self) -> None:
-        """Let those that have nothing to do end, and wait for them."""
-        for worker in reversed(self._all):
-            worker.end()
-        self._all.clear()
+class StartError(RuntimeError):
+    """No process could be started."""
 
 
 class Worker:
-    """A forked process at a task: polled, signalled and killed as a ``subprocess.Popen``.
+    """The processes of one job, one per device: polled, signalled and killed together.
 
     Args:
-        call: as in ``Workers``.
-        others: processes forked earlier, with whom it has nothing to do.
+        job: to be run.
+        context: of :func:`start_method`.
+        threads: of torch in each process.
+        output: file that what they print is appended to; None: this process's own output.
+
+    Raises:
+        StartError: if a process cannot be started.
     """
 
-    def __init__(self, call: Call, others: Sequence["Worker"]):
-        self.returncode: int | None = None
-        self._tasks, other = Pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        self.pid = os.fork()
-        if not self.pid:
-            for worker in (self, *others):
-                worker._tasks.close()
-            _serve(call, other)
-        other.close()
-
-    def is_idle(self) -> bool:
-        """Whether it waits for a task; one that was killed meanwhile does not."""
-        if self.returncode == 0:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) or 1 if pid else 0
-        return self.returncode == 0
-
-    def begin(self, task: Any, output: Path) -> None:
-        """Hand it a task, when it has done the last one."""
-        self.returncode = None
-        # One that is killed just now is found to be so when it is polled.
-        with suppress(OSError):
-            self._tasks.send((task, output))
-
-    def poll(self) -> int | None:
-        """The task's exit status, the negative of a signal that ended the process, or None while it works."""
-        if self.returncode is None and self._tasks.poll():
+    def __init__(
+        self, job: Job, context: "ForkServerContext | SpawnContext", threads: int, output: Path | None
+    ):
+        self._job = job
+        self._log = output or job.folder / LOG
+        self._ranks: list[Rank] = []
+        self._deadline: float | None = None
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())} if job.devices > 1 else {}
+        for rank in range(job.devices):
+            environment = place | {"LOCAL_RANK": str(rank)} if place else {}
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=_work, args=(job, threads, output, environment, theirs))
             try:
-                self.returncode = self._tasks.recv()
-            except (EOFError, OSError):
-                self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self.returncode
+                process.start()
+            except (EOFError, OSError) as error:
+                self.kill()
+                said = str(error) or "their server ended"
+                raise StartError(f"no process could be started: {said} (is there enough memory?)") from None
+            theirs.close()
+            self._ranks.append(Rank(process, ours))
+
+    @property
+    def reports(self) -> list[Connection]:
+        """Something to wait for: ready when one of the processes has ended."""
+        return [rank.reports for rank in self._ranks if rank.outcome is None]
+
+    def poll(self) -> Outcome | None:
+        """How the job ended, or None while any of its processes works."""
+        for rank in self._ranks:
+            self._look(rank)
+        if self._deadline is None and any(rank.outcome and rank.outcome.status for rank in self._ranks):
+            self._deadline = time.monotonic() + GRACE_S
+        if self.reports:
+            refused = any(rank.outcome and rank.outcome.state == "refused" for rank in self._ranks)
+            if refused or (self._deadline is not None and time.monotonic() > self._deadline):
+                self.kill()
+            return None
+        return self._conclude()
 
     def send_signal(self, signum: int) -> None:
-        """Send a signal, unless the task has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, signum)
+        """Send a signal to every process that still works."""
+        for rank in self._ranks:
+            if rank.outcome is None and rank.process.pid and rank.process.is_alive():
+                os.kill(rank.process.pid, signum)
 
     def kill(self) -> None:
-        """End it at once."""
-        self.send_signal(signal.SIGKILL)
+        """End every process at once."""
+        for rank in self._ranks:
+            if rank.outcome is None:
+                rank.killed = True
+                rank.process.kill()
 
-    def end(self) -> None:
-        """Let it leave, if it has nothing to do, and wait for that."""
-        idle = self.is_idle()
-        self._tasks.close()
-        if idle:
-            os.waitpid(self.pid, 0)
+    def _look(self, rank: Rank) -> None:
+        if rank.outcome is not None or not rank.reports.poll():
+            return
+        try:
+            rank.time, rank.outcome = rank.reports.recv()
+        except (EOFError, OSError):
+            rank.process.join()
+            rank.died, rank.time = True, time.monotonic()
+            said = _death(rank.process.exitcode or 0)
+            if len(self._ranks) > 1:
+                said = f"process {self._ranks.index(rank) + 1} of {len(self._ranks)} {said}"
+            rank.outcome = Outcome(self._job.name, "failed", said, 1, self._log)
+
+    def _conclude(self) -> Outcome:
+        """The first process's outcome, or that of the process whose end made it fail."""
+        ended = [(rank, rank.outcome) for rank in self._ranks if rank.outcome]
+        for rank, _ in ended:
+            rank.process.join(GRACE_S)
+        first = ended[0]
+        failed = [(rank, outcome) for rank, outcome in ended if outcome.status]
+        # One that died is noticed late, after those that missed it.
+        cause, outcome = min(
+            failed, key=lambda end: (end[0].killed, not end[0].died, end[0].time), default=first
+        )
+        if outcome.status == first[1].status != 1:
+            # A signal, or a mistake that all of them found.
+            cause, outcome = first
+        if cause.killed:
+            said = "killed by a second signal; the same command goes on from its last checkpoint"
+            outcome = replace(outcome, state="stopped", said=said, status=128 + signal.SIGKILL)
+        if cause.died or cause is not self._ranks[0]:
+            self._job.folder.mkdir(parents=True, exist_ok=True)
+            write_state(self._job.folder, outcome.state, outcome.said, outcome.status)
+        return replace(outcome, log=self._log)
 
 
-def _serve(call: Call, tasks: Connection) -> NoReturn:
-    """All that the child does: it never returns into what its parent was doing."""
-    status = 1
-    try:
-        # In a session of its own: Ctrl-C reaches it through the parent only.
+def _death(exitcode: int) -> str:
+    if exitcode >= 0:
+        return f"ended early with exit status {exitcode}"
+    name = signal.Signals(-exitcode).name
+    return f"killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _work(
+    job: Job, threads: int, output: Path | None, environment: Mapping[str, str], reports: Connection
+) -> None:
+    """All that a process of a job does."""
+    if hasattr(os, "setsid"):
+        # In a session of its own: Ctrl-C reaches it through its parent only.
         os.setsid()
-        while True:
-            task, output = tasks.recv()
-            _write_into(output)
-            if status := call(task):
-                break
-            sys.stdout.flush()
-            sys.stderr.flush()
-            tasks.send(status)
-    except EOFError:
-        status = 0
-    except Stopped as stop:
-        status = stop.status
-    except BaseException:
-        status = 1
-        traceback.print_exc()
-    finally:
-        leave(status)
+    Thread(target=_end_with_parent, daemon=True).start()
+    os.environ |= environment
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(threads)
+    if output:
+        _write_into(output)
+    with Signals():
+        try:
+            outcome = run(job)
+        except Stopped as stop:
+            outcome = stopped(job, stop)
+    if output and outcome.status:
+        sys.stderr.write(f"error: {outcome.said}\n")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reports.send((time.monotonic(), outcome))
+    # Libraries may wait here for processes of the same training that are gone.
+    os._exit(0)
+
+
+def _end_with_parent() -> None:
+    """Save and stop, as at SIGTERM, when the process that waits for this job is killed."""
+    parent = parent_process()
+    if parent:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _write_into(output: Path) -> None:
-    with output.open("ab") as said, open(os.devnull, "rb") as nothing:
-        for file, number in ((nothing, 0), (said, 1), (said, 2)):
-            os.dup2(file.fileno(), number)
-    # By lines, so that of a task which is killed all is there that it said.
+    with output.open("ab") as said:
+        for number in (1, 2):
+            os.dup2(said.fileno(), number)
+    # By lines, so that of a job which is killed all is there that it said.
     sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))

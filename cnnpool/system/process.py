@@ -65,6 +65,13 @@ def leave(status: str | int | None) -> NoReturn:
     os._exit(status or 0)
 
 
+def in_group() -> bool:
+    """Whether this is one of several processes of one training: ours, or those of torchrun or srun."""
+    if "LOCAL_RANK" in os.environ or "RANK" in os.environ:
+        return True
+    return "SLURM_PROCID" in os.environ and os.environ.get("SLURM_NTASKS", "1") != "1"
+
+
 def rank() -> int:
     """0 in the first process and where there is only one, as the launcher of the processes says."""
     names = ("RANK", "LOCAL_RANK", "SLURM_PROCID")

@@ -1,12 +1,13 @@
-"""Ctrl-C, SIGTERM and SIGHUP as an exception that comes when it does no harm."""
+"""Signals that ask a process to end, as an exception that comes when it does no harm."""
 
 import signal
 import threading
 from types import FrameType
+from typing import Any
 
-SIGNALS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)
-)
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK", "SIGUSR2")
+"""Ctrl-C, ``kill``, the end of a terminal, and what SLURM sends before the time is up."""
+SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
 
 HANGUP = getattr(signal, "SIGHUP", None)
 
@@ -34,7 +35,7 @@ class Signals:
     def __init__(self) -> None:
         self.patient = False
         self.pending: int | None = None
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Any] = {}
 
     def install(self) -> None:
         """Take the signals over, again if another library has taken them meanwhile."""

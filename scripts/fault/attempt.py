@@ -21,7 +21,7 @@ QUICK = (
     "data.limit=64", "model.width=2", "fit.epochs=1", "fit.pictures=false", "fit.progress=false",
     "probe=none",
 )  # fmt: skip
-PATIENCE_S = 120
+PATIENCE_S = 300
 MINE = "train --config-dir mine pool=mine"
 GOES_ON = "the same command goes on"
 TRACEBACK = "Traceback (most recent call last)"

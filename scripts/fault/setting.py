@@ -1,11 +1,16 @@
 """How each fault is made: in the process and the folder of the command that meets it."""
 
 import json
+import multiprocessing
 import os
 import resource
+import signal
 import socket
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import torch
 from PIL import Image
@@ -134,15 +139,28 @@ def little_memory():
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def jobs_that(line):
-    """Processes of a sweep do ``line`` of a shell instead of training."""
+def killed_jobs():
+    """Processes that work in a run's folder are killed, as by a kernel that is out of memory."""
 
-    def before():
-        Path("python").write_text(f"#!/bin/sh\n{line}\n")
-        Path("python").chmod(0o755)
-        sys.executable = str(Path("python").resolve())
+    def kill():
+        while True:
+            for path in Path("outputs").rglob("status.json"):
+                with suppress(OSError, ValueError):
+                    state = json.loads(path.read_text())
+                    if state["state"] == "running":
+                        os.kill(state["pid"], signal.SIGKILL)
+            time.sleep(0.01)
 
-    return before
+    Thread(target=kill, daemon=True).start()
+
+
+def no_processes():
+    """The server that is to start them ends at once."""
+    Path("python").write_text(
+        f'#!/bin/sh\ncase "$*" in *forkserver*) exit 1;; esac\nexec {sys.executable} "$@"\n'
+    )
+    Path("python").chmod(0o755)
+    multiprocessing.set_executable(str(Path("python").resolve()))
 
 
 def images(damage):

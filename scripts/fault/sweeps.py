@@ -4,7 +4,7 @@ import signal
 import sys
 
 from fault.attempt import GOES_ON, Fault
-from fault.setting import failing, jobs_that, raised, signalled, used
+from fault.setting import failing, killed_jobs, no_processes, raised, signalled, used
 
 TWO = "-m pool=max,avg"
 
@@ -58,16 +58,16 @@ SWEEPS = [
         f"train {TWO} launch=processes",
         ("killed by SIGKILL (out of memory?)", "output.log"),
         1,
-        jobs_that("kill -9 $$"),
+        killed_jobs,
         lines=2,
         out=("2 failed",),
     ),
     Fault(
-        "jobs' processes end early with 0",
+        "no process can be started",
         f"train {TWO} launch=processes",
-        ("ended early with exit status 0", "output.log"),
+        ("no process could be started", "is there enough memory?"),
         1,
-        jobs_that("exit 0"),
+        no_processes,
         lines=2,
         out=("2 failed",),
     ),
@@ -84,6 +84,6 @@ SWEEPS = [
         f"train {TWO} launch=slurm",
         ("launch=slurm", "pip install 'cnnpool[slurm]'"),
         2,
-        lambda: sys.modules.update({"hydra_plugins.hydra_submitit_launcher": None}),
+        lambda: sys.modules.update({"submitit": None}),
     ),
 ]

@@ -12,9 +12,9 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.launch import build
 from cnnpool.launch.compose import compose
-from cnnpool.launch.job import Outcome
-from cnnpool.launch.remote import gather, remote
-from cnnpool.launch.sweep import Launch, conclude, shares
+from cnnpool.launch.job import Job, Outcome
+from cnnpool.launch.run_processes import shares
+from cnnpool.launch.sweep import conclude, outcomes_of
 from cnnpool.run_folder.checkpoint import load
 
 SWEEP = ["-m", "pool=max,avg,sum"]
@@ -166,12 +166,19 @@ def test_the_status_is_2_only_where_nothing_but_mistakes_is_in_the_way(outcomes,
     assert conclude([outcome(*each) for each in outcomes]) == status
 
 
-def test_cores_are_divided_among_jobs(monkeypatch):
+def test_cores_are_divided_among_jobs_and_their_devices(monkeypatch):
+    def share(count, devices, jobs=None, threads=None):
+        asked = [Job(Path("run"), [], {"fit": {"devices": devices}})] * count
+        return shares(asked, jobs, threads)
+
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
-    assert shares(Launch(name="processes"), 20) == (8, 1)
-    assert shares(Launch(name="processes"), 3) == (3, 2)
-    assert shares(Launch(name="processes", jobs=2), 20) == (2, 4)
-    assert shares(Launch(name="processes", jobs=2, threads=1), 20) == (2, 1)
+    assert share(20, 1) == (8, 1)
+    assert share(3, 1) == (3, 2)
+    assert share(20, 1, jobs=2) == (2, 4)
+    assert share(20, 1, jobs=2, threads=1) == (2, 1)
+    assert share(20, 4) == (2, 1)
+    assert share(1, 4) == (1, 2)
+    assert share(20, 16) == (1, 1)
 
 
 @pytest.mark.parametrize("override", ["launch.jobs=0", "launch.threads=-1"])
@@ -180,62 +187,40 @@ def test_a_share_out_of_range_is_refused(call, override):
     assert status == 2 and "must be a whole number from 1 to 1,024, or null" in err
 
 
-def test_a_sweep_of_trainings_on_several_devices_gives_each_a_process(monkeypatch, call):
+@pytest.mark.parametrize(("sweep", "count"), [([], 1), (SWEEP, 3)])
+def test_a_training_on_several_devices_gets_a_process_for_each(monkeypatch, call, sweep, count):
     seen = []
-    monkeypatch.setattr(
-        "cnnpool.launch.sweep.run_processes", lambda jobs, arguments, *shares: seen.append(shares) or []
-    )
-    call("train", *SWEEP, "fit.devices=2", *call.quick)
-    assert [at_once for at_once, _ in seen] == [1]
+
+    def note(asked, **options):
+        seen.append((len(asked), options))
+        return iter(())
+
+    monkeypatch.setattr("cnnpool.launch.sweep.run_processes", note)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    call("train", *sweep, "fit.devices=2", *call.quick)
+    assert seen == [(count, {"jobs": 1, "threads": 3})]
 
 
-@pytest.mark.parametrize("where", ["slurm", "ray"])
-def test_a_launcher_that_is_not_installed_is_named_with_its_remedy(call, monkeypatch, where):
-    for module in ("remote", "run_ray"):
-        monkeypatch.setattr(f"cnnpool.launch.{module}.find_spec", lambda name: None)
+SRUN = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}
+
+
+@pytest.mark.parametrize("place", [{"LOCAL_RANK": "0"}, {"RANK": "0"}, SRUN])
+def test_a_process_that_torchrun_or_srun_started_starts_none_itself(monkeypatch, place):
+    asked = [Job(Path("run"), [], {"fit": {"devices": 2}, "launch": {"name": "local"}})]
+    monkeypatch.setattr("cnnpool.launch.sweep.run_here", lambda jobs: iter([jobs]))
+    monkeypatch.setattr("cnnpool.launch.sweep.run_processes", lambda asked, **options: iter(["processes"]))
+    assert list(outcomes_of(asked)) == ["processes"]
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    assert list(outcomes_of(asked)) == [asked]
+
+
+@pytest.mark.parametrize(("where", "module"), [("slurm", "run_slurm"), ("ray", "run_ray")])
+def test_a_launcher_that_is_not_installed_is_named_with_its_remedy(call, monkeypatch, where, module):
+    monkeypatch.setattr(f"cnnpool.launch.{module}.find_spec", lambda name: None)
     status, _, err = call("train", *SWEEP, f"launch={where}", *call.quick)
     assert status == 2
     assert f"pip install 'cnnpool[{where}]'" in err and err.count("\n") == 1
-
-
-def test_what_other_machines_did_is_gathered_from_the_folders(tmp_path):
-    def write(name, state, moment):
-        (tmp_path / name).mkdir()
-        content = {"state": state, "error": "why" if state == "failed" else None, "pid": 1, "time": moment}
-        content |= {"status": 2} if name == "c" else {}
-        (tmp_path / name / "status.json").write_text(json.dumps(content))
-
-    def launch():
-        write("a", "done", time.time())
-        write("b", "failed", time.time())
-        write("c", "failed", time.time())
-        raise ValueError("a job was lost")
-
-    write("old", "done", time.time() - 60)
-    outcomes, error = gather([f"out={tmp_path}"], launch)
-    assert [(each.run, each.state, each.said, each.status) for each in outcomes] == [
-        ("a", "done", "", 0),
-        ("b", "failed", "why", 1),
-        ("c", "failed", "why", 2),
-    ]
-    assert error == "a job was lost"
-
-
-def test_a_launcher_that_an_experiment_chooses_is_known(tmp_path):
-    (tmp_path / "mine" / "experiment").mkdir(parents=True)
-    (tmp_path / "mine" / "experiment" / "far.yaml").write_text(
-        "# @package _global_\ndefaults:\n  - override /launch: slurm\nout: elsewhere\n"
-    )
-    arguments = ["--config-dir", "mine", "-m", "experiment=far"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cnnpool.launch.remote.find_spec", lambda name: name)
-        assert remote(arguments) == "slurm"
-        assert remote([*arguments, "launch=local"]) is None
-        assert remote(["-m", "experiment=quickstart"]) is None
-    (tmp_path / "elsewhere" / "a").mkdir(parents=True)
-    content = {"state": "done", "error": None, "pid": 1, "time": time.time() + 60}
-    (tmp_path / "elsewhere" / "a" / "status.json").write_text(json.dumps(content))
-    assert [each.run for each in gather(arguments, lambda: None)[0]] == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -1,160 +1,177 @@
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from cnnpool.launch import worker as worker_module
-from cnnpool.launch.worker import Workers
-from cnnpool.system.signals import Stopped
+from cnnpool.launch.job import Job, Outcome
+from cnnpool.launch.worker import StartError, Worker, start_method
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="jobs are forked on Linux alone")
+PATIENCE_S = 300
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no server forks processes")
 
 
-def ended(child, seconds=60):
-    end = time.monotonic() + seconds
+@pytest.fixture(scope="module")
+def context():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("PYTHONSAFEPATH", "1")
+        yield start_method(1)
+
+
+def job(folder, devices=1, mistake=""):
+    """A job that is a mistake: it ends, with status 2, before it has imported much."""
+    folder.mkdir(exist_ok=True)
+    return Job(folder, [], {"fit": {"devices": devices}, "out": str(folder.parent)}, mistake)
+
+
+def ended(worker):
+    end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
-        if child.poll() is not None:
-            return child.returncode
+        if outcome := worker.poll():
+            return outcome
         time.sleep(0.01)
-    pytest.fail("the child never ended")
+    pytest.fail("the job never ended")
 
 
-@pytest.fixture
-def workers():
-    """Forked processes that call what they are told to by name, and say so."""
-    team = Workers(lambda name: print(f"said {name}") or ENDS[name]())
-    yield team
-    team.dismiss()
-
-
-def fail():
-    raise RuntimeError("it melted")
-
-
-def stop():
-    raise Stopped(signal.SIGTERM)
-
-
-ENDS = {
-    "well": lambda: 0,
-    "mistaken": lambda: 2,
-    "exit": lambda: sys.exit(3),
-    "failed": fail,
-    "stopped": stop,
-    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "slow": lambda: time.sleep(60),
-}
-
-
-@pytest.mark.parametrize(
-    ("end", "status", "words"),
-    [
-        ("well", 0, "said"),
-        ("mistaken", 2, "said"),
-        ("exit", 1, "SystemExit: 3"),
-        ("failed", 1, "RuntimeError: it melted"),
-        ("stopped", 128 + signal.SIGTERM, "said"),
-        ("killed", -signal.SIGKILL, "said"),
-    ],
-)
-def test_a_task_ends_with_its_own_status_and_what_it_said(workers, tmp_path, end, status, words):
+def test_a_mistake_is_told_and_what_was_printed_is_kept(context, tmp_path):
     output = tmp_path / "output.log"
     output.write_text("before\n")
-    assert ended(workers.start(end, output)) == status
-    text = output.read_text()
-    assert text.startswith("before\n") and words in text
+    worker = Worker(job(tmp_path / "run", mistake="pool.stride=-1 is none"), context, 1, output)
+    assert ended(worker) == Outcome("run", "failed", "pool.stride=-1 is none", 2, output)
+    assert output.read_text() == "before\nerror: pool.stride=-1 is none\n"
 
 
-def test_a_process_does_task_after_task_until_one_does_not_end_well(workers, tmp_path):
-    pids = []
-    for number, name in enumerate(("well", "well", "mistaken", "well", "killed", "well")):
-        worker = workers.start(name, tmp_path / str(number))
-        pids.append(worker.pid)
-        ended(worker)
-        assert (tmp_path / str(number)).read_text() == f"said {name}\n"
-    assert [one == next_one for one, next_one in pairwise(pids)] == [True, True, False, True, False]
+def training(folder, **changes):
+    """A real training that never ends by itself."""
+    options = ["data.limit=64", "model.width=2", "fit.epochs=99999", "probe=none", "fit.pictures=false"]
+    from cnnpool.launch.compose import compose
+
+    (one,) = compose([*options, *(f"{k}={v}" for k, v in changes.items()), f"hydra.run.dir={folder}"])
+    return one
 
 
-def test_a_process_that_is_killed_while_it_waits_is_replaced(workers, tmp_path):
-    first = workers.start("well", tmp_path / "a")
-    assert ended(first) == 0
-    os.kill(first.pid, signal.SIGKILL)
-    end = time.monotonic() + 10
-    while first.is_idle() and time.monotonic() < end:
-        time.sleep(0.01)
-    second = workers.start("well", tmp_path / "b")
-    assert second.pid != first.pid and ended(second) == 0
+def checkpoint(folder):
+    wait_for((folder / "checkpoints" / "last.ckpt").exists)
 
 
-def test_a_process_that_is_killed_as_it_gets_a_task_ends_that_task_alone(workers, tmp_path, monkeypatch):
-    first = workers.start("well", tmp_path / "a")
-    assert ended(first) == 0
-    monkeypatch.setattr(worker_module.Worker, "is_idle", lambda worker: True)
-    os.kill(first.pid, signal.SIGKILL)
-    time.sleep(0.2)
-    assert workers.start("well", tmp_path / "b") is first
-    monkeypatch.undo()
-    assert ended(first) == -signal.SIGKILL
-    assert ended(workers.start("well", tmp_path / "c")) == 0
+def wait_for(look):
+    end = time.monotonic() + PATIENCE_S
+    while not look():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.05)
 
 
-def test_tasks_at_once_have_processes_of_their_own(workers, tmp_path):
-    first, second = (workers.start("slow", tmp_path / name) for name in "ab")
-    assert first.pid != second.pid
-    assert first.poll() is second.poll() is None
-    first.kill()
-    assert (ended(first), second.poll()) == (-signal.SIGKILL, None)
-    second.kill()
-    ended(second)
+def state(folder):
+    return json.loads((folder / "status.json").read_text())
 
 
-def test_a_process_is_signalled_while_it_works_and_left_alone_afterwards(workers, tmp_path):
-    worker = workers.start("well", tmp_path / "output.log")
-    assert ended(worker) == 0
+def test_a_job_that_is_killed_is_told_of_while_another_goes_on(context, tmp_path):
+    folders = [tmp_path / name for name in "ab"]
+    first, second = (Worker(training(f), context, 1, f.with_suffix(".log")) for f in folders)
+    for folder in folders:
+        checkpoint(folder)
+    os.kill(state(folders[0])["pid"], signal.SIGKILL)
+    outcome = ended(first)
+    assert (outcome.state, outcome.said) == ("failed", "killed by SIGKILL (out of memory?)")
+    assert state(folders[0])["error"] == outcome.said
+    assert second.poll() is None
+    second.send_signal(signal.SIGTERM)
+    outcome = ended(second)
+    assert (outcome.state, outcome.status) == ("stopped", 128 + signal.SIGTERM)
+    assert state(folders[1])["state"] == "stopped"
+
+
+def test_a_job_killed_by_us_was_stopped(context, tmp_path):
+    folder = tmp_path / "run"
+    worker = Worker(training(folder), context, 1, tmp_path / "output.log")
+    checkpoint(folder)
     worker.kill()
-    worker = workers.start("slow", tmp_path / "output.log")
+    outcome = ended(worker)
+    assert outcome.state == state(folder)["state"] == "stopped" and "second signal" in outcome.said
+
+
+@pytest.mark.slow
+def test_a_killed_process_of_several_is_one_line_and_takes_the_others_along(context, tmp_path):
+    folder = tmp_path / "run"
+    worker = Worker(training(folder, **{"fit.devices": 2}), context, 1, tmp_path / "output.log")
+    checkpoint(folder)
+    os.kill(worker._ranks[1].process.pid, signal.SIGKILL)
+    outcome = ended(worker)
+    said = "process 2 of 2 killed by SIGKILL (out of memory?)"
+    assert (outcome.state, outcome.said, outcome.status) == ("failed", said, 1)
+    assert state(folder)["error"] == said
+    assert not any(rank.process.is_alive() for rank in worker._ranks)
+
+
+@pytest.mark.slow
+def test_processes_of_which_one_is_halted_end_by_a_second_signal(context, tmp_path):
+    folder = tmp_path / "run"
+    worker = Worker(training(folder, **{"fit.devices": 2}), context, 1, tmp_path / "output.log")
+    checkpoint(folder)
+    os.kill(worker._ranks[1].process.pid, signal.SIGSTOP)
+    worker.send_signal(signal.SIGTERM)
+    time.sleep(2)
+    assert worker.poll() is None
     worker.kill()
-    assert ended(worker) == -signal.SIGKILL
-    worker.send_signal(signal.SIGKILL)
-    assert worker.poll() == -signal.SIGKILL
+    assert ended(worker).state == "stopped"
 
 
-def test_whoever_has_nothing_to_do_ends_when_dismissed(workers, tmp_path):
-    started = [workers.start("well", tmp_path / name) for name in "ab"]
-    for one in started:
-        assert ended(one) == 0
-    workers.dismiss()
-    for one in started:
-        with pytest.raises(ProcessLookupError):
-            os.kill(one.pid, 0)
+def test_jobs_save_and_stop_when_the_process_that_waits_for_them_is_killed(tmp_path):
+    command = [
+        sys.executable, "-m", "cnnpool", "train", "-m", "launch=processes", "launch.jobs=2", "seed=0,1",
+        "data.limit=64", "model.width=2", "fit.epochs=99999", "probe=none", "fit.pictures=false",
+    ]  # fmt: skip
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as sweep:
+        try:
+            wait_for(lambda: len(list(tmp_path.rglob("last.ckpt"))) == 2)
+        finally:
+            sweep.kill()
+    folders = [path.parent for path in tmp_path.rglob("status.json")]
+    wait_for(lambda: {state(folder)["state"] for folder in folders} == {"stopped"})
+    assert all("stopped by SIGTERM at step" in state(folder)["error"] for folder in folders)
 
 
-WAKE = """
+def test_modules_in_the_working_directory_are_not_imported(tmp_path):
+    for name in ("numba", "torch", "yaml", "socket"):
+        (tmp_path / f"{name}.py").write_text("open('imported', 'w')\nraise SystemExit(7)\n")
+    (tmp_path / "hydra_plugins" / "evil").mkdir(parents=True)
+    (tmp_path / "hydra_plugins" / "evil" / "__init__.py").write_text("open('imported', 'w')\n")
+    command = [
+        str(Path(sys.executable).with_name("cnnpool")), "train", "-m", "launch=processes", "seed=0,1",
+        "data.limit=64", "model.width=2", "fit.epochs=1", "probe=none", "fit.pictures=false",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 jobs: 2 done" in done.stdout
+    assert not (tmp_path / "imported").exists()
+
+
+PRELOAD = """
 import torch
 asked = []
 for name in ("is_available", "device_count", "init", "_lazy_init"):
     setattr(torch.cuda, name, lambda name=name: asked.append(name))
-from cnnpool.launch import build
-build.wake()
-print(asked)
+import cnnpool.launch.preload
+print(asked, torch.get_num_threads(), flush=True)
 """
 
 
-def test_no_gpu_is_looked_for_before_the_forks_which_could_not_use_it_then():
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", WAKE]
+def test_the_server_of_processes_has_looked_for_no_gpu():
+    environment = os.environ | {"OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", PRELOAD]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("[]\n", "")
+    assert (done.stdout, done.stderr) == ("[] 2\n", "")
 
 
-def test_nothing_is_forked_where_torch_has_been_at_work(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", sys)
-    assert not worker_module.can_fork()
-    monkeypatch.delitem(sys.modules, "torch")
-    assert worker_module.can_fork()
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert not worker_module.can_fork()
+def test_a_server_that_cannot_start_a_process_fails_the_job(context, tmp_path, monkeypatch):
+    def start(process):
+        raise EOFError
+
+    monkeypatch.setattr(context.Process, "start", start)
+    with pytest.raises(StartError, match="is there enough memory"):
+        Worker(job(tmp_path / "run"), context, 1, None)

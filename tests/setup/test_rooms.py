@@ -44,7 +44,7 @@ ROOMS = {
     "choose": {"numpy", "scipy"},
     "cli": {"cnnpool"},
     "launch": {
-        *("hydra", "omegaconf", "ray", "yaml", "torch"),
+        *("hydra", "omegaconf", "ray", "submitit", "yaml", "torch"),
         *("cnnpool.fit", "cnnpool.recipe", RUN_FOLDER, SYSTEM, TABLES, *LAYERS, *SCHEMA),
     },
     "cli_parser": set(),

@@ -1,0 +1,40 @@
+"""One line for what ended a job: what, where, and what to do about it."""
+
+import re
+
+from cnnpool.launch.job import Job
+
+OUT_OF_MEMORY = re.compile(r"out of memory|not enough memory|can't allocate memory", re.IGNORECASE)
+UNANSWERED = re.compile(r"\bgloo\b|\bnccl\b|connection (closed|reset) by peer", re.IGNORECASE)
+
+
+def of_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or bool(OUT_OF_MEMORY.search(str(error)))
+
+
+def describe(error: BaseException, job: Job) -> str:
+    """One line: what, where, remedy."""
+    said = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+    if isinstance(error, SystemExit):
+        return f"something called exit({error.code}) while it trained"
+    if of_memory(error):
+        size = job.settings.get("data", {}).get("batch_size")
+        return (
+            f"out of memory with data.batch_size={size}: lower it, or raise fit.accumulate, "
+            "or take a smaller model or smaller images"
+        )
+    if said.startswith("Expected more than 1 value per channel"):
+        size, pieces = job.settings["data"]["batch_size"], job.settings["fit"]["accumulate"]
+        return (
+            "batch normalisation of a 1x1 map needs at least two images at once: "
+            f"give it more by data.batch_size={size} and fit.accumulate={pieces}"
+        )
+    if job.devices > 1 and UNANSWERED.search(said):
+        return "another process of this training ended, or does not answer; the same command goes on"
+    if isinstance(error, OSError) and error.strerror:
+        return (
+            f"{error.filename or job.folder}: {error.strerror}; put that right, and the same command goes on"
+        )
+    if isinstance(error, ValueError) or type(error).__module__.startswith("cnnpool."):
+        return said
+    return f"{type(error).__name__}: {said}"

@@ -1,0 +1,170 @@
+"""Jobs on a SLURM cluster, one each, handed over by submitit."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Gt, Le
+
+from cnnpool.launch.job import Job, Outcome, Workers
+from cnnpool.launch.run_here import already, announce, run, stopped, write_state
+from cnnpool.launch.run_processes import run_processes
+from cnnpool.system.signals import Signals, Stopped
+
+POLL_S = 1.0
+RECORDS = ".slurm"
+"""Folder below the output root for the scripts and outputs of submitit."""
+REQUEUES = 1000
+"""Times that a job may run out of time and go on from its checkpoint."""
+
+
+def run_slurm(
+    asked: Sequence[Job],
+    /,
+    *,
+    jobs: Annotated[int, Ge(1), Le(10**6)] = 256,
+    threads: Workers = 4,
+    timeout_min: Annotated[int, Ge(1), Le(10**6)] = 240,
+    mem_gb: Annotated[float, Gt(0), Le(10**6)] = 8,
+    gpus: Annotated[int, Ge(0), Le(1024)] = 0,
+    partition: str | None = None,
+    account: str | None = None,
+    qos: str | None = None,
+    constraint: str | None = None,
+    cluster: Literal["slurm", "local", "debug"] = "slurm",
+) -> Iterator[Outcome]:
+    """Outcomes as the jobs end; a signal cancels those that wait or run.
+
+    A job whose time is up, or that gives way to another, saves, is queued again, and goes on from there.
+
+    Args:
+        asked: what to run; their folders must be the same on every node.
+        jobs: at once.
+        threads: processors of each job.
+        timeout_min: after which a job is queued again, in minutes.
+        mem_gb: memory of each job in GB.
+        gpus: of each job.
+        partition, account, qos, constraint: of the queue, as for ``sbatch``; null: the cluster's own.
+        cluster: slurm, or to try it without a queue: local (processes of this machine) or debug (this one).
+
+    Raises:
+        ValueError: if submitit or SLURM is missing.
+    """
+    queue = {"partition": partition, "account": account, "qos": qos, "constraint": constraint}
+    waiting = []
+    for number, job in enumerate(asked, 1):
+        if outcome := already(job):
+            yield outcome
+        else:
+            announce(job, number, len(asked))
+            waiting.append(job)
+    if not waiting:
+        return
+    # The nodes get this environment: they import nothing from their working directory.
+    os.environ |= {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
+    executor = _executor(waiting[0], cluster)
+    executor.update_parameters(
+        name="cnnpool",
+        timeout_min=timeout_min,
+        mem_gb=mem_gb,
+        cpus_per_task=threads,
+        gpus_per_node=gpus,
+        slurm_array_parallelism=jobs,
+        **{f"slurm_{key}": value for key, value in queue.items() if value is not None},
+    )
+    with executor.batch():
+        submitted = [executor.submit(Task(job, Path.cwd(), threads)) for job in waiting]
+    yield from _wait(dict(zip(submitted, waiting, strict=True)))
+
+
+def _executor(job: Job, cluster: str) -> Any:
+    if not find_spec("submitit"):
+        raise ValueError("launch=slurm needs submitit: pip install 'cnnpool[slurm]'")
+    import submitit
+
+    folder = Path(job.settings.get("out", "."), RECORDS)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return submitit.AutoExecutor(folder, cluster=cluster, slurm_max_num_timeout=REQUEUES)
+    except RuntimeError as error:
+        said = str(error).splitlines()[0]
+        raise ValueError(f"launch=slurm: {said}; launch.cluster=local tries it without a queue") from None
+
+
+def _wait(running: dict[Any, Job]) -> Iterator[Outcome]:
+    stop: Stopped | None = None
+    while running:
+        try:
+            for submitted in [each for each in running if each.done()]:
+                job = running.pop(submitted)
+                if outcome := _returned(submitted):
+                    yield outcome
+                elif not stop:
+                    yield _lost(submitted, job)
+            time.sleep(POLL_S if running else 0)
+        except Stopped as stopped:
+            if stop:
+                break
+            for submitted in running:
+                submitted.cancel(check=False)
+            stop = stopped
+    if stop:
+        raise stop
+
+
+def _returned(submitted: Any) -> Outcome | None:
+    """The outcome that a job returned, or None if it ended without one."""
+    from submitit.core.utils import FailedJobError, UncompletedJobError
+
+    try:
+        outcome: Outcome = submitted.result()
+    except (FailedJobError, UncompletedJobError):
+        return None
+    return outcome
+
+
+def _lost(submitted: Any, job: Job) -> Outcome:
+    """The outcome of a job that something on its node ended."""
+    said = f"ended early on its node, {submitted.state}"
+    job.folder.mkdir(parents=True, exist_ok=True)
+    write_state(job.folder, "failed", said, 1)
+    return Outcome(job.name, "failed", said, 1, Path(submitted.paths.stderr))
+
+
+class Task:
+    """One job on a node: what submitit stores, calls there, and queues again when its time is up.
+
+    Args:
+        job: to be run.
+        folder: the working directory of the sweep.
+        threads: of torch.
+    """
+
+    def __init__(self, job: Job, folder: Path, threads: int):
+        self.job, self.folder, self.threads = job, folder, threads
+
+    def __call__(self) -> Outcome:
+        os.chdir(self.folder)
+        requeue = signal.getsignal(signal.SIGUSR2)
+        with Signals():
+            try:
+                if self.job.devices > 1:
+                    each = max(self.threads // self.job.devices, 1)
+                    outcome = next(run_processes([self.job], threads=each))
+                else:
+                    outcome = run(self.job)
+            except Stopped as stop:
+                outcome = stopped(self.job, stop)
+        if outcome.status == 128 + signal.SIGUSR2 and callable(requeue):
+            requeue(signal.SIGUSR2, None)
+        return outcome
+
+    def checkpoint(self) -> Any:
+        """The same job, which goes on from its own checkpoint."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
