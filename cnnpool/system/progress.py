@@ -1,0 +1,101 @@
+"""How far something long has come: one line, redrawn on a terminal, repeated now and then in a log.
+
+For everything that may take longer than two seconds::
+
+    with Progress("decoding", len(paths), "images") as progress:
+        for path in paths:
+            ...
+            progress.step()
+
+    with Progress("compiling kernels"):        # no count: only that it goes on
+        ...
+"""
+
+import logging
+import sys
+import time
+from itertools import chain, repeat
+from threading import Event, Thread
+
+from cnnpool.system.process import rank
+
+log = logging.getLogger(__name__)
+
+SILENT_S = 2.0
+"""What ends sooner is not mentioned."""
+REDRAWN_S = 0.2
+LINES_S = (8.0, 20.0, 30.0)
+"""Between the lines of a log, the last of them again and again."""
+CLEAR = "\r\x1b[K"
+
+
+class Progress:
+    """Within the context, says how far it has come: on stderr if that is a terminal, else by ``logging``.
+
+    ``step`` costs next to nothing, since a thread of its own does the talking.
+
+    Args:
+        what: that goes on, such as ``"decoding"``.
+        total: steps until it is done; None if that is not known.
+        unit: of the steps, in the plural.
+    """
+
+    def __init__(self, what: str, total: int | None = None, unit: str = ""):
+        self.what, self.total, self.unit = what, total, unit
+        self.done = 0
+        self._begun = time.monotonic()
+        self._ended = Event()
+        self._thread = Thread(target=self._speak, daemon=True)
+
+    def __enter__(self) -> "Progress":
+        self._begun = time.monotonic()
+        if not rank():
+            self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def step(self, count: int = 1) -> None:
+        """Note that ``count`` more steps are done."""
+        self.done += count
+
+    def __str__(self) -> str:
+        """``decoding: 1,234 of 20,000 images (6 %), 48 s left``."""
+        if not self.total:
+            count = f": {self.done:,} {self.unit}".rstrip() if self.done else ""
+            return f"{self.what}{count}"
+        share = self.done / self.total
+        text = (
+            f"{self.what}: {self.done:,} of {self.total:,} {self.unit}".rstrip() + f" ({100 * share:.0f} %)"
+        )
+        if not 0 < share < 1:
+            return text
+        left = (time.monotonic() - self._begun) * (1 - share) / share
+        return f"{text}, {duration(left)} left"
+
+    def _speak(self) -> None:
+        on_terminal = sys.stderr.isatty()
+        pauses = repeat(REDRAWN_S) if on_terminal else chain(LINES_S, repeat(LINES_S[-1]))
+        if self._ended.wait(SILENT_S):
+            return
+        while True:
+            if on_terminal:
+                sys.stderr.write(f"{CLEAR}{self}")
+                sys.stderr.flush()
+            else:
+                log.info("%s", self)
+            if self._ended.wait(next(pauses)):
+                break
+        if on_terminal:
+            sys.stderr.write(CLEAR)
+            sys.stderr.flush()
+
+
+def duration(seconds: float) -> str:
+    """``48 s``, ``12 min`` or ``3.4 h``."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 99.5 * 60 else f"{seconds / 3600:.1f} h"
