@@ -31,6 +31,7 @@ from cnnpool.pool.lp import LpPool2d, lp_pool2d
 from cnnpool.pool.lps import LpsPool2d
 from cnnpool.pool.max import MaxPool2d, max_pool2d, max_pool2d_with_winners
 from cnnpool.pool.max_blur import MaxBlurPool2d, max_blur_pool2d
+from cnnpool.pool.max_unpool import max_unpool2d
 from cnnpool.pool.median import MedianPool2d, median_pool2d
 from cnnpool.pool.mixed import MixedPool2d, mixed_pool2d
 from cnnpool.pool.none import NoPool2d
@@ -40,6 +41,18 @@ from cnnpool.pool.random_mixed import RandomMixedPool2d
 from cnnpool.pool.reduction import ReductionBlock2d
 from cnnpool.pool.resize import Resize2d
 from cnnpool.pool.s3 import S3Pool2d
+from cnnpool.pool.sequence import (
+    AvgPool1d,
+    BlurPool1d,
+    LpPool1d,
+    MaxBlurPool1d,
+    MaxPool1d,
+    avg_pool1d,
+    blur_pool1d,
+    lp_pool1d,
+    max_blur_pool1d,
+    max_pool1d,
+)
 from cnnpool.pool.soft import SoftPool2d, soft_pool2d
 from cnnpool.pool.spectral import SpectralPool2d, spectral_pool2d
 from cnnpool.pool.stochastic import StochasticPool2d, stochastic_pool2d
@@ -119,7 +132,9 @@ __all__ = [
     "ApsPool2d",
     "AsapPool2d",
     "AvgConv2d",
+    "AvgPool1d",
     "AvgPool2d",
+    "BlurPool1d",
     "BlurPool2d",
     "ConvBlur2d",
     "ConvPool2d",
@@ -134,9 +149,12 @@ __all__ = [
     "IdealLowpassPool2d",
     "LipPool2d",
     "LogSumExpPool2d",
+    "LpPool1d",
     "LpPool2d",
     "LpsPool2d",
+    "MaxBlurPool1d",
     "MaxBlurPool2d",
+    "MaxPool1d",
     "MaxPool2d",
     "MedianPool2d",
     "MixedPool2d",
@@ -161,7 +179,9 @@ __all__ = [
     "ada_pool2d",
     "adaptive_blur_pool2d",
     "aps_pool2d",
+    "avg_pool1d",
     "avg_pool2d",
+    "blur_pool1d",
     "blur_pool2d",
     "build",
     "dpp_pool2d",
@@ -170,10 +190,14 @@ __all__ = [
     "ideal_lowpass_pool2d",
     "lip_pool2d",
     "logsumexp_pool2d",
+    "lp_pool1d",
     "lp_pool2d",
+    "max_blur_pool1d",
     "max_blur_pool2d",
+    "max_pool1d",
     "max_pool2d",
     "max_pool2d_with_winners",
+    "max_unpool2d",
     "median_pool2d",
     "mixed_pool2d",
     "ordinal_pool2d",

@@ -1,7 +1,9 @@
 """Adaptive average pooling to a given size."""
 
+from typing import Any, Self
+
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import Pool2d, Size, both
@@ -37,6 +39,16 @@ class AdaptiveAvgPool2d(Pool2d):
         self.stride = both(stride)
         self.fixed_size = None if output_size is None else both(output_size)
 
+    @classmethod
+    def like(cls, module: nn.AdaptiveAvgPool2d, channels: int = 1) -> Self:
+        """The operator with the output size of torch's ``module``; ``channels`` is C, for ``flops`` alone.
+
+        Raises:
+            TypeError: if ``module`` is no ``torch.nn.AdaptiveAvgPool2d``.
+            ValueError: if it keeps the length of an axis, or returns indices.
+        """
+        return cls(channels, output_size=fixed_size(module, nn.AdaptiveAvgPool2d))
+
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         return self.fixed_size or reduced(type(self).__name__, height, width, self.stride)
 
@@ -50,6 +62,22 @@ class AdaptiveAvgPool2d(Pool2d):
 
     def extra_repr(self) -> str:
         return f"stride={self.stride}, output_size={self.fixed_size}"
+
+
+def fixed_size(module: nn.Module, kind: type[nn.Module]) -> tuple[int, int]:
+    """(H', W') of an adaptive pooling of torch.
+
+    Raises:
+        TypeError: if ``module`` is not of this ``kind``.
+        ValueError: if it keeps the length of an axis, or returns indices.
+    """
+    if not isinstance(module, kind):
+        raise TypeError(f"like takes a torch.nn.{kind.__name__}, got {type(module).__name__}")
+    size: Any = module.output_size
+    down, across = size if isinstance(size, tuple) else (size, size)
+    if down is None or across is None or getattr(module, "return_indices", False):
+        raise ValueError(f"an operator here has a fixed output size and returns one map, unlike {module}")
+    return down, across
 
 
 def even_bins(x: Tensor, size: tuple[int, int]) -> tuple[int, int] | None:

@@ -1,9 +1,11 @@
 """Adaptive max pooling to a given size."""
 
-import torch.nn.functional as F
-from torch import Tensor
+from typing import Self
 
-from cnnpool.pool.adaptive_avg import bin_cells, even_bins
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cnnpool.pool.adaptive_avg import bin_cells, even_bins, fixed_size
 from cnnpool.pool.base import Pool2d, Size, both
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.resize import reduced
@@ -36,6 +38,16 @@ class AdaptiveMaxPool2d(Pool2d):
         self.channels = channels
         self.stride = both(stride)
         self.fixed_size = None if output_size is None else both(output_size)
+
+    @classmethod
+    def like(cls, module: nn.AdaptiveMaxPool2d, channels: int = 1) -> Self:
+        """The operator with the output size of torch's ``module``; ``channels`` is C, for ``flops`` alone.
+
+        Raises:
+            TypeError: if ``module`` is no ``torch.nn.AdaptiveMaxPool2d``.
+            ValueError: if it keeps the length of an axis, or returns indices.
+        """
+        return cls(channels, output_size=fixed_size(module, nn.AdaptiveMaxPool2d))
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         return self.fixed_size or reduced(type(self).__name__, height, width, self.stride)

@@ -1,10 +1,10 @@
 """Average pooling that remembers nothing for the gradient."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
 import torch.nn.functional as F
 from annotated_types import Ge, Le, Predicate
-from torch import Tensor
+from torch import Tensor, nn
 
 from cnnpool.pool.autograd.averaging import Average
 from cnnpool.pool.autograd.linear_maps import Counting, counting_of
@@ -12,7 +12,7 @@ from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.base import Padding, Pool2d, Size
 from cnnpool.pool.dispatch import AVERAGE, torch_is_faster
 from cnnpool.pool.precision import summed_wide
-from cnnpool.pool.window import Window, check_map, remembered, window_of
+from cnnpool.pool.window import Window, check_map, remembered, window_like, window_of
 
 
 def other_than_0(number: int) -> bool:
@@ -23,7 +23,7 @@ Divisor = Annotated[int, Ge(-(10**9)), Le(10**9), Predicate(other_than_0)]
 
 
 def avg_pool2d(
-    x: Tensor,
+    input: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Padding = 0,
@@ -36,7 +36,7 @@ def avg_pool2d(
     Nothing is kept for the backward pass, and half-precision gradients are summed in float32.
 
     Args:
-        x: (N, C, H, W) or (C, H, W), floating, or int64 (then rounded toward zero).
+        input: (N, C, H, W) or (C, H, W), floating, or int64 (then rounded toward zero).
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal); None for the kernel's size.
         padding: zeros around the map, at most half of the kernel.
@@ -45,27 +45,27 @@ def avg_pool2d(
         divisor_override: divide every sum by this instead, not 0.
 
     Returns:
-        (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - k)/s) + 1, same dtype as ``x``.
+        (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - k)/s) + 1, same dtype as ``input``.
 
     Raises:
         ValueError: for a number out of range, or an output that would be empty.
     """
     tiles = stride is None or stride == kernel_size
     rest, refused = (padding, ceil_mode, count_include_pad, divisor_override), None
-    small = torch_is_faster(x, AVERAGE)
-    if small and (tiles or x.dtype.itemsize > 2 or x.is_cuda):
+    small = torch_is_faster(input, AVERAGE)
+    if small and (tiles or input.dtype.itemsize > 2 or input.is_cuda):
         try:
             # torch checks its arguments itself; to check them before takes a tenth of its time.
-            return F.avg_pool2d(x, kernel_size, () if tiles else stride, *rest)
+            return F.avg_pool2d(input, kernel_size, () if tiles else stride, *rest)
         except (RuntimeError, TypeError, IndexError) as error:
             refused = error
-    window, counting = _rule(x.shape, kernel_size, stride, *rest)
+    window, counting = _rule(input.shape, kernel_size, stride, *rest)
     if refused is not None:
         raise refused
     if small:
-        return summed_wide(F.avg_pool2d, x, window.overlaps, *window[:3], window.ceil_mode, *counting)
-    y = apply(Average, x if x.dim() == 4 else x.unsqueeze(0), window, counting)
-    return y if x.dim() == 4 else y.squeeze(0)
+        return summed_wide(F.avg_pool2d, input, window.overlaps, *window[:3], window.ceil_mode, *counting)
+    y = apply(Average, input if input.dim() == 4 else input.unsqueeze(0), window, counting)
+    return y if input.dim() == 4 else y.squeeze(0)
 
 
 @remembered
@@ -92,7 +92,8 @@ class AvgPool2d(Pool2d):
     whole window counts with ``ceil_mode`` alone, and is then divided by its own size.
 
     Args:
-        channels: C of the input; accepted for the common signature.
+        channels: C of the input, not the window as in torch's constructor: ``AvgPool2d(3)`` pools 2x2 windows
+            of three channels. ``AvgPool2d.like(nn.AvgPool2d(3))`` pools 3x3 windows.
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
         padding: zeros around the map, at most half of the kernel.
@@ -127,6 +128,18 @@ class AvgPool2d(Pool2d):
         self.channels = channels
         if divisor_override is not None or (count_include_pad and max(self.padding) > 0):
             self.gain = None
+
+    @classmethod
+    def like(cls, module: nn.AvgPool2d, channels: int = 1) -> Self:
+        """The operator with the window of torch's ``module``; ``channels`` is C, for ``flops`` alone.
+
+        Raises:
+            TypeError: if ``module`` is no ``torch.nn.AvgPool2d``.
+        """
+        return cls(
+            channels,
+            **window_like(module, nn.AvgPool2d, "ceil_mode", "count_include_pad", "divisor_override"),
+        )
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)

@@ -1,5 +1,7 @@
 """The base class of operators: their size rule, and the facts that the documentation prints."""
 
+from contextlib import nullcontext
+from functools import wraps
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -64,12 +66,35 @@ def window_size(length: int, kernel: int, stride: int, padding: int, dilation: i
     return count
 
 
+def _placed(operator: type["Pool2d"]) -> None:
+    """Let the constructor of ``operator`` take ``device`` and ``dtype``, as those of torch's modules do."""
+    construct = vars(operator).get("__init__")
+    if construct is None:
+        return
+
+    @wraps(construct)
+    def __init__(
+        self: Pool2d,
+        *args: Any,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        with nullcontext() if device is None else torch.device(device):
+            construct(self, *args, **options)
+        if dtype is not None:
+            self.to(dtype)
+
+    operator.__init__ = __init__  # type: ignore[method-assign]
+
+
 class Pool2d(nn.Module):
     """An operator that shrinks a feature map: (N, C, H, W) -> (N, C, H', W').
 
-    Constructed as ``Name2d(channels, *, stride=2, ...)``: options are keyword-only, so that the signature
-    is the schema of the operator's YAML. Subclasses that slide a window set ``kernel_size``, ``stride``,
-    ``padding`` (and ``dilation``, ``ceil_mode`` where they have them) as pairs; others override
+    Constructed as ``Name2d(channels, *, stride=2, ..., device=None, dtype=None)``: options are keyword-only,
+    so that the signature is the schema of the operator's YAML; device and dtype are those of parameters and
+    buffers, as in torch's modules, and no part of it. Subclasses that slide a window set ``kernel_size``,
+    ``stride``, ``padding`` (and ``dilation``, ``ceil_mode`` where they have them) as pairs; others override
     ``output_size``.
     """
 
@@ -100,7 +125,7 @@ class Pool2d(nn.Module):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        checked(cls)
+        _placed(checked(cls))
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         """(H', W') for an input of (H, W).

@@ -81,12 +81,12 @@ def kernels(stem: str, *tensors: Tensor, cells: int = 1) -> ModuleType | None:
         return _traced() if stem == "max" and for_gpu and _fit_gpu(tensors) else None
     if is_watched():
         return None
-    if for_gpu and _fit_gpu(tensors) and all(map(_is_plain, tensors)):
+    if for_gpu and _fit_gpu(tensors) and all(map(is_plain, tensors)):
         return _module("gpu", stem)
     if _wanted is False or cells > MOST_CELLS_ON_CPU.get(stem, cells):
         return None
     for t in tensors:
-        if not t.is_cpu or t.dtype not in DTYPES or not _is_plain(t):
+        if not t.is_cpu or t.dtype not in DTYPES or not is_plain(t):
             return None
     return _module("cpu", stem)
 
@@ -122,7 +122,7 @@ def _fit_gpu(tensors: tuple[Tensor, ...]) -> bool:
     return all((t.is_cuda or (_interpreted and t.is_cpu)) and t.dtype in DTYPES for t in tensors)
 
 
-def _is_plain(t: Tensor) -> bool:
+def is_plain(t: Tensor) -> bool:
     """Whether ``t`` is memory that a kernel may read as it is."""
     # A subclass may mean something else, and a lazily negated tensor holds the numbers before their signs.
     if type(t) is not Tensor or t.is_neg():

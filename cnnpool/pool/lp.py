@@ -2,11 +2,11 @@
 
 import math
 from types import ModuleType
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
 import torch
 from annotated_types import Gt
-from torch import Tensor
+from torch import Tensor, nn
 
 from cnnpool.pool.autograd.means import FLOORED, POWER, Mean
 from cnnpool.pool.autograd.replayed import evaluate
@@ -14,14 +14,14 @@ from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import Window, WindowPool2d, cells, count, peak, window_on
+from cnnpool.pool.window import Window, WindowPool2d, cells, count, peak, window_like, window_on
 
 Power = Annotated[float, Gt(0)]
 """Infinite, it is the maximum."""
 
 
 def lp_pool2d(
-    x: Tensor,
+    input: Tensor,
     norm_type: float | Tensor,
     kernel_size: Size,
     stride: Size | None = None,
@@ -39,7 +39,7 @@ def lp_pool2d(
     where p is finite.
 
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
+        input: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
         norm_type: p > 0; infinity is max |x_i|, ties sharing the gradient; or a tensor that fits (C, 1, 1).
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1; None for ``kernel_size``.
@@ -48,19 +48,19 @@ def lp_pool2d(
         form: sum (torch) or mean (a constant map keeps its value).
 
     Returns:
-        (N, C, H', W'), same dtype as ``x``.
+        (N, C, H', W'), same dtype as ``input``.
 
     Raises:
         ValueError: if p <= 0, a number is out of range, or no window fits.
     """
-    window = window_on(x, kernel_size, stride, padding, ceil_mode)
+    window = window_on(input, kernel_size, stride, padding, ceil_mode)
     if form not in ("sum", "mean"):
         raise ValueError(f"form must be one of sum, mean, got {form!r}")
     if not isinstance(norm_type, Tensor) and not norm_type > 0:
         raise ValueError(f"norm_type must be above 0, got {norm_type}")
     if not isinstance(norm_type, Tensor) and norm_type == math.inf:
-        return max_pool2d(wide(x).abs(), *window, ties="split").to(x.dtype)
-    return evaluate(PowerMean(window, None, form == "mean"), x, norm_type)
+        return max_pool2d(wide(input).abs(), *window, ties="split").to(input.dtype)
+    return evaluate(PowerMean(window, None, form == "mean"), input, norm_type)
 
 
 class PowerMean(NamedTuple):
@@ -161,6 +161,18 @@ class LpPool2d(WindowPool2d):
             self.p = None
         else:
             self.p = Positive("p", p, copies, learnable=learnable, above=1.0 if learnable else 0.0)
+
+    @classmethod
+    def like(cls, module: nn.LPPool2d, channels: int = 1) -> Self:
+        """The operator with the window and the power of torch's ``module``; ``channels`` is C.
+
+        Raises:
+            TypeError: if ``module`` is no ``torch.nn.LPPool2d``.
+        """
+        window = window_like(module, nn.LPPool2d, "ceil_mode")
+        if window["stride"] is None:
+            window["stride"] = window["kernel_size"]
+        return cls(channels, **window, p=float(module.norm_type), form="sum")
 
     def flops(self, height: int, width: int) -> int:
         return 4 * self.window_cells(height, width)

@@ -1,75 +1,107 @@
 """Max pooling that remembers one small integer per output."""
 
-from typing import Literal
+from typing import Any, Literal, Self, overload
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from cnnpool.pool.autograd.routing import Max, MaxTiles, packs
 from cnnpool.pool.autograd.transforms import apply
-from cnnpool.pool.autograd.winners import Ties, winners_dtype
+from cnnpool.pool.autograd.winners import Ties, indices_of, winners_dtype
 from cnnpool.pool.base import Padding, Pool2d, Size
 from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_is_faster
 from cnnpool.pool.precision import summed_wide
-from cnnpool.pool.window import Window, check_map, remembered, window_of
+from cnnpool.pool.window import Window, check_map, remembered, window_like, window_of
 
 
+@overload
 def max_pool2d(
-    x: Tensor,
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Padding = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+    *,
+    ties: Ties = "first",
+) -> Tensor: ...
+@overload
+def max_pool2d(
+    input: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Padding = 0,
     dilation: Size = 1,
     ceil_mode: bool = False,
     *,
+    return_indices: bool,
     ties: Ties = "first",
-) -> Tensor:
+) -> Any: ...
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Padding = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+    *,
+    ties: Ties = "first",
+) -> Tensor | tuple[Tensor, Tensor]:
     """Largest value of each window (Zhou & Chellappa 1988), bit for bit as ``torch.nn.functional`` has it.
 
     The backward pass needs one byte per output, two bits with 2x2 tiles and compiled kernels, and neither the
-    input nor 8-byte indices; but on maps so small that torch's own kernel, which is then used, ends before
-    ours is called. NaN wins over everything; padding never wins. Half-precision gradients are summed in
-    float32.
+    input nor 8-byte indices; but on maps so small that calling takes longest torch's own kernel is called.
+    NaN wins over everything; padding never wins. Half-precision gradients are summed in float32.
 
     Args:
-        x: (N, C, H, W) or (C, H, W), any real dtype.
+        input: (N, C, H, W) or (C, H, W), any real dtype.
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal); None for the kernel's size.
         padding: cells around the map, at most half of the kernel.
         dilation: distance between the cells of a window, >= 1.
         ceil_mode: keep the last window although it hangs over the edge.
+        return_indices: return the winners' places, too, as torch does.
         ties: among equals the gradient goes to the first in row-major order (torch's rule), to the last, or
             is split evenly. Of several NaN the last wins, or all share it.
 
     Returns:
-        (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - d(k-1) - 1)/s) + 1, same dtype as ``x``.
+        (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - d(k-1) - 1)/s) + 1, same dtype as ``input``; with
+        ``return_indices`` also int64 of the same shape, row * W + column of each winner in its plane, for
+        ``max_unpool2d``.
 
     Raises:
-        ValueError: for a number out of range, an output that would be empty, or a window that lies wholly
-            in the padding.
+        ValueError: for a number out of range, an output that would be empty, a window that lies wholly
+            in the padding, or indices of tied winners.
     """
     tiles = stride is None or stride == kernel_size
-    small = ties == "first" and torch_is_faster(x, MAX_TILES if tiles else MAX_OVERLAPPING)
+    small = ties == "first" and torch_is_faster(input, MAX_TILES if tiles else MAX_OVERLAPPING)
     refused = None
-    if small and dilation == 1 and (tiles or x.dtype.itemsize > 2 or x.is_cuda):
+    if small and dilation == 1 and (tiles or input.dtype.itemsize > 2 or input.is_cuda):
+        pool = F.max_pool2d_with_indices if return_indices else torch.max_pool2d
         try:
             # torch checks its arguments itself; to check them before takes a tenth of its time.
-            return torch.max_pool2d(x, kernel_size, () if tiles else stride, padding, 1, ceil_mode)
+            return pool(input, kernel_size, () if tiles else stride, padding, 1, ceil_mode)
         except (RuntimeError, TypeError, IndexError) as error:
             refused = error
-    window = _window(x.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
+    window = _window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
     if refused is not None:
         raise refused
+    if return_indices:
+        return _with_indices(input, window, ties)
     if small:
-        return summed_wide(torch.max_pool2d, x, window.overlaps, *window)
-    packed = packs(x, window, ties) if x.dim() == 4 else None
+        return summed_wide(torch.max_pool2d, input, window.overlaps, *window)
+    packed = packs(input, window, ties) if input.dim() == 4 else None
     if packed is not None:
-        return MaxTiles.apply(x, window, packed)
-    return _pool(x, window, ties)[0]
+        y: Tensor = MaxTiles.apply(input, window, packed)
+        return y
+    return _pool(input, window, ties)[0]
 
 
 def max_pool2d_with_winners(
-    x: Tensor,
+    input: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Padding = 0,
@@ -78,21 +110,29 @@ def max_pool2d_with_winners(
     *,
     ties: Ties = "first",
 ) -> tuple[Tensor, Tensor]:
-    """``max_pool2d`` and where each maximum came from; arguments and errors as there.
+    """``max_pool2d`` and where in its window each maximum came from; arguments and errors as there.
 
     Returns:
         The maxima, and the winners in the same shape: place in the window, row * kernel width + column,
         uint8 up to 256 cells; with ``ties="split"`` the sum of 1 << place over all equals.
     """
-    window = _window(x.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
-    return _pool(x, window, ties)
+    window = _window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
+    return _pool(input, window, ties)
 
 
 def _pool(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
     if x.dim() == 4:
-        return apply(Max, x, window, ties)
+        y, winners = apply(Max, x, window, ties)
+        return y, winners
     y, winners = apply(Max, x.unsqueeze(0), window, ties)
     return y.squeeze(0), winners.squeeze(0)
+
+
+def _with_indices(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
+    if ties == "split":
+        raise ValueError("return_indices names one winner of each window: ties must be first or last")
+    y, winners = _pool(x, window, ties)
+    return y, indices_of(winners, window, x.shape[-2], x.shape[-1])
 
 
 @remembered
@@ -130,7 +170,8 @@ class MaxPool2d(Pool2d):
     Edges: padding never wins; what is left after the last whole window counts with ``ceil_mode`` alone.
 
     Args:
-        channels: C of the input; accepted for the common signature.
+        channels: C of the input, not the window as in torch's constructor: ``MaxPool2d(3)`` pools 2x2 windows
+            of three channels. ``MaxPool2d.like(nn.MaxPool2d(3))`` pools 3x3 windows.
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
         padding: cells around the map, at most half of the kernel.
@@ -169,6 +210,24 @@ class MaxPool2d(Pool2d):
         winners_dtype(window, ties)
         self.channels = channels
         self.ties = ties
+
+    @classmethod
+    def like(cls, module: nn.MaxPool2d, channels: int = 1, **options: Any) -> Self:
+        """The operator with the window of torch's ``module``.
+
+        Args:
+            module: whose window is taken.
+            channels: C of the input, for ``flops`` alone.
+            options: of the constructor, such as ``ties``.
+
+        Raises:
+            TypeError: if ``module`` is no ``torch.nn.MaxPool2d``.
+            ValueError: if it returns indices.
+        """
+        window = window_like(module, nn.MaxPool2d, "dilation", "ceil_mode")
+        if module.return_indices:
+            raise ValueError("a module here returns one map: call max_pool2d with return_indices=True")
+        return cls(channels, **window, **options)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)

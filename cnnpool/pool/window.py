@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from cnnpool.pool.base import Padding, Pool2d, Size, pair, window_size
 from cnnpool.pool.precision import check_floating
@@ -77,6 +77,18 @@ def window_of(
         raise ValueError(f"padding must be at most half of kernel_size={kernel_size}, got {padding}")
     steps = kernel if stride in (None, (), []) else _pair(stride, "stride", 1)
     return Window(kernel, steps, pads, _pair(dilation, "dilation", 1), bool(ceil_mode))
+
+
+def window_like(module: nn.Module, kind: type[nn.Module], *more: str) -> dict[str, Any]:
+    """Kernel size, stride and padding of a module of torch, and the options called ``more``.
+
+    Raises:
+        TypeError: if ``module`` is not of this ``kind``.
+    """
+    if not isinstance(module, kind):
+        raise TypeError(f"like takes a torch.nn.{kind.__name__}, got {type(module).__name__}")
+    names = ("kernel_size", "stride", "padding", *more)
+    return {name: getattr(module, name) for name in names if hasattr(module, name)}
 
 
 def _pair(value: Size, name: str, least: int) -> tuple[int, int]:

@@ -24,7 +24,7 @@ def forward(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
         return kernel.forward(x, window)
     y, index = F.max_pool2d(x, *window, return_indices=True)
     if ties == "first":
-        return y, _places(index, window, x.shape[-2], x.shape[-1])
+        return y, places_of(index, window, x.shape[-2], x.shape[-1])
     lowest = -torch.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
     real = torch.ones((1, 1, *x.shape[-2:]), dtype=torch.bool, device=x.device)
     winners = torch.zeros_like(y, dtype=winners_dtype(window, ties))
@@ -54,7 +54,7 @@ def backward(
         out = _share(wide, winners, window, shape).to(grad.dtype)
         return out.contiguous(memory_format=layout) if channels_last else out
     like = torch.empty(shape, dtype=wide.dtype, device=wide.device, memory_format=layout)
-    index = _indices(winners, window, *size)
+    index = indices_of(winners, window, *size)
     out = torch.ops.aten.max_pool2d_with_indices_backward(wide, like, *window, index)
     return out.to(grad.dtype)
 
@@ -67,7 +67,7 @@ def gather(x: Tensor, winners: Tensor, window: Window, ties: Ties) -> Tensor:
         for place, cell in enumerate(cells(wide, window, 0.0)):
             total += torch.where(_won(winners, place), cell, 0)
         return (total / _count(winners, window)).to(x.dtype)
-    index = _indices(winners, window, *x.shape[-2:])
+    index = indices_of(winners, window, *x.shape[-2:])
     read = x.flatten(2).gather(2, index.flatten(2)).view(index.shape)
     return read.clone(memory_format=torch.preserve_format)
 
@@ -104,7 +104,8 @@ def _starts(like: Tensor, window: Window, dtype: torch.dtype) -> tuple[Tensor, T
     return top[:, None], left
 
 
-def _places(index: Tensor, window: Window, height: int, width: int) -> Tensor:
+def places_of(index: Tensor, window: Window, height: int, width: int) -> Tensor:
+    """The inverse of ``indices_of``."""
     dtype = _working_dtype(window, height, width)
     top, left = _starts(index, window, dtype)
     index = index.to(dtype)
@@ -117,7 +118,8 @@ def _places(index: Tensor, window: Window, height: int, width: int) -> Tensor:
     return row.mul_(window.kernel[1]).add_(column).to(winners_dtype(window, "first"))
 
 
-def _indices(winners: Tensor, window: Window, height: int, width: int) -> Tensor:
+def indices_of(winners: Tensor, window: Window, height: int, width: int) -> Tensor:
+    """Row * ``width`` + column in the plane of each winner, int64, for ties "first" or "last"."""
     dtype = _working_dtype(window, height, width)
     top, left = _starts(winners, window, dtype)
     place = winners.to(dtype)

@@ -1,0 +1,93 @@
+"""The inverse of max pooling but for what it dropped: :func:`max_unpool2d`."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from cnnpool.pool.autograd.routing import Route, Scatter
+from cnnpool.pool.autograd.transforms import apply
+from cnnpool.pool.autograd.unpooling import unpool
+from cnnpool.pool.autograd.winners import indices_of
+from cnnpool.pool.base import Padding, Size
+from cnnpool.pool.dispatch import is_plain
+from cnnpool.pool.window import Window, is_channels_last, window_of
+
+
+def max_unpool2d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Padding = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """Put maxima back where they came from, among zeros (Zeiler 2011), as ``torch.nn.functional`` does.
+
+    Deterministic on every device: where several maxima come from one place, the last in row-major order
+    stands there, and it alone gets the gradient.
+
+    Args:
+        input: maxima, (N, C, H', W') or (C, H', W'), any floating dtype.
+        indices: of the same shape: int64, row * W + column in the plane, as ``max_pool2d`` with
+            ``return_indices`` or torch gives them; or an integer of fewer bits, the place in the window, as
+            ``max_pool2d_with_winners`` gives them.
+        kernel_size: of the pooling, >= 1, or (vertical, horizontal).
+        stride: of the pooling, >= 1, or (vertical, horizontal); None for the kernel's size.
+        padding: of the pooling, at most half of the kernel.
+        output_size: (H, W), or any sequence that ends so; less than a stride from the default.
+
+    Returns:
+        (N, C, H, W) or (C, H, W), H = (H' - 1) s - 2 p + k by default, same dtype as ``input``.
+
+    Raises:
+        ValueError: for a number out of range, shapes that differ, or an index outside the map.
+    """
+    window = window_of(kernel_size, stride, padding)
+    if input.shape != indices.shape or input.dim() not in (3, 4) or min(input.shape[-3:]) < 1:
+        raise ValueError(
+            "max_unpool2d takes maxima (N, C, H', W') or (C, H', W') and indices of the same shape, got "
+            f"{tuple(input.shape)} and {tuple(indices.shape)}"
+        )
+    if indices.is_floating_point() or indices.dtype == torch.bool:
+        raise ValueError(f"indices must be integers, got {indices.dtype}")
+    size = _size(window, (input.shape[-2], input.shape[-1]), output_size)
+    batch = (input, indices) if input.dim() == 4 else (input.unsqueeze(0), indices.unsqueeze(0))
+    y = _unpooled(*batch, window, size)
+    return y if input.dim() == 4 else y.squeeze(0)
+
+
+def _unpooled(x: Tensor, indices: Tensor, window: Window, size: tuple[int, int]) -> Tensor:
+    if indices.dtype == torch.int64:
+        _check(indices, size[0] * size[1], f"a {size[0]}x{size[1]} map")
+        return unpool(x, indices, size)
+    _check(indices, window.cells, f"a window of {window.cells} cells")
+    if window.output_size(*size) == x.shape[-2:] and not window.overlaps and not any(window.padding):
+        # No two maxima share a place: the kernels of the gradient put them there.
+        y: Tensor = apply(Scatter, x, indices, Route(window, "first", size, is_channels_last(x)))
+        return y
+    flat = indices_of(indices, window, *size)
+    _check(flat, size[0] * size[1], f"a {size[0]}x{size[1]} map")
+    return unpool(x, flat, size)
+
+
+def _size(window: Window, pooled: tuple[int, int], output_size: Sequence[int] | None) -> tuple[int, int]:
+    sizes = zip(pooled, *window[:3], strict=True)
+    default = tuple((length - 1) * s - 2 * p + k for length, k, s, p in sizes)
+    size = default if output_size is None else tuple(output_size)[-2:]
+    near = zip(size, default, window.stride, strict=False)
+    if len(size) < 2 or min(size) < 1 or any(abs(length - usual) >= s for length, usual, s in near):
+        wanted = "no map" if output_size is None else f"output_size={tuple(output_size or ())}"
+        raise ValueError(
+            f"max_unpool2d makes {wanted} of a {pooled[0]}x{pooled[1]} map, but {default} give or take less "
+            f"than a stride: kernel_size={window.kernel}, stride={window.stride}, padding={window.padding}"
+        )
+    return size[0], size[1]
+
+
+def _check(index: Tensor, count: int, what: str) -> None:
+    # On a GPU nobody waits for a look at every index; torch's operators stop there with an assertion.
+    if not torch.compiler.is_compiling() and index.is_cpu and is_plain(index):
+        least, most = index.aminmax()
+        if least < 0 or most >= count:
+            raise ValueError(f"indices must be 0 to {count - 1} in {what}, got {least} to {most}")

@@ -1,0 +1,191 @@
+"""Operators in place of torch's: its signatures, its modules, its samples, timm's ``aa_layer``."""
+
+import inspect
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.autograd import grad, gradcheck, gradgradcheck
+from torch.testing import assert_close
+
+from cnnpool import pool
+from cnnpool.pool import (
+    OPERATORS,
+    AvgPool2d,
+    BlurPool2d,
+    MaxPool2d,
+    dispatch,
+    max_pool2d,
+    max_pool2d_with_winners,
+    max_unpool2d,
+)
+
+PLACED = {"device": "meta", "dtype": torch.float64}
+KERNELS = pytest.mark.parametrize("kernels", [True, False, None], ids=["compiled", "plain", "faster"])
+
+
+@KERNELS
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["plain", "last"])
+@pytest.mark.parametrize("window", [(2,), (3, 2, 1), ((2, 3), (1, 2), (1, 0), 2, True), (5, 1, 2)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_indices_are_torchs(window, layout, dtype, kernels):
+    x = torch.randn(2, 3, 9, 12).round().to(dtype).contiguous(memory_format=layout).requires_grad_()
+    with dispatch.use(kernels):
+        y, index = max_pool2d(x, *window, return_indices=True)
+        expected, theirs = F.max_pool2d(x, *window, return_indices=True)
+        assert index.dtype == torch.int64
+        assert_close((y, index), (expected, theirs), rtol=0, atol=0, check_stride=True)
+        if dtype != torch.bfloat16:
+            assert torch.equal(grad(y.sum(), x)[0], grad(expected.sum(), x)[0])
+
+
+def test_indices_of_several_winners_are_refused():
+    with pytest.raises(ValueError, match="ties must be first or last"):
+        max_pool2d(torch.zeros(1, 1, 4, 4), 2, return_indices=True, ties="split")
+    assert max_pool2d(torch.zeros(1, 1, 2, 2), 2, return_indices=True, ties="last")[1].item() == 3
+
+
+@pytest.mark.parametrize("window", [(2,), (3, 2, 1), (2, 3), ((3, 2), (2, 3))], ids=str)
+def test_unpooling_by_indices_and_by_winners_is_torchs(window):
+    x = torch.randn(2, 3, 9, 12, dtype=torch.float64)
+    y, index = F.max_pool2d(x, *window, return_indices=True)
+    winners = max_pool2d_with_winners(x, *window)[1]
+    expected = F.max_unpool2d(y, index, *window, output_size=(9, 12))
+    for places in (index, winners):
+        assert torch.equal(max_unpool2d(y, places, *window, output_size=(9, 12)), expected)
+        assert torch.equal(max_unpool2d(y[0], places[0], *window, output_size=(2, 9, 12)), expected[0])
+
+
+def test_of_several_maxima_from_one_place_the_last_stands_and_gets_the_gradient():
+    x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]], dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([[[[5, 5], [0, 5]]]])
+    y = max_unpool2d(x, index, 2)
+    assert y.flatten()[[0, 5]].tolist() == [3.0, 4.0] and y.sum() == 7
+    assert grad(y.sum(), x)[0].flatten().tolist() == [0.0, 0.0, 1.0, 1.0]
+    assert gradcheck(lambda x: max_unpool2d(x, index, 2), x, check_forward_ad=True, check_batched_grad=True)
+    assert gradgradcheck(lambda x: max_unpool2d(x, index, 2).square(), x)
+
+
+@pytest.mark.parametrize(
+    ("index", "options", "message"),
+    [
+        ([[[[16]]]], {}, "0 to 3 in a 2x2 map, got 16 to 16"),
+        ([[[[-1]]]], {}, "got -1 to -1"),
+        ([[[[0, 1]]]], {}, "same shape"),
+        ([[[[0.0]]]], {}, "integers"),
+        ([[[[0]]]], {"output_size": (4, 2)}, "less than a stride"),
+        ([[[[0]]]], {"padding": 2}, "padding"),
+    ],
+)
+def test_unpooling_refuses_in_a_line(index, options, message):
+    with pytest.raises(ValueError, match=message):
+        max_unpool2d(torch.ones(1, 1, 1, 1), torch.tensor(index), 2, **options)
+
+
+def test_arguments_have_torchs_names_and_order():
+    for name, theirs in (
+        ("max_pool2d", "input kernel_size stride padding dilation ceil_mode return_indices"),
+        ("avg_pool2d", "input kernel_size stride padding ceil_mode count_include_pad divisor_override"),
+        ("lp_pool2d", "input norm_type kernel_size stride ceil_mode"),
+        ("max_unpool2d", "input indices kernel_size stride padding output_size"),
+        ("max_pool1d", "input kernel_size stride padding dilation ceil_mode return_indices"),
+        ("avg_pool1d", "input kernel_size stride padding ceil_mode count_include_pad"),
+        ("lp_pool1d", "input norm_type kernel_size stride ceil_mode"),
+    ):
+        ours = inspect.signature(getattr(pool, name)).parameters.values()
+        positional = [p.name for p in ours if p.kind is p.POSITIONAL_OR_KEYWORD]
+        assert positional == theirs.split(), name
+
+
+def test_modules_take_device_and_dtype_and_work_on_meta(stem):
+    with torch.device("meta"):
+        within = OPERATORS[stem](4).to(torch.float64)
+    for operator in (OPERATORS[stem](4, **PLACED), within):
+        held = [*operator.parameters(), *operator.buffers()]
+        assert all(t.is_meta for t in held)
+        assert all(t.dtype == torch.float64 for t in held if t.is_floating_point())
+        y = operator(torch.empty(2, 4, 8, 8, **PLACED))
+        assert y.is_meta and y.dtype == torch.float64
+    assert {"device", "dtype"}.isdisjoint(inspect.signature(OPERATORS[stem]).parameters)
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        nn.MaxPool2d(3),
+        nn.MaxPool2d(3, 2, 1),
+        nn.MaxPool2d((2, 3), 1, 0, (1, 2), ceil_mode=True),
+        nn.AvgPool2d(3),
+        nn.AvgPool2d(3, 2, 1, True, False),
+        nn.AvgPool2d(2, divisor_override=3),
+        nn.LPPool2d(2, 3, 2),
+        nn.LPPool2d(3.0, 2),
+        nn.AdaptiveAvgPool2d((3, 5)),
+        nn.AdaptiveMaxPool2d(3),
+    ],
+    ids=str,
+)
+def test_an_operator_like_torchs_module_is_that(theirs):
+    name = type(theirs).__name__.replace("LPPool", "LpPool")
+    ours = getattr(pool, name).like(theirs)
+    x = torch.rand(2, 3, 13, 15, dtype=torch.float64)
+    assert_close(ours(x), theirs(x), rtol=1e-12, atol=1e-12)
+
+
+def test_like_refuses_other_modules_and_what_operators_cannot_do():
+    with pytest.raises(TypeError, match=r"torch\.nn\.MaxPool2d, got AvgPool2d"):
+        MaxPool2d.like(nn.AvgPool2d(2))
+    with pytest.raises(ValueError, match="return_indices=True"):
+        MaxPool2d.like(nn.MaxPool2d(2, return_indices=True))
+    with pytest.raises(ValueError, match="fixed output size"):
+        pool.AdaptiveAvgPool2d.like(nn.AdaptiveAvgPool2d((None, 3)))
+    assert "MaxPool2d.like" in MaxPool2d.__doc__ and "AvgPool2d.like" in AvgPool2d.__doc__
+
+
+@pytest.mark.parametrize("size", [(2, 3, 17), (3, 16)], ids=str)
+def test_sequences_are_pooled_as_by_torch(size):
+    x = torch.rand(size, dtype=torch.float64)
+    for window in ((2,), (3, 2, 1), ((3,), (2,), (1,))):
+        assert torch.equal(pool.max_pool1d(x, *window), F.max_pool1d(x, *window))
+        assert_close(pool.avg_pool1d(x, *window), F.avg_pool1d(x, *window), rtol=1e-12, atol=0)
+    ours, theirs = (f(x, 3, 2, return_indices=True) for f in (pool.max_pool1d, F.max_pool1d))
+    assert all(map(torch.equal, ours, theirs))
+    assert_close(pool.lp_pool1d(x, 3, 2), F.lp_pool1d(x, 3, 2), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("name", ["Max", "Avg", "Lp", "Blur", "MaxBlur"])
+def test_a_sequence_is_a_map_of_equal_rows(name):
+    x = torch.rand(2, 3, 16, dtype=torch.float64)
+    operator = getattr(pool, f"{name}Pool1d")(3, dtype=torch.float64)
+    rows = getattr(pool, f"{name}Pool2d")(3)(x.unsqueeze(2).expand(-1, -1, 16, -1))
+    assert_close(operator(x), rows[:, :, 2], rtol=1e-12, atol=1e-12)
+    assert operator(x).shape[-1] == operator.output_size(16) == 8
+    with pytest.raises(ValueError, match="sequences"):
+        operator(torch.rand(1, 3, 4, 4))
+
+
+TIMM = {
+    "resnet18": {},
+    "seresnet18": {},
+    "skresnet18": {},
+    "densenet121": {"growth_rate": 4, "block_config": (1, 1, 1, 1)},
+    "efficientnet_lite0": {},
+    "mobilenetv3_small_050": {},
+}
+
+
+@pytest.mark.parametrize("arch", TIMM)
+def test_timm_builds_its_families_with_our_operators(arch):
+    timm = pytest.importorskip("timm")
+    model = timm.create_model(arch, aa_layer=BlurPool2d, num_classes=3, **TIMM[arch]).eval()
+    found = [module for module in model.modules() if isinstance(module, BlurPool2d)]
+    assert found and all(module.channels != 2 and module.stride == (2, 2) for module in found)
+    assert model(torch.randn(1, 3, 64, 64)).shape == (1, 3)
+    if arch == "mobilenetv3_small_050":
+        # timm tells the layer another number of channels than it passes, so its own fails.
+        return
+    theirs = timm.create_model(arch, aa_layer=timm.layers.BlurPool2d, num_classes=3, **TIMM[arch]).eval()
+    theirs.load_state_dict(model.state_dict(), strict=False)
+    x = torch.randn(2, 3, 64, 64)
+    assert_close(model(x), theirs(x), rtol=1e-3, atol=1e-4)
