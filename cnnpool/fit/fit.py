@@ -28,6 +28,7 @@ from cnnpool.recipe import Recipe
 from cnnpool.run_folder.atomic import write_json
 from cnnpool.system.hardware import environment, keep_memory
 from cnnpool.system.process import rank
+from cnnpool.system.progress import Progress
 from cnnpool.system.signals import Signals
 
 log = logging.getLogger(__name__)
@@ -108,6 +109,8 @@ def fit(
     path, saved = found or (None, None)
     kept = saved["callbacks"]["MetricsCallback"]["metrics_bytes"] if saved else 0
     done = saved["cnnpool"]["steps"] if saved else 0
+    if saved:
+        log.info("resumed at step %s of %s", f"{done:,}", f"{total:,}")
     writer = None if rank() else MetricsWriter(out, done, kept, quantities)
     metrics = MetricsCallback(writer, probes, sample(dataset, dataset.val if val else dataset.train))
     quieten()
@@ -127,7 +130,13 @@ def fit(
     batch = sample(dataset, dataset.test)
     # Lightning has taken it back to the CPU.
     model.to(trainer.strategy.root_device)
-    measured = {probe.section: probe.measure(model, model.stages, *batch) for probe in probes.values()}
+    measured = {}
+    if probes:
+        log.info("measuring: %s", ", ".join(probes))
+    with Progress("measuring", len(probes), "probes") as progress:
+        for probe in probes.values():
+            measured[probe.section] = probe.measure(model, model.stages, *batch)
+            progress.step()
     model.cpu()
     speed = metrics.images / metrics.seconds if metrics.seconds else None
     cost = {"train_images_per_s": speed, "wall_s": time.perf_counter() - metrics.begun}

@@ -25,6 +25,7 @@ def facts(asked: Mapping[str, Any]) -> dict[str, Any]:
         "schema": SCHEMA,
         "version": __version__,
         "threads": torch.get_num_threads(),
+        "torch": str(torch.__version__),
         "asked": dict(asked),
     }
 
@@ -77,6 +78,12 @@ def check(path: Path, checkpoint: Mapping[str, Any], asked: Mapping[str, Any], m
     have, want = _shapes(checkpoint["state_dict"]), _shapes(module.state_dict())
     if differ := differences(have, want):
         raise ValueError(f"{path} holds weights of another architecture ({'; '.join(differ[:3])})")
+    if saved.get("torch", torch.__version__) != torch.__version__:
+        log.warning(
+            "trained with torch %s so far, now with %s: the last bits of the result may differ",
+            saved["torch"],
+            torch.__version__,
+        )
     if saved["threads"] != torch.get_num_threads():
         log.warning(
             "trained with %d threads so far, now with %d: the last bits of the result may differ",

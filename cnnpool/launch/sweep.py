@@ -81,6 +81,9 @@ def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
             f"{len(outcomes)} jobs: {', '.join(f'{n} {state}' for state, n in counts.items())}\n"
         )
         sys.stdout.flush()
+    if len(outcomes) == 1 and outcomes[0].state == "done":
+        sys.stdout.write(f"results: {outcomes[0].log.parent}\n")
+        sys.stdout.flush()
     failed = [outcome for outcome in outcomes if outcome.state not in ("done", "not run")]
     for outcome in failed:
         kind = "stopped" if outcome.state == "stopped" else "error"

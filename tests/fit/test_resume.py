@@ -234,13 +234,16 @@ def test_lost_metrics_are_refused_because_the_record_would_have_a_hole(runs, tmp
         runs.run(tmp_path, **EVERY)
 
 
-def test_another_number_of_threads_is_said(runs, tmp_path, monkeypatch, caplog):
+def test_another_number_of_threads_and_another_torch_are_reported(runs, tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO")
     folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
     content = load(folder / "last.ckpt")
-    content["cnnpool"]["threads"] = 77
+    content["cnnpool"] |= {"threads": 77, "torch": "1.0"}
     SafeCheckpointIO().save_checkpoint(content, folder / "last.ckpt")
     runs.run(tmp_path, **EVERY)
     assert "trained with 77 threads so far" in caplog.text
+    assert "trained with torch 1.0 so far, now with" in caplog.text
+    assert f"resumed at step {content['cnnpool']['steps']} of " in caplog.text
 
 
 def test_weights_that_are_not_finite_are_never_saved(runs, tmp_path, monkeypatch):

@@ -255,3 +255,11 @@ def test_every_job_of_a_sweep_is_composed_once(monkeypatch, tmp_path):
     assert [job.settings["seed"] for job in jobs] == [2, 0, 1]
     assert composed == ["seed=2", "seed=0", "seed=1"]
     assert ConfigLoaderImpl.load_sweep_config is load
+
+
+def test_a_run_says_what_it_measures_and_where_its_results_are(call, tmp_path):
+    quick = [option for option in call.quick if option != "probe=none"]
+    status, out, _ = call("train", *quick, "hydra.run.dir=run", "probe.gradient.samples=8")
+    assert status == 0
+    assert "measuring: " in out and "gradient" in out
+    assert out.endswith(f"results: {tmp_path / 'run'}\n") or out.endswith("results: run\n")
