@@ -49,7 +49,10 @@ def pair_columns(comparison: Comparison) -> list[Column]:
     columns = [
         Column("choice", [row.choice.label for row in rows], words=True),
         Column("pairs", [str(_pairs(row)) for row in rows]),
-        Column("p (sign flip)", [probability(row.versus.p) if _pairs(row) else NONE for row in rows]),
+        Column("p (paired t)", [probability(row.versus.p) for row in rows]),
+        Column(
+            "p (sign flip)", [probability(row.versus.p_sign_flip) if _pairs(row) else NONE for row in rows]
+        ),
         Column("effect size d", [_plain(row.versus.d) for row in rows]),
         Column(f"share of seeds in which it is {sense}", [_plain(row.versus.superiority) for row in rows]),
         Column(
@@ -91,7 +94,7 @@ def ranking(comparison: Comparison) -> str:
         f"{row.choice.label} {row.rank.low}" + (f"–{row.rank.high}" if row.rank.high > row.rank.low else "")
         for row in rows
     )
-    return f"Place among {len(rows)}, 95 % interval over resampled seeds: {places}."
+    return f"Place among {len(rows)}, simultaneous 95 % intervals: {places}."
 
 
 def records(comparison: Comparison) -> list[dict[str, Any]]:
@@ -117,6 +120,7 @@ def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
         "difference_ci_low": v and v.summary.low,
         "difference_ci_high": v and v.summary.high,
         "p": v and v.p,
+        "p_sign_flip": v and v.p_sign_flip,
         "p_holm": v and v.p_holm,
         "effect_size_d": v and v.d,
         "superiority": v and v.superiority,
@@ -124,7 +128,6 @@ def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
         "verdict": row.verdict,
         "rank_low": row.rank and row.rank.low,
         "rank_high": row.rank and row.rank.high,
-        "probability_first": row.rank and row.rank.first,
     }
     for one in comparison.measures:
         record |= {one.key: row.others[one.key].mean, f"{one.key}:sd": row.others[one.key].sd}
@@ -144,13 +147,14 @@ def runs(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def probability(p: float) -> str:
-    """A p-value with three decimals, never as 0."""
+    """A p-value with three decimals, never as 0; NaN as none."""
+    if math.isnan(p):
+        return NONE
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _adjusted(row: Row) -> str:
-    # From so few pairs no p can be small, however large the difference: it would only be misread.
-    return probability(row.versus.p_holm) if _pairs(row) >= LEAST_PAIRS else NONE
+    return probability(row.versus.p_holm) if row.versus else NONE
 
 
 def _count(row: Row) -> str:

@@ -1,9 +1,8 @@
 """``compare``: choices side by side, each against the baseline, paired by seed."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-
-import numpy as np
 
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
@@ -12,6 +11,7 @@ from cnnpool.report.choice import Choice, baseline, group, varying
 from cnnpool.report.comparable import refuse, select
 from cnnpool.report.measure import Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import observe
+from cnnpool.report.pairwise import Decisions, Rank, decide
 from cnnpool.report.row import Row, Versus, verdict
 from cnnpool.report.runs import Run, finished
 
@@ -79,7 +79,7 @@ def compare(
     base = baseline(choices, against)
     choices = [base, *(choice for choice in choices if choice is not base)]
     measures = [one for one in columns(known, quantities) if one.key != metric and _measured(one, kept)]
-    rows = _ranked(_rows(choices, chosen, measures), chosen)
+    rows = _rows(choices, chosen, measures)
     notes = differing + observe(runs, kept, rows, chosen)
     return Comparison(chosen, by, rows, measures, quantities, notes, list(runs))
 
@@ -96,15 +96,23 @@ def _measured(one: Measure, runs: Sequence[Run]) -> bool:
 
 def _rows(choices: list[Choice], metric: Measure, measures: list[Measure]) -> list[Row]:
     rows = [_row(choice, metric, measures) for choice in choices]
-    base, others = rows[0], rows[1:]
-    pairs = [_pairs(row.finite, base.finite) for row in others]
-    p_values = [statistics.sign_flip_p(list(differences.values())) for differences in pairs]
-    judged = [base]
-    for row, differences, p, p_holm in zip(others, pairs, p_values, statistics.holm(p_values), strict=True):
-        versus = _versus(differences, p, p_holm, metric, len(others))
+    decisions = decide([row.finite for row in rows])
+    base = rows[0]
+    judged = [replace(base, rank=_rank(0, rows, decisions, metric))]
+    for place, row in enumerate(rows[1:], start=1):
+        versus = _versus(_pairs(row.finite, base.finite), decisions, place, metric)
         broken = len({*row.broken, *base.broken})
-        judged.append(replace(row, versus=versus, verdict=verdict(versus, metric, len(others), broken)))
+        rank = _rank(place, rows, decisions, metric)
+        judged.append(replace(row, versus=versus, verdict=verdict(versus, metric, broken), rank=rank))
     return judged
+
+
+def _rank(place: int, rows: list[Row], decisions: Decisions, metric: Measure) -> Rank | None:
+    shared = set.intersection(*(set(row.finite) for row in rows))
+    broken = any(row.broken for row in rows)
+    if len(rows) < 2 or broken or metric.sense == 0 or len(shared) < statistics.LEAST_PAIRS:
+        return None
+    return decisions.rank(place, len(rows), metric.sense)
 
 
 def _row(choice: Choice, metric: Measure, measures: list[Measure]) -> Row:
@@ -117,25 +125,18 @@ def _pairs(own: dict[int, float], base: dict[int, float]) -> dict[int, float]:
     return {seed: own[seed] - base[seed] for seed in sorted(own.keys() & base.keys())}
 
 
-def _versus(pairs: dict[int, float], p: float, p_holm: float, metric: Measure, comparisons: int) -> Versus:
+def _versus(pairs: dict[int, float], decisions: Decisions, place: int, metric: Measure) -> Versus:
     differences = list(pairs.values())
     summary = statistics.summarise(differences)
+    pair = decisions.between(place, 0)
     return Versus(
         seeds=list(pairs),
         differences=differences,
         summary=summary,
-        p=p,
-        p_holm=p_holm,
+        p=pair.p if pair else math.nan,
+        p_sign_flip=statistics.sign_flip_p(differences),
+        p_holm=pair.adjusted if pair else math.nan,
         d=statistics.paired_d(differences),
         superiority=statistics.superiority([-x for x in differences] if metric.sense < 0 else differences),
-        detectable=statistics.detectable(summary.sd, summary.n, comparisons),
+        detectable=statistics.detectable(summary.sd, summary.n, len(decisions.pairs)),
     )
-
-
-def _ranked(rows: list[Row], metric: Measure) -> list[Row]:
-    seeds = sorted(set.intersection(*(set(row.finite) for row in rows)))
-    broken = any(row.broken for row in rows)
-    if len(rows) < 2 or broken or metric.sense == 0 or len(seeds) < statistics.LEAST_PAIRS:
-        return rows
-    table = metric.sense * np.array([[row.values[seed] for seed in seeds] for row in rows])
-    return [replace(row, rank=rank) for row, rank in zip(rows, statistics.ranks(table), strict=True)]

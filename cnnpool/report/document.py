@@ -10,8 +10,9 @@ from cnnpool.report import glossary
 from cnnpool.report.columns import Column, main_columns, measure_tables, pair_columns, ranking
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.facts import facts
+from cnnpool.report.pairwise import LEAST_DECIDED
 from cnnpool.report.plots import Plot
-from cnnpool.report.statistics import BOOTSTRAPS, EXACT_PAIRS
+from cnnpool.report.statistics import EXACT_PAIRS
 
 
 @dataclass(frozen=True)
@@ -97,19 +98,22 @@ def _method(comparison: Comparison) -> list[tuple[str, str]]:
         ),
         (
             "Differences",
-            "Paired by seed. p: two-sided sign-flip test, exact over all sign patterns up to "
-            f"{EXACT_PAIRS} pairs, adjusted by Holm over the comparisons in the table. "
-            "Effect size d: mean difference in standard deviations of the difference.",
+            "Paired by seed. p (Holm): two-sided paired t test, adjusted by Holm over all pairs of choices, "
+            "not those with the baseline alone; where all differences are equal, the sign-flip test. The "
+            f"sign-flip test stands beside it unadjusted, exact up to {EXACT_PAIRS} pairs. Effect size d: "
+            "mean difference in standard deviations of the difference.",
         ),
         (
             "Words",
-            "Better and worse need an adjusted p below 0.05 and an interval without 0. No difference shown "
-            "does not mean equal: the smallest difference that 80 % of repetitions would show stands there. "
-            "Too few seeds: no result of the test could pass.",
+            "Better and worse need an adjusted p below 0.05: with all choices equal, at most 5 % of reports "
+            "hold any such word. No difference shown does not mean equal: the smallest difference that the "
+            "same test shows in 80 % of repetitions stands there. "
+            f"Below {LEAST_DECIDED} seeds nothing is decided.",
         ),
         (
             "Places",
-            f"{BOOTSTRAPS} resamples of the seeds that all choices have, equal means sharing a place.",
+            "From the same decisions: one more than the choices decided to be better, to all choices less "
+            "those decided to be worse. All places lie in their intervals in 95 % of reports.",
         ),
     ]
 

@@ -3,10 +3,10 @@
 import math
 from dataclasses import dataclass
 
-from cnnpool.report import statistics
 from cnnpool.report.choice import Choice
 from cnnpool.report.measure import Measure
-from cnnpool.report.statistics import LEVEL, Rank, Summary
+from cnnpool.report.pairwise import LEAST_DECIDED, Rank
+from cnnpool.report.statistics import LEVEL, Summary
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,11 @@ class Versus:
     differences: list[float]
     summary: Summary
     p: float
-    """Sign-flip, two-sided."""
+    """Of the paired t test, two-sided; NaN from too few pairs."""
+    p_sign_flip: float
+    """Of the exact sign-flip test, beside it: it assumes nothing of the distribution."""
     p_holm: float
+    """``p`` adjusted over all pairs of choices."""
     d: float
     superiority: float
     """Share of seeds in which the choice is better (higher, where neither sense is better), ties one half."""
@@ -49,20 +52,14 @@ class Row:
         return sorted(self.values.keys() - self.finite.keys())
 
 
-def verdict(versus: Versus, metric: Measure, comparisons: int, broken: int = 0) -> str:
-    """The words that the numbers allow, by rule.
-
-    Better and worse need a Holm-adjusted p below 0.05 and an interval without 0, from at least 6 pairs and
-    from runs that all gave a number.
-    """
+def verdict(versus: Versus, metric: Measure, broken: int = 0) -> str:
+    """The words that the decisions of ``pairwise`` allow, from runs that all gave a number."""
     n, s = versus.summary.n, versus.summary
     if broken:
         return f"not judged: {broken} seed{'s' * (broken > 1)} without a number"
-    if n < statistics.LEAST_PAIRS:
-        return f"too few seeds ({n}, at least {statistics.LEAST_PAIRS} are needed)"
-    if n < statistics.pairs_needed(comparisons):
-        return f"too few seeds ({n}, {comparisons} comparisons need {statistics.pairs_needed(comparisons)})"
-    if versus.p_holm < LEVEL and (s.low > 0 or s.high < 0):
+    if n < LEAST_DECIDED:
+        return f"too few seeds ({n}, at least {LEAST_DECIDED} are needed)"
+    if versus.p_holm < LEVEL:
         words = {1: ("better", "worse"), -1: ("worse", "better"), 0: ("higher", "lower")}[metric.sense]
         return words[0] if s.mean > 0 else words[1]
     if s.sd == 0:

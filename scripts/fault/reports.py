@@ -57,7 +57,7 @@ REPORTS = [
         0,
         few_seeds,
         lines=0,
-        out=("too few seeds (2, at least 6 are needed)", "Too few seeds to rank"),
+        out=("too few seeds (2, at least 3 are needed)", "Too few seeds to rank"),
     ),
     Fault(
         "a misspelt measure",

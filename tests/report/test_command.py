@@ -1,11 +1,13 @@
 import csv
 import json
+import math
 import os
 import re
 import subprocess
 import sys
 
 import pytest
+from scipy import stats
 
 from cnnpool.report import main
 
@@ -43,9 +45,9 @@ def test_table_is_what_was_worked_out_by_hand(two, capsys, monkeypatch):
             "verdict",
         ],
         ["max", "7", "93.00 ± 2.16", "[91.00, 95.00]", "–", "–", "baseline"],
-        ["avg", "7", "91.70 ± 1.94", "[89.90, 93.50]", "-1.30 [-1.50, -1.10]", "0.016", "worse"],
+        ["avg", "7", "91.70 ± 1.94", "[89.90, 93.50]", "-1.30 [-1.50, -1.10]", "< 0.001", "worse"],
     ]
-    assert "Place among 2, 95 % interval over resampled seeds: max 1, avg 2." in "\n".join(lines)
+    assert "Place among 2, simultaneous 95 % intervals: max 1, avg 2." in "\n".join(lines)
 
 
 def test_everything_is_written(two, tmp_path, capsys):
@@ -63,7 +65,11 @@ def test_csv_and_json_hold_the_numbers_unrounded(two, tmp_path):
     rows = list(csv.DictReader((tmp_path / "r" / "table.csv").read_text().splitlines()))
     assert [row["choice"] for row in rows] == ["max", "avg"]
     assert float(rows[1]["difference"]) == pytest.approx(-0.013)
-    assert float(rows[1]["p"]) == 2 / 2**7
+    assert float(rows[1]["p_sign_flip"]) == 2 / 2**7
+    # Differences -.010, -.011, ..., -.016: mean -.013, variance 28e-6 / 6.
+    t = 0.013 / math.sqrt(28e-6 / 6 / 7)
+    assert float(rows[1]["p"]) == pytest.approx(2 * stats.t.sf(t, 6))
+    assert rows[1]["p_holm"] == rows[1]["p"]
     assert float(rows[1]["superiority"]) == 0
     assert float(rows[0]["gradient.*.zero_fraction"]) == pytest.approx(0.75)
     assert rows[0]["difference"] == ""
@@ -156,7 +162,7 @@ def test_bare_runs_without_any_probe_can_be_compared(shelf, capsys):
         )
     assert main([str(shelf.root)]) == 0
     out = capsys.readouterr().out
-    assert "too few seeds (1, at least 6 are needed)" in out
+    assert "too few seeds (1, at least 3 are needed)" in out
     assert "Too few seeds to rank" in out
 
 

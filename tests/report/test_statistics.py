@@ -111,7 +111,7 @@ def test_detectable_difference_is_found_in_80_of_100_cases():
     delta = statistics.detectable(sd, n)
     edge = stats.t.ppf(0.975, n - 1)
     power = stats.nct.sf(edge, n - 1, delta / (sd / math.sqrt(n)))
-    assert power == pytest.approx(0.8, abs=0.01)
+    assert power == pytest.approx(0.8, abs=1e-5)
     assert statistics.detectable(sd, n, comparisons=5) > delta
 
 
@@ -119,21 +119,3 @@ def test_detectable_difference_is_found_in_80_of_100_cases():
 def test_pairs_needed_let_the_smallest_p_pass(comparisons, pairs):
     assert statistics.pairs_needed(comparisons) == pairs
     assert comparisons * 2 ** (1 - pairs) <= 0.05
-
-
-def test_rank_is_certain_where_seeds_never_cross_and_open_where_they_do():
-    g = np.random.default_rng(0)
-    noise = g.normal(0, 0.01, (3, 12))
-    first, second, third = statistics.ranks(np.array([[0.9], [0.5], [0.5]]) + noise)
-    assert (first.low, first.high, first.first) == (1, 1, 1.0)
-    assert (second.low, second.high) == (third.low, third.high) == (2, 3)
-
-
-def test_equal_choices_share_their_place():
-    a, b = statistics.ranks(np.tile(np.linspace(0.1, 0.7, 7), (2, 1)))
-    assert (a.low, a.high, a.first) == (b.low, b.high, b.first) == (1, 2, 0.5)
-
-
-def test_no_rank_below_six_seeds():
-    with pytest.raises(ValueError, match="too few seeds to rank: 5"):
-        statistics.ranks(np.zeros((2, 5)))

@@ -44,28 +44,37 @@ def test_same_values_under_two_names_differ_by_exactly_nothing(tmp_path):
     assert row.verdict == "no difference shown at n=8: all pairs differ by 0.00"
 
 
-def test_five_seeds_are_too_few_whatever_the_difference(tmp_path):
+def test_two_seeds_are_too_few_whatever_the_difference(tmp_path):
     assert (
-        verdicts(tmp_path, max=LONG[:5], bad=[0.1] * 5)["bad"] == "too few seeds (5, at least 6 are needed)"
+        verdicts(tmp_path, max=LONG[:2], bad=[0.1] * 2)["bad"] == "too few seeds (2, at least 3 are needed)"
     )
-    assert compare(runs_of(tmp_path, max=LONG[:5], bad=[0.1] * 5)).rows[0].rank is None
 
 
-def test_six_seeds_show_one_difference_but_not_one_of_three(tmp_path):
+def test_five_seeds_show_a_clear_difference_and_no_place(tmp_path):
+    row = compare(runs_of(tmp_path, max=LONG[:5], bad=[0.1, 0.11, 0.12, 0.12, 0.13])).rows[1]
+    assert row.verdict == "worse" and row.rank is None
+
+
+def test_six_seeds_show_three_differences(tmp_path):
     worse = [value - 0.1 - 0.001 * k for k, value in enumerate(LONG[:6])]
     assert verdicts(tmp_path, max=LONG[:6], bad=worse)["bad"] == "worse"
-    three = verdicts(tmp_path, max=LONG[:6], a=worse, b=worse, c=worse)
-    assert three["a"] == "too few seeds (6, 3 comparisons need 7)"
+    three = compare(runs_of(tmp_path, max=LONG[:6], a=worse, b=worse, c=worse))
+    assert [row.verdict for row in three.rows] == ["baseline", "worse", "worse", "worse"]
+    assert [(row.rank.low, row.rank.high) for row in three.rows] == [(1, 1), (2, 4), (2, 4), (2, 4)]
 
 
-def test_what_passes_alone_need_not_pass_among_four(tmp_path):
-    # Only the last sign can turn without a smaller sum: p = 4/2^8 = 0.016, times 4 above 0.05.
-    up = [value + (0.03 if k < 7 else -0.005) for k, value in enumerate(LONG)]
-    assert verdicts(tmp_path, max=LONG, up=up)["up"] == "better"
-    four = compare(runs_of(tmp_path, max=LONG, a=up, b=up, c=up, d=up)).rows[1]
-    assert (four.versus.p, four.versus.p_holm) == (4 / 256, 16 / 256)
-    assert four.versus.summary.low > 0
-    assert four.verdict.startswith("no difference shown at n=8")
+def test_what_passes_alone_need_not_pass_among_five(tmp_path):
+    # Mean .01, sd .01: t = 2.83 of 7 degrees of freedom, p = .0255.
+    shifts = np.array([1, -1, 1, -1, 1, -1, 1, -1]) * 0.01 * np.sqrt(7 / 8) + 0.01
+    up = [value + shift for value, shift in zip(LONG, shifts, strict=True)]
+    alone = compare(runs_of(tmp_path, max=LONG, up=up)).rows[1]
+    assert (alone.versus.p, alone.verdict) == (pytest.approx(0.0255, abs=5e-4), "better")
+    many = compare(runs_of(tmp_path, max=LONG, a=up, b=up, c=up, d=up)).rows[1]
+    # Ten pairs, of which six are of equal choices.
+    assert many.versus.p_holm == pytest.approx(10 * alone.versus.p)
+    assert many.versus.summary.low > 0
+    assert many.verdict.startswith("no difference shown at n=8")
+    assert (many.rank.low, many.rank.high) == (1, 5)
 
 
 def test_lower_loss_is_better_and_a_neutral_measure_is_only_higher(tmp_path):

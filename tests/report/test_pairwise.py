@@ -1,0 +1,113 @@
+"""Verdicts and places: how often the procedure errs, and how often it sees what is there."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cnnpool.report.pairwise import decide, paired_t_p
+from cnnpool.report.statistics import holm
+
+TRIALS = 400
+ERRORS = stats.binom.ppf(0.999, TRIALS, 0.05) / TRIALS
+"""What a rate of 5 % exceeds in one simulation of a thousand: 8.5 %."""
+
+
+def decisions(table):
+    return decide([dict(enumerate(row)) for row in table])
+
+
+def draws(kind, choices, seeds, generator):
+    """Values (choices, seeds) of equal means."""
+    shape = (choices, seeds)
+    if kind == "heavy tails":
+        return generator.standard_t(3, shape)
+    if kind == "correlated seeds":
+        return generator.normal(0, 3, seeds) + generator.normal(0, 1, shape)
+    if kind == "unequal spread":
+        return generator.normal(0, 1, shape) * np.linspace(0.2, 3, choices)[:, None]
+    if kind == "few test images":
+        # An accuracy of 360 images: differences are often equal to the last digit.
+        return np.round(generator.normal(0.95, 0.004, shape) * 360) / 360
+    return generator.normal(0, 1, shape)
+
+
+@pytest.mark.parametrize(("choices", "seeds"), [(2, 3), (4, 3), (4, 6)])
+@pytest.mark.parametrize(
+    "kind", ["normal", "heavy tails", "correlated seeds", "unequal spread", "few test images"]
+)
+def test_of_equal_choices_any_is_called_different_in_5_of_100_reports(kind, choices, seeds):
+    generator = np.random.default_rng(0)
+    false = 0
+    for _ in range(TRIALS):
+        found = decisions(draws(kind, choices, seeds, generator))
+        # A false verdict against any baseline and a place that leaves one out are the same event.
+        wrong = any(pair.adjusted < 0.05 for pair in found.pairs.values())
+        ranks = [found.rank(place, choices, 1) for place in range(choices)]
+        assert wrong == any((rank.low, rank.high) != (1, choices) for rank in ranks)
+        false += wrong
+    assert false / TRIALS <= ERRORS
+
+
+def test_with_one_better_the_equal_others_are_called_different_in_5_of_100():
+    generator, false = np.random.default_rng(1), 0
+    for _ in range(TRIALS):
+        table = generator.normal(0, 1, (4, 6))
+        table[0] += 8
+        pairs = decisions(table).pairs
+        false += any(pair.adjusted < 0.05 for (i, _), pair in pairs.items() if i > 0)
+    assert false / TRIALS <= ERRORS
+
+
+@pytest.mark.parametrize(
+    ("choices", "seeds", "gap", "power"), [(2, 3, 8, 0.8), (2, 5, 4, 0.9), (5, 5, 8, 0.9)]
+)
+def test_a_clear_difference_is_seen_with_few_seeds(choices, seeds, gap, power):
+    # In standard deviations of one choice; the sign-flip test could not see it at all: 2 / 2^5 > 0.05.
+    generator, seen = np.random.default_rng(2), 0
+    for _ in range(200):
+        table = generator.normal(0, 1, (choices, seeds))
+        table[1] -= gap
+        seen += decisions(table).above(0, 1)
+    assert seen / 200 >= power
+
+
+def test_places_follow_from_the_decisions_and_a_verdict_never_contradicts_them():
+    generator = np.random.default_rng(3)
+    for _ in range(100):
+        table = generator.normal(0, 1, (6, 8)) + generator.normal(0, 1.5, 6)[:, None]
+        found = decisions(table)
+        ranks = [found.rank(place, 6, 1) for place in range(6)]
+        for i in range(6):
+            for j in range(6):
+                if found.above(i, j):
+                    assert ranks[i].low <= ranks[j].low and ranks[i].high <= ranks[j].high
+                    assert (ranks[i].low, ranks[i].high) != (ranks[j].low, ranks[j].high)
+                    assert not found.above(j, i)
+
+
+def test_lower_is_better_turns_the_places_around():
+    table = np.array([[1.0], [2.0], [3.0]]) + np.random.default_rng(4).normal(0, 0.01, (3, 6))
+    found = decisions(table)
+    assert [found.rank(place, 3, 1).low for place in range(3)] == [3, 2, 1]
+    assert [found.rank(place, 3, -1).high for place in range(3)] == [1, 2, 3]
+
+
+def test_p_is_scipys_paired_t_test_adjusted_over_all_pairs():
+    table = np.random.default_rng(5).normal(0, 1, (3, 7))
+    found = decisions(table)
+    keys = [(0, 1), (0, 2), (1, 2)]
+    raw = [stats.ttest_rel(table[i], table[j]).pvalue for i, j in keys]
+    assert [found.pairs[key].p for key in keys] == pytest.approx(raw)
+    assert [found.pairs[key].adjusted for key in keys] == pytest.approx(holm(raw))
+    assert found.between(2, 0).mean == pytest.approx((table[2] - table[0]).mean())
+
+
+def test_equal_differences_have_no_scale_so_signs_decide():
+    assert paired_t_p([0.01] * 3) == 2 / 2**3
+    assert paired_t_p([0.9 - 0.8, 0.8 - 0.7, 0.7 - 0.6, 0.6 - 0.5]) == 2 / 2**4
+    assert paired_t_p([0.0] * 5) == 1.0
+
+
+def test_two_seeds_decide_nothing_and_unshared_seeds_do_not_count():
+    assert decide([{0: 1.0, 1: 1.1}, {0: 5.0, 1: 5.2}]).pairs == {}
+    assert decide([{0: 1.0, 1: 1.1, 2: 1.2}, {2: 5.0, 3: 5.2, 4: 5.1}]).pairs == {}
