@@ -3,11 +3,16 @@
 import os
 import sys
 import traceback
+from argparse import Namespace
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cnnpool import __version__
+from cnnpool.cli_parser import train_parser
 from cnnpool.system.process import has_folder, leave, share_cores
+
+if TYPE_CHECKING:
+    from cnnpool.launch.compose import Request
 
 USAGE = """\
 usage: cnnpool COMMAND [ARGUMENTS]
@@ -106,16 +111,39 @@ def train(arguments: list[str]) -> int:
     """``cnnpool train``: one job, or with ``-m`` every job of a sweep."""
     from cnnpool.system.signals import Signals, Stopped
 
+    asked = train_parser().parse_intermixed_args(arguments)
+    if (asked.cfg and asked.info) or ((asked.cfg or asked.info) and asked.multirun):
+        raise ValueError("--cfg, --info and -m are three things to do: give one of them")
+    if (asked.resolve or asked.package) and not asked.cfg:
+        raise ValueError("--resolve and --package say how --cfg prints: give --cfg job too")
     share_cores()
     try:
         with Signals():
-            from cnnpool.launch.compose import compose
+            from cnnpool.launch.compose import Request, jobs_of
+
+            request = Request(
+                asked.overrides, asked.multirun, asked.config_dir, asked.config_name, asked.max_jobs
+            )
+            if asked.help or asked.cfg or asked.info:
+                return _show(asked, request)
             from cnnpool.launch.sweep import run_all
 
-            return run_all(compose(arguments))
+            return run_all(jobs_of(request))
     except Stopped as stop:
         sys.stderr.write(f"{stop}\n")
         return stop.status
+
+
+def _show(asked: Namespace, request: "Request") -> int:
+    from cnnpool.launch import help, show
+
+    if asked.help:
+        help.show_help(request)
+    elif asked.cfg:
+        show.show_configuration(request, asked.cfg, asked.package, asked.resolve)
+    else:
+        show.show_composition(request, asked.info)
+    return 0
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

@@ -1,6 +1,7 @@
 """Command-line options whose mistakes are one line."""
 
 import argparse
+from pathlib import Path
 from typing import NoReturn
 
 
@@ -9,3 +10,38 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}; see --help")
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def train_parser() -> Parser:
+    """The options of ``cnnpool train``; everything else on its command line is KEY=VALUE."""
+    parser = Parser(prog="cnnpool train", add_help=False, allow_abbrev=False)
+    add = parser.add_argument
+    add("overrides", nargs="*", metavar="KEY=VALUE", help="a choice or a setting; see below")
+    add("-h", "--help", action="store_true", help="say what can be chosen and set, and run nothing")
+    add("-m", "--multirun", action="store_true", help="a sweep: one run for every combination of the values")
+    add("-c", "--cfg", choices=("job", "hydra", "all"), help="print the configuration, and run nothing")
+    add("--resolve", action="store_true", help="with --cfg: follow the references in it")
+    add("-p", "--package", metavar="KEY", help="with --cfg: only this part of it")
+    add("--info", nargs="?", const="all", choices=INFO, help="print how the configuration is composed")
+    add("-cd", "--config-dir", type=Path, metavar="DIR", help="a folder with choices of your own")
+    add(
+        "-cn",
+        "--config-name",
+        metavar="NAME",
+        help="the file to begin with (default: train)",
+        default="train",
+    )
+    add("--max-jobs", type=count, metavar="N", help=f"of a sweep (default: {MOST_JOBS})", default=MOST_JOBS)
+    return parser
+
+
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+MOST_JOBS = 10_000

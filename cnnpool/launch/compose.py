@@ -1,73 +1,164 @@
-"""From a command line of ``cnnpool train`` to the jobs it asks for: all of Hydra's part happens here."""
+"""A command line of ``cnnpool train`` as jobs."""
 
-import argparse
-import contextlib
-import io
+import math
+import os
 import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 
-import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from cnnpool.launch.arguments import in_order
-from cnnpool.launch.config import conf_dir, run_name, settle, unresolved
-from cnnpool.launch.errors import explain
+from cnnpool.cli_parser import MOST_JOBS
+from cnnpool.launch.composer import PRIMARY, Composer, line_of, opened
+from cnnpool.launch.config import refuse_code, resolve, unresolved
+from cnnpool.launch.folders import distinct, is_harmless, run_name
 from cnnpool.launch.job import Job
-from cnnpool.launch.once import each_once
-from cnnpool.launch.untrusted import refuse_hydra_code
+from cnnpool.launch.overrides import alternatives, parse
 
-OmegaConf.register_new_resolver("run_name", run_name, replace=True)
+COUNTED, SILENT_S = 32, 2.0
+"""So many jobs are counted while they are composed, with a line after so many seconds."""
+OF_RUNS, OF_SWEEPS = ("hydra.run.dir",), ("hydra.sweep.dir", "hydra.sweep.subdir")
+Combination = tuple[Override, ...]
 
 
-_jobs: list[Job] = []
+@dataclass(frozen=True)
+class Request:
+    """A command line of ``cnnpool train``.
+
+    Args:
+        overrides: KEY=VALUE, as typed.
+        multirun: whether it is a sweep.
+        config_dir: a folder with choices of the user's own.
+        config_name: the file to begin with.
+        most_jobs: that a sweep may have, >= 1.
+    """
+
+    overrides: Sequence[str] = ()
+    multirun: bool = False
+    config_dir: Path | None = None
+    config_name: str = PRIMARY
+    most_jobs: int = MOST_JOBS
 
 
-def compose(arguments: list[str]) -> list[Job]:
-    """The jobs of a command line, none where Hydra itself has answered.
+def jobs_of(request: Request) -> list[Job]:
+    """The jobs that a command line asks for; notes about them go to stderr.
 
     Raises:
-        ValueError: if the command line is no valid one; nothing has been created then.
+        ValueError: in one line, if the command line is no valid one; nothing has been created then.
     """
-    refuse_hydra_code(arguments)
-    arguments = in_order(arguments)
-    _let_hydra_start_on_python_3_14()
-    _jobs.clear()
-    said, argv = io.StringIO(), sys.argv
-    sys.argv = ["cnnpool train", *arguments]
+    overrides = parse(request.overrides)
+    with opened(request.config_name, request.config_dir) as composer:
+        name_runs_by(())
+        swept = [override for override in overrides if override.is_sweep_override()]
+        if not request.multirun and not swept:
+            config = composer.job(overrides)
+            if config.hydra.mode != RunMode.MULTIRUN:
+                _refuse(overrides, OF_SWEEPS, "is for sweeps, by -m; a single run's folder is hydra.run.dir")
+                return [_job(config)]
+        whole = composer.sweep(overrides)
+        if not request.multirun and whole.hydra.mode != RunMode.MULTIRUN:
+            raise ValueError(_no_sweep(swept))
+        _refuse(overrides, OF_RUNS, "is for a single run; the folder of a sweep is out, or hydra.sweep.dir")
+        axes = _axes(composer, overrides, whole, request.most_jobs)
+        return _sweep(composer, whole, axes)
+
+
+def _refuse(overrides: Iterable[Override], keys: Collection[str], remedy: str) -> None:
+    for override in overrides:
+        if override.key_or_group in keys:
+            raise ValueError(f"{override.input_line}: {remedy}")
+
+
+def _no_sweep(swept: Sequence[Override]) -> str:
+    said = " ".join(map(line_of, swept))
+    return (
+        f"{said}: several values make a sweep, by -m: cnnpool train -m {said}; or quote the value: key='a,b'"
+    )
+
+
+def _axes(
+    composer: Composer, overrides: Sequence[Override], whole: DictConfig, most: int
+) -> list[list[Override]]:
+    """The values of every key of a sweep, those that an experiment brings included."""
+    brought = OmegaConf.to_container(whole.hydra.sweeper.params or OmegaConf.create(), resolve=True)
+    lines = [f"{key}={value}" for key, value in brought.items()]
+    asked = parse([*lines, *map(line_of, overrides)])
+    axes = [alternatives(override, composer.names, most + 1) for override in asked]
+    count = math.prod(map(len, axes))
+    if count > most:
+        sizes = " x ".join(f"{axis[0].get_key_element()}: {len(axis)}" for axis in axes if len(axis) > 1)
+        raise ValueError(
+            f"this sweep has at least {count} jobs ({sizes}), and more than {most} are taken for a slip: "
+            f"name fewer values, or allow them by --max-jobs {count}"
+        )
+    return axes
+
+
+def _sweep(composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Override]]) -> list[Job]:
+    keys = [axis[0].key_or_group for axis in axes if len({line_of(one) for one in axis}) > 1]
+    name_runs_by(keys)
+    for key in filter(is_harmless, keys):
+        note(f"{key} differs between the jobs, so it is part of their folders' names")
+    # Resolved here once, so that a time in it is the same for all jobs.
+    str(whole.hydra.sweep.dir)
+    jobs = []
+    for number, chosen in enumerate(counted(product(*axes), math.prod(map(len, axes)))):
+        config = composer.one_of_many(chosen)
+        if config.hydra.sweeper.params != whole.hydra.sweeper.params:
+            name = config.hydra.runtime.choices.experiment
+            raise ValueError(f"experiment={name} is a sweep of its own: run it by a command of its own")
+        OmegaConf.copy_cache(whole, config)
+        jobs.append(_job(config, number))
+    different = distinct(jobs)
+    if len(different) < len(jobs):
+        note(f"{len(jobs) - len(different)} of {len(jobs)} jobs repeat others and are left out")
+    return different
+
+
+def _job(config: DictConfig, number: int | None = None) -> Job:
+    hydra, sweep = config.hydra, number is not None
+    HydraConfig.instance().cfg = config
+    if sweep:
+        hydra.mode, hydra.job.num, hydra.job.id = RunMode.MULTIRUN, number, str(number)
     try:
-        with contextlib.redirect_stderr(said), each_once():
-            hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="train")(task)()
-    except SystemExit as stop:
-        if stop.code:
-            raise ValueError(explain(said.getvalue())) from None
+        folder = Path(hydra.sweep.dir, hydra.sweep.subdir) if sweep else Path(hydra.run.dir)
     except OmegaConfBaseException as error:
         raise ValueError(unresolved(error)) from None
-    finally:
-        sys.argv = argv
-    sys.stderr.write(said.getvalue())
-    return list({job.folder: job for job in reversed(_jobs)}.values())[::-1]
-
-
-def task(config: DictConfig) -> None:
-    """Note a job, for which Hydra calls this."""
-    _jobs.append(_asked(config))
-
-
-def _asked(config: DictConfig) -> Job:
-    node = HydraConfig.get()
+    folder = Path(os.path.abspath(folder))
+    hydra.runtime.output_dir = str(folder)
     settings, mistake = {}, ""
     try:
-        settings = settle(config)
+        settings = resolve(config)
     except ValueError as error:
-        mistake = str(error).splitlines()[0]
-    sweep = node.mode == RunMode.MULTIRUN
-    return Job(Path(node.runtime.output_dir), list(node.overrides.task), settings, mistake, sweep)
+        mistake = str(error)
+    refuse_code(settings)
+    return Job(folder, list(hydra.overrides.task), settings, mistake, sweep)
 
 
-def _let_hydra_start_on_python_3_14() -> None:
-    # Python 3.14 checks help texts when they are added, and Hydra 1.3's are no text yet.
-    if sys.version_info >= (3, 14):
-        argparse.ArgumentParser._check_help = lambda self, action: None
+def name_runs_by(keys: Collection[str]) -> None:
+    """Let ``${run_name:}`` in a configuration be a run's name, with what differs in ``keys``."""
+    OmegaConf.register_new_resolver("run_name", partial(run_name, keys), replace=True)
+
+
+def counted(combinations: Iterable[Combination], count: int) -> Iterator[Combination]:
+    """The combinations one by one; every few seconds stderr says how many are done."""
+    said = time.monotonic()
+    for done, combination in enumerate(combinations):
+        if count >= COUNTED and time.monotonic() - said > SILENT_S:
+            said = time.monotonic()
+            note(f"composed {done} of {count} jobs")
+        yield combination
+
+
+def note(text: str) -> None:
+    """A line on stderr, which nobody need read."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""From a composed configuration to objects; with cli.py the only place that knows Hydra or OmegaConf."""
+"""The settings of a run as plain data: checked, read, saved."""
 
 import re
 from collections.abc import Mapping
@@ -6,17 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from cnnpool.launch.untrusted import NO_SECRET, is_secret
 from cnnpool.run_folder.atomic import write_text
-from cnnpool.run_folder.identity import HARMLESS
 
-UNNAMED = ("seed", "data", "model", "pool", "experiment", "out", "launch")
-"""Overrides that a run's folder does not repeat because its path says them, or they are none of its business.
-
-Neither does it repeat those that change no result, ``cnnpool.run_folder.identity.HARMLESS``.
-"""
 SECTIONS = (
     "data",
     "model",
@@ -30,6 +23,11 @@ SECTIONS = (
     "experiment",
     "launch",
 )
+ROOMS = ("data", "model", "pool", "stage", "readout", "probe", "fit", "launch")
+CODE = ("_target_", "_partial_", "_args_", "_recursive_", "_convert_")
+NO_CODE = "a configuration cannot name code; own code comes from installed packages, by entry point"
+NO_SECRET = "settings are saved with the run; give a secret by the environment"
+SECRET = re.compile(r"(^|[._])(api_?key|credentials?|passw(or)?d|secret|token)s?$", re.IGNORECASE)
 
 
 def conf_dir() -> Path:
@@ -39,86 +37,75 @@ def conf_dir() -> Path:
     return inside if inside.is_dir() else package.parent / "conf"
 
 
-def run_name(*, _root_: DictConfig) -> str:
-    """The run's folder below the output root: [experiment/]data/model/choice/seed."""
-    chosen = _root_.hydra.runtime.choices
-    asked = [text for text in _root_.hydra.overrides.task if _is_named(_key(text))]
-    parts = [
-        chosen.get("data"),
-        chosen.get("model"),
-        choice_name(chosen["pool"], asked),
-        f"seed{_root_.seed}",
-    ]
-    if chosen.get("experiment"):
-        parts.insert(0, chosen["experiment"])
-    return "/".join(parts)
-
-
-def _is_named(key: str) -> bool:
-    section, _, option = key.partition(".")
-    return key not in UNNAMED and section != "launch" and option not in HARMLESS.get(section, ())
-
-
-def _key(override: str) -> str:
-    return override.split("=", 1)[0].lstrip("+~")
-
-
-def choice_name(pool: str, overrides: list[str]) -> str:
-    """What is compared, in one word: the pool and every other override, in a fixed order.
-
-    ``max``, ``max+kernel_size=3``, ``blur+s2=avg+s2.kernel_size=3+readout=gap``.
-    """
-    words = [re.sub(r"^[+~]*(pool@stage\.|stage\.|pool\.)?", "", text) for text in overrides]
-    return "+".join([pool, *sorted(re.sub(r"[^\w.=+@-]", "_", word) for word in words)])
-
-
-def settle(config: DictConfig) -> dict[str, Any]:
-    """The configuration as plain data, every reference followed, refused where it has unknown parts.
+def resolve(config: DictConfig) -> dict[str, Any]:
+    """The configuration without Hydra's part as plain data, with every reference followed.
 
     Raises:
-        ValueError: for a key that nothing reads, or that asks for code by name.
+        ValueError: for a value that is missing, or refers to what does not exist; for an unknown key.
     """
+    plain = {}
     try:
-        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        for key in config:
+            if key in ROOMS and not OmegaConf.is_dict(config[key]):
+                raise ValueError(f"{key} holds options by name, not {config[key]}")
+            if key in SECTIONS:
+                value = config[key]
+                is_plain = not OmegaConf.is_config(value)
+                plain[key] = (
+                    value if is_plain else OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
+                )
+            elif key != "hydra":
+                raise ValueError(f"unknown key {key!r}; known are {', '.join(SECTIONS)}")
     except OmegaConfBaseException as error:
         raise ValueError(unresolved(error)) from None
-    for key in plain:
-        if key not in SECTIONS:
-            raise ValueError(f"unknown key {key!r}; known are {', '.join(SECTIONS)}")
-    refuse_code(plain)
     return plain
 
 
 def unresolved(error: OmegaConfBaseException) -> str:
     """One line for a value that is missing, or refers to what does not exist."""
-    said = str(error).splitlines()[0]
-    if found := re.search(r"^\w+Error raised while resolving interpolation: \"?(.*?)\"?$", said):
-        said = found.group(1)
-    if found := re.fullmatch(r"Environment variable '(.*)' not found", said):
+    if name := _unset(error):
         # The key may be another's, which refers to the one with the variable.
-        name = found.group(1)
         default = f"${{oc.env:{name},DEFAULT}}"
         return f"the environment variable {name} is not set: set it, or give a default by {default}"
-    remedy = "give" if "Missing mandatory" in said else "set that, or give"
+    said = str(error).splitlines()[0]
+    remedy = "give" if isinstance(error, MissingMandatoryValue) else "set that, or give"
     return f"{error.full_key}: {said}; {remedy} a value by {error.full_key}=VALUE"
 
 
+def _unset(error: BaseException | None) -> str:
+    """The environment variable that ``oc.env`` lacked, if that is how the error began."""
+    while error:
+        if isinstance(error, KeyError) and str(error.args[0]).startswith("Environment variable"):
+            return str(error).split("'")[1]
+        error = error.__context__
+    return ""
+
+
 def refuse_code(node: Any, path: str = "") -> None:
-    """Refuse keys by which Hydra would import and call what a file names, and secrets.
+    """Refuse keys by which Hydra would import and call what a file names, secrets, and what JSON lacks.
 
     Raises:
         ValueError: naming the key.
     """
     if isinstance(node, Mapping):
         for key, value in node.items():
-            if key in ("_target_", "_partial_", "_args_", "_recursive_", "_convert_"):
-                raise ValueError(f"{path}{key}: a configuration cannot name code; remove it")
-            if is_secret(str(key)):
+            if key in CODE:
+                raise ValueError(f"{path}{key}: {NO_CODE}")
+            if not isinstance(key, str):
+                raise ValueError(f"{path}{key}: a key is a word, not {key!r}")
+            if is_secret(key):
                 raise ValueError(f"{path}{key}: {NO_SECRET}")
             refuse_code(value, f"{path}{key}.")
     elif isinstance(node, list):
         for value in node:
             refuse_code(value, path)
+    elif not isinstance(node, str | int | float | None):
+        raise ValueError(f"{path[:-1]}: {node!r} is neither a number nor a text, true, false or null")
+
+
+def is_secret(key: str) -> bool:
+    """Whether a setting called ``key`` would hold what nobody else may read."""
+    return bool(SECRET.search(key))
 
 
 def stage_settings(config: Mapping[str, Any], stages: tuple[str, ...]) -> dict[str, dict[str, Any]]:

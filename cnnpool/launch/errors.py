@@ -1,49 +1,58 @@
-"""One line for what Hydra says of a mistaken command line."""
+"""One line for what is wrong with a command line, from the exception that Hydra raised."""
 
-import re
+from collections.abc import Iterable
 
 import yaml
+from hydra.core.override_parser.types import Override
+from hydra.errors import MissingConfigException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from cnnpool.launch.config import SECTIONS, conf_dir
+from cnnpool.launch.config import SECTIONS, conf_dir, unresolved
 from cnnpool.registry import did_you_mean, nearest
 
 
-def explain(said: str) -> str:
-    """Hydra's message with a suggestion, and without its advice on stack traces and on ``+``."""
-    if found := re.search(r"Could not find '([\w/]+)/([^']*)'", said):
-        return _no_choice(*found.groups())
-    if found := re.search(r"Could not override '([^']+)'", said):
-        return _no_key(found.group(1).lstrip("+~"))
-    if found := re.search(r"^\w+Error: \[Errno \d+\] (.*): '(.*)'$", said, re.MULTILINE):
-        return f"{found.group(2)}: {found.group(1)}; choose another folder by out= or hydra.run.dir="
-    if found := re.search(r"^cnnpool train: error: (.*)$", said, re.MULTILINE):
-        return f"{found.group(1)}; 'cnnpool train --hydra-help' lists the options"
-    if "Traceback (most recent call last)" in said:
-        # After the indented stack comes the error, on one line or more.
-        lines = said.strip().splitlines()
-        last = max(at for at, line in enumerate(lines) if line.startswith("    ")) if len(lines) > 1 else -1
-        return " ".join(" ".join(lines[last + 1 :]).split())[:300]
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    kept = [line for line in lines if "HYDRA_FULL_ERROR" not in line and not line.startswith("See https:")]
-    return "; ".join(kept[:3]) or "the command line is not valid"
+def explain(error: Exception, overrides: Iterable[Override] = ()) -> str:
+    """One line with a suggestion, without Hydra's advice on ``+`` and stack traces.
+
+    Args:
+        error: raised while ``overrides`` were composed.
+        overrides: the job's.
+    """
+    cause = error.__cause__
+    if isinstance(error, MissingConfigException):
+        return _no_choice(error)
+    if isinstance(cause, ConfigAttributeError | ConfigKeyError):
+        key = str(cause.full_key)
+        return _no_key(
+            next((o.key_or_group for o in overrides if f"{o.key_or_group}.".startswith(f"{key}.")), key)
+        )
+    if isinstance(cause, OmegaConfBaseException) and not str(error):
+        return unresolved(cause)
+    for override in overrides:
+        place = f"{override.key_or_group}@{override.package}"
+        if override.package and override.get_key_element() not in (known := stages()):
+            if place in known:
+                return f"{override.input_line}: leave out the sign before {place}"
+            return f"no {place!r} to override; there are {', '.join(known)}"
+    lines = [*str(error).splitlines(), *(str(cause).splitlines()[:1] if cause else [])]
+    kept = [line.strip() for line in lines if line.strip() and not line.startswith(("To append", "See http"))]
+    return "; ".join(kept[:3]) or f"the command line is not valid ({type(error).__name__})"
 
 
-def _no_choice(group: str, name: str) -> str:
-    known = sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+def _no_choice(error: MissingConfigException) -> str:
+    name, known = str(error.missing_cfg_file), sorted(error.options or [])
     if not known:
-        return f"no {group}/{name}"
-    return f"no {group}/{name}; {did_you_mean(name, known)}"
+        return f"no {name}.yaml in conf or the folder of --config-dir"
+    return f"no {name}; {did_you_mean(name.rpartition('/')[2], known)}"
 
 
 def _no_key(key: str) -> str:
-    if "@" in key:
-        return f"no {key!r} to override; there are {', '.join(_stages())}"
-    if found := re.match(r"stage\.(\w+)\.", key):
-        stage = found.group(1)
+    section, _, rest = key.partition(".")
+    if section == "stage" and "." in rest:
+        stage = rest.partition(".")[0]
         return f"{key}: a stage's options follow its operator; choose that too: pool@stage.{stage}=NAME"
     owners = _keys()
     if choices := owners.get(key):
-        section = key.partition(".")[0]
         return f"{key!r} is an option of {section}={','.join(choices)}, not of the {section} that is chosen"
     known = [*SECTIONS, *owners]
     last = key.rpartition(".")[2]
@@ -51,11 +60,11 @@ def _no_key(key: str) -> str:
     for word, candidates in ((key, {name: name for name in known}), (last, by_last)):
         if close := nearest(word, candidates, cutoff=0.75):
             return f"unknown key {key!r}; did you mean {candidates[close[0]]!r}?"
-    inside = [name for name in known if name.startswith(f"{key.partition('.')[0]}.")]
+    inside = [name for name in known if name.startswith(f"{section}.")]
     return f"unknown key {key!r}; choose from {', '.join(inside or SECTIONS)}"
 
 
-def _stages() -> list[str]:
+def stages() -> list[str]:
     """``pool@stage.s1`` and so on, as the command line may name them."""
     defaults = yaml.safe_load((conf_dir() / "train.yaml").read_text())["defaults"]
     return [key for one in defaults if isinstance(one, dict) for key in one if key.startswith("pool@stage.")]

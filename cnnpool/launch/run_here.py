@@ -51,6 +51,11 @@ def run(job: Job) -> Outcome:
     if rank():
         return _assist(job)
     try:
+        job.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        said = f"{error.filename}: {error.strerror}; choose another folder by out= or hydra.run.dir="
+        return _outcome(job, "refused", said, 2)
+    try:
         with only_user(job.folder):
             with _logged(job):
                 outcome = _run(job)

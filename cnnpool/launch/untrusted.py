@@ -1,36 +1,61 @@
-"""Settings that would let a configuration of others run code: own code comes from installed packages only."""
+"""A folder of somebody else's configuration: data alone, which can neither run code nor fill the memory."""
 
-import re
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-NAMING_CODE = re.compile(
-    r"hydra[./](searchpath|callbacks|job_logging|hydra_logging|sweeper|env|job[.]env_set)\b|_target_|_partial_|'\(\)'|\"\(\)\""
-)
-IN_FILES = re.compile(r"@(package )?\s*hydra\b|^\s*hydra\s*:", re.MULTILINE)
-FOLDERS = ("--config-dir", "-cd", "--config-path", "-cp")
+from cnnpool.launch.config import NO_CODE
+from cnnpool.launch.overrides import HYDRA_KEYS
+
 MOST_VALUES = 10_000
-NO_SECRET = "settings are saved with the run; give a secret by the environment"
-SECRET = re.compile(r"(^|[._])(api_?key|credentials?|passw(or)?d|secret|token)s?$", re.IGNORECASE)
-ADVICE = "own code comes from installed packages, by entry point"
+HYDRA_KEYS_IN_FILES = (*HYDRA_KEYS, "hydra.sweeper.params")
+HYDRA_NOTES = (
+    "hydra.runtime",
+    "hydra.overrides",
+    "hydra.searchpath",
+    "hydra.job.override_dirname",
+    "hydra.job.config_name",
+)
+"""Notes of Hydra's own on what it composed, and the folder itself."""
 
 
-def refuse_hydra_code(arguments: list[str]) -> None:
-    """Refuse a command line, or a folder it names, that reaches for Hydra's own ways to import code.
+def check_folder(folder: Path, ours: Path) -> None:
+    """Refuse a folder that cannot be read as configuration.
+
+    Args:
+        folder: with choices to add.
+        ours: the configuration to which it adds.
 
     Raises:
-        ValueError: naming the argument or the file.
+        ValueError: naming the file, if it is no YAML, stands for too many values, or would be passed over.
     """
-    for argument in arguments:
-        if found := NAMING_CODE.search(argument):
-            raise ValueError(f"{argument}: a configuration cannot name code ({found.group()}); {ADVICE}")
-    for folder in values(arguments, FOLDERS):
-        for path in sorted(Path(folder).rglob("*.y*ml")):
-            _refuse_file(path, path.relative_to(folder))
+    if not folder.is_dir():
+        raise ValueError(f"--config-dir {folder}: not found, or no folder")
+    for path in _files(folder):
+        content = _read(path)
+        name = path.relative_to(folder)
+        if (ours / name).is_file() and _read(ours / name) != content:
+            raise ValueError(f"{path}: there is a {name.with_suffix('')} already; give it another name")
 
 
-def _refuse_file(path: Path, name: Path) -> None:
+def _files(folder: Path) -> Iterator[Path]:
+    """All YAML below ``folder``, behind symbolic links too, as Hydra would find them."""
+    seen = set()
+    for root, folders, names in os.walk(folder, followlinks=True):
+        place = os.stat(root)
+        if (place.st_dev, place.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((place.st_dev, place.st_ino))
+        yield from (Path(root, name) for name in sorted(names) if name.endswith((".yaml", ".yml")))
+
+
+def _read(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
         size = _expanded(yaml.compose(text, yaml.SafeLoader), {})
@@ -38,10 +63,13 @@ def _refuse_file(path: Path, name: Path) -> None:
         raise ValueError(f"{path} is not UTF-8 text: save it as that") from None
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is no valid YAML: {' '.join(str(error).split())[:200]}") from None
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deep") from None
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
     if size > MOST_VALUES:
         raise ValueError(f"{path} stands for {size} values by its aliases; at most {MOST_VALUES} are read")
-    if name.parts[0] == "hydra" or IN_FILES.search(text) or NAMING_CODE.search(text):
-        raise ValueError(f"{path} changes Hydra's own settings: a configuration cannot name code; {ADVICE}")
+    return text
 
 
 def _expanded(node: yaml.Node | None, known: dict[int, int]) -> int:
@@ -60,16 +88,41 @@ def _expanded(node: yaml.Node | None, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
-def is_secret(key: str) -> bool:
-    """Whether a setting called ``key`` would hold what nobody else may read."""
-    return bool(SECRET.search(key))
+def check_primary(path: Path) -> None:
+    """Refuse a file to begin with that extends Hydra's search path, by which packages are imported.
+
+    Raises:
+        ValueError: naming the file.
+    """
+    try:
+        found = OmegaConf.select(OmegaConf.load(path), "hydra.searchpath")
+    except FileNotFoundError:
+        raise ValueError(f"no {path.name} in conf or {path.parent}") from None
+    except (OmegaConfBaseException, OSError) as error:
+        raise ValueError(f"{path}: {str(error).splitlines()[0]}") from None
+    if found is not None:
+        raise ValueError(f"{path}: hydra.searchpath: {NO_CODE}")
 
 
-def values(arguments: list[str], options: tuple[str, ...]) -> list[str]:
-    """What follows any of ``options``, as the next argument or after an equals sign."""
-    values = []
-    for at, argument in enumerate(arguments):
-        option, _, value = argument.partition("=")
-        if option in options:
-            values += [value] if value else arguments[at + 1 : at + 2]
-    return values
+def check_hydra(settings: DictConfig, ours: DictConfig) -> None:
+    """Refuse a composed configuration whose Hydra settings differ from ours where others may change nothing.
+
+    Nothing in them is run; but whoever asks for a callback is told that there will be none.
+
+    Raises:
+        ValueError: naming the key.
+    """
+    found, expected = (dict(_flat(OmegaConf.to_container(node), "hydra")) for node in (settings, ours))
+    for key in [*found, *expected]:
+        free = any(f"{key}.".startswith(f"{one}.") for one in (*HYDRA_KEYS_IN_FILES, *HYDRA_NOTES))
+        if not free and found.get(key) != expected.get(key):
+            only = ", ".join(HYDRA_KEYS_IN_FILES)
+            raise ValueError(f"{key}: of Hydra's settings only {only} can be given; {NO_CODE}")
+
+
+def _flat(node: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, dict) and node:
+        for key, value in node.items():
+            yield from _flat(value, f"{path}.{key}")
+    else:
+        yield path, node

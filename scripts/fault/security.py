@@ -3,6 +3,9 @@
 from fault.attempt import MINE, Fault
 from fault.setting import write
 
+GLOBAL = "# @package _global_\n"
+EVIL = "train --config-dir mine experiment=evil"
+
 SECURITY = [
     Fault(
         "code by +_target_", "train +pool._target_=os.system", ("_target_", "cannot name code", "entry point")
@@ -10,8 +13,26 @@ SECURITY = [
     Fault(
         "code by _target_ in a file",
         MINE,
-        ("mine.yaml", "cannot name code", "entry point"),
+        ("pool._target_", "cannot name code", "entry point"),
         before=write("mine/pool/mine.yaml", "name: max\n_target_: os.system\n"),
+    ),
+    Fault(
+        "code by an escaped key in a file",
+        EVIL,
+        ("hydra.callbacks.x._target_", "cannot name code", "entry point"),
+        before=write(
+            "mine/experiment/evil.yaml",
+            f'{GLOBAL}hydra: {{callbacks: {{x: {{"\\x5ftarget_": os.system}}}}}}\n',
+        ),
+    ),
+    Fault(
+        "a package by a file's search path",
+        "train --config-dir mine --config-name evil",
+        ("mine/evil.yaml", "hydra.searchpath", "cannot name code"),
+        before=write("mine/evil.yaml", "defaults: [train, _self_]\nhydra: {searchpath: [pkg://harm]}\n"),
+    ),
+    Fault(
+        "a pickled run", "train --experimental-rerun=x.pickle", ("--experimental-rerun=x.pickle", "--help")
     ),
     Fault(
         "another search path",
@@ -20,7 +41,7 @@ SECURITY = [
     ),
     Fault(
         "a logging factory",
-        "train +hydra.job_logging.handlers.x={'()':os.system}",
+        "train +hydra.job_logging.handlers.x={class:os.system}",
         ("hydra.job_logging", "cannot name code"),
     ),
     Fault(

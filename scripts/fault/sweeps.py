@@ -73,11 +73,16 @@ SWEEPS = [
     ),
     Fault(
         "a job's folder is in use",
-        "train -m pool=avg,max hydra.sweep.dir=. hydra.sweep.subdir=here",
+        "train -m pool=avg hydra.sweep.dir=. hydra.sweep.subdir=here",
         ("in use by pid",),
         2,
         used,
         lines=1,
+    ),
+    Fault(
+        "two jobs in one folder",
+        "train -m pool=avg,sum hydra.sweep.dir=. hydra.sweep.subdir=here",
+        ("folder of two jobs", "pool.name: avg -> sum", "hydra.sweep.subdir"),
     ),
     Fault(
         "SLURM without its extra",

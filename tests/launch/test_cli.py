@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from cnnpool import cli
-from cnnpool.launch.config import choice_name, conf_dir, refuse_code, stage_settings
+from cnnpool.launch.config import conf_dir, refuse_code, stage_settings
+from cnnpool.launch.folders import choice_name
 from cnnpool.run_folder.checkpoint import load
 
 
@@ -145,18 +146,6 @@ def test_every_pool_and_readout_yaml_can_be_chosen(call):
     for room in ("pool", "readout", "model", "data"):
         for path in (conf_dir() / room).glob("*.yaml"):
             assert path.stem in out
-
-
-def test_hydra_starts_where_argparse_checks_help_texts(call, monkeypatch):
-    import argparse
-
-    def check(self, action):
-        if not isinstance(action.help, str | None):
-            raise ValueError("badly formed help string")
-
-    monkeypatch.setattr(argparse.ArgumentParser, "_check_help", check, raising=False)
-    monkeypatch.setattr(sys, "version_info", (3, 14, 0))
-    assert call("train", "--help")[0] == 0
 
 
 def test_scripts_are_doors_to_the_same_commands():

@@ -63,6 +63,7 @@ def done(job):
 
 
 def crashed(job):
+    job.folder.mkdir(parents=True)
     write_state(job.folder, "running")
     raise WorkerCrashedError
 

@@ -7,11 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
 from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.launch import build
-from cnnpool.launch.compose import compose
+from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_processes import shares
 from cnnpool.launch.sweep import conclude, outcomes_of
@@ -237,24 +236,9 @@ def test_a_launcher_that_is_not_installed_is_named_with_its_remedy(call, monkeyp
 )
 def test_an_experiment_is_its_sweep_unless_told_otherwise(arguments, jobs, first, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    asked = compose(["-m", *arguments])
+    asked = jobs_of(Request(arguments, multirun=True))
     assert len(asked) == jobs
     assert asked[0].name == first
-
-
-def test_every_job_of_a_sweep_is_composed_once(monkeypatch, tmp_path):
-    composed, whole = [], ConfigLoaderImpl.load_sweep_config
-
-    def load(loader, master_config, sweep_overrides):
-        composed.append(sweep_overrides[-1])
-        return whole(loader, master_config, sweep_overrides)
-
-    monkeypatch.setattr(ConfigLoaderImpl, "load_sweep_config", load)
-    monkeypatch.chdir(tmp_path)
-    jobs = compose(["-m", "pool=max", "seed=2,0,1"])
-    assert [job.settings["seed"] for job in jobs] == [2, 0, 1]
-    assert composed == ["seed=2", "seed=0", "seed=1"]
-    assert ConfigLoaderImpl.load_sweep_config is load
 
 
 def test_a_run_says_what_it_measures_and_where_its_results_are(call, tmp_path):

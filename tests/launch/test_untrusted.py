@@ -1,44 +1,139 @@
+"""A command line or a folder of others names no code, in whatever spelling."""
+
+import os
+import sys
+
 import pytest
+
+from cnnpool.launch.compose import Request, jobs_of
 
 REFUSED = [
     "hydra.searchpath=[file:///tmp]",
     "hydra/job_logging=default",
+    "hydra/launcher=basic",
     "hydra.job_logging.handlers.file.class=os.system",
     "+hydra.callbacks.mine._target_=os.system",
-    "+hydra.job_logging.handlers.x={'()':os.system}",
+    "+hydra.callbacks={mine:{_target_:os.system}}",
+    "++hydra.callbacks.mine._target_=os.system",
+    "~hydra.callbacks",
+    "hydra={callbacks:{mine:{_target_:os.system}}}",
+    "+hydra={callbacks:{mine:{_target_:os.system}}}",
+    "+hydra.job_logging.handlers.x={class:os.system}",
+    "+pool@hydra.callbacks.x=max",
+    "hydra/job_logging@hydra.x=default",
     "+pool._target_=os.system",
+    "+pool={_target_:os.system}",
+    "++probe.x={y:[{_target_:os.system}]}",
     "hydra.sweeper._target_=os.system",
+    "hydra.launcher._target_=os.system",
     "+hydra.job.env_set.PATH=x",
+    "hydra.verbose=true",
 ]
 
 
 @pytest.mark.parametrize("argument", REFUSED)
 def test_no_argument_names_code(call, tmp_path, argument):
     status, _, err = call("train", *call.quick, argument)
-    assert status == 2 and "cannot name code" in err and err.count("\n") == 1
+    assert status == 2 and err.count("\n") == 1
+    assert "cannot name code" in err or "a choice is made by its name" in err
     assert not list(tmp_path.rglob("*"))
 
 
+HARM = "{_target_: harm.run}"
+CALLBACKS = f"callbacks: {{x: {HARM}}}"
+EXPERIMENT, POOL, PRIMARY = "experiment/evil.yaml", "pool/evil.yaml", "evil.yaml"
 FILES = {
-    "hydra/job_logging/evil.yaml": "version: 1\n",
-    "experiment/evil.yaml": "hydra:\n  callbacks: {x: {_target_: os.system}}\n",
-    "pool/evil.yaml": "# @package hydra.callbacks.x\nname: max\n",
-    "pool/worse.yaml": "defaults:\n  - max@hydra.job\nname: max\n",
-    "pool/code.yaml": "name: max\n_target_: os.system\n",
-    "hydra/callbacks/evil.yaml": "x: {_target_: os.system}\n",
-    "experiment/path.yaml": "# @package _global_\nhydra:\n  searchpath: [file:///tmp]\n",
+    # The content of a file, and the key that is named. Each file is chosen, and a logging group too.
+    EXPERIMENT: {
+        f"hydra:\n  {CALLBACKS}\n": "hydra.callbacks.x",
+        'hydra: {callbacks: {x: {"\\x5ftarget_": harm.run}}}\n': "hydra.callbacks.x",
+        f'"\\x68ydra": {{{CALLBACKS}}}\n': "hydra.callbacks.x",
+        'hydra: {job_logging: {x: {"\\x28\\x29": harm.run}}}\n': "hydra.job_logging.x",
+        f"data: {{mine: {{x: {HARM}}}}}\nhydra: {{callbacks: '${{data.mine}}'}}\n": "hydra.callbacks",
+        f"data: {{mine: &a {HARM}}}\nhydra: {{callbacks: {{x: *a}}}}\n": "hydra.callbacks.x",
+        "defaults: [{override /hydra/job_logging: stdout}]\n": "hydra.job_logging",
+        f"hydra: {{launcher: {HARM}}}\n": "hydra.launcher",
+        "hydra: {job: {env_set: {PATH: x}}}\n": "hydra.job.env_set.PATH",
+        "hydra: {sweeper: {_target_: harm.run}}\n": "hydra.sweeper._target_",
+        "hydra:\n  searchpath: [pkg://harm]\n": "hydra.searchpath",
+    },
+    POOL: {
+        "# @package hydra.callbacks.x\nname: max\n": "hydra.callbacks.x",
+        "defaults:\n  - max@_global_.hydra.callbacks.x\nname: max\n": "hydra.callbacks.x",
+        "name: max\n_target_: harm.run\n": "pool._target_",
+        'name: max\n"\\x5ftarget_": harm.run\n': "pool._target_",
+        "name: max\nties: [{_partial_: true}]\n": "_partial_",
+    },
+    PRIMARY: {
+        "defaults: [train, _self_]\nhydra: {searchpath: [pkg://harm]}\n": "hydra.searchpath",
+        "x: {searchpath: ['pkg://harm']}\nhydra: ${x}\n": "hydra.searchpath",
+        f"defaults: [train, _self_]\nhydra: {{{CALLBACKS}}}\n": "hydra.callbacks.x",
+    },
 }
+CHOSEN = {EXPERIMENT: "experiment=evil", POOL: "pool=evil", PRIMARY: "--config-name=evil"}
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_no_file_of_a_configuration_folder_names_code(call, tmp_path, name):
+@pytest.fixture
+def harm(tmp_path, monkeypatch):
+    """A module that leaves a file when it is imported or called."""
+    done = tmp_path / "done"
+    (tmp_path / "harm").mkdir()
+    text = f"from pathlib import Path\nPath({str(done)!r}).touch()\ndef run(*a, **k): pass\n"
+    (tmp_path / "harm" / "__init__.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield done
+    sys.modules.pop("harm", None)
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["plain", "behind links"])
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name in FILES for text in FILES[name]])
+def test_no_file_of_a_configuration_folder_names_code(name, text, linked, call, tmp_path, harm):
     path = tmp_path / "mine" / name
     path.parent.mkdir(parents=True)
-    path.write_text(FILES[name])
-    for option in (["--config-dir", "mine"], ["--config-dir=mine"], ["-cd", "mine"]):
-        status, _, err = call("train", *option, *call.quick)
-        assert status == 2 and "cannot name code" in err and path.name in err
-    assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+    if linked and name != PRIMARY:
+        path.parent.rmdir()
+        (tmp_path / "real").mkdir()
+        path.parent.symlink_to(tmp_path / "real")
+    path.write_text("# @package _global_\n" * (name == EXPERIMENT) + text)
+    for folder in (["--config-dir", "mine"], ["--config-dir=mine"], ["-cd", "mine"]):
+        status, _, err = call("train", *folder, *call.quick, CHOSEN[name])
+        assert status == 2 and FILES[name][text] in err and err.count("\n") == 1, err
+    assert not harm.exists() and not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize("key", ["+hydra.callbacks.x._target_", "hydra.sweeper.params.seed", "pool._target_"])
+def test_no_sweep_of_a_configuration_folder_names_code(key, call, tmp_path, harm):
+    path = tmp_path / "mine" / EXPERIMENT
+    path.parent.mkdir(parents=True)
+    path.write_text(f"# @package _global_\nhydra: {{sweeper: {{params: {{'{key}': harm.run}}}}}}\n")
+    status, _, err = call("train", "-m", "--config-dir", "mine", "experiment=evil", *call.quick)
+    assert status == 2 and key.lstrip("+") in err and err.count("\n") == 1, err
+    assert not harm.exists() and not (tmp_path / "outputs").exists()
+
+
+def test_a_shortened_flag_is_no_way_around(call, tmp_path, harm):
+    (tmp_path / "mine" / "experiment").mkdir(parents=True)
+    (tmp_path / "mine" / "experiment" / "evil.yaml").write_text(
+        f"# @package _global_\nhydra: {{{CALLBACKS}}}\n"
+    )
+    status, _, err = call("train", "--config-di=mine", "experiment=evil", *call.quick)
+    assert status == 2 and "unrecognized arguments: --config-di=mine" in err and not harm.exists()
+
+
+def test_a_pickled_run_is_not_loaded(call, tmp_path):
+    (tmp_path / "rerun.pickle").write_bytes(b"cos\nsystem\n(S'touch done'\ntR.")
+    status, _, err = call("train", "--experimental-rerun=rerun.pickle")
+    assert status == 2 and err.count("\n") == 1 and not (tmp_path / "done").exists()
+
+
+def test_a_folder_may_bring_choices_experiments_and_sweeps(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "mine" / "experiment" / "own.yaml"
+    path.parent.mkdir(parents=True)
+    text = "hydra: {sweep: {dir: there}, sweeper: {params: {seed: '0,1', pool: 'max,avg'}}}\n"
+    path.write_text(f"# @package _global_\n{text}")
+    jobs = jobs_of(Request(["experiment=own"], multirun=True, config_dir=tmp_path / "mine"))
+    assert len(jobs) == 4 and all(job.folder.is_relative_to(tmp_path / "there") for job in jobs)
 
 
 @pytest.mark.parametrize("key", ["token", "api_key", "data_password", "client_secret", "credentials"])
@@ -49,3 +144,59 @@ def test_no_file_of_a_configuration_folder_holds_a_secret(call, tmp_path, key):
     status, _, err = call("train", "--config-dir", "mine", "pool=mine", *call.quick)
     assert status == 2 and f"pool.{key}: settings are saved with the run" in err and err.count("\n") == 1
     assert [p for p in tmp_path.rglob("*") if p.is_file() and "s3cr3t" in p.read_text()] == [path]
+
+
+@pytest.mark.parametrize("override", ["+pool={token: s3cr3t}", "++probe.x=[{password: s3cr3t}]"])
+def test_no_secret_hides_in_a_value(call, tmp_path, override):
+    status, _, err = call("train", override, *call.quick)
+    assert status == 2 and "settings are saved with the run" in err and "s3cr3t" not in err
+    assert not list(tmp_path.rglob("*"))
+
+
+TREE = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10))])
+UNREADABLE = {
+    "pool/mine.yaml": {
+        "name: max\n\tk: 2": "is no valid YAML",
+        TREE: "by its aliases",
+        "a: &a [*a]": "by its aliases",
+        "[" * 5000: "nested too deep",
+        "name: max\nname: avg": "duplicate key",
+        "name: max\n1: 2": "not 1",
+        "name: max\nwhen: 2020-01-01": "when",
+        "name: max\nraw: !!binary aGFybQ==": "pool.raw",
+        "name: max\npath: !!python/object/apply:pathlib.Path [x]": "pool.path",
+        "name: max\ncode: !!python/object/apply:os.system [touch done]": "mine.yaml",
+        "- a list": "pool holds options by name",
+        "defaults: [nope]\nname: max": "nope",
+        "defaults: [{/data: mnist}]": "pool.name=None is no name",
+        "defaults: no": "defaults",
+    },
+    "pool/max.yaml": {"name: avg": "there is a pool/max already"},
+    "train.yaml": {"seed: 1": "there is a train already"},
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name in UNREADABLE for text in UNREADABLE[name]])
+def test_a_file_that_cannot_be_meant_is_named_in_one_line(name, text, call, tmp_path):
+    path = tmp_path / "mine" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    pool = ["pool=mine"] if name == "pool/mine.yaml" else []
+    status, _, err = call("train", "--config-dir", "mine", *pool, *call.quick)
+    assert status == 2 and UNREADABLE[name][text] in err, err
+    assert err.count("\n") == 1 and len(err) < 600 and "Traceback" not in err
+    assert not (tmp_path / "outputs").exists() and not (tmp_path / "done").exists()
+
+
+def test_a_copy_of_our_own_configuration_adds_nothing_and_does_no_harm(call, tmp_path):
+    from cnnpool.launch.config import conf_dir
+
+    (tmp_path / "mine").symlink_to(conf_dir())
+    assert call("train", "--config-dir", "mine", "--cfg", "job")[0] == 0
+
+
+def test_folders_that_contain_themselves_are_read_once(call, tmp_path):
+    (tmp_path / "mine" / "pool").mkdir(parents=True)
+    (tmp_path / "mine" / "pool" / "wide.yaml").write_text("name: avg\nkernel_size: 4\n")
+    os.symlink(tmp_path / "mine", tmp_path / "mine" / "pool" / "again")
+    assert call("train", "--config-dir", "mine", "pool=wide", "--cfg", "job")[0] == 0

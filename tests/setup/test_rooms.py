@@ -45,7 +45,16 @@ ROOMS = {
     "cli": {"cnnpool"},
     "launch": {
         *("hydra", "omegaconf", "ray", "submitit", "yaml", "torch"),
-        *("cnnpool.fit", "cnnpool.recipe", RUN_FOLDER, SYSTEM, TABLES, *LAYERS, *SCHEMA),
+        *(
+            "cnnpool.cli_parser",
+            "cnnpool.fit",
+            "cnnpool.recipe",
+            RUN_FOLDER,
+            SYSTEM,
+            TABLES,
+            *LAYERS,
+            *SCHEMA,
+        ),
     },
     "cli_parser": set(),
     "recipe": SCHEMA,

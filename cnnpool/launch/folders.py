@@ -1,0 +1,86 @@
+"""The folder of every run: its name, and that no two jobs of a sweep share one."""
+
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from cnnpool.launch.job import Job
+from cnnpool.run_folder.identity import HARMLESS, differences
+
+UNNAMED = ("seed", "data", "model", "pool", "experiment", "out", "launch")
+"""Overrides that a run's folder does not repeat because its path says them, or they are none of its business.
+
+Neither does it repeat those that change no result, ``cnnpool.run_folder.identity.HARMLESS``.
+"""
+
+
+def run_name(swept: Collection[str], *, _root_: DictConfig) -> str:
+    """A run's folder below the output root: [experiment/]data/model/choice/seed.
+
+    Args:
+        swept: keys in which the jobs of the sweep differ; they are part of the choice's name.
+        _root_: the composed configuration.
+    """
+    chosen = _root_.hydra.runtime.choices
+    named = [text for text in _root_.hydra.overrides.task if _is_named(_key(text), swept)]
+    parts = [
+        chosen.get("data"),
+        chosen.get("model"),
+        choice_name(chosen["pool"], named),
+        _word(f"seed{_root_.seed}"),
+    ]
+    if chosen.get("experiment"):
+        parts.insert(0, chosen["experiment"])
+    return "/".join(parts)
+
+
+def is_harmless(key: str) -> bool:
+    """Whether a setting changes no result, so that a run's name leaves it out."""
+    section, _, option = key.partition(".")
+    return option in HARMLESS.get(section, ())
+
+
+def _is_named(key: str, swept: Collection[str]) -> bool:
+    return key not in UNNAMED and not key.startswith("launch.") and (key in swept or not is_harmless(key))
+
+
+def _key(override: str) -> str:
+    return override.split("=", 1)[0].lstrip("+~")
+
+
+def choice_name(pool: str, overrides: Iterable[str]) -> str:
+    """All that is compared, in one word: the pool and every other override, in a fixed order.
+
+    ``max``, ``max+kernel_size=3``, ``blur+s2=avg+s2.kernel_size=3+readout=gap``.
+    """
+    words = [re.sub(r"^[+~]*(pool@stage\.|stage\.|pool\.)?", "", text) for text in overrides]
+    return "+".join([pool, *sorted(map(_word, words))])
+
+
+def _word(text: str) -> str:
+    return re.sub(r"[^\w.=+@-]", "_", text)
+
+
+def distinct(jobs: Iterable[Job]) -> list[Job]:
+    """The jobs without those that repeat an earlier one.
+
+    Raises:
+        ValueError: if two jobs with different settings would share a folder.
+    """
+    found: dict[Path, Job] = {}
+    for job in jobs:
+        other = found.setdefault(job.folder, job)
+        if other is not job and (differ := _differences(other, job)):
+            raise ValueError(
+                f"{job.name} would be the folder of two jobs ({'; '.join(differ)}): give each its own, "
+                "or leave hydra.sweep.subdir out"
+            )
+    return list(found.values())
+
+
+def _differences(one: Job, other: Job) -> list[str]:
+    if one.mistake or other.mistake:
+        return [] if one.overrides == other.overrides else [*one.overrides, "and", *other.overrides]
+    return differences(one.settings, other.settings)

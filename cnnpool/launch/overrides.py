@@ -1,0 +1,112 @@
+"""The KEY=VALUE part of a command line: read by Hydra's own parser, refused where it cannot be meant."""
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from itertools import islice
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob, Override
+from hydra.errors import HydraException
+
+from cnnpool.launch.config import NO_CODE, NO_SECRET, SECTIONS, conf_dir, is_secret, refuse_code
+
+FOLDERS = ("out", "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
+HYDRA_KEYS = (*FOLDERS[1:], "hydra.mode")
+"""Those of Hydra's own settings that a command line may give."""
+
+Names = Callable[[str], list[str]]
+
+
+def parse(lines: Iterable[str]) -> list[Override]:
+    """The overrides of a command line, of those with the same key the last one.
+
+    Raises:
+        ValueError: naming the first one that is malformed or cannot be meant.
+    """
+    found = {}
+    for line in lines:
+        override = _parse(line)
+        found[override.get_key_element()] = override
+    return list(found.values())
+
+
+def alternatives(override: Override, names: Names, most: int) -> list[Override]:
+    """One override per value of a sweep, ``most`` at most; just the one of any other override.
+
+    Args:
+        override: as it was given.
+        names: the files from which a key's choice is made, for ``glob()``.
+        most: how many are looked at.
+
+    Raises:
+        ValueError: if it has none, or no end of them, or one cannot be meant.
+    """
+    key, line = override.get_key_element(), override.input_line
+    if override.is_hydra_override():
+        return [override]
+    if not override.is_sweep_override():
+        return [_parse(f"{key}={override.get_value_element_as_str()}")]
+    if not override.is_discrete_sweep():
+        raise ValueError(
+            f"{line}: an interval has no end of values; list some, or use range(start, stop, step)"
+        )
+    value = override.value()
+    try:
+        values = value.filter(names(key)) if isinstance(value, Glob) else override.sweep_string_iterator()
+        found = [_parse(f"{key}={one}") for one in islice(values, most)]
+    except HydraException as error:
+        raise ValueError(f"{line}: {error}") from None
+    if not found:
+        raise ValueError(f"{line}: there is no such value, so this would run nothing")
+    return found
+
+
+def is_choice(key: str) -> bool:
+    """Whether ``key`` is chosen by the name of a file, such as ``pool``."""
+    return bool(key) and (conf_dir() / key).is_dir()
+
+
+@cache
+def _parser() -> OverridesParser:
+    return OverridesParser.create()
+
+
+def _parse(line: str) -> Override:
+    try:
+        override = _parser().parse_override(line)
+    except (HydraException, RecursionError):
+        said = "not of the form key=value; a value with signs or spaces stands between quotes"
+        raise ValueError(f"{line}: {said}") from None
+    _check(override, line)
+    return override
+
+
+def _check(override: Override, line: str) -> None:
+    key = override.key_or_group
+    section = key.partition(".")[0].partition("/")[0]
+    if is_secret(key):
+        raise ValueError(f"{key}: {NO_SECRET}")
+    if section == "hydra" or (override.package or "").partition(".")[0] == "hydra":
+        if key not in HYDRA_KEYS or override.package or override.is_delete():
+            raise ValueError(
+                f"{line}: of Hydra's settings only {', '.join(HYDRA_KEYS)} can be given: {NO_CODE}"
+            )
+        if override.is_sweep_override():
+            raise ValueError(f"{line}: the jobs of a sweep share Hydra's own settings")
+    elif section not in SECTIONS and (override.is_add() or override.is_force_add()):
+        raise ValueError(f"unknown key {key!r}; known are {', '.join(SECTIONS)}")
+    elif override.is_delete() and key in SECTIONS and key != "experiment":
+        raise ValueError(f"{line}: every run needs a {key}; choose another by {key}=VALUE")
+    elif override.is_sweep_override() and section == "launch":
+        raise ValueError(f"{line}: the jobs of a sweep are launched in one way")
+    if not override.is_delete() and not override.is_sweep_override():
+        _check_value(override, line)
+
+
+def _check_value(override: Override, line: str) -> None:
+    key, value = override.key_or_group, override.value()
+    refuse_code(value, f"{key}.")
+    if key in FOLDERS and (value is None or not str(value).strip()):
+        raise ValueError(f"{line}: names no folder; leave it out for the usual one")
+    if is_choice(key) and not isinstance(value, str):
+        raise ValueError(f"{line}: a choice is made by its name, such as pool=max")

@@ -1,0 +1,344 @@
+"""Jobs of a command line, with Hydra's own composition as the oracle."""
+
+import itertools
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf, open_dict
+
+from cnnpool.cli_parser import train_parser
+from cnnpool.launch import compose as composing
+from cnnpool.launch.compose import Request, jobs_of
+from cnnpool.launch.composer import Composer
+from cnnpool.launch.config import conf_dir
+
+FAR = """\
+# @package _global_
+defaults: [{override /launch: processes}, {override /pool: wide}]
+out: elsewhere
+hydra: {sweeper: {params: {seed: "range(0,3)", pool.kernel_size: "2,4"}}}
+"""
+FILES = {
+    "experiment/open.yaml": "# @package _global_\ndefaults: [{override /pool: '???'}]\n",
+    "experiment/far.yaml": FAR,
+    "experiment/mode.yaml": "# @package _global_\nhydra: {mode: MULTIRUN}\n",
+    "pool/wide.yaml": "name: avg\nkernel_size: 4\n",
+    "probe/mine.yaml": "defaults: [default]\ngradient: {samples: 4}\n",
+    "alone.yaml": "defaults: [train, {override pool: avg}, _self_]\nseed: 5\n",
+}
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A folder of choices, and what leads to it on the command line."""
+    for name, text in FILES.items():
+        path = tmp_path / "a folder's" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return "a folder's"
+
+
+def asked(line, mine=None):
+    found = train_parser().parse_intermixed_args(line.split(" "))
+    return Request(found.overrides, found.multirun, mine and Path(mine), found.config_name, found.max_jobs)
+
+
+def expected(lines, number=None):
+    """(folder, settings) that Hydra's compose API gives for one job."""
+    with initialize_config_dir(str(conf_dir()), job_name="train", version_base="1.3"):
+        composing.name_runs_by(())
+        config = compose("train", list(lines), return_hydra_config=True)
+        HydraConfig.instance().cfg = config
+        node = config.hydra
+        node.job.num = number or 0
+        place = node.run.dir if number is None else Path(node.sweep.dir, node.sweep.subdir)
+        folder = Path(place).absolute()
+        with open_dict(config):
+            del config["hydra"]
+        return folder, OmegaConf.to_container(config, resolve=True)
+
+
+SWEEPS = {
+    "pool=max,avg seed=0,1,2": [["pool=max", "pool=avg"], ["seed=0", "seed=1", "seed=2"]],
+    "pool=glob(m*,exclude=max_*) fit=smoke": [["pool=max", "pool=median", "pool=mixed"], ["fit=smoke"]],
+    "seed=range(2,8,step=3) pool=choice(sum,avg)": [["seed=2", "seed=5"], ["pool=sum", "pool=avg"]],
+    "fit.lr=1e-2,0.1 pool.kernel_size=[2,3],3": [
+        ["fit.lr=0.01", "fit.lr=0.1"],
+        ["pool.kernel_size=[2,3]", "pool.kernel_size=3"],
+    ],
+    "+probe.noise.samples=4,5 probe.gradient={samples:3}": [
+        ["+probe.noise.samples=4", "+probe.noise.samples=5"],
+        ["probe.gradient={samples:3}"],
+    ],
+    "probe.gradient={samples:3} probe.gradient.epsilon=0.1,0.2": [
+        ["probe.gradient={samples:3}"],
+        ["probe.gradient.epsilon=0.1", "probe.gradient.epsilon=0.2"],
+    ],
+    "pool@stage.s2=inherit,avg ~fit.lr seed=3,4 data.root='a b,c'": None,
+    "hydra.sweep.subdir=${hydra:job.num}/${hydra.job.override_dirname} seed=1,2 pool=avg": [
+        ["hydra.sweep.subdir=${hydra:job.num}/${hydra.job.override_dirname}"],
+        ["seed=1", "seed=2"],
+        ["pool=avg"],
+    ],
+    "out=${oc.env:NOPE,there} model.width=1,2 fit.max_steps=${model.width}": [
+        ["out=${oc.env:NOPE,there}"],
+        ["model.width=1", "model.width=2"],
+        ["fit.max_steps=${model.width}"],
+    ],
+}
+SWEEPS["pool@stage.s2=inherit,avg ~fit.lr seed=3,4 data.root='a b,c'"] = [
+    ["pool@stage.s2=inherit", "pool@stage.s2=avg"],
+    ["~fit.lr=null"],
+    ["seed=3", "seed=4"],
+    ["data.root='a b,c'"],
+]
+
+
+@pytest.mark.parametrize("line", SWEEPS)
+def test_each_job_of_a_sweep_is_what_hydra_composes_for_it(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = line.replace("'a b,c'", "'a_b,c'").split(" ")
+    words = [word.replace("'a_b,c'", "'a b,c'") for word in words]
+    jobs = jobs_of(Request(words, multirun=True))
+    lines = [list(each) for each in itertools.product(*SWEEPS[line])]
+    assert len(jobs) == len(lines)
+    for number, (job, each) in enumerate(zip(jobs, lines, strict=True)):
+        each = ["~fit.lr" if one == "~fit.lr=null" else one for one in each]
+        folder, settings = expected(each, number)
+        assert (job.settings, job.mistake, job.sweep) == (settings, "", True)
+        assert job.folder.name == folder.name
+        assert set(job.settings) == set(settings)
+
+
+def test_whole_configurations_made_from_one_composition_are_hydras(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = ["pool=lp", "seed=3", "pool.p=1.5", "hydra.sweep.dir=x", "~fit.lr", "fit.epochs=2", "data.root=a"]
+    overrides = OverridesParser.create().parse_overrides(lines)
+    with initialize_config_dir(str(conf_dir()), job_name="train", version_base="1.3"):
+        composing.name_runs_by(())
+        composer = Composer("train")
+        composer.one_of_many(
+            OverridesParser.create().parse_overrides(["pool=lp", "hydra.sweep.dir=x", "~fit.lr"])
+        )
+        made, whole = composer.one_of_many(overrides), compose("train", lines, return_hydra_config=True)
+    assert OmegaConf.to_container(made) == OmegaConf.to_container(whole)
+
+
+def test_configurations_that_differ_in_values_are_composed_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    composed, whole = [], Composer.job
+
+    def counting(composer, overrides):
+        composed.append([override.input_line for override in overrides])
+        return whole(composer, overrides)
+
+    monkeypatch.setattr(Composer, "job", counting)
+    jobs = jobs_of(Request(["pool=max,avg", "seed=range(50)", "fit.lr=0.1,0.2"], multirun=True))
+    assert len(jobs) == 200 and composed == [["pool=max"], ["pool=avg"]]
+
+
+@pytest.mark.parametrize(
+    ("line", "folders"),
+    [
+        ("pool=avg fit.lr=0.1", ["outputs/digits/convnet/avg+fit.lr=0.1/seed0"]),
+        ("experiment=mnist_fast", ["outputs/mnist_fast/mnist/sprint/max/seed0"]),
+        ("pool=avg hydra.mode=RUN", ["outputs/digits/convnet/avg/seed0"]),
+        ("hydra.run.dir=here", ["here"]),
+        ("-m hydra.sweep.dir=here seed=0,1", [f"here/digits/convnet/max/seed{seed}" for seed in (0, 1)]),
+        ("-m hydra.sweep.subdir=${hydra.job.num} seed=0,1", ["outputs/0", "outputs/1"]),
+        (
+            "hydra.mode=MULTIRUN pool=max,avg",
+            [f"outputs/digits/convnet/{pool}/seed0" for pool in ("max", "avg")],
+        ),
+        ("-m pool=max", ["outputs/digits/convnet/max/seed0"]),
+        ("seed=1 seed=2", ["outputs/digits/convnet/max/seed2"]),
+        (
+            "-m experiment=open pool=max,avg",
+            [f"outputs/open/digits/convnet/{p}/seed0" for p in ("max", "avg")],
+        ),
+        ("experiment=mode seed=0,1", [f"outputs/mode/digits/convnet/max/seed{seed}" for seed in (0, 1)]),
+        (
+            "-m experiment=far pool.kernel_size=4",
+            [f"elsewhere/far/digits/convnet/wide+kernel_size=4/seed{seed}" for seed in range(3)],
+        ),
+        ("pool=wide probe=mine", ["outputs/digits/convnet/wide+probe=mine/seed0"]),
+        ("-m pool=glob(wi*)", ["outputs/digits/convnet/wide/seed0"]),
+        ("-cn alone", ["outputs/digits/convnet/avg/seed5"]),
+        ("-cn alone.yaml pool=wide", ["outputs/digits/convnet/wide/seed5"]),
+    ],
+)
+def test_jobs_and_their_folders(line, folders, mine, tmp_path):
+    assert [str(job.folder.relative_to(tmp_path)) for job in jobs_of(asked(line, mine))] == folders
+
+
+def test_an_own_probe_extends_ours(mine):
+    (job,) = jobs_of(asked("probe=mine", mine))
+    assert job.settings["probe"]["gradient"] == {"samples": 4, "epsilon": 0.001, "every_epochs": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("pool=max,avg", "pool=max,avg: several values make a sweep, by -m: cnnpool train -m pool=max,avg;"),
+        ("seed=range(3)", "cnnpool train -m seed=range(3)"),
+        ("-m fit.lr=interval(0,1)", "an interval has no end of values"),
+        ("-m pool=glob(zz*)", "pool=glob(zz*): there is no such value"),
+        ("-m seed=range(5,5)", "seed=range(5,5): there is no such value"),
+        ("-m pool=max,nope", "no pool/nope; did you mean 'none'?"),
+        ("-m pool=max hydra.job.name=a,b", "can be given"),
+        ("-m hydra.sweep.dir=a,b", "the jobs of a sweep share Hydra's own settings"),
+        ("-m launch=local,processes", "the jobs of a sweep are launched in one way"),
+        ("-m launch=processes launch.jobs=1,2", "the jobs of a sweep are launched in one way"),
+        ("pool={name:avg}", "a choice is made by its name"),
+        ("-m fit={lr:1},{lr:2}", "a choice is made by its name"),
+        ("-m pool=[max],[avg]", "a choice is made by its name"),
+        ("experiment=null", "a choice is made by its name"),
+        ("+pool@stage.s1=max", "leave out the sign before pool@stage.s1"),
+        ("pool@stage.s9=max", "there are pool@stage.s1, pool@stage.s2,"),
+        ("hydra.run.dir=null", "names no folder"),
+        ("-m pool=max,avg hydra.run.dir=here", "hydra.run.dir=here: is for a single run"),
+        ("pool=max hydra.sweep.subdir=here", "hydra.sweep.subdir=here: is for sweeps"),
+        ("experiment=open", "You must specify 'pool'"),
+        ("-m experiment=far,mode", "experiment=far is a sweep of its own"),
+        ("-cn nope", "no nope.yaml"),
+        ("-cn ../alone", "--config-name ../alone"),
+        ("seed=${seed}", "Recursive interpolation"),
+        ("seed=${oc.env:NOPE}", "set it, or give a default by ${oc.env:NOPE,DEFAULT}"),
+        ("hydra.mode=both", "hydra.mode"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_it(line, said, mine):
+    with pytest.raises(ValueError, match=re.escape(said)) as mistake:
+        jobs_of(asked(line, mine))
+    assert "\n" not in str(mistake.value) and len(str(mistake.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "flag", ["--experimental-rerun=x", "--hydra-help", "--config-path=x", "--config-di=x", "-r"]
+)
+def test_flags_of_hydras_own_are_refused(flag, call):
+    status, _, err = call("train", flag, "pool=max")
+    assert (status, err) == (2, f"error: unrecognized arguments: {flag}; see --help\n")
+
+
+def test_options_and_overrides_stand_in_any_order(mine, tmp_path):
+    found = train_parser().parse_intermixed_args(["pool=wide", "-m", "seed=0,1", "-cd", mine, "data.crop=1"])
+    assert found.overrides == ["pool=wide", "seed=0,1", "data.crop=1"]
+    assert found.multirun and found.config_dir == Path(mine)
+
+
+@pytest.mark.parametrize(("most", "count"), [(5, 6), (2, 9)])
+def test_more_jobs_than_a_sweep_may_have_are_refused_before_any_is_composed(most, count, monkeypatch):
+    monkeypatch.setattr(Composer, "one_of_many", None)
+    line = f"-m --max-jobs {most} seed=range(0,{10**12}) pool=max,avg,sum"
+    size = (most + 1) * min(3, most + 1)
+    with pytest.raises(ValueError, match=rf"at least {size} jobs \(seed: {most + 1} x pool: 3\)") as mistake:
+        jobs_of(asked(line))
+    assert f"--max-jobs {size}" in str(mistake.value)
+
+
+def test_a_sweep_of_as_many_jobs_as_it_may_have_is_composed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert len(jobs_of(asked("-m --max-jobs 3 seed=range(3)"))) == 3
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "many"])
+def test_a_number_of_jobs_is_a_whole_number_from_one_on(number, call):
+    status, _, err = call("train", "--max-jobs", number)
+    assert status == 2 and "--max-jobs" in err and err.count("\n") == 1
+
+
+def test_composing_for_long_is_counted_on_stderr(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    clock = itertools.count(step=1)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    jobs_of(asked("-m seed=range(40)"))
+    assert re.fullmatch(r"(composed \d+ of 40 jobs\n)+", capsys.readouterr().err)
+    jobs_of(asked("-m seed=range(10)"))
+    assert capsys.readouterr().err == ""
+
+
+def test_jobs_that_differ_only_in_what_changes_no_result_get_folders_of_their_own(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    jobs = jobs_of(asked("-m data.root=a/b,a fit.devices=1,2 pool=max"))
+    names = [job.folder.parent.name for job in jobs]
+    assert names == [f"max+data.root={root}+fit.devices={n}" for root in ("a_b", "a") for n in (1, 2)]
+    assert capsys.readouterr().err == "".join(
+        f"{key} differs between the jobs, so it is part of their folders' names\n"
+        for key in ("data.root", "fit.devices")
+    )
+    (single,) = jobs_of(asked("data.root=a fit.devices=2 pool=max"))
+    assert single.folder.parent.name == "max"
+
+
+def test_jobs_asked_for_twice_run_once_and_that_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    jobs = jobs_of(asked("-m seed=0,0,1 pool=max,max"))
+    assert [job.settings["seed"] for job in jobs] == [0, 1]
+    assert capsys.readouterr().err == "4 of 6 jobs repeat others and are left out\n"
+
+
+def test_different_jobs_in_one_folder_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"here would be the folder of two jobs \(seed: 0 -> 1\)"):
+        jobs_of(asked("-m seed=0,1 hydra.sweep.subdir=here"))
+    with pytest.raises(ValueError, match=r"data.root: a/b -> a_b"):
+        jobs_of(asked("-m data.root=a/b,a_b"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_seed_leads_to_no_folder_above(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (job,) = jobs_of(asked("seed=../../../../.."))
+    assert job.folder.is_relative_to(tmp_path / "outputs/digits/convnet/max")
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (["--cfg", "job", "-p", "pool"], "# @package pool\nname: avg\n"),
+        (["--cfg", "job", "-p", "pool.name"], "avg\n"),
+        (["-c", "job"], "  name: avg\n"),
+        (["--cfg", "job"], "root: ${oc.env:CNNPOOL_DATA,data}\n"),
+        (["--cfg", "job", "--resolve"], "root: data\n"),
+        (["--cfg", "all"], "dir: ${out}/${run_name:}\n"),
+        (["--cfg", "hydra", "--resolve"], "dir: outputs/digits/convnet/avg/seed0\n"),
+        (["--info", "defaults-tree"], "    pool: avg\n"),
+        (["--info", "searchpath"], f"file://{conf_dir()}"),
+        (["--info", "config"], "Config search path"),
+        (["--info=defaults"], "| pool/avg"),
+        (["--info=plugins"], "Installed Hydra Plugins"),
+    ],
+)
+def test_the_configuration_is_shown_and_nothing_is_run(options, shown, call, tmp_path):
+    status, out, err = call("train", "pool=avg", *options)
+    assert (status, err) == (0, "") and shown in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_part_that_is_not_there_is_named(call):
+    status, _, err = call("train", "--cfg", "job", "-p", "pool.zz")
+    assert status == 2 and err.startswith("error: --package pool.zz") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "options", [["--cfg", "job", "-m"], ["--info", "all", "--cfg", "job"], ["--resolve"]]
+)
+def test_options_that_do_not_go_together_are_refused(options, call):
+    status, _, err = call("train", *options)
+    assert status == 2 and err.count("\n") == 1 and "--cfg" in err
+
+
+def test_settings_are_plain_json(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (job,) = jobs_of(asked("pool.kernel_size=[2,3] fit.max_steps=null"))
+    assert json.loads(json.dumps(job.settings)) == job.settings
