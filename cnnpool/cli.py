@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from cnnpool import __version__
 from cnnpool.cli_parser import train_parser
+from cnnpool.system.output import lost, outlive_readers
 from cnnpool.system.process import has_folder, leave, share_cores
 
 if TYPE_CHECKING:
@@ -41,10 +42,13 @@ examples:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run one command and end the process: status 0, 1 (a run failed), 2 (a mistake) or 128 + a signal."""
     if arguments is None:
+        streams = outlive_readers()
         try:
             main(sys.argv[1:])
         except SystemExit as end:
-            leave(end.code)
+            if said := lost(streams):
+                sys.stderr.write(f"error: {said}\n")
+            leave(end.code or int(bool(said)))
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         sys.stdout.write(USAGE)
         sys.exit(0)

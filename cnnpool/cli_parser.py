@@ -22,7 +22,12 @@ def count(text: str) -> int:
 
 def train_parser() -> Parser:
     """The options of ``cnnpool train``; everything else on its command line is KEY=VALUE."""
-    parser = Parser(prog="cnnpool train", add_help=False, allow_abbrev=False)
+    parser = Parser(
+        prog="cnnpool train",
+        description="Train one network, or with -m one for every combination of choices and settings.",
+        add_help=False,
+        allow_abbrev=False,
+    )
     add = parser.add_argument
     add("overrides", nargs="*", metavar="KEY=VALUE", help="a choice or a setting; see below")
     add("-h", "--help", action="store_true", help="say what can be chosen and set, and run nothing")

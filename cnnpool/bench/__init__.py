@@ -1,5 +1,6 @@
 """Benchmarks against named rivals: both in one process, in turn, so that a busy machine slows both alike."""
 
+import argparse
 import json
 import os
 import re
@@ -17,6 +18,22 @@ if TYPE_CHECKING:
     import torch
 
 SUITES = ("pool", "train", "mnist", "start", "sweep", "scale")
+DESCRIPTION = """\
+pool:  forward + backward of our operators against named rivals, beside a copy of the bytes that must move
+train: a run beside loops that do less
+mnist: seconds to an accuracy
+start: from the command to an answer
+sweep: runs at once and one after the other
+scale: what grows with what
+Medians over turns.
+"""
+EXAMPLES = """\
+examples:
+  cnnpool bench
+  cnnpool bench pool --only max blur --shapes small
+  cnnpool bench pool --threads 2 --out pool.json
+  cnnpool bench pool --device cuda
+"""
 SIZES = ("small", "default", "all")
 
 
@@ -27,7 +44,7 @@ def main(arguments: list[str]) -> int:
         ValueError: for an unknown operator, a number out of range, a device that is not there, or a file that
             cannot be written.
     """
-    asked = _parser().parse_args(arguments)
+    asked = parser().parse_args(arguments)
     if asked.threads < 1 or asked.repeat < 3:
         raise ValueError(
             f"--threads must be at least 1 and --repeat 3, got {asked.threads} and {asked.repeat}"
@@ -99,23 +116,23 @@ def _runs(asked: Namespace) -> Iterator[tuple[dict, str]]:
         yield row, said.line(row)
 
 
-def _parser() -> Parser:
-    parser = Parser(
+def parser() -> Parser:
+    """The arguments of ``cnnpool bench``."""
+    found = Parser(
         prog="cnnpool bench",
-        description="pool: forward + backward of our operators against named rivals, beside a copy of the "
-        "bytes that must move. train: a run beside loops that do less. mnist: seconds to an accuracy. start: "
-        "from the command to an answer. sweep: runs at once and one after the other. scale: what grows with "
-        "what. Medians over turns.",
-        epilog="examples: cnnpool bench    cnnpool bench pool --only max --shapes small --out max.json",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    parser.add_argument("suite", nargs="?", default="pool", choices=SUITES, help="default: pool")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="of torch (default: 1)")
-    parser.add_argument("--repeat", type=int, default=15, metavar="N", help="turns per case (default: 15)")
+    found.add_argument("suite", nargs="?", default="pool", choices=SUITES, help="default: pool")
+    found.add_argument("--threads", type=int, default=1, metavar="N", help="of torch (default: 1)")
+    found.add_argument("--repeat", type=int, default=15, metavar="N", help="turns per case (default: 15)")
     places = "of the suite pool: cpu, cuda or cuda:N (default: cpu)"
-    parser.add_argument("--device", default="cpu", metavar="NAME", help=places)
-    parser.add_argument("--shapes", choices=SIZES, default="default", help="how many (default: default)")
-    parser.add_argument("--only", nargs="+", default=[], metavar="OPERATOR", help="these operators alone")
+    found.add_argument("--device", default="cpu", metavar="NAME", help=places)
+    found.add_argument("--shapes", choices=SIZES, default="default", help="how many (default: default)")
+    found.add_argument("--only", nargs="+", default=[], metavar="OPERATOR", help="these operators alone")
     root = Path(os.environ.get("CNNPOOL_DATA", "data"))
-    parser.add_argument("--root", type=Path, default=root, metavar="FOLDER", help="of MNIST's files")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the results as JSON")
-    return parser
+    found.add_argument("--root", type=Path, default=root, metavar="FOLDER", help="of MNIST's files")
+    found.add_argument("--out", type=Path, metavar="FILE", help="write the results as JSON")
+    return found

@@ -19,15 +19,7 @@ def main(arguments: list[str]) -> int:
     Raises:
         ValueError: for an unknown operator, or a picture that cannot be written.
     """
-    parser = Parser(
-        prog="cnnpool explain",
-        description="Forward and backward of one operator on two 4x4 images, number by number.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("operator", nargs="?", default="max", help="a pool or a readout (default: max)")
-    parser.add_argument("--image", type=Path, metavar="FILE", help="also draw it, as .png, .svg or .pdf")
-    asked = parser.parse_args(arguments)
+    asked = parser().parse_args(arguments)
 
     from cnnpool.explain.example import examples
     from cnnpool.explain.text import text
@@ -37,6 +29,20 @@ def main(arguments: list[str]) -> int:
     if asked.image:
         _save(asked.image, shown)
     return 0
+
+
+def parser() -> Parser:
+    """The arguments of ``cnnpool explain``."""
+    found = Parser(
+        prog="cnnpool explain",
+        description="Forward and backward of one operator on two 4x4 images, number by number.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    found.add_argument("operator", nargs="?", default="max", help="a pool or a readout (default: max)")
+    found.add_argument("--image", type=Path, metavar="FILE", help="also draw it, as .png, .svg or .pdf")
+    return found
 
 
 def _save(path: Path, shown: list) -> None:

@@ -23,13 +23,23 @@ def main(arguments: list[str]) -> int:
     Raises:
         ValueError: for a model, data or a setting that cannot be used; the message is one line.
     """
-    parser = Parser(
+    asked = parser().parse_args(arguments)
+
+    from cnnpool.inspection.command import examine
+
+    return examine(asked)
+
+
+def parser() -> Parser:
+    """The arguments of ``cnnpool probe``."""
+    found = Parser(
         prog="cnnpool probe",
         description="Measure an existing model without training it.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    add = parser.add_argument
+    add = found.add_argument
     add(
         "model",
         metavar="MODEL",
@@ -60,8 +70,4 @@ def main(arguments: list[str]) -> int:
     add("--seed", type=int, default=0, metavar="N", help="of random weights (default: 0)")
     add("--device", default="cpu", metavar="NAME", help="where to compute: cpu, cuda, ... (default: cpu)")
     add("--out", metavar="DIR", help="folder of results.json and pictures (default: outputs/probe/MODEL)")
-    asked = parser.parse_args(arguments)
-
-    from cnnpool.inspection.command import examine
-
-    return examine(asked)
+    return found

@@ -9,7 +9,8 @@ import yaml
 
 from cnnpool import registry
 from cnnpool.bounds import Seed
-from cnnpool.launch.config import conf_dir, own_operators
+from cnnpool.launch import conf_dir
+from cnnpool.launch.config import own_operators
 from cnnpool.recipe import Recipe
 
 ENTRIES = {

@@ -14,7 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from cnnpool.launch.config import conf_dir
+from cnnpool.launch import conf_dir
 from cnnpool.launch.overrides import is_choice
 
 PRIMARY = "train"

@@ -30,13 +30,6 @@ NO_SECRET = "settings are saved with the run; give a secret by the environment"
 SECRET = re.compile(r"(^|[._])(api_?key|credentials?|passw(or)?d|secret|token)s?$", re.IGNORECASE)
 
 
-def conf_dir() -> Path:
-    """The folder of the configuration: inside the package in a wheel, beside it in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    inside = package / "conf"
-    return inside if inside.is_dir() else package.parent / "conf"
-
-
 def resolve(config: DictConfig) -> dict[str, Any]:
     """The configuration without Hydra's part as plain data, with every reference followed.
 

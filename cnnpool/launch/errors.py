@@ -7,7 +7,8 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import MissingConfigException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from cnnpool.launch.config import SECTIONS, conf_dir, unresolved
+from cnnpool.launch import conf_dir
+from cnnpool.launch.config import SECTIONS, unresolved
 from cnnpool.registry import did_you_mean, nearest
 
 

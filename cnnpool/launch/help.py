@@ -2,16 +2,26 @@
 
 import sys
 import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from omegaconf import OmegaConf, open_dict
+import yaml
+from omegaconf import DictConfig, OmegaConf
 
+from cnnpool.bounds import Seed, describe
 from cnnpool.cli_parser import train_parser
 from cnnpool.launch.compose import Request
 from cnnpool.launch.composer import opened
 from cnnpool.launch.config import SECTIONS
 from cnnpool.launch.overrides import parse
+from cnnpool.launch.signatures import Described, options_of
 
-WIDTH = 100
+WIDTH, COLUMN = 100, 34
+OWN = {
+    "seed": Described("of the weights, the order of the images, and all draws", describe(Seed)),
+    "out": Described("folder below which every run gets its own", "a text"),
+}
+AT_ONE_STAGE = "the same for the stage s2 alone, or inherit; options of its own are stage.s2.KEY=VALUE"
 CLOSING = """\
 examples:
   cnnpool train data=mnist pool=max
@@ -19,6 +29,7 @@ examples:
   cnnpool train pool=blur pool@stage.s2=avg stage.s2.kernel_size=3
   cnnpool train readout=gap fit=smoke
   cnnpool train -m pool=max,avg,strided seed=0,1,2,3,4
+  cnnpool train pool=lp --help              (the keys of another choice)
   cnnpool train pool=max --cfg job          (print the configuration, run nothing)
 
 exit status:
@@ -35,18 +46,50 @@ def show_help(request: Request) -> None:
     """
     with opened(request.config_name, request.config_dir) as composer:
         config = composer.job(parse(request.overrides))
-        with open_dict(config):
-            del config["hydra"]
         names = {key: [name for name in composer.names(key) if name != "inherit"] for key in SECTIONS}
-    choices = "".join(_choice(key, found) for key, found in names.items() if found)
+    chosen = config.hydra.runtime.choices
+    named = _line("", " ".join(f"{key}={chosen[key]}" for key in SECTIONS if chosen.get(key)), 2)
     sys.stdout.write(
-        f"{train_parser().format_help()}\nchoices (KEY=NAME):\n{choices}\n"
-        f"settings (KEY=VALUE):\n{textwrap.indent(OmegaConf.to_yaml(config), '  ')}\n{CLOSING}"
+        f"{train_parser().format_help()}\n"
+        f"choices (KEY=NAME):\n{''.join(_choice(key, found) for key, found in names.items() if found)}"
+        f"{_line('pool@stage.s2=', AT_ONE_STAGE, 17)}\n"
+        f"settings (KEY=VALUE) with\n{named}\n\n{''.join(_settings(config))}\n{CLOSING}"
     )
 
 
 def _choice(key: str, names: list[str]) -> str:
-    indent = " " * 14
-    return (
-        textwrap.fill(", ".join(names), WIDTH, initial_indent=f"  {key:<12}", subsequent_indent=indent) + "\n"
-    )
+    return _line(f"{key}=", ", ".join(names), 14)
+
+
+def _settings(config: DictConfig) -> Iterator[str]:
+    for room in ("data", "model", "pool", "readout", "fit", "probe", "launch"):
+        options = OmegaConf.to_container(config[room])
+        assert isinstance(options, dict)
+        parts = options if room == "probe" else {str(options.get("name", "")): options}
+        for name, values in parts.items():
+            where = f"{room}.{name}" if room == "probe" else room
+            yield from _room(where, values, options_of(room, str(name)))
+    yield from _room("", {key: OmegaConf.to_container(config)[key] for key in OWN}, OWN)
+
+
+def _room(where: str, values: Mapping[Any, Any], described: Mapping[str, Described]) -> Iterator[str]:
+    for key, value in values.items():
+        if key == "name":
+            continue
+        one = described.get(key, Described("", ""))
+        legal = f"({one.values.replace('a whole number', 'whole', 1)})" if one.values else ""
+        shown = yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("\n...\n").strip()
+        path = f"{where}.{key}" if where else key
+        yield _line(f"{path}={shown}", f"{one.text.replace('``', '').removesuffix('.')} {legal}".strip())
+
+
+def _line(left: str, right: str, column: int = COLUMN) -> str:
+    """``left``, and from the column on ``right``, which goes on below itself."""
+    indent = " " * column
+    lines = textwrap.wrap(right, WIDTH, initial_indent=indent, subsequent_indent=indent) or [indent]
+    start = f"  {left}"
+    if len(start) < column:
+        lines[0] = start + lines[0][len(start) :]
+    else:
+        lines.insert(0, start)
+    return "\n".join(lines).rstrip() + "\n"

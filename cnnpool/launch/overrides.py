@@ -8,7 +8,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException
 
-from cnnpool.launch.config import NO_CODE, NO_SECRET, SECTIONS, conf_dir, is_secret, refuse_code
+from cnnpool.launch import conf_dir
+from cnnpool.launch.config import NO_CODE, NO_SECRET, SECTIONS, is_secret, refuse_code
 
 FOLDERS = ("out", "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
 HYDRA_KEYS = (*FOLDERS[1:], "hydra.mode")

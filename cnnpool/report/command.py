@@ -43,7 +43,7 @@ def main(argv: list[str], judge: Judge | None = None) -> int:
         0, or 2 after one ``error:`` on stderr.
     """
     try:
-        arguments = _parser(claims=judge is not None).parse_args(argv)
+        arguments = parser(claims=judge is not None).parse_args(argv)
         runs = find(arguments.runs)
         if arguments.status:
             _say(_status(runs))
@@ -57,15 +57,16 @@ def main(argv: list[str], judge: Judge | None = None) -> int:
     return 0
 
 
-def _parser(*, claims: bool) -> Parser:
-    parser = Parser(
+def parser(*, claims: bool = True) -> Parser:
+    """The arguments of ``cnnpool compare``; with ``claims`` the option ``--claims`` too."""
+    found = Parser(
         prog="cnnpool compare",
         description="Runs on disk -> table, statistics, plots and a report.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add = parser.add_argument
+    add = found.add_argument
     add("runs", nargs="+", metavar="RUNS", help="folders of runs, or folders above them")
     add(
         "--by",
@@ -94,7 +95,7 @@ def _parser(*, claims: bool) -> Parser:
     add(
         "--status", action="store_true", help="only list the runs: done, running, failed, unfinished, damaged"
     )
-    return parser
+    return found
 
 
 def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) -> None:

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from cnnpool import cli
-from cnnpool.launch.config import conf_dir, refuse_code, stage_settings
+from cnnpool.launch import conf_dir
+from cnnpool.launch.config import refuse_code, stage_settings
 from cnnpool.launch.folders import choice_name
 from cnnpool.run_folder.checkpoint import load
 

@@ -14,9 +14,9 @@ from omegaconf import OmegaConf, open_dict
 
 from cnnpool.cli_parser import train_parser
 from cnnpool.launch import compose as composing
+from cnnpool.launch import conf_dir
 from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.launch.composer import Composer
-from cnnpool.launch.config import conf_dir
 
 FAR = """\
 # @package _global_

@@ -189,7 +189,7 @@ def test_a_file_that_cannot_be_meant_is_named_in_one_line(name, text, call, tmp_
 
 
 def test_a_copy_of_our_own_configuration_adds_nothing_and_does_no_harm(call, tmp_path):
-    from cnnpool.launch.config import conf_dir
+    from cnnpool.launch import conf_dir
 
     (tmp_path / "mine").symlink_to(conf_dir())
     assert call("train", "--config-dir", "mine", "--cfg", "job")[0] == 0

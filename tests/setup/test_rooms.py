@@ -57,6 +57,7 @@ ROOMS = {
         ),
     },
     "cli_parser": set(),
+    "completion": {"argcomplete", "cnnpool.cli_parser", "cnnpool.launch"},
     "recipe": SCHEMA,
     "run_folder": {"torch", "filelock"},
     "system": {"torch"},
