@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from small_data import Constants
+from scripts.docs.small_data import Constants
 
 
 @contextmanager

@@ -17,10 +17,11 @@ import time
 from pathlib import Path
 
 import numpy as np
-from documented import Command, commands
-from mirror import at, serve, write_constants
 from PIL import Image
-from small_data import publish
+
+from scripts.docs.documented import Command, commands
+from scripts.docs.mirror import at, serve, write_constants
+from scripts.docs.small_data import publish
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIMIT_S = 1800

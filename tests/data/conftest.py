@@ -1,11 +1,6 @@
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2] / "scripts" / "docs"))
-
-import mirror as script
+from scripts.docs import mirror as script
 
 
 @pytest.fixture(scope="session")

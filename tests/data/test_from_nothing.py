@@ -10,10 +10,7 @@ from pathlib import Path
 import pytest
 
 from cnnpool.data import MNIST
-
-sys.path.append(str(Path(__file__).parents[2] / "scripts" / "docs"))
-
-from small_data import publish
+from scripts.docs.small_data import publish
 
 pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[2]

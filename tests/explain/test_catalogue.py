@@ -11,7 +11,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "operators.md"
 
 
 def test_the_committed_table_is_what_the_code_says():
-    assert DOCS.read_text() == catalogue(), "run scripts/document_operators.py"
+    assert DOCS.read_text() == catalogue(), "run scripts/docs/operators.py"
 
 
 @pytest.mark.parametrize(("name", "expected"), [("max", 0.25), ("avg", 1.0), ("subsample", 0.25)])

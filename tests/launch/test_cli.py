@@ -41,7 +41,7 @@ def test_an_unknown_command_is_one_line_and_status_2(call):
     assert err.startswith("error: no command 'trian'; choose from train") and err.count("\n") == 1
 
 
-# Those that scripts/fault does not try already.
+# Those that scripts/reliability/fault does not try already.
 MISTAKES = {
     "sed=1": "unknown key 'sed'; did you mean 'seed'?",
     "fit.epoch=3": "did you mean 'fit.epochs'?",

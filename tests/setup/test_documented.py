@@ -12,10 +12,7 @@ import pytest
 from cnnpool.cli import COMMANDS
 from cnnpool.launch import check
 from cnnpool.launch.compose import compose
-
-sys.path.append(str(Path(__file__).parents[2] / "scripts" / "docs"))
-
-from documented import Command, commands
+from scripts.docs.documented import Command, commands
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]

@@ -34,10 +34,7 @@ ROOMS = {
         *("torch", "matplotlib"),
         *("cnnpool.cli_parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", TABLES),
     },
-    "bench": {
-        *("torch", "numpy", *RIVALS),
-        *("cnnpool.fit", "cnnpool.cli_parser", "cnnpool.registry", RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
-    },
+    "bench": {"torch", *RIVALS, "cnnpool.pool", "cnnpool.cli_parser", RUN_FOLDER, SYSTEM, TABLES},
     "__init__": {"cnnpool.surgery"},
     "__main__": {"cnnpool.cli"},
     "tables": set(),

@@ -1,0 +1,85 @@
+"""Measure cnnpool's own training, start and sweeps beside programs that do the same.
+
+usage: python scripts/benchmarks SUITE [OPTIONS]
+"""
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cnnpool.bench.results import check_out, record
+from cnnpool.cli_parser import Parser
+from cnnpool.system.process import share_cores
+
+SUITES = ("train", "mnist", "start", "sweep", "scale")
+
+
+def main(arguments: list[str]) -> int:
+    """Run one suite; returns the exit status.
+
+    Raises:
+        ValueError: for a number out of range, or a file that cannot be written.
+    """
+    asked = _parser().parse_args(arguments)
+    if asked.threads < 1 or asked.repeat < 3:
+        raise ValueError(
+            f"--threads must be at least 1 and --repeat 3, got {asked.threads} and {asked.repeat}"
+        )
+    check_out(asked.out)
+
+    from cnnpool.bench import machine
+
+    device = machine.prepare(asked.threads, "cpu")
+    command = shlex.join(["python", "scripts/benchmarks", *arguments])
+    record(_rows(asked), asked.suite, command, device, asked.out)
+    return 0
+
+
+def _rows(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], str]]:
+    """Rows of the suite, each with its line for the terminal."""
+    from scripts.benchmarks import figures, mnist, scale, start, sweep, train
+
+    suites = {
+        "train": lambda: train.rows(asked.root, asked.repeat),
+        "mnist": lambda: mnist.rows(asked.root, asked.repeat),
+        "start": lambda: start.rows(asked.repeat),
+        "sweep": lambda: sweep.rows(asked.repeat),
+        "scale": lambda: scale.rows(asked.only, asked.repeat),
+    }
+    written = scale if asked.suite == "scale" else figures
+    sys.stdout.write(written.header())
+    for row in suites[asked.suite]():
+        yield row, written.line(row)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="python scripts/benchmarks",
+        description="train: a run beside loops that do less. mnist: seconds to an accuracy. start: from the "
+        "command to an answer. sweep: runs at once and one after the other. scale: time and memory as one "
+        "thing grows. Medians over turns.",
+        epilog="example: python scripts/benchmarks start --repeat 5 --out start.json",
+    )
+    parser.add_argument("suite", choices=SUITES)
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="of torch (default: 1)")
+    parser.add_argument("--repeat", type=int, default=15, metavar="N", help="turns per case (default: 15)")
+    only = "operators of the suite scale (default: max)"
+    parser.add_argument("--only", nargs="+", default=["max"], metavar="OPERATOR", help=only)
+    root = Path(os.environ.get("CNNPOOL_DATA", "data"))
+    parser.add_argument("--root", type=Path, default=root, metavar="FOLDER", help="of MNIST's files")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the results as JSON")
+    return parser
+
+
+if __name__ == "__main__":
+    # Before torch is imported: its threads and Numba's take turns, and one that spins blocks the other.
+    share_cores()
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except ValueError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(2)

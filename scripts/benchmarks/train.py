@@ -1,0 +1,208 @@
+"""The suite of training: our runs beside loops that do less, in turn in one process."""
+
+import logging
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cnnpool import data, probe
+from cnnpool.bench.measure import ratio
+from cnnpool.data.base import Split
+from cnnpool.fit import Facts, Recipe, fit
+from cnnpool.system.hardware import fast_precision
+from scripts.benchmarks.figures import Wanted, row
+from scripts.benchmarks.loops import as_torchvision_has_it, bare, flat, in_turn, with_torch_pools
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, its batch and the number of steps that are timed at once."""
+
+    title: str
+    network: str
+    width: int
+    batch_size: int
+    steps: int
+
+
+PLAIN = Case("convnet, batch 128", "convnet", 16, 128, 60)
+SMALL = Case("sprint, batch 128 (LeNet-5's parameters, twice its products)", "sprint", 32, 128, 200)
+LENET = (SMALL, Case("sprint of width 24, batch 512 (LeNet-5's products)", "sprint", 24, 512, 100))
+EPOCH = replace(PLAIN, title="an epoch of MNIST", steps=468)
+TINY = Case("one linear layer, batch 8", "linear", 0, 8, 2000)
+
+
+def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
+    """Every row of the suite.
+
+    Args:
+        root: folder of MNIST's files.
+        repeat: turns.
+    """
+    logging.disable(logging.INFO)
+    for case in (PLAIN, SMALL):
+        speeds = {"ours": partial(_speed, case, root), "rival": partial(_bare, case, root)}
+        ours, loop = in_turn(speeds, repeat).values()
+        step = 1e3 * case.batch_size / _median(loop)
+        title = f"images/s, {case.title}: run / bare loop, {step:.1f} ms a step"
+        yield row(title, "1/s", _median(ours), _median(loop), "bare loop", ratio(ours, loop), Wanted(0.95))
+    speeds = {"ours": partial(_speed, TINY, root), "rival": partial(_bare, TINY, root)}
+    ours, loop = in_turn(speeds, repeat).values()
+    cost = [1e3 * TINY.batch_size * (1 / a - 1 / b) for a, b in zip(ours, loop, strict=True)]
+    step = [1e3 * TINY.batch_size / speed for speed in loop]
+    yield row(
+        "a step beyond the bare loop's: Lightning, bar, scores, records",
+        "ms",
+        _median(cost),
+        _median(step),
+        f"the bare step: {TINY.title}",
+        ratio(cost, step),
+        Wanted(0.25, most=True, unit="ms"),
+    )
+    for case in LENET:
+        calls = {"ours": _speed, "rival": _torchvision, "bound": _convolutions}
+        speeds = {name: partial(call, case, root) for name, call in calls.items()}
+        ours, loop, most = in_turn(speeds, repeat).values()
+        rival = "torchvision's way: DataLoader, float32, Adam"
+        for what, speed, wanted in (
+            ("run", ours, Wanted(6)),
+            ("bound, its convolutions alone", most, None),
+        ):
+            figures = _median(speed), _median(loop), rival, ratio(speed, loop)
+            yield row(f"images/s, {case.title}: {what}", "1/s", *figures, wanted)
+    yield from _probes(EPOCH, root, repeat)
+
+
+@cache
+def _dataset(case: Case, root: Path) -> data.Dataset:
+    whole = data.build("mnist", root=str(root), batch_size=case.batch_size, val_size=0)
+    part = torch.arange(case.steps * case.batch_size)
+    few = Split(whole.test.images[:64], whole.test.labels[:64])
+    return data.Dataset(**{**vars(whole), "train": whole.train.take(part), "test": few})
+
+
+class Linear(nn.Sequential):
+    """The least that learns: pixels to logits."""
+
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(28 * 28, 10))
+        self.stages: dict[str, nn.Module] = {}
+
+
+def _network(case: Case) -> nn.Module:
+    torch.manual_seed(0)
+    if case.network == "linear":
+        return Linear()
+    # As experiment=mnist_fast has it.
+    options = {"pad_ends": False} if case.network == "sprint" else {}
+    return flat(case.network, width=case.width, **options).to(memory_format=torch.channels_last)
+
+
+def _speed(case: Case, root: Path) -> float:
+    """Images per second of one epoch of a run, as the run itself reports it."""
+    return _ours(case, root, {})["cost"]["train_images_per_s"]
+
+
+def _ours(case: Case, root: Path, probes: dict[str, probe.Probe]) -> dict[str, Any]:
+    """Results of a run of one epoch, with everything written that a run writes, but for pictures."""
+    named = {"name": "max"}
+    facts = Facts(
+        run="bench",
+        choice="bench",
+        pool=named,
+        stages={"s1": named, "s2": named},
+        readout={"name": "flatten"},
+        model={"name": case.network},
+        data={"name": "mnist"},
+    )
+    recipe = Recipe(epochs=1, pictures=False, progress=True)
+    network, dataset = _network(case), _dataset(case, root)
+    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        return fit(network, dataset, probes, recipe=recipe, seed=0, out=Path(folder), facts=facts)
+
+
+def _bare(case: Case, root: Path) -> float:
+    net, batches = _network(case), _dataset(case, root).train_batches()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, fused=True)
+    return bare(net, batches, optimizer, half=fast_precision() == "bf16-mixed")
+
+
+def _convolutions(case: Case, root: Path) -> float:
+    """Images per second if all but the convolutions, forward and backward, took no time."""
+    net, (images, _) = _network(case), next(iter(_dataset(case, root).train_batches()))
+    met: list[tuple[nn.Module, Tensor]] = []
+
+    def note(layer: nn.Module, inputs: tuple[Tensor]) -> None:
+        met.append((layer, inputs[0].detach().requires_grad_(inputs[0].requires_grad)))
+
+    hooks = [m.register_forward_pre_hook(note) for m in net.modules() if isinstance(m, nn.Conv2d)]
+    with torch.autocast("cpu", torch.bfloat16, enabled=fast_precision() == "bf16-mixed"):
+        net(images)
+        for hook in hooks:
+            hook.remove()
+        layers = [(layer, x, torch.ones_like(layer(x))) for layer, x in met]
+        start = time.perf_counter()
+        for _ in range(case.steps):
+            for layer, x, grad in layers:
+                wanted = [layer.weight, x] if x.requires_grad else [layer.weight]
+                torch.autograd.grad(layer(x), wanted, grad)
+    return case.steps * case.batch_size / (time.perf_counter() - start)
+
+
+def _torchvision(case: Case, root: Path) -> float:
+    net = with_torch_pools(_network(case)).to(memory_format=torch.contiguous_format)
+    batches = as_torchvision_has_it(root, case.batch_size, case.steps)
+    return bare(net, batches, torch.optim.Adam(net.parameters(), lr=0.001), half=False)
+
+
+class Timed:
+    """A probe that notes the seconds of its readings."""
+
+    def __init__(self, measuring: probe.Probe):
+        self.measuring = measuring
+        self.section, self.every_epochs = measuring.section, measuring.every_epochs
+        self.quantities = measuring.quantities
+        self.seconds: list[float] = []
+
+    def measure(self, *batch: Any) -> dict[str, Any]:
+        start = time.perf_counter()
+        result = self.measuring.measure(*batch)
+        self.seconds.append(time.perf_counter() - start)
+        return result
+
+
+def _probes(case: Case, root: Path, repeat: int) -> Iterator[dict[str, Any]]:
+    """A run with the probe that reads every epoch, beside the same run without it, in turn."""
+    with_it, without, inside = [], [], []
+    for turn in range(-1, repeat):
+        reading = Timed(probe.build("gradient"))
+        seconds = {}
+        for probes in ({}, {"gradient": reading})[:: 1 if turn % 2 else -1]:
+            start = time.perf_counter()
+            _ours(case, root, probes)
+            seconds[len(probes)] = time.perf_counter() - start
+        # The last reading is that of the finished run, on the test images.
+        if turn >= 0:
+            with_it.append(seconds[1] - reading.seconds[-1])
+            without.append(seconds[0])
+            inside.append(sum(reading.seconds[:-1]))
+    title = f"{case.title}: a run with probes at their frequency / without"
+    figures = _median(with_it), _median(without), "no probe", ratio(with_it, without)
+    yield row(title, "s", *figures, Wanted(1.01, most=True))
+    title = f"{case.title}: readings while it trains, by their own clock"
+    figures = _median(inside), _median(without), "the run without", ratio(inside, without)
+    yield row(title, "s", *figures, Wanted(0.01, most=True))
+
+
+def _median(values: list[float]) -> float:
+    return statistics.median(values)

@@ -1,1 +1,0 @@
-"""Small mistakes in our own operators, which their tests must find."""

@@ -1,0 +1,232 @@
+"""How each fault is made: in the process and the folder of the command that meets it."""
+
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+
+import torch
+from PIL import Image
+
+from cnnpool.fit.metrics_callback import MetricsCallback
+from cnnpool.launch import build
+from cnnpool.run_folder.atomic import only_user, write_json
+from scripts.reliability.fault.attempt import QUICK, command
+
+HERE = "hydra.run.dir=here"
+LAST = Path("here/checkpoints/last.ckpt")
+HELD = []
+
+
+class Harm:
+    """What a pickle does that runs code."""
+
+    def __reduce__(self):
+        return os.system, ("touch harm",)
+
+
+def trained(*overrides, folder="here", cut=False):
+    """A quick run in ``folder``; ``cut``: killed just before its results are written."""
+
+    def before():
+        if cut:
+            sys.modules["cnnpool.fit.fit"].write_json = lambda *content: os._exit(9)
+
+    arguments = ["train", *QUICK, f"hydra.run.dir={folder}", *overrides]
+    status, _, err = command(arguments, Path.cwd(), before)
+    if status != (9 if cut else 0):
+        raise RuntimeError(err)
+
+
+def cut_with(change, *overrides):
+    """A run that was cut, to which ``change`` is done then."""
+
+    def before():
+        trained(*overrides, cut=True)
+        change()
+
+    return before
+
+
+def removed():
+    """The command stands in a folder that is no more."""
+    Path("gone").mkdir()
+    os.chdir("gone")
+    Path.cwd().rmdir()
+
+
+def write(name, content):
+    def before():
+        path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return before
+
+
+def flip_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def altered(change):
+    """Write the checkpoint again after ``change`` has been done to its content."""
+    content = torch.load(LAST, weights_only=True)
+    change(content)
+    torch.save(content, LAST)
+
+
+def used():
+    holder = only_user(Path("here"))
+    holder.__enter__()
+    HELD.append(holder)
+    write_json(Path("here/status.json"), {"state": "running", "pid": os.getpid()})
+
+
+def signalled(signum):
+    def before():
+        MetricsCallback.on_validation_start = lambda *arguments: os.kill(os.getpid(), signum)
+
+    return before
+
+
+def failing(how):
+    """The training of ``avg`` ends by ``how()``."""
+
+    def before():
+        kept = build.train
+
+        def train(config, *arguments):
+            if config["pool"]["name"] == "avg":
+                how()
+            return kept(config, *arguments)
+
+        build.train = train
+
+    return before
+
+
+def raised(error):
+    raise error
+
+
+def disk_full_after(writes):
+    def before():
+        kept, count = os.fsync, [0]
+
+        def fsync(descriptor):
+            count[0] += 1
+            if count[0] > writes:
+                raise OSError(28, "No space left on device")
+            kept(descriptor)
+
+        os.fsync = fsync
+
+    return before
+
+
+def little_memory():
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + (300 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def killed_jobs():
+    """Processes that work in a run's folder are killed, as by a kernel that is out of memory."""
+
+    def kill():
+        while True:
+            for path in Path("outputs").rglob("status.json"):
+                with suppress(OSError, ValueError):
+                    state = json.loads(path.read_text())
+                    if state["state"] == "running":
+                        os.kill(state["pid"], signal.SIGKILL)
+            time.sleep(0.01)
+
+    Thread(target=kill, daemon=True).start()
+
+
+def no_processes():
+    """The server that is to start them ends at once."""
+    Path("python").write_text(
+        f'#!/bin/sh\ncase "$*" in *forkserver*) exit 1;; esac\nexec {sys.executable} "$@"\n'
+    )
+    Path("python").chmod(0o755)
+    multiprocessing.set_executable(str(Path("python").resolve()))
+
+
+def images(damage):
+    def before():
+        for part, count in (("train", 8), ("test", 2)):
+            for name in ("ant", "bee"):
+                folder = Path("photos", part, name)
+                folder.mkdir(parents=True)
+                for index in range(count):
+                    Image.new("RGB", (28, 28), (index * 9, 0, 0)).save(folder / f"{index}.png")
+        damage(Path("photos/train/bee/3.png"))
+
+    return before
+
+
+def no_network():
+    def hook(event, arguments):
+        if event == "socket.connect" and arguments[0].family != socket.AF_UNIX:
+            raise OSError(101, "Network is unreachable")
+
+    sys.addaudithook(hook)
+
+
+def without_network_or_proxy():
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        os.environ.pop(name, None)
+    no_network()
+
+
+def hostile():
+    Path("here/checkpoints").mkdir(parents=True)
+    torch.save({"cnnpool": {}, "state_dict": Harm()}, LAST)
+
+
+def forced_hostile():
+    os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
+    hostile()
+
+
+def copied(name, **changes):
+    """The run in ``runs/a`` once more, as ``name``, with other entries in its results.json."""
+    folder = Path("runs", name)
+    folder.mkdir()
+    results = json.loads(Path("runs/a/results.json").read_text())
+    write_json(folder / "results.json", {**results, **changes})
+
+
+def two_kinds():
+    trained(folder="runs/a")
+    copied("b", data_sha256="0" * 64, seed=1)
+
+
+def few_seeds():
+    trained(folder="runs/a")
+    copied("b", seed=1)
+    for seed in (0, 1):
+        copied(f"avg{seed}", pool={"name": "avg"}, stages={"s1": {"name": "avg"}}, seed=seed)
+
+
+def half_a_report():
+    trained(folder="runs/a")
+    Path("runs/b").mkdir()
+    write_json(Path("runs/b/status.json"), {"state": "failed", "error": "the loss became nan", "pid": 1})
+
+
+def events_cut():
+    trained()
+    (events,) = Path("here").glob("events.out.tfevents.*")
+    events.write_bytes(events.read_bytes()[:500] + b"\0" * 50)

@@ -1,0 +1,45 @@
+"""Make users' mistakes and break their files, with the commands that they type, and check the answers.
+
+usage: python scripts/reliability/faults.py [WORD]
+
+Each fault of scripts/reliability/fault (those whose description has WORD in it) is tried in a folder of its
+own. A fault is answered if the command ends with the right exit status and one line on stderr that names the
+cause and the remedy, without a traceback, and loses nothing. Prints one JSON object; status 1 if one is not.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from scripts.reliability.fault.attempt import attempt
+from scripts.reliability.fault.table import FAULTS
+
+
+def main(arguments: list[str]) -> int:
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    # Under nohup runs outlive SIGHUP, and the closed terminal could not be tried.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    rows, unanswered = [], 0
+    for fault in FAULTS:
+        if arguments and arguments[0] not in fault.what:
+            continue
+        folder = Path(tempfile.mkdtemp())
+        line, status, wrong = attempt(fault, folder)
+        shutil.rmtree(folder)
+        rows.append({"fault": fault.what, "command": fault.command, "said": line, "status": status})
+        unanswered += bool(wrong)
+        for each in wrong:
+            print(f"{fault.what} ({fault.command}): {each}\n  {line}", file=sys.stderr)
+    print(json.dumps({"faults": len(rows), "answered": len(rows) - unanswered, "rows": rows}))
+    return int(unanswered > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

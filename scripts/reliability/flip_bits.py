@@ -1,0 +1,53 @@
+"""Flip single bits of a checkpoint, and see that none is taken for whole with other content.
+
+usage: python scripts/reliability/flip_bits.py [N]
+
+N bits (default 3000) of the checkpoint of a small run, one at a time. Prints one JSON object; status 1 if a
+flipped bit changed what was read without a word.
+"""
+
+import json
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from cnnpool.run_folder.checkpoint import DamagedError, load
+from scripts.reliability.fault.attempt import QUICK, command
+
+
+def main(arguments: list[str]) -> int:
+    count, chance = int(arguments[0]) if arguments else 3000, random.Random(0)
+    with tempfile.TemporaryDirectory() as folder:
+        command(["train", *QUICK, "hydra.run.dir=run", "readout=gap"], Path(folder))
+        path = Path(folder, "run", "checkpoints", "last.ckpt")
+        whole, content = path.read_bytes(), load(path)
+        found = {"bits": count, "bytes": len(whole), "refused": 0, "read alike": 0, "read otherwise": 0}
+        for _ in range(count):
+            bit = chance.randrange(8 * len(whole))
+            altered = bytearray(whole)
+            altered[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(altered)
+            try:
+                found["read alike" if same(load(path), content) else "read otherwise"] += 1
+            except DamagedError:
+                found["refused"] += 1
+    print(json.dumps(found))
+    return int(found["read otherwise"] > 0)
+
+
+def same(a: object, b: object) -> bool:
+    """Whether two contents are equal to the bit."""
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

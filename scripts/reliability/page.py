@@ -1,0 +1,163 @@
+"""The pages docs/reliability.md and docs/faults.md, from the results in docs/reliability.json."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from cnnpool import tables
+
+ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
+    "kills": lambda r: (
+        "`kill -9` at random instants of a training: files broken, steps lost, restarts failed, "
+        "results that differ by a bit",
+        f"{r['broken files']}, {r['steps lost']}, {r['failed restarts']}, {r['different']} "
+        f"of {r['kills']} kills ({r['runs']} runs)",
+    ),
+    "sweeps": lambda r: _sweep("a sweep in one process", r),
+    "processes": lambda r: _sweep("a sweep in several processes", r),
+    "bits": lambda r: (
+        "single bits flipped in a checkpoint and read with other content",
+        f"{r['read otherwise']} of {r['bits']} ({r['refused']} refused, {r['read alike']} read alike)",
+    ),
+    "faults": lambda r: (
+        "faults answered by one line that names what and the remedy, the right status and no traceback "
+        "([all of them](faults.md))",
+        f"{r['answered']} of {r['faults']}",
+    ),
+    "peers": lambda r: (
+        "max and average pooling against torch's on its own samples (OpInfo)",
+        f"{r['passed']} of {r['passed'] + r.get('failed', 0)} tests, {r['compared']:,} comparisons, "
+        f"{r['first derivatives']:,} first and {r['second derivatives']:,} second derivatives",
+    ),
+    "operators": lambda r: (
+        "tests of all operators and readouts",
+        f"{r['passed']:,} of {r['passed'] + r.get('failed', 0):,} tests, {r['compared']:,} comparisons, "
+        f"{r['first derivatives']:,} first and {r['second derivatives']:,} second derivatives against "
+        f"numerical ones, {r['examples of hypothesis']:,} examples by hypothesis",
+    ),
+    "mutants": lambda r: (
+        "small mistakes made in our own operators and found by their tests",
+        f"{r['killed']} of {r['mutants']}",
+    ),
+    "same": lambda r: (
+        "an operator compared with itself: called better, worse; on the same seeds it differs from itself by",
+        f"{r['better']}, {r['worse']} of {r['comparisons']} "
+        f"(chance allows {r['most that chance allows of either']}); "
+        f"{r['difference from itself']:g}",
+    ),
+}
+PROMISES = """\
+## Held by every run of the tests
+
+Equal means to the bit.
+
+| what | test |
+|---|---|
+| a run cut in an epoch, between two, before its test, twice in saving: equal | `tests/fit/test_resume.py` |
+| Ctrl-C, SIGTERM, SIGHUP: saved at that step, the resumed run equal | `tests/fit/test_resume.py` |
+| trainings and sweeps killed at random instants, at a small count | `tests/scripts/test_kill.py` |
+| two processes against one: weights equal within 1e-4 | `tests/fit/test_ddp.py` |
+| all operators in torch's deterministic mode: equal gradients | `tests/pool/test_deterministic.py` |
+| no code from a file, no port open to others | `tests/setup/test_security.py` |
+| every dependency hashed, no release known to be bad | `tests/setup/test_lock.py` |
+
+## What a run promises
+
+- **Resume is exact.** Order, augmentation and draws depend on (seed, epoch, step) alone; the checkpoint holds
+  weights, optimiser, position, the epoch's sums and the length of `metrics.jsonl`. It needs the same machine
+  kind, torch and number of threads; another number of threads is warned of, another arithmetic refused.
+- **Saved** after every epoch, every `fit.checkpoint_every_minutes` within one, and when a signal asks to
+  stop. A second signal ends at once. `last.ckpt` is what a run goes on from; if it is damaged,
+  `previous.ckpt` is.
+- **Files** are written aside, flushed and renamed. Checkpoints are checked against their checksums, read
+  without running code, and never written with a weight that is not finite.
+- **A mistake** in what was asked is refused before a run begins, and leaves no folder behind.
+- **Settings** are compared on resume: any that decides the result and differs is refused, old -> new, even
+  `fit.epochs`, since the schedule depends on it. Where data lie, devices, logging, saving and display may
+  change.
+- **One process per folder**: another is refused with the pid of the first.
+- **Exit status**: 0 done, 1 a run failed, 2 a mistake in what was asked, 128 + signal when stopped.
+- **Own code** comes from installed packages only. `_target_`, `hydra.searchpath`, `hydra.callbacks` and
+  logging configurations are refused, on the command line and in files of `--config-dir`.
+- **Secrets** are no settings: a key such as `token` or `password` is refused, since settings are saved.
+- **Deterministic**: on a CPU, where it is free, torch is told to refuse operations that do not repeat
+  (`fit.deterministic=true`); on a GPU they are named in a warning, or refused if asked. `results.json`
+  records it.
+
+Not covered: a power cut on a disk that does not honour flushes, and in-process sweeps (`launch=local`) whose
+process the kernel kills; the same command goes on from there.
+"""
+
+
+def _sweep(what: str, r: Mapping) -> tuple[str, str]:
+    return (
+        f"`kill -9` at random instants of {what}: files broken, restarts failed, jobs done twice, "
+        "results that differ by a bit",
+        f"{r['broken files']}, {r['failed restarts']}, {r['done twice']}, {r['different']} "
+        f"of {r['kills']} kills ({r['sweeps']} sweeps)",
+    )
+
+
+def page(kept: Mapping[str, Mapping]) -> str:
+    """docs/reliability.md."""
+    lines = [
+        "# Reliability",
+        "",
+        "Each figure with the command that makes it, and the commit it was made at. Written by",
+        "`python scripts/reliability`; the numbers are in [reliability.json](reliability.json).",
+        "",
+    ]
+    rows = []
+    for name, row in ROWS.items():
+        if name in kept:
+            figure, reached = row(total(kept[name]))
+            parts = kept[name].values()
+            commits = sorted({(one["commit"] or "")[:8] for one in parts})
+            at = ", ".join([*commits, *sorted({one["date"] for one in parts})])
+            rows.append((figure, reached, f"`python scripts/reliability {name}`", at))
+    lines += [_table(("figure", "reached", "command", "commit, date"), rows)]
+    made = sorted(
+        {
+            f"{one['processor']}, Python {one['python']}, torch {one['torch']}"
+            for parts in kept.values()
+            for one in parts.values()
+        }
+    )
+    lines += ["", f"One thread each, on: {'; '.join(made)}.", ""]
+    return "\n".join(lines) + "\n" + PROMISES
+
+
+def total(parts: Mapping[str, Mapping]) -> dict:
+    """The results of a measurement's parts, added up."""
+    results = [part["result"] for part in parts.values()]
+    counts = {key: value for result in results for key, value in result.items()}
+    return {
+        key: sum(result.get(key, 0) for result in results) if isinstance(value, int) else value
+        for key, value in counts.items()
+    }
+
+
+def faults(kept: Mapping[str, Mapping]) -> str:
+    """docs/faults.md."""
+    lines = [
+        "# What goes wrong, and what is said",
+        "",
+        "Tried with the real commands by `python scripts/reliability/faults.py`, and again by",
+        "`pytest tests/scripts/test_faults.py`.",
+        "Options that make training quick are left out.",
+        "",
+    ]
+    rows = []
+    for row in total(kept["faults"])["rows"]:
+        said = row["said"] or "(goes on)"
+        cells = (row["fault"], f"`cnnpool {row['command']}`", said, row["status"])
+        rows.append([_cell(text) for text in cells])
+    table = _table(("fault", "command", "what the user sees", "status"), rows)
+    return "\n".join([*lines, table]) + "\n"
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return tables.markdown(tables.from_rows(headers, rows), markup=True)
+
+
+def _cell(text: str, most: int = 300) -> str:
+    flat = " / ".join(text.split("\n"))
+    return flat if len(flat) <= most else f"{flat[:most]} ..."

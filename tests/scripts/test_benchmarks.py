@@ -1,0 +1,308 @@
+import dataclasses
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from cnnpool import data
+from scripts.benchmarks import curves, figures, growth, loops, mnist, parts, scale, sweep, train
+
+
+def test_the_least_loop_trains_and_counts_what_it_saw(monkeypatch):
+    clock = iter([10.0, 12.0])
+    monkeypatch.setattr(loops.time, "perf_counter", lambda: next(clock))
+    torch.manual_seed(0)
+    net = torch.nn.Linear(3, 2)
+    before = net.weight.detach().clone()
+    batches = [(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]))] * 5
+    speed = loops.bare(net, batches, torch.optim.SGD(net.parameters(), lr=0.1), half=False)
+    assert speed == 20 / 2.0
+    assert not torch.equal(before, net.weight)
+
+
+def test_an_exponent_is_the_slope_between_logarithms():
+    assert curves.exponent([(1, 3), (2, 12), (5, 75)]) == pytest.approx(2.0)
+    assert curves.exponent([(1, 1), (math.e, math.e), (math.e**2, 1)]) == pytest.approx(0.0)
+
+
+def test_kept_bytes_grow_with_batch_size_channels_and_operators(monkeypatch):
+    monkeypatch.setattr(
+        scale, "AXES", {"batch": [1, 3], "size": [8, 16], "channels": [2, 6], "operators": [2, 4]}
+    )
+    monkeypatch.setattr(scale, "BASE", {"batch": 2, "size": 8, "channels": 4, "operators": 1})
+    monkeypatch.setattr(growth, "rows", lambda: iter(()))
+    rows = list(scale.rows(["max"], repeat=1))
+    kept = {axis: [r["kept"] for r in rows if r["axis"] == axis] for axis in scale.AXES}
+    assert [b / a for a, b in kept.values()][:3] == [3, 4, 3]
+    assert kept["operators"][1] > kept["operators"][0]
+    assert all(row["seconds"] > 0 for row in rows)
+    assert "max" in scale.line(rows[0])
+
+
+def test_a_row_is_said_and_written_with_its_ratio():
+    ratio = {"median": 2.0, "q1": 1.5, "q3": 2.5, "n": 3}
+    row = figures.row("one thing", "s", 1.0, 2.0, "another", ratio, figures.Wanted(1.5))
+    assert "one thing" in figures.line(row) and "[1.50 2.50] 3" in figures.line(row)
+    figure = "| one thing | 1 | 2 (another) | s | **2** (1.5 to 2.5, 3) |"
+    assert f"{figure} at least 1.5, reached |" in figures.table([row])
+    bound = figures.row("one thing", "s", 1.0, 2.0, "another", ratio)
+    assert f"{figure}  |" in figures.table([bound]) and "wanted" not in bound
+    assert figures.line(bound).rstrip().endswith("[1.50 2.50] 3")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words", "reached"),
+    [
+        (figures.Wanted(2), "at least 2", True),
+        (figures.Wanted(2.5), "at least 2.5", False),
+        (figures.Wanted(2, most=True), "at most 2", True),
+        (figures.Wanted(1.9, most=True), "at most 1.9", False),
+        (figures.Wanted(0.5, most=True, unit="s"), "at most 0.5 s", False),
+        (figures.Wanted(1, most=True, unit="s"), "at most 1 s", True),
+        (figures.Wanted(1.5, unit="1/s"), "at least 1.5 1/s", False),
+    ],
+)
+def test_a_target_is_one_of_the_ratio_or_of_our_own_figure(wanted, words, reached):
+    ratio = {"median": 2.0, "q1": 1.5, "q3": 2.5, "n": 3}
+    row = figures.row("one thing", "s", 1.0, 0.5, "another", ratio, wanted)
+    assert (row["wanted"], row["reached"]) == (words, reached)
+
+
+def test_the_example_network_is_the_published_one():
+    net = loops.ExampleNet()
+    assert net(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+    # 1,199,882 is what the example's network counts.
+    sizes = [32 * 9 + 32, 64 * 32 * 9 + 64, 9216 * 128 + 128, 1280 + 10]
+    assert sum(p.numel() for p in net.parameters()) == sum(sizes) == 1_199_882
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "theirs", "rival"),
+    [
+        ([0.991, 0.993], (31.0, 61.0), "the MNIST example of pytorch/examples"),
+        ([0.991, 0.999], (31.0, 91.0), "the MNIST example of pytorch/examples, not there in 3 epochs"),
+    ],
+)
+def test_both_are_timed_to_99_percent_and_to_what_ours_reached(monkeypatch, accuracies, theirs, rival):
+    left, order = iter(zip([2.0, 3.0], accuracies, strict=True)), []
+
+    def seconds(command, until=""):
+        if command[0] == "-c":
+            return 1.0
+        if until:
+            return 1.5
+        order.append("ours")
+        folder = next(c for c in command if c.startswith("hydra.run.dir=")).partition("=")[2]
+        took, accuracy = next(left)
+        said = {"test": {"accuracy": accuracy}, "steps": 30, "data": {"batch_size": 100}}
+        Path(folder, "results.json").write_text(json.dumps(said))
+        return took
+
+    monkeypatch.setattr(mnist, "seconds", seconds)
+
+    def example(root):
+        for epoch in ((30.0, 0.9905), (60.0, 0.9935), (90.0, 0.994)):
+            order.append("theirs")
+            yield epoch
+
+    monkeypatch.setattr(mnist, "example", example)
+    monkeypatch.setattr(mnist, "MOST_EPOCHS", 3)
+    monkeypatch.setattr(mnist.parts, "rows", lambda root, repeat: iter(()))
+    *rows, shown = mnist.rows(Path("data"), 2)
+    assert (shown["ours"], shown["rival"], shown["ratio"]["median"]) == (3000, 60_000, 20)
+    assert [row["rival"] for row in rows] == [theirs[0]] * 3 + [theirs[1]]
+    assert [row["ours"] for row in rows] == [2.5, 2.5, 1.5, 2.5]
+    assert rows[3]["against"] == rival
+    assert rows[0]["ratio"]["median"] == pytest.approx((31 / 2 + 31 / 3) / 2)
+    assert rows[2]["ratio"]["median"] == 31 / 1.5 and "wanted" not in rows[2]
+    # Beside each other, not one after the other; and no epoch more than it takes.
+    assert order == ["ours", "theirs"] * 2 + ["theirs"] * (accuracies[1] == 0.999)
+
+
+def test_the_example_learns_epoch_by_epoch_on_a_clock_that_stops_between(monkeypatch):
+    torch.manual_seed(0)
+    images, labels = torch.randn(64, 1, 28, 28), torch.arange(64) % 10
+    monkeypatch.setattr(mnist, "mnist", lambda root, train: torch.utils.data.TensorDataset(images, labels))
+    clock = iter([10.0, 12.0, 50.0, 53.0])
+    monkeypatch.setattr(mnist.time, "perf_counter", lambda: next(clock))
+    epochs = mnist.example(None)
+    (first, before), (second, after) = next(epochs), next(epochs)
+    assert (first, second) == (2.0, 5.0)
+    assert 0 <= before <= 1 and 0 <= after <= 1
+
+
+def test_every_part_of_the_way_to_ours_is_timed_beside_the_one_before(monkeypatch):
+    asked, speeds = [], dict(zip(parts.WAYS.values(), (1, 2, 3, 6, 12, 18), strict=True))
+
+    def speed(way, root):
+        asked.append(way)
+        return float(speeds[way])
+
+    monkeypatch.setattr(parts, "_speed", speed)
+    rows = list(parts.rows(Path("data"), 2))
+    assert [row["ratio"]["median"] for row in rows] == [2, 1.5, 2, 2, 1.5]
+    assert [(row["ours"], row["rival"]) for row in rows[:2]] == [(2, 1), (3, 2)]
+    assert rows[1]["against"] == "its images from memory"
+    assert len(asked) == 3 * len(parts.WAYS)
+
+
+@pytest.mark.parametrize("way", parts.WAYS.values())
+def test_every_part_trains(way, monkeypatch):
+    trained = []
+
+    def bare(network, batches, optimizer, half):
+        images, labels = next(iter(batches))
+        trained.append((len(labels), images.shape[1:], sum(p.numel() for p in network.parameters())))
+        assert {id(p) for g in optimizer.param_groups for p in g["params"]} == set(
+            map(id, network.parameters())
+        )
+        return 1.0
+
+    one = torch.utils.data.TensorDataset(torch.zeros(512, 1, 28, 28), torch.zeros(512).long())
+    build = data.build
+    monkeypatch.setattr(parts, "bare", bare)
+    monkeypatch.setattr(loops, "mnist", lambda root, train: one)
+    monkeypatch.setattr(parts.data, "build", lambda name, **o: build("digits", **o | {"limit": 512}))
+    parts._speed(way, Path("data"))
+    ((size, shape, count),) = trained
+    assert (size, shape) == (256 if way.ours else 64, (1, 28, 28))
+    assert count == (1_199_882 if way.network == "example" else 57_066)
+
+
+def few(case, root):
+    whole = data.build("digits", val_size=0)
+    part = torch.arange(case.steps * case.batch_size)
+    source = dataclasses.replace(whole.source, batch_size=case.batch_size)
+    return dataclasses.replace(whole, train=whole.train.take(part), source=source)
+
+
+def test_a_run_and_the_bare_loop_are_timed_on_the_same_images(monkeypatch):
+    monkeypatch.setattr(train, "_dataset", few)
+    case = train.Case("tiny", "sprint", 2, 8, 6)
+    assert train._speed(case, None) > 0 and train._bare(case, None) > 0
+
+
+def test_a_run_a_rival_and_the_bound_are_timed_in_the_same_turns(monkeypatch):
+    order = []
+
+    def says(name, speed):
+        return lambda case, root: order.append((name, case)) or speed
+
+    speeds = {"_speed": 600.0, "_torchvision": 100.0, "_convolutions": 900.0, "_bare": 800.0}
+    for name, speed in speeds.items():
+        monkeypatch.setattr(train, name, says(name, speed))
+    monkeypatch.setattr(train, "_probes", lambda *asked: iter(()))
+    monkeypatch.setattr(train.logging, "disable", lambda level: None)
+    rows = list(train.rows(Path("data"), 2))
+    assert [row["ratio"]["median"] for row in rows[:2]] == [0.75, 0.75]
+    assert rows[2]["ours"] == pytest.approx(1e3 * 8 * (1 / 600 - 1 / 800))
+    assert [row["ratio"]["median"] for row in rows[3:]] == [6, 9, 6, 9]
+    titles = ["run", "bound, its convolutions alone"]
+    assert [row["case"] for row in rows[3:5]] == [f"images/s, {train.SMALL.title}: {t}" for t in titles]
+    forth = ["_speed", "_torchvision", "_convolutions"]
+    said = [name for name, case in order if case is train.LENET[1]]
+    assert said == [*forth, *forth[::-1], *forth], "and the first turn is not counted"
+
+
+def test_convolutions_alone_are_faster_than_the_loop_around_them(monkeypatch):
+    monkeypatch.setattr(train, "_dataset", few)
+    case = train.Case("tiny", "sprint", 8, 32, 6)
+    train._bare(case, None)
+    loop, alone = train._bare(case, None), train._convolutions(case, None)
+    assert loop < alone < 1000 * loop
+
+
+def test_a_run_with_its_probe_is_timed_beside_one_without(monkeypatch):
+    monkeypatch.setattr(train, "_dataset", few)
+    whole, share = train._probes(train.Case("tiny", "sprint", 2, 8, 6), None, 3)
+    assert whole["ratio"]["n"] == share["ratio"]["n"] == 3
+    assert 0 < share["ours"] < whole["ours"], "one reading is a part of the run"
+
+
+def test_readings_are_timed_one_by_one(monkeypatch):
+    clock = iter([1.0, 3.0, 10.0, 15.0])
+    monkeypatch.setattr(train.time, "perf_counter", lambda: next(clock))
+
+    class Reading:
+        section, every_epochs, quantities = "gradient", 2, ()
+
+        def measure(self, *batch):
+            return {"of": batch}
+
+    timed = train.Timed(Reading())
+    assert (timed.section, timed.every_epochs) == ("gradient", 2)
+    assert timed.measure(1, 2) == timed.measure(1, 2) == {"of": (1, 2)}
+    assert timed.seconds == [2.0, 5.0]
+
+
+def test_the_other_way_pools_by_torch_itself():
+    rival = loops.with_torch_pools(train._network(train.SMALL))
+    ours = train._network(train.SMALL)
+    x = torch.randn(2, 1, 28, 28).to(memory_format=torch.channels_last)
+    assert torch.equal(rival.eval()(x), ours.eval()(x)), "one network, with the same weights"
+    assert not any(module.__module__.startswith("cnnpool.pool") for module in rival.features)
+
+
+def test_a_sweep_is_timed_beside_the_same_runs_one_after_the_other(monkeypatch):
+    asked = []
+    lasts = {"launch=processes": 10.0, "seed=0,1,2": 20.0}
+
+    def seconds(arguments, threads=None):
+        asked.append((*arguments, threads))
+        return next((s for word, s in lasts.items() if word in arguments), 8.0) * (1.5 if threads else 1)
+
+    cases = (sweep.Case(3, "convnet", ("fit.epochs=5",), apart=True), sweep.Case(3, "sprint"))
+    monkeypatch.setattr(sweep, "CASES", cases)
+    monkeypatch.setattr(sweep, "seconds", seconds)
+    monkeypatch.setattr(sweep.os, "cpu_count", lambda: 2)
+    rows = list(sweep.rows(2))
+    assert [row["rival"] for row in rows] == [20, 20, 24, 20, 20]
+    # One core takes 30 s, so two that lose nothing would take 15.
+    assert [row["ours"] for row in rows] == [10, 15, 10, 10, 15]
+    assert [row["ratio"]["median"] for row in rows] == [20 / 10, 20 / 15, 3 * 8 / 10, 20 / 10, 20 / 15]
+    assert [row.get("reached") for row in rows] == [True, None, True, True, None]
+    titles = [row["case"] for row in rows[2:4]]
+    assert titles[0] == "3 runs, convnet on digits, fit.epochs=5, 2 cores"
+    assert titles[1] == "3 runs, sprint on digits, as they come, 2 cores"
+    assert len(asked) == 2 * (3 + 3) + 2 * 3
+    assert sum("fit.epochs=5" in a and 1 in a for a in asked) == 2
+
+
+def test_a_sweep_is_noted_at_powers_of_two_of_its_runs(monkeypatch):
+    clock, memory = iter([100.0, 103.0, 104.0, 106.0, 110.0]), iter([5, 6, 7, 8])
+    monkeypatch.setattr(growth.time, "perf_counter", lambda: next(clock))
+    lines = ["digits: 300 images", *["test accuracy 99 %", "epoch 1"] * 9]
+    found = list(growth.points(lines, lambda: next(memory)))
+    assert [(row["value"], row["seconds"], row["kept"]) for row in found] == [
+        (1, 3.0, 5),
+        (2, 4.0, 6),
+        (4, 6.0, 7),
+        (8, 10.0, 8),
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read where Linux has it")
+def test_a_process_of_a_sweep_is_watched():
+    rows = list(growth.rows(2))
+    assert [row["value"] for row in rows] == [1, 2]
+    assert rows[0]["seconds"] < rows[1]["seconds"] and min(row["kept"] for row in rows) > 1e8
+
+
+def test_a_page_tells_the_powers_and_the_sweep():
+    def curve(operator, axis, values, seconds, kept):
+        points = ({"value": v, "seconds": seconds(v), "kept": kept(v)} for v in values)
+        return [{"operator": operator, "axis": axis, **point} for point in points]
+
+    rows = curve("max", "size", (8, 16), lambda v: 1e-6 * v**2, lambda v: 2 * v**2)
+    rows += curve("avg", "batch", (8, 16), lambda v: 1e-6 * v, lambda v: 0)
+    rows += curve("sweep", "runs", (1, 2, 4), lambda v: 3 + 0.5 * v, lambda v: 8e8 + 1e6 * v)
+    machine = dict.fromkeys(("processor", "cores", "torch", "load", "date", "commit"), "x") | {"threads": 1}
+    text = curves.section({"suite": "scale", "command": "cnnpool bench", "machine": machine, "rows": rows})
+    assert "| max | pixels on a side | 2 | 2.00 | 2.00 |" in text
+    assert "| avg | images | 1 | 1.00 | nothing is kept |" in text
+    assert "A sweep of 4 tiny runs in one process (`launch=local`): 3.0 s until the first starts" in text
+    assert "and 0.50 s a run;" in text
+    assert "801 MB resident after the first run, 804 MB after the last." in text

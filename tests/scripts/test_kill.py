@@ -1,0 +1,33 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[2] / "scripts" / "reliability"
+
+
+def outcome(script, *arguments):
+    command = [sys.executable, str(SCRIPTS / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks")
+def test_runs_killed_at_random_instants_go_on_to_the_same_bits():
+    found = outcome("kill_test.py", "3")
+    assert found["kills"] == 3 and found["runs"] >= 1
+    assert found["broken files"] == found["steps lost"] == found["failed restarts"] == found["different"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks")
+@pytest.mark.parametrize(("launch", "kills"), [("local", 1), ("processes", 1)])
+def test_a_sweep_killed_at_random_instants_goes_on_to_the_same_results(launch, kills):
+    found = outcome("kill_sweep.py", str(kills), launch)
+    assert found["kills"] == kills
+    assert found["broken files"] == found["failed restarts"] == found["done twice"] == found["different"] == 0
