@@ -2,7 +2,6 @@
 
 usage: python scripts/reliability/mutants.py [PART/PARTS]
 
-<<<<<<< HEAD
 Each mistake of edits.py (of PARTS the one numbered PART, from 0) is made in a copy of the package, where the
 operator's own tests are run, with compiled kernels and without. Prints one JSON object; status 1 if a mistake
 went unnoticed, or if the tests fail without one.
