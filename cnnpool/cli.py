@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cnnpool import __version__
-from cnnpool.cli_parser import train_parser
+from cnnpool.cli_parser import Parser, train_parser
 from cnnpool.system.output import lost, outlive_readers
 from cnnpool.system.process import has_folder, leave, share_cores
 
@@ -26,6 +26,7 @@ commands:
   explain  [OPERATOR]      forward and backward of one operator on a small example, number by number
   probe    MODEL           measure a model that exists already: a run, a checkpoint, torchvision's, your own
   bench    [SUITE]         speed and memory of the operators against named rivals, as ratios in one run
+  completion SHELL         a script that lets bash, zsh or fish complete command lines
 
 examples:
   cnnpool train data=mnist pool=max
@@ -42,6 +43,10 @@ examples:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run one command and end the process: status 0, 1 (a run failed), 2 (a mistake) or 128 + a signal."""
     if arguments is None:
+        if "_ARGCOMPLETE" in os.environ:
+            from cnnpool.completion import answer
+
+            answer(_parsers())
         streams = outlive_readers()
         try:
             main(sys.argv[1:])
@@ -150,10 +155,32 @@ def _show(asked: Namespace, request: "Request") -> int:
     return 0
 
 
+def completion(arguments: list[str]) -> int:
+    """``cnnpool completion``."""
+    from cnnpool import completion
+
+    return completion.main(arguments)
+
+
+def _parsers() -> dict[str, Callable[[], Parser]]:
+    from cnnpool import bench, completion, explain, inspection
+    from cnnpool.report import command as report
+
+    return {
+        "train": train_parser,
+        "compare": report.parser,
+        "explain": explain.parser,
+        "probe": inspection.parser,
+        "bench": bench.parser,
+        "completion": completion.parser,
+    }
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
     "compare": compare,
     "explain": explain,
     "probe": probe,
     "bench": bench,
+    "completion": completion,
 }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any, cast
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Override
@@ -88,7 +89,7 @@ def _axes(
     composer: Composer, overrides: Sequence[Override], whole: DictConfig, most: int
 ) -> list[list[Override]]:
     """The values of every key of a sweep, those that an experiment brings included."""
-    brought = OmegaConf.to_container(whole.hydra.sweeper.params or OmegaConf.create(), resolve=True)
+    brought: DictConfig = whole.hydra.sweeper.params or OmegaConf.create()
     lines = [f"{key}={value}" for key, value in brought.items()]
     asked = parse([*lines, *map(line_of, overrides)])
     axes = [alternatives(override, composer.names, most + 1) for override in asked]
@@ -125,7 +126,7 @@ def _sweep(composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Overri
 
 def _job(config: DictConfig, number: int | None = None) -> Job:
     hydra, sweep = config.hydra, number is not None
-    HydraConfig.instance().cfg = config
+    show_to_resolvers(config)
     if sweep:
         hydra.mode, hydra.job.num, hydra.job.id = RunMode.MULTIRUN, number, str(number)
     try:
@@ -146,6 +147,11 @@ def _job(config: DictConfig, number: int | None = None) -> Job:
 def name_runs_by(keys: Collection[str]) -> None:
     """Let ``${run_name:}`` in a configuration be a run's name, with what differs in ``keys``."""
     OmegaConf.register_new_resolver("run_name", partial(run_name, keys), replace=True)
+
+
+def show_to_resolvers(config: DictConfig) -> None:
+    """Let ``${hydra:...}`` in a configuration find ``config``, and what changes in it."""
+    cast(Any, HydraConfig.instance()).cfg = config
 
 
 def counted(combinations: Iterable[Combination], count: int) -> Iterator[Combination]:

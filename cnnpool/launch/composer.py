@@ -146,7 +146,8 @@ def _explained(overrides: Sequence[Override]) -> Iterator[None]:
 def _split(overrides: Sequence[Override]) -> tuple[list[Override], list[Override]]:
     """Those that give an existing key of ours a value and that no other one touches, and the rest."""
     keys = [f"{override.key_or_group}." for override in overrides]
-    plain, rest = [], []
+    plain: list[Override] = []
+    rest: list[Override] = []
     for override, key in zip(overrides, keys, strict=True):
         is_value = override.type == OverrideType.CHANGE and not is_choice(override.key_or_group)
         is_alone = sum(key.startswith(other) or other.startswith(key) for other in keys) == 1

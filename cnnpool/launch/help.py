@@ -65,11 +65,12 @@ def _settings(config: DictConfig) -> Iterator[str]:
     for room in ("data", "model", "pool", "readout", "fit", "probe", "launch"):
         options = OmegaConf.to_container(config[room])
         assert isinstance(options, dict)
-        parts = options if room == "probe" else {str(options.get("name", "")): options}
-        for name, values in parts.items():
-            where = f"{room}.{name}" if room == "probe" else room
-            yield from _room(where, values, options_of(room, str(name)))
-    yield from _room("", {key: OmegaConf.to_container(config)[key] for key in OWN}, OWN)
+        if room == "probe":
+            for name, values in options.items():
+                yield from _room(f"probe.{name!s}", values, options_of(room, str(name)))
+        else:
+            yield from _room(room, options, options_of(room, str(options.get("name", ""))))
+    yield from _room("", {key: config[key] for key in OWN}, OWN)
 
 
 def _room(where: str, values: Mapping[Any, Any], described: Mapping[str, Described]) -> Iterator[str]:

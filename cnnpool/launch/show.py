@@ -4,11 +4,10 @@ import logging
 import sys
 
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from cnnpool.launch.compose import Request, name_runs_by
+from cnnpool.launch.compose import Request, name_runs_by, show_to_resolvers
 from cnnpool.launch.composer import opened
 from cnnpool.launch.config import unresolved
 from cnnpool.launch.overrides import parse
@@ -31,11 +30,11 @@ def show_configuration(
     with opened(request.config_name, request.config_dir) as composer:
         name_runs_by(())
         config = composer.job(parse(request.overrides))
-        HydraConfig.instance().cfg = config
+        show_to_resolvers(config)
         try:
             if resolve:
                 OmegaConf.resolve(config)
-            keys = [key for key in config if kind == "all" or (key == "hydra") == (kind == "hydra")]
+            keys = [str(key) for key in config if kind == "all" or (key == "hydra") == (kind == "hydra")]
             shown = OmegaConf.masked_copy(config, keys)
             part = shown if package in (None, "_global_") else OmegaConf.select(shown, str(package))
         except OmegaConfBaseException as error:

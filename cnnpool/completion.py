@@ -1,0 +1,119 @@
+"""Completion of command lines in bash, zsh and fish: commands, options, choices, keys, values and folders.
+
+The shell calls ``cnnpool`` itself, which argcomplete answers before anything heavy is imported.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import argcomplete
+from argcomplete.shell_integration import shellcode
+
+from cnnpool.cli_parser import Parser
+from cnnpool.launch.keys import keys_of, names_of
+
+SHELLS = ("bash", "zsh", "fish")
+FOLDERS = ("DIR", "FOLDER", "RUNS")
+HELP = """\
+examples:
+  eval "$(cnnpool completion bash)"                                   (in ~/.bashrc)
+  eval "$(cnnpool completion zsh)"                                    (in ~/.zshrc, after compinit)
+  cnnpool completion fish > ~/.config/fish/completions/cnnpool.fish
+"""
+
+
+def parser() -> Parser:
+    """The arguments of ``cnnpool completion``."""
+    found = Parser(
+        prog="cnnpool completion",
+        description="Print a script by which a shell completes the command lines of cnnpool.",
+        epilog=HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    found.add_argument("shell", choices=SHELLS)
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """``cnnpool completion SHELL``; returns the exit status."""
+    asked = parser().parse_args(arguments)
+    sys.stdout.write(shellcode(["cnnpool"], shell=asked.shell))
+    return 0
+
+
+def answer(parsers: Mapping[str, Callable[[], Parser]]) -> NoReturn:
+    """Tell the shell how its line can go on, and end the process.
+
+    Args:
+        parsers: of every command, by its name.
+    """
+    top = argparse.ArgumentParser(prog="cnnpool")
+    top.add_argument("--version", action="store_true")
+    commands = top.add_subparsers()
+    line = os.environ.get("COMP_LINE", "").split()
+    for name, make in parsers.items():
+        # Only the command that is typed already has arguments to complete.
+        parents = [make()] if name in line[1:2] else []
+        commands.add_parser(name, parents=parents, add_help=False, conflict_handler="resolve")
+    argcomplete.autocomplete(top, default_completer=complete, always_complete_options=False)  # type: ignore[arg-type]
+    sys.exit(0)
+
+
+def complete(
+    prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **other: object
+) -> Iterable[str]:
+    """The words with which an argument may go on.
+
+    Args:
+        prefix: the part that is typed.
+        action: the argument.
+        parsed_args: the arguments before.
+        other: all that argcomplete tells besides.
+    """
+    kind = str(action.metavar)
+    if kind == "KEY=VALUE" and action.dest == "overrides":
+        return _overrides(prefix, parsed_args)
+    if kind == "OPERATOR" or action.dest in ("operator", "swap"):
+        return [*names_of("pool"), *names_of("readout")]
+    if action.dest == "data":
+        return names_of("data")
+    if kind in FOLDERS:
+        return _paths(prefix, folders=True)
+    return _paths(prefix) if kind in ("FILE", "MODEL") else []
+
+
+def _overrides(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
+    """How KEY=VALUE goes on: the key up to the next dot, or the last of several values."""
+    keys = keys_of(getattr(parsed_args, "overrides", None) or [], getattr(parsed_args, "config_dir", None))
+    key, is_whole, value = prefix.partition("=")
+    if is_whole:
+        start, comma, last = value.rpartition(",")
+        values = keys.get(key)
+        ends = _paths(last, folders=True) if values is None else values
+        return [f"{key}={start}{comma}{one}" for one in ends]
+    found = set()
+    for known in keys:
+        if known.startswith(prefix):
+            # A room is both a choice and a place for keys, so that neither is completed with a space.
+            room, dot, _ = known.partition(".")
+            is_room = dot and room in keys and "." not in prefix
+            found.add(f"{room}." if is_room else f"{known}=")
+    return sorted(found)
+
+
+def _paths(prefix: str, folders: bool = False) -> list[str]:
+    """Files and folders that begin with ``prefix``, the folders with a slash at the end."""
+    place, _, start = prefix.rpartition("/")
+    root = Path(place or ("/" if prefix.startswith("/") else ".")).expanduser()
+    before = prefix[: len(prefix) - len(start)]
+    try:
+        found = [one for one in root.iterdir() if one.name.startswith(start)]
+    except OSError:
+        return []
+    shown = [one for one in found if start.startswith(".") or not one.name.startswith(".")]
+    return sorted(f"{before}{one.name}{'/' * one.is_dir()}" for one in shown if one.is_dir() or not folders)

@@ -1,0 +1,86 @@
+"""Completion as bash, zsh and fish ask for it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BASH = """\
+eval "$(cnnpool completion bash)"
+COMP_LINE="$1"; COMP_POINT=${#1}; COMP_TYPE=9; COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:'
+_python_argcomplete cnnpool
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+POOLS = ["max", "max_blur"]
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """A function that runs a script of a shell in a folder with files, and returns the lines it prints."""
+    if not (Path(sys.executable).parent / "cnnpool").exists():
+        pytest.skip("the command is not installed")
+    (tmp_path / "mine" / "pool").mkdir(parents=True)
+    (tmp_path / "mine" / "pool" / "wide.yaml").write_text("name: avg\n")
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos.txt").touch()
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+    def run(name, script, *arguments):
+        program = shutil.which(name) or pytest.skip(f"{name} is not installed")
+        command = [program, "-c", script, *([name] if name == "bash" else []), *arguments]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return [line.strip() for line in done.stdout.splitlines()]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("cnnpool ex", ["explain"]),
+        ("cnnpool train pool=ma", POOLS),
+        ("cnnpool train -m seed=0,1 pool=avg,ma", ["avg,max", "avg,max_blur"]),
+        ("cnnpool train -m pool=max se", ["seed="]),
+        ("cnnpool train dat", ["data.", "data="]),
+        ("cnnpool train fit.opt", ["fit.optimizer="]),
+        ("cnnpool train fit.optimizer=", ["adamw", "muon", "sgd"]),
+        ("cnnpool train pool=lp pool.p", ["pool.p=", "pool.padding=", "pool.per="]),
+        ("cnnpool train pool@stage.s2=ma", POOLS),
+        ("cnnpool train probe=full probe.noise.s", ["probe.noise.samples="]),
+        ("cnnpool train probe.noise.s", [""]),
+        ("cnnpool train data.root=ph", ["photos/"]),
+        ("cnnpool train --config-dir mi", ["mine/"]),
+        ("cnnpool train --config-dir mine pool=wi", ["wide"]),
+        ("cnnpool train --cf", ["--cfg"]),
+        ("cnnpool train --cfg ", ["job", "hydra", "all"]),
+        ("cnnpool compare ph", ["photos/"]),
+        ("cnnpool explain ma", POOLS),
+        ("cnnpool probe x --swap max", POOLS),
+        ("cnnpool completion ", ["bash", "zsh", "fish"]),
+    ],
+)
+def test_bash_completes_a_line(line, expected, shell):
+    assert shell("bash", BASH, line) == expected
+
+
+def test_zsh_reads_its_script(shell):
+    script = 'autoload -Uz compinit; compinit -u; eval "$(cnnpool completion zsh)"; print ${_comps[cnnpool]}'
+    assert shell("zsh", script) == ["_python_argcomplete"]
+
+
+def test_fish_completes_a_line(shell):
+    script = 'cnnpool completion fish | source; complete -C "cnnpool train pool=ma"'
+    assert [line.split("\t")[0] for line in shell("fish", script)] == [f"pool={pool}" for pool in POOLS]
+
+
+def test_a_shell_that_is_not_known_is_named(shell):
+    done = subprocess.run(
+        [sys.executable, "-m", "cnnpool", "completion", "tcsh"], capture_output=True, text=True
+    )
+    assert done.returncode == 2 and "tcsh" in done.stderr and done.stderr.count("\n") == 1
