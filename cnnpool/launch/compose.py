@@ -90,7 +90,7 @@ def _axes(
 ) -> list[list[Override]]:
     """The values of every key of a sweep, those that an experiment brings included."""
     brought: DictConfig = whole.hydra.sweeper.params or OmegaConf.create()
-    lines = [f"{key}={value}" for key, value in brought.items()]
+    lines = [f"{key!s}={value}" for key, value in brought.items()]
     asked = parse([*lines, *map(line_of, overrides)])
     axes = [alternatives(override, composer.names, most + 1) for override in asked]
     count = math.prod(map(len, axes))
