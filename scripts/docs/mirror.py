@@ -5,6 +5,7 @@ the addresses and digests of ``CONSTANTS.json`` in place of the published ones.
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ from threading import Thread
 from typing import Any
 
 from scripts.docs.small_data import Constants
+
+CONSTANTS = "CNNPOOL_MIRROR_CONSTANTS"
+"""Environment variable that names the file of constants to the processes of a sweep."""
 
 
 @contextmanager
@@ -56,10 +60,10 @@ class _Handler(SimpleHTTPRequestHandler):
         pass
 
 
-def main() -> None:
-    from cnnpool import cli, registry
+def redirect(constants: Constants) -> None:
+    """Let this process's data sets take their addresses and digests from ``constants``."""
+    from cnnpool import registry
 
-    constants: Constants = json.loads(Path(sys.argv[1]).read_text())
     construct = registry.construct
 
     def construct_mirrored(table: dict[str, Any], room: str, name: str, *args: Any, **options: Any) -> Any:
@@ -70,9 +74,19 @@ def main() -> None:
         return construct(table, room, name, *args, **options)
 
     registry.construct = construct_mirrored
+
+
+def main() -> None:
+    from cnnpool import cli
+
+    os.environ[CONSTANTS] = str(Path(sys.argv[1]).resolve())
+    redirect(json.loads(Path(sys.argv[1]).read_text()))
     sys.argv = ["cnnpool", *sys.argv[2:]]
     cli.main()
 
 
 if __name__ == "__main__":
     main()
+elif __name__ == "__mp_main__":
+    # The jobs' own processes import this file, which started the command, under this name.
+    redirect(json.loads(Path(os.environ[CONSTANTS]).read_text()))
