@@ -49,9 +49,10 @@ def test_a_mistake_is_told_and_what_was_printed_is_kept(context, tmp_path):
 def training(folder, **changes):
     """A real training that never ends by itself."""
     options = ["data.limit=64", "model.width=2", "fit.epochs=99999", "probe=none", "fit.pictures=false"]
-    from cnnpool.launch.compose import compose
+    from cnnpool.launch.compose import Request, jobs_of
 
-    (one,) = compose([*options, *(f"{k}={v}" for k, v in changes.items()), f"hydra.run.dir={folder}"])
+    overrides = [*options, *(f"{k}={v}" for k, v in changes.items()), f"hydra.run.dir={folder}"]
+    (one,) = jobs_of(Request(overrides))
     return one
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from cnnpool.cli import COMMANDS
 from cnnpool.launch import check
-from cnnpool.launch.compose import compose
+from cnnpool.launch.compose import Request, jobs_of
 from scripts.docs.documented import Command, commands
 
 ROOT = Path(__file__).parents[2]
@@ -36,10 +36,16 @@ def test_a_documented_training_composes(command, tmp_path, monkeypatch, capfd):
     words = command.shortened()
     if "--config-dir" in words:
         pytest.skip("it needs the reader's own folder of settings")
+    if "--help" in words:
+        assert "pool" in help_of("train")
+        return
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CNNPOOL_DATA", "data")
-    jobs = compose([word for word in words[2:] if not word.startswith("launch=")])
-    assert jobs or "--help" in words
+    options = {word for word in words[2:] if word.startswith("-")}
+    assert options <= {"-m"}
+    overrides = [word for word in words[2:] if not word.startswith(("launch=", "-"))]
+    jobs = jobs_of(Request(overrides, multirun="-m" in options))
+    assert jobs
     for job in jobs:
         assert not job.mistake
         check.check(job.settings)
