@@ -42,7 +42,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> int:
     """``cnnpool completion SHELL``; returns the exit status."""
     asked = parser().parse_args(arguments)
-    sys.stdout.write(shellcode(["cnnpool"], shell=asked.shell))
+    sys.stdout.write(shellcode(["cnnpool"], True, asked.shell))
     return 0
 
 

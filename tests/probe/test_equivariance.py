@@ -16,7 +16,7 @@ LEAKY = {
 def circular(name):
     """Options of the operator under which it knows no border."""
     options = registry.options_of(pool.OPERATORS[name])
-    return {key: "circular" for key, option in options.items() if "circular" in str(option.annotation)}
+    return {key: "circular" for key, option in options.items() if "circular" in str(option.hint)}
 
 
 @pytest.mark.parametrize("name", pool.OPERATORS)
