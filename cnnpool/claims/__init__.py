@@ -62,7 +62,7 @@ def notes(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[str]:
     states = Counter(run.state for run in runs)
     missing = [f"{count} {state}" for state, count in states.items() if state != "done"]
     found = [f"of {len(runs)} runs found, {', '.join(missing)}: they say nothing here"] if missing else []
-    environments = [run.results.get("environment", {}) for run in runs if run.results]
+    environments = [run.results.environment for run in runs if run.found]
     commits = {one.get("commit") for one in environments}
     if len(commits) > 1 and not {"environment", "environment.commit"} & set(allow):
         found.append(

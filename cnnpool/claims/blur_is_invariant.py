@@ -40,8 +40,8 @@ def blur_is_invariant(evidence: Evidence) -> list[Case]:
 
 
 def _when(setting: Setting) -> str:
-    circular = setting.results["model"].get("padding_mode") == "circular"
-    free = setting.results["readout"]["name"] in POSITION_FREE
+    circular = setting.results.model.get("padding_mode") == "circular"
+    free = setting.results.readout["name"] in POSITION_FREE
     if circular and free:
         return "padding is circular and the readout knows no positions"
     return "padding or readout see positions"

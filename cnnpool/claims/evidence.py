@@ -11,6 +11,7 @@ from cnnpool.report.comparable import circumstances
 from cnnpool.report.facts import UNSET
 from cnnpool.report.facts import value_at as value_of
 from cnnpool.report.runs import Run, is_number
+from cnnpool.run_folder.results import Results
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Setting:
     runs: dict[int, Run]
 
     @property
-    def results(self) -> dict[str, Any]:
+    def results(self) -> Results:
         return next(iter(self.runs.values())).results
 
     def read(self, *path: str) -> dict[int, float]:
@@ -96,7 +97,7 @@ class Evidence:
     def stages(self, *names: str) -> Iterator[Stage]:
         """Every stage of every setting, or those with one of the operators ``names``."""
         for setting in self.settings():
-            for name, operator in setting.results.get("stages", {}).items():
+            for name, operator in setting.results.stages.items():
                 if not names or operator["name"] in names:
                     yield Stage(name, operator, setting)
 
@@ -124,7 +125,7 @@ class Evidence:
 
 def value_at(run: Run, *path: str) -> float | None:
     """The finite number at ``path`` of the run's results."""
-    node: Any = run.results
+    node: Any = run.measured
     for key in path:
         node = node.get(key) if isinstance(node, Mapping) else None
     return float(node) if is_number(node) and math.isfinite(node) else None
@@ -169,8 +170,8 @@ def _worlds(runs: Sequence[Run], apart: Sequence[str]) -> list[tuple[str, list[R
 
 def _label(run: Run, apart: Sequence[str]) -> tuple[str, str]:
     """Names of the rooms, and of the operator, which is shown elsewhere."""
-    rooms = [run.results[room]["name"] for room in ("data", "model", "readout") if room not in apart]
-    return ", ".join(rooms), "" if "pool" in apart else described(run.results["pool"])
+    rooms = [getattr(run.results, room)["name"] for room in ("data", "model", "readout") if room not in apart]
+    return ", ".join(rooms), "" if "pool" in apart else described(run.results.pool)
 
 
 def _telling(facts: Mapping[str, str], same: Sequence[Mapping[str, str]]) -> str:

@@ -46,9 +46,9 @@ def global_average(evidence: Evidence) -> list[Case]:
 
 def _readout(name: str):
     def side(run: Run) -> str:
-        readout = run.results["readout"]
+        readout = run.results.readout
         hidden = f" hidden={readout['hidden']}" if readout.get("hidden") else ""
-        pool = run.results["pool"]["name"]
+        pool = run.results.pool["name"]
         return f"{pool} {name}{hidden}" if readout["name"] == name else ""
 
     return side

@@ -29,7 +29,7 @@ def max_over_average(evidence: Evidence) -> list[Case]:
 
 def _measures(pair: Pair) -> list[tuple[str, str, tuple[str, ...], int, str]]:
     """When, what, where in results.json, the sign that speaks for max, unit."""
-    stages = next(iter(pair.first.values())).results.get("stages", {})
+    stages = next(iter(pair.first.values())).results.stages
     inside = ("invariance", "stages")
     changes = [
         (f"measured at stage {stage}", "relative change", (*inside, stage, "relative_change", "1"), -1, "")

@@ -30,7 +30,7 @@ def described(operator: Operator) -> str:
 
 def everywhere(run: Run) -> Operator | None:
     """The operator that stands in all stages of a run; None if stages differ."""
-    operators = list(run.results.get("stages", {}).values()) or [run.results["pool"]]
+    operators = list(run.results.stages.values()) or [run.results.pool]
     return operators[0] if all(one == operators[0] for one in operators) else None
 
 

@@ -114,9 +114,9 @@ def _columns(cases: Sequence[Case]) -> list[Column]:
 
 def _provenance(runs: Sequence[Run]) -> list[tuple[str, str]]:
     results = [run.results for run in runs]
-    data = sorted({f"{one['data']['name']} ({str(one.get('data_sha256'))[:12]})" for one in results})
-    environment = agreed([one.get("environment", {}) for one in results])
-    epochs = sorted({str(one.get("epochs", "unknown")) for one in results})
+    data = sorted({f"{one.data['name']} ({str(one.data_sha256)[:12]})" for one in results})
+    environment = agreed([one.environment for one in results])
+    epochs = sorted({str(one.epochs if one.epochs is not None else "unknown") for one in results})
     return [
         ("Runs", str(len(runs))),
         ("Data, sha256", ", ".join(data)),
@@ -129,7 +129,7 @@ def _commands(runs: Iterable[Run]) -> list[str]:
     """A line per choice, all its seeds together."""
     seeds: dict[str, set[int]] = {}
     for run in runs:
-        words = [word for word in run.results.get("overrides", []) if not word.startswith("seed=")]
+        words = [word for word in run.results.overrides if not word.startswith("seed=")]
         seeds.setdefault(shlex.join(words), set()).add(run.seed)
     return [
         f"cnnpool train -m {words} seed={','.join(map(str, sorted(found)))}" for words, found in seeds.items()

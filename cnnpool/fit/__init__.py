@@ -1,8 +1,9 @@
 """Training: one function, ``fit``. The only room that imports Lightning."""
 
-from cnnpool.fit.fit import Facts, fit
+from cnnpool.fit.fit import fit
 from cnnpool.fit.module import DivergedError
+from cnnpool.fit.prepare import Facts
 from cnnpool.recipe import Recipe
-from cnnpool.run_folder.checkpoint import DamagedError
+from cnnpool.run_folder.errors import DamagedError
 
 __all__ = ["DamagedError", "DivergedError", "Facts", "Recipe", "fit"]

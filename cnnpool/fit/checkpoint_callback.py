@@ -1,9 +1,7 @@
 """When a run saves itself: after every epoch, now and then within one, and when it is asked to stop."""
 
 import math
-import os
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -11,7 +9,8 @@ from lightning.pytorch import Callback, Trainer
 
 from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.fit.module import DivergedError, Net
-from cnnpool.run_folder.atomic import replace
+from cnnpool.run_folder.checkpoint import keep
+from cnnpool.run_folder.layout import BEST, LAST, PREVIOUS
 from cnnpool.system.signals import Signals, Stopped
 
 
@@ -58,7 +57,7 @@ class Checkpoints(Callback):
         if accuracy > self.best or accuracy == math.inf:
             self.best = accuracy
             self._check(module)
-            trainer.save_checkpoint(self.folder / "best.ckpt", weights_only=True)
+            trainer.save_checkpoint(self.folder / BEST, weights_only=True)
         self._save(trainer, module)
         self._stop(module, self._agree(trainer, False)[1])
 
@@ -71,8 +70,8 @@ class Checkpoints(Callback):
     def _save(self, trainer: Trainer, module: Net) -> None:
         self._check(module)
         if trainer.is_global_zero:
-            keep(self.folder / "last.ckpt", self.folder / "previous.ckpt")
-        trainer.save_checkpoint(self.folder / "last.ckpt", weights_only=False)
+            keep(self.folder / LAST, self.folder / PREVIOUS)
+        trainer.save_checkpoint(self.folder / LAST, weights_only=False)
         module.saved_steps, self.saved_time = module.steps, time.monotonic()
 
     def _check(self, module: Net) -> None:
@@ -95,15 +94,3 @@ class Checkpoints(Callback):
         votes = torch.tensor([int(due), signum], device=trainer.strategy.root_device)
         due_votes, signum = trainer.strategy.reduce(votes, reduce_op="max").tolist()
         return bool(due_votes), signum
-
-
-def keep(path: Path, second: Path) -> None:
-    """Let ``second`` name the content of ``path`` too, without a moment in which either is missing."""
-    if not path.exists():
-        return
-    link = second.with_name(f".{second.name}.part")
-    # Where the file system has no links there is one checkpoint to go on from, as always.
-    with suppress(OSError):
-        link.unlink(missing_ok=True)
-        os.link(path, link)
-        replace(link, second)

@@ -1,7 +1,5 @@
-"""What a run writes while it goes on: metrics.jsonl for the report, TensorBoard for the eye."""
+"""The scalars of a run that goes on: into metrics.jsonl for the report, into TensorBoard for the eye."""
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,8 @@ from torch.utils.tensorboard.summary import hparams
 
 from cnnpool import tables
 from cnnpool.quantity import Quantity
-from cnnpool.run_folder.atomic import write_text
+from cnnpool.run_folder.metrics import MetricsFile
+from cnnpool.run_folder.results import NAMED, Results
 
 
 class MetricsWriter:
@@ -26,7 +25,7 @@ class MetricsWriter:
         quantities: of which TensorBoard shows the definitions beside the charts.
 
     Raises:
-        ValueError: if the file is shorter than that.
+        DamagedError: if the file is shorter than that.
     """
 
     def __init__(
@@ -36,14 +35,7 @@ class MetricsWriter:
         kept_bytes: int = 0,
         quantities: Sequence[Quantity] = (),
     ):
-        self.path = folder / "metrics.jsonl"
-        written = self.path.read_bytes() if self.path.exists() else b""
-        if len(written) < kept_bytes:
-            raise ValueError(
-                f"{self.path} has lost lines that the checkpoint counts on: put it back, "
-                f"or delete {folder} to train anew"
-            )
-        write_text(self.path, written[:kept_bytes].decode())
+        self.metrics = MetricsFile(folder, kept_bytes)
         if not resumed_step:
             for old in folder.glob("events.out.tfevents.*"):
                 old.unlink()
@@ -54,35 +46,29 @@ class MetricsWriter:
 
     def scalars(self, step: int, epoch: int, values: Mapping[str, float | None]) -> None:
         """Append one line; a value of null is left out."""
-        values = {tag: value for tag, value in values.items() if value is not None}
-        with self.path.open("a") as file:
-            file.write(json.dumps({"step": step, "epoch": epoch, **values}) + "\n")
-        for tag, value in values.items():
+        measured = {tag: value for tag, value in values.items() if value is not None}
+        self.metrics.append(step, epoch, measured)
+        for tag, value in measured.items():
             self.board.file_writer.add_summary(self._summary(tag, value), step)
 
     def sync(self) -> int:
         """Bring everything said so far to the disk; returns the size of ``metrics.jsonl`` in bytes."""
-        with self.path.open("a") as file:
-            os.fsync(file.fileno())
-            size = file.tell()
+        size = self.metrics.sync()
         self.board.flush()
         return size
 
-    def finish(self, results: Mapping[str, Any]) -> None:
+    def finish(self, results: Results) -> None:
         """The pages that compare runs: custom scalars, a row of HParams, the configuration as text."""
-        self._layout(list(results["stages"]))
+        self._layout(list(results.stages))
         settings = {
-            "pool": results["pool"]["name"],
-            "readout": results["readout"]["name"],
-            "model": results["model"]["name"],
-            "data": results["data"]["name"],
-            "seed": results["seed"],
-            "choice": results["choice"].rpartition("/")[2],
+            **{room: getattr(results, room)["name"] for room in NAMED},
+            "seed": results.seed,
+            "choice": results.choice.rpartition("/")[2],
         }
-        self._hyperparameters(results["choice"], settings, _headline(results))
-        asked = {key: results[key] for key in ("pool", "stages", "readout", "model", "data", "fit", "seed")}
-        self.board.add_text("configuration", _table(asked), results["steps"])
-        self.board.add_text("results", _table(_headline(results)), results["steps"])
+        self._hyperparameters(results.choice, settings, _headline(results))
+        asked = {key: getattr(results, key) for key in (*NAMED, "stages", "fit", "seed")}
+        self.board.add_text("configuration", _table(asked), results.steps)
+        self.board.add_text("results", _table(_headline(results)), results.steps)
 
     def _summary(self, tag: str, value: float) -> Summary:
         """One scalar; the first of its tag carries the definition."""
@@ -119,16 +105,17 @@ class MetricsWriter:
         self.board.close()
 
 
-def _headline(results: Mapping[str, Any]) -> dict[str, float]:
+def _headline(results: Results) -> dict[str, float]:
     """The few numbers by which runs are compared at a glance, named by the tags of their scalars."""
-    tags = {"test/accuracy": results["test"]["accuracy"], "test/loss": results["test"]["loss"]}
-    if invariance := results.get("invariance"):
+    measured = results.measured
+    tags = {f"test/{name}": measured["test"][name] for name in ("accuracy", "loss")}
+    if invariance := measured.get("invariance"):
         tags |= {f"invariance/consistency/{name}": v for name, v in invariance["consistency"].items()}
-    if gradient := results.get("gradient"):
+    if gradient := measured.get("gradient"):
         stage = next(iter(gradient))
         tags[f"gradient/zero_fraction/{stage}"] = gradient[stage]["zero_fraction"]
-    if "parameters" in results.get("cost", {}):
-        tags["cost/parameters"] = results["cost"]["parameters"]
+    if "parameters" in measured["cost"]:
+        tags["cost/parameters"] = measured["cost"]["parameters"]
     return tags
 
 

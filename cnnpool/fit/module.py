@@ -48,6 +48,7 @@ class Net(LightningModule):
         self.steps = self.saved_steps = 0
         self.training_sums: list[Tensor] = []
         self.evaluation_sums: list[Tensor] = []
+        self.correct: list[Tensor] = []
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Lightning notes the hook that it calls 28 times a step; torch would look for parameters in it.
@@ -108,12 +109,16 @@ class Net(LightningModule):
             loss.backward()
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        images, labels = batch
+        self._evaluate(*batch)
+
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        self.correct.append(self._evaluate(*batch).argmax(1) == batch[1])
+
+    def _evaluate(self, images: Tensor, labels: Tensor) -> Tensor:
         logits = self.model(images)
         loss = F.cross_entropy(logits, labels, reduction="sum")
         self.evaluation_sums.append(score(loss, logits, labels))
-
-    test_step = validation_step
+        return logits
 
     def take(self, sums: list[Tensor]) -> dict[str, float]:
         """Mean loss and accuracy (0..1) over the images summed up so far, over all devices; starts anew.
@@ -127,6 +132,20 @@ class Net(LightningModule):
         if not math.isfinite(loss):
             raise DivergedError(f"the loss became {loss} before step {self.steps}: lower fit.lr")
         return {"loss": loss / count, "accuracy": correct / count}
+
+    def take_correct(self, images: int) -> Tensor:
+        """Which of so many test images were classified correctly, (images,) booleans; starts anew.
+
+        Each of several processes has looked at every world-th image, from its rank on.
+        """
+        own = torch.cat(self.correct)
+        self.correct.clear()
+        world = self.trainer.world_size
+        if world > 1:
+            share = own.new_zeros(-(-images // world), dtype=torch.uint8)
+            share[: len(own)] = own
+            own = self.trainer.strategy.all_gather(share).T.flatten()[:images].bool()
+        return own.cpu()
 
     def diverged(self, loss: float, batch_idx: int) -> DivergedError:
         """The error that says where, and what to do."""

@@ -1,7 +1,5 @@
 """The pictures that TensorBoard shows of a finished run, drawn with fixed colour limits."""
 
-from typing import Any
-
 from torch.utils.tensorboard import SummaryWriter
 
 from cnnpool.explain.example import examples
@@ -11,16 +9,17 @@ from cnnpool.model import Cnn
 from cnnpool.probe import Batch
 from cnnpool.probe.gradient_taps import stage_gradients
 from cnnpool.probe.receptive_field import receptive_fields
+from cnnpool.run_folder.results import Results
 
 MAPPED = 128
 SHOWN = 8
 
 
-def draw(board: SummaryWriter, model: Cnn, batch: Batch, results: dict[str, Any]) -> None:
+def draw(board: SummaryWriter, model: Cnn, batch: Batch, results: Results) -> None:
     """Shift, routing, winner and receptive-field maps, worked examples, histograms of gradients."""
     images, labels = batch.images, batch.labels
-    step = results["steps"]
-    if accuracy := results.get("invariance", {}).get("accuracy_over_shifts"):
+    step, measured = results.steps, results.measured
+    if accuracy := measured.get("invariance", {}).get("accuracy_over_shifts"):
         maps = {"test accuracy of shifted images": accuracy}
         board.add_figure("maps/accuracy_over_shifts", shift_figure(maps, "accuracy"), step)
     taps = stage_gradients(model, model.stages, images[:SHOWN], labels[:SHOWN])
@@ -34,8 +33,8 @@ def draw(board: SummaryWriter, model: Cnn, batch: Batch, results: dict[str, Any]
     }
     if fields:
         board.add_figure("maps/receptive_field", field_figure(fields, "mean |gradient|, largest 1"), step)
-    winners = {s: one["winners"] for s, one in results.get("gradient", {}).items() if "winners" in one}
+    winners = {s: one["winners"] for s, one in measured.get("gradient", {}).items() if "winners" in one}
     if winners:
         board.add_figure("maps/winners", winner_figure(winners), step)
-    for name in (results["pool"]["name"], results["readout"]["name"]):
+    for name in (results.pool["name"], results.readout["name"]):
         board.add_figure(f"explain/{name}", figure(examples(name)[0]), step)

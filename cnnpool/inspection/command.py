@@ -1,11 +1,11 @@
 """``cnnpool probe``, once its arguments are read."""
 
 import argparse
+import dataclasses
 import logging
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -20,6 +20,7 @@ from cnnpool.inspection.subject import Subject
 from cnnpool.inspection.text import report
 from cnnpool.probe import Batch, declared
 from cnnpool.quantity import records
+from cnnpool.run_folder.results import Results
 from cnnpool.surgery import Change, swap
 from cnnpool.system.hardware import environment, usable
 
@@ -44,14 +45,15 @@ def examine(asked: argparse.Namespace) -> int:
     model = model.to(usable(asked.device))
     looked_at, labels = with_labels(model, looked_at, dataset)
     stages = stages_of(model, looked_at.images[:1].to(asked.device), changes)
-    results = {
-        **facts(asked, subject, dataset, looked_at, changes, labels),
-        "stages": operators_of(stages),
-        **({} if labels else {"test": score(model, looked_at.images, looked_at.labels)}),
-        **measure(model, stages, looked_at, probes),
-        "environment": environment(torch.device(asked.device)),
-    }
-    results["quantities"] = records(declared(probes.values()), results)
+    scores = {} if labels else {"test": score(model, looked_at.images, looked_at.labels)}
+    measured = {**scores, **measure(model, stages, looked_at, probes)}
+    results = dataclasses.replace(
+        facts(asked, subject, dataset, looked_at, changes, labels),
+        stages=operators_of(stages),
+        measured=measured,
+        quantities=records(declared(probes.values()), measured),
+        environment=environment(torch.device(asked.device)),
+    )
     sys.stdout.write(report(results, shutil.get_terminal_size((160, 24)).columns))
     # matplotlib is slow to load: only once there is something to draw.
     from cnnpool.inspection.pictures import draw
@@ -128,30 +130,30 @@ def facts(
     looked_at: Batch,
     changes: list[Change],
     labels: str,
-) -> dict[str, Any]:
+) -> Results:
     """What was examined, as a run's results.json says what was trained."""
-    run = subject.facts
+    run = subject.trained
     shown = "x".join(map(str, looked_at.images.shape[1:]))
     weights = subject.weights
     if any(True for change in changes for own in added(change.after) for _ in own.parameters()):
         weights += f"; what {asked.swap} brings of its own is random, seed {asked.seed}"
     swapped = {"name": asked.swap, **dict(map(assignment, asked.swap_set))}
-    return {
-        "schema": 1,
-        "run": str(asked.model) + (f"+{asked.swap}" if changes else ""),
-        "choice": asked.swap if changes else run.get("choice", "as built"),
-        "pool": swapped if changes else run.get("pool", {"name": "as built"}),
-        "readout": run.get("readout", {"name": "as built"}),
-        "model": run.get("model", {"name": subject.name}),
-        "data": {"name": dataset.name},
-        "data_sha256": dataset.sha256,
-        "seed": run.get("seed", asked.seed),
-        "epochs": run.get("epochs", 0),
-        "examined": {
+    as_built = {"name": "as built"}
+    return Results(
+        run=str(asked.model) + (f"+{asked.swap}" if changes else ""),
+        choice=asked.swap if changes else run.choice if run else "as built",
+        pool=swapped if changes else run.pool if run else as_built,
+        readout=run.readout if run else as_built,
+        model=run.model if run else {"name": subject.name},
+        data={"name": dataset.name},
+        data_sha256=dataset.sha256,
+        seed=run.seed if run else asked.seed,
+        epochs=run.epochs if run else 0,
+        examined={
             "model": subject.name,
             "weights": weights,
             "images": f"{len(looked_at.images)} test images of {dataset.name}, {shown}",
             "swapped": ", ".join(change.name for change in changes),
             "labels": labels,
         },
-    }
+    )

@@ -29,7 +29,7 @@ def read_data(subject: Subject, name: str | None, root: str | None, download: bo
         options["root"] = root or os.environ.get("CNNPOOL_DATA", "data")
     if not download:
         options["download"] = False
-    return data.build(**options, seed=subject.facts.get("seed", 0) if same else 0)
+    return data.build(**options, seed=subject.trained.seed if subject.trained and same else 0)
 
 
 def batch(

@@ -9,19 +9,20 @@ from torch import nn
 from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure
 from cnnpool.probe import Batch
 from cnnpool.probe.gradient_taps import stage_gradients
+from cnnpool.run_folder.results import Results
 
 SHOWN = 6
 
 
 def draw(
-    folder: Path, model: nn.Module, stages: Mapping[str, nn.Module], batch: Batch, results: Mapping[str, Any]
+    folder: Path, model: nn.Module, stages: Mapping[str, nn.Module], batch: Batch, results: Results
 ) -> list[Path]:
     """Write what the results and the model have to show; the files written."""
-    figures = {}
-    if accuracy := results.get("invariance", {}).get("accuracy_over_shifts"):
-        label = f"accuracy, n={results['invariance']['map_samples']}"
+    figures, measured = {}, results.measured
+    if accuracy := measured.get("invariance", {}).get("accuracy_over_shifts"):
+        label = f"accuracy, n={measured['invariance']['map_samples']}"
         figures["accuracy_over_shifts"] = shift_figure({"accuracy of shifted images": accuracy}, label)
-    if gradient := results.get("gradient"):
+    if gradient := measured.get("gradient"):
         images = batch.images[:SHOWN]
         taps = stage_gradients(model, stages, images, batch.labels[:SHOWN])
         gradients = {stage: tap.gradient for stage, tap in taps.items()}
@@ -29,13 +30,13 @@ def draw(
         winners = {stage: one["winners"] for stage, one in gradient.items() if "winners" in one}
         if winners:
             figures["winners"] = winner_figure(winners)
-    if maps := _maps(results, "heat_map"):
+    if maps := _maps(measured, "heat_map"):
         figures["heat_map"] = shift_figure(maps, "cosine distance of features", limits=(0, 0.5))
-    if "sensitivity" in results:
+    if "sensitivity" in measured:
         label = "distance of logits, other image = 1"
-        maps = {"translation sensitivity": results["sensitivity"]["map"]}
+        maps = {"translation sensitivity": measured["sensitivity"]["map"]}
         figures["sensitivity"] = shift_figure(maps, label, limits=(0, 1.5))
-    if maps := _maps(results, "receptive_field"):
+    if maps := _maps(measured, "receptive_field"):
         figures["receptive_field"] = field_figure(maps, "mean |gradient|, largest 1")
     written = []
     for name, figure in figures.items():
@@ -44,5 +45,5 @@ def draw(
     return written
 
 
-def _maps(results: Mapping[str, Any], section: str) -> dict[str, Any]:
-    return {stage: one["map"] for stage, one in results.get(section, {}).get("stages", {}).items()}
+def _maps(measured: Mapping[str, Any], section: str) -> dict[str, Any]:
+    return {stage: one["map"] for stage, one in measured.get(section, {}).get("stages", {}).items()}

@@ -1,12 +1,12 @@
-"""What an examination leaves on disk: results.json, schema 1."""
+"""What an examination leaves on disk: results.json, as a run does."""
 
-import json
-from collections.abc import Mapping
+import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from cnnpool.run_folder.atomic import write_json
+from cnnpool.run_folder import results
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.results import Results
 
 
 def folder_of(out: str | None, name: str) -> Path:
@@ -19,26 +19,24 @@ def folder_of(out: str | None, name: str) -> Path:
     folder = Path(out) if out else Path("outputs", "probe", words)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        held = folder / "results.json"
-        if held.exists() and "examined" not in json.loads(held.read_text(encoding="utf-8")):
-            raise ValueError(f"{folder} holds a run that was trained: choose another folder by --out")
+        held = results.read(folder)
     except OSError as error:
         raise ValueError(f"cannot write to {folder}: {error.strerror or error}") from None
-    except json.JSONDecodeError:
-        raise ValueError(f"{held} is damaged: delete it, or choose another folder by --out") from None
+    except DamagedError as error:
+        raise ValueError(f"{error}; delete it, or choose another folder by --out") from None
+    if held and not held.examined:
+        raise ValueError(f"{folder} holds a run that was trained: choose another folder by --out")
     return folder
 
 
-def write(folder: Path, results: Mapping[str, Any]) -> Path:
+def write(folder: Path, found: Results) -> Path:
     """Write results.json, which is either the old file or the whole new one.
 
     Raises:
         ValueError: if it cannot be written.
     """
-    path = folder / "results.json"
     finished = datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        write_json(path, {**results, "finished": finished})
+        return results.write(folder, dataclasses.replace(found, finished=finished))
     except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
-    return path
+        raise ValueError(f"cannot write {error.filename}: {error.strerror or error}") from None

@@ -1,12 +1,13 @@
 """The model under examination, and what is known of it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
 from cnnpool.data import Dataset
+from cnnpool.run_folder.results import Results
 
 
 @dataclass
@@ -18,7 +19,7 @@ class Subject:
         build: makes the model for a data set, with its weights.
         weights: where they come from, in words.
         data: name and options of the data set it was trained on, if known.
-        facts: of the run it comes from, as its results.json has them.
+        trained: the results of the run it comes from, if it comes from one.
         mean, std: normalisation that the weights were trained with; None for the data set's own.
     """
 
@@ -26,6 +27,6 @@ class Subject:
     build: Callable[[Dataset], nn.Module]
     weights: str
     data: dict[str, Any] | None = None
-    facts: dict[str, Any] = field(default_factory=dict)
+    trained: Results | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None

@@ -5,6 +5,7 @@ from typing import Any
 
 from cnnpool import tables
 from cnnpool.quantity import Quantity, find, from_records, numbers
+from cnnpool.run_folder.results import Results
 
 NONE = "–"
 NARROWEST = 60
@@ -13,41 +14,40 @@ Reading = dict[str, float | None]
 """Dotted key -> number."""
 
 
-def report(results: Mapping[str, Any], width: int) -> str:
+def report(results: Results, width: int) -> str:
     """The results of one inspection: what was measured, tables of its stages, and the whole model.
 
     Args:
-        results: as results.json holds them.
+        results: of the inspection.
         width: of the terminal, in characters.
     """
-    quantities = from_records(results["quantities"])
-    read = dict(numbers(results))
+    quantities = from_records(results.quantities)
+    read = dict(numbers(results.measured))
     blocks = [_pairs(_head(results))]
-    if results["stages"]:
+    if results.stages:
         blocks.append(tables.text(_stages(results, quantities, read), max(width, NARROWEST)))
     else:
         blocks.append("no downsampling module: nothing to say of stages\n")
-    blocks.append(_pairs([*_whole(quantities, read), *_notes(results)]))
+    blocks.append(_pairs([*_whole(quantities, read), *_notes(results.measured)]))
     return "\n".join(block for block in blocks if block)
 
 
-def _head(results: Mapping[str, Any]) -> list[tuple[str, str]]:
-    examined = results["examined"]
+def _head(results: Results) -> list[tuple[str, str]]:
+    examined = results.examined or {}
     head = [("model", examined["model"]), ("weights", examined["weights"]), ("data", examined["images"])]
     head += [(key, examined[key]) for key in ("swapped", "labels") if examined.get(key)]
-    if "test" in results:
-        test = results["test"]
+    if test := results.measured.get("test"):
         score = f"{100 * test['accuracy']:.1f} %, loss {test['loss']:.4f} (n={test['samples']})"
         head.append(("accuracy", score))
     return head
 
 
-def _stages(results: Mapping[str, Any], quantities: Sequence[Quantity], read: Reading) -> list[tables.Column]:
+def _stages(results: Results, quantities: Sequence[Quantity], read: Reading) -> list[tables.Column]:
     """A row for each stage, a column for each of its quantities, at the smallest distance measured."""
-    stages = list(results["stages"])
-    names = [results["stages"][stage]["name"] for stage in stages]
+    stages = list(results.stages)
+    names = [results.stages[stage]["name"] for stage in stages]
     columns = [tables.Column("stage", stages, words=True), tables.Column("operator", names, words=True)]
-    rules = [results.get("gradient", {}).get(stage, {}).get("ties") for stage in stages]
+    rules = [results.measured.get("gradient", {}).get(stage, {}).get("ties") for stage in stages]
     if any(rules):
         columns.append(tables.Column("ties", [rule or NONE for rule in rules], words=True))
     for one in quantities:
@@ -78,10 +78,10 @@ def _whole(quantities: Sequence[Quantity], read: Reading) -> list[tuple[str, str
     return lines
 
 
-def _notes(results: Mapping[str, Any]) -> list[tuple[str, str]]:
-    skipped = results.get("invariance", {}).get("skipped", {})
+def _notes(measured: Mapping[str, Any]) -> list[tuple[str, str]]:
+    skipped = measured.get("invariance", {}).get("skipped", {})
     notes = [(f"not measured: {name}", reason) for name, reason in skipped.items()]
-    counts = ", ".join(f"{name} {n}" for name in results if (n := _samples(results[name])))
+    counts = ", ".join(f"{name} {n}" for name in measured if (n := _samples(measured[name])))
     return [*notes, ("images", counts)] if counts else notes
 
 

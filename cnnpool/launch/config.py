@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from cnnpool.run_folder.atomic import write_text
+from cnnpool.run_folder.layout import maker
 
 SECTIONS = (
     "data",
@@ -141,5 +142,6 @@ def own_operators(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def save(settings: dict[str, Any], overrides: list[str], folder: Path) -> None:
     """Leave ``config.yaml``, what was asked and resolved, and ``overrides.yaml`` in ``folder``."""
     folder.mkdir(exist_ok=True)
-    write_text(folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(settings)))
-    write_text(folder / "overrides.yaml", OmegaConf.to_yaml(OmegaConf.create(overrides)))
+    name = maker(folder.parent)
+    write_text(folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(settings)), maker=name)
+    write_text(folder / "overrides.yaml", OmegaConf.to_yaml(OmegaConf.create(overrides)), maker=name)

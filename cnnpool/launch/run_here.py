@@ -1,32 +1,25 @@
 """Jobs one after the other in this process, each with its folder, its log and a state that others read."""
 
-import json
 import logging
 import os
 import sys
-import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any
 
 from cnnpool.launch import check
 from cnnpool.launch.failures import describe, of_memory
 from cnnpool.launch.job import Job, Outcome
-from cnnpool.run_folder.atomic import InUseError, only_user, write_json
+from cnnpool.run_folder import layout, results, status
+from cnnpool.run_folder.errors import DamagedError, InUseError, OccupiedError
+from cnnpool.run_folder.hold import held, refuse_foreign
 from cnnpool.run_folder.identity import asked as deciding
 from cnnpool.run_folder.identity import differences
+from cnnpool.run_folder.results import Results
 from cnnpool.system.process import importing, rank
 from cnnpool.system.signals import Stopped
 
 log = logging.getLogger(__name__)
-
-LOG = "train.log"
-
-
-class OccupiedError(ValueError):
-    """The folder belongs to another run; nothing in it is touched."""
 
 
 def run_here(asked: Sequence[Job], /) -> Iterator[Outcome]:
@@ -51,16 +44,11 @@ def run(job: Job) -> Outcome:
     if rank():
         return _assist(job)
     try:
-        job.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        said = f"{error.filename}: {error.strerror}; choose another folder by out= or hydra.run.dir="
-        return _outcome(job, "refused", said, 2)
-    try:
-        with only_user(job.folder):
+        with held(job.folder) as folder:
             with _logged(job):
                 outcome = _run(job)
-            if outcome.status == 2 and not job.sweep:
-                _leave_nothing(job.folder)
+            if outcome.status == 2 and not job.sweep and not (job.folder / layout.SETTINGS).exists():
+                folder.withdraw()
             return outcome
     except (InUseError, OccupiedError) as error:
         return _outcome(job, "refused", str(error), 2)
@@ -71,10 +59,11 @@ def run(job: Job) -> Outcome:
 def already(job: Job) -> Outcome | None:
     """The outcome of a job that need not start: done earlier, or refused."""
     try:
-        results = _finished(job)
+        refuse_foreign(job.folder)
+        found = _finished(job)
     except OccupiedError as error:
         return _outcome(job, "refused", str(error), 2)
-    return None if results is None else _done(job, results)
+    return None if found is None else _done(job, found.accuracy)
 
 
 def failed(job: Job, error: BaseException) -> Outcome:
@@ -88,31 +77,25 @@ def stopped(job: Job, stop: Stopped) -> Outcome:
     return _outcome(job, "stopped", f"{stop}; the same command goes on from there", stop.status)
 
 
-def write_state(folder: Path, state: str, error: str | None = None, status: int | None = None) -> None:
-    """``status.json``: running, done, stopped or failed, why, the exit status, and which process says so."""
-    content = {"state": state, "error": error, "status": status, "pid": os.getpid(), "time": time.time()}
-    # Nobody misses after a power cut that it was running.
-    write_json(folder / "status.json", content, flush=state != "running")
-
-
 def _run(job: Job) -> Outcome:
     try:
-        results = _finished(job)
-        if results is None:
-            write_state(job.folder, "running")
-            results = _train(job)
-        write_state(job.folder, "done")
-        return _done(job, results)
+        found = _finished(job)
+        if found is None:
+            layout.begin(job.folder)
+            status.write(job.folder, "running")
+            found = _train(job)
+        status.write(job.folder, "done")
+        return _done(job, found.accuracy if found else None)
     except OccupiedError:
         raise
     except Stopped as stop:
         outcome = stopped(job, stop)
-        write_state(job.folder, outcome.state, outcome.said, outcome.status)
+        status.write(job.folder, "stopped", outcome.said, outcome.status)
     except (Exception, SystemExit) as error:
         outcome = failed(job, error)
         # Where the disk is full, the message on the terminal is all there is.
         with suppress(OSError):
-            write_state(job.folder, outcome.state, outcome.said, outcome.status)
+            status.write(job.folder, "failed", outcome.said, outcome.status)
             _record(job)
     return outcome
 
@@ -135,11 +118,11 @@ def _record(job: Job) -> None:
     """Append the traceback of the exception that is being handled to the job's log."""
     if os.environ.get("CNNPOOL_TRACEBACK"):
         traceback.print_exc()
-    with (job.folder / LOG).open("a") as file:
+    with (job.folder / layout.LOG).open("a") as file:
         file.write(traceback.format_exc())
 
 
-def _train(job: Job) -> dict[str, Any]:
+def _train(job: Job) -> Results | None:
     if job.mistake:
         raise ValueError(job.mistake)
     recipe = check.check(job.settings)
@@ -153,7 +136,10 @@ def _train(job: Job) -> dict[str, Any]:
 @contextmanager
 def _logged(job: Job) -> Iterator[None]:
     """Log into the job's own file, and no longer than the job takes: its folder may be gone afterwards."""
-    console, file = logging.StreamHandler(sys.stdout), logging.FileHandler(job.folder / LOG, delay=True)
+    console, file = (
+        logging.StreamHandler(sys.stdout),
+        logging.FileHandler(job.folder / layout.LOG, delay=True),
+    )
     console.setFormatter(logging.Formatter("%(message)s"))
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[console, file], force=True)
@@ -165,46 +151,35 @@ def _logged(job: Job) -> Iterator[None]:
             handler.close()
 
 
-def _finished(job: Job) -> dict[str, Any] | None:
+def _finished(job: Job) -> Results | None:
     """The results of the same run, finished earlier.
 
     Raises:
-        OccupiedError: if the folder holds another run.
+        OccupiedError: if the folder holds another run, or results that are damaged.
     """
-    path = job.folder / "results.json"
-    if job.mistake or not path.exists():
+    if job.mistake:
         return None
     try:
-        results = json.loads(path.read_text())
-        earlier, _ = results["asked"], results["test"]["accuracy"]
-    except (ValueError, KeyError, TypeError):
-        raise OccupiedError(f"{path} is damaged: delete it to train again") from None
-    if differ := differences(earlier, deciding(job.settings)):
+        found = results.read(job.folder)
+    except DamagedError as error:
+        said = f"{job.folder / layout.RESULTS} is damaged: delete it to train again ({error.reason})"
+        raise OccupiedError(said if error.reason else str(error)) from None
+    if found is None:
+        return None
+    if found.accuracy is None:
+        raise OccupiedError(f"{job.folder} holds results of something else: choose another folder by out=")
+    if differ := differences(found.asked, deciding(job.settings)):
         raise OccupiedError(
             f"{job.folder} holds a finished run with other settings ({'; '.join(differ)}): "
             "delete it, or choose another folder by out= or hydra.run.dir="
         )
     log.info("%s is finished already", job.folder)
-    return dict(results)
+    return found
 
 
-def _leave_nothing(folder: Path) -> None:
-    """Take back what a run has created that never began, because what was asked is a mistake."""
-    if not (folder / ".hydra").exists():
-        for name in ("status.json", LOG, ".lock"):
-            (folder / name).unlink(missing_ok=True)
-        with suppress(OSError):
-            for place in (folder, *folder.parents):
-                if Path.cwd().is_relative_to(place):
-                    break
-                place.rmdir()
-                if not place.is_relative_to(Path.cwd()):
-                    break
+def _done(job: Job, accuracy: float | None) -> Outcome:
+    return _outcome(job, "done", "" if accuracy is None else f"test accuracy {100 * accuracy:.2f} %", 0)
 
 
-def _done(job: Job, results: dict[str, Any]) -> Outcome:
-    return _outcome(job, "done", f"test accuracy {100 * results['test']['accuracy']:.2f} %", 0)
-
-
-def _outcome(job: Job, state: str, said: str, status: int) -> Outcome:
-    return Outcome(job.name, state, said, status, job.folder / LOG)
+def _outcome(job: Job, state: str, said: str, code: int) -> Outcome:
+    return Outcome(job.name, state, said, code, job.folder / layout.LOG)

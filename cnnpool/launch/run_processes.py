@@ -7,10 +7,10 @@ from multiprocessing.connection import wait
 from cnnpool.launch.job import Job, Outcome, Workers
 from cnnpool.launch.run_here import already, announce, failed
 from cnnpool.launch.worker import StartError, Worker, start_method
+from cnnpool.run_folder.layout import OUTPUT
 from cnnpool.system.signals import Stopped
 
 POLL_S = 0.5
-OUTPUT = "output.log"
 
 
 def run_processes(

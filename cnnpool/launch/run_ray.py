@@ -11,7 +11,8 @@ from typing import Annotated, Any
 from annotated_types import Ge, Le
 
 from cnnpool.launch.job import Job, Outcome, Workers
-from cnnpool.launch.run_here import already, run, write_state
+from cnnpool.launch.run_here import already, run
+from cnnpool.run_folder import status
 from cnnpool.system.signals import Signals, Stopped
 
 POLL_S = 0.2
@@ -120,5 +121,5 @@ def _outcome(ray: Any, reference: Any, job: Job) -> Outcome:
     except ray.exceptions.RayError as error:
         said = f"its worker ended early: {type(error).__name__} (out of memory?)"
     job.folder.mkdir(parents=True, exist_ok=True)
-    write_state(job.folder, "failed", said, 1)
+    status.write(job.folder, "failed", said, 1)
     return Outcome(job.name, "failed", said, 1, job.folder / "train.log")

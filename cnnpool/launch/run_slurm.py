@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt, Le
 
 from cnnpool.launch.job import Job, Outcome, Workers
-from cnnpool.launch.run_here import already, announce, run, stopped, write_state
+from cnnpool.launch.run_here import already, announce, run, stopped
 from cnnpool.launch.run_processes import run_processes
+from cnnpool.run_folder import status
 from cnnpool.system.signals import Signals, Stopped
 
 POLL_S = 1.0
@@ -131,7 +132,7 @@ def _lost(submitted: Any, job: Job) -> Outcome:
     """The outcome of a job that something on its node ended."""
     said = f"ended early on its node, {submitted.state}"
     job.folder.mkdir(parents=True, exist_ok=True)
-    write_state(job.folder, "failed", said, 1)
+    status.write(job.folder, "failed", said, 1)
     return Outcome(job.name, "failed", said, 1, Path(submitted.paths.stderr))
 
 

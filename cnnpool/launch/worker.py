@@ -12,10 +12,12 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cnnpool.launch.job import Job, Outcome
-from cnnpool.launch.run_here import LOG, run, stopped, write_state
+from cnnpool.launch.run_here import run, stopped
+from cnnpool.run_folder import status
+from cnnpool.run_folder.layout import LOG
 from cnnpool.system.signals import Signals, Stopped
 
 if TYPE_CHECKING:
@@ -164,7 +166,8 @@ class Worker:
             outcome = replace(outcome, state="stopped", said=said, status=128 + signal.SIGKILL)
         if cause.died or cause is not self._ranks[0]:
             self._job.folder.mkdir(parents=True, exist_ok=True)
-            write_state(self._job.folder, outcome.state, outcome.said, outcome.status)
+            state: Literal["stopped", "failed"] = "stopped" if outcome.state == "stopped" else "failed"
+            status.write(self._job.folder, state, outcome.said, outcome.status)
         return replace(outcome, log=self._log)
 
 

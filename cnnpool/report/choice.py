@@ -1,14 +1,14 @@
 """Runs grouped by what was chosen: keys, readable labels, the baseline."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from cnnpool.registry import did_you_mean
 from cnnpool.report.facts import exceptions, facts, value_at
 from cnnpool.report.label import labels, natural
-from cnnpool.report.runs import NAMED, Run
+from cnnpool.report.runs import Run
+from cnnpool.run_folder.results import NAMED, Results
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def baseline(choices: Sequence[Choice], wanted: str | None) -> Choice:
         ValueError: if no choice, or more than one, answers to ``wanted``.
     """
     if wanted is None:
-        some = [choice for choice in choices if _results(choice)["pool"]["name"] == "max"]
+        some = [choice for choice in choices if _results(choice).pool["name"] == "max"]
         whole = [choice for choice in some if not exceptions(_results(choice))]
         return (whole or some or list(choices))[0]
     exact = [choice for choice in choices if choice.label == wanted]
@@ -66,7 +66,7 @@ def baseline(choices: Sequence[Choice], wanted: str | None) -> Choice:
     return named[0]
 
 
-def _results(choice: Choice) -> Mapping[str, Any]:
+def _results(choice: Choice) -> Results:
     return next(iter(choice.runs.values())).results
 
 

@@ -139,7 +139,7 @@ def runs(comparison: Comparison) -> list[dict[str, Any]]:
     measures = [comparison.metric, *comparison.measures]
     found = [
         {"choice": row.choice.label, "seed": seed, "folder": str(run.folder)}
-        | {one.key: one.read(run.results) for one in measures}
+        | {one.key: one.read(run.measured) for one in measures}
         for row in comparison.rows
         for seed, run in row.choice.runs.items()
     ]

@@ -156,7 +156,7 @@ def _claims(arguments: argparse.Namespace, runs: list[Run], argv: list[str], jud
         raise ValueError(
             f"--claims does not go with --{idle[0] if idle else 'metric'}: each claim has its own"
         )
-    judged = [*select(finished(runs), arguments.where), *(run for run in runs if not run.results)]
+    judged = [*select(finished(runs), arguments.where), *(run for run in runs if not run.found)]
     text, files = judge(judged, _keys(arguments.allow), ["cnnpool", "compare", *argv], _columns())
     _say(text)
     folder = Path(arguments.out or Path(arguments.runs[0], "report"))
@@ -165,7 +165,7 @@ def _claims(arguments: argparse.Namespace, runs: list[Run], argv: list[str], jud
 
 
 def _status(runs: Sequence[Run]) -> str:
-    rows = [(str(run.folder), run.state, str(run.results.get("seed", ""))) for run in runs]
+    rows = [(str(run.folder), run.state, str(run.seed) if run.found else "") for run in runs]
     columns = tables.from_rows(("run", "state", "seed"), rows, numbers=["seed"])
     states = dict.fromkeys(run.state for run in runs)
     counts = ", ".join(f"{sum(run.state == state for run in runs)} {state}" for state in states)

@@ -6,7 +6,8 @@ from typing import Any
 
 from cnnpool.registry import did_you_mean
 from cnnpool.report.facts import UNSET, facts, value_at
-from cnnpool.report.runs import NAMED, Run
+from cnnpool.report.runs import Run
+from cnnpool.run_folder.results import NAMED
 
 # Where a run lies, what it shows while it runs and on what machine: noted in the report, no reason to refuse.
 FREE = ("deterministic", "environment", "fit.deterministic", "fit.channels_last", "data.eval_batch_size")
@@ -138,7 +139,7 @@ def _some(runs: list[Run]) -> str:
 
 def _name(run: Run, key: str) -> str:
     if key in NAMED:
-        return run.results[key]["name"]
+        return getattr(run.results, key)["name"]
     return _text(value_at(run.results, key))
 
 

@@ -86,12 +86,12 @@ def compare(
 
 def read(choice: Choice, one: Measure) -> dict[int, float]:
     """Seed -> the value of ``one``, for the runs in which it was measured; NaN where it is no number."""
-    values = {seed: one.read(run.results) for seed, run in choice.runs.items()}
+    values = {seed: one.read(run.measured) for seed, run in choice.runs.items()}
     return {seed: value for seed, value in values.items() if value is not None}
 
 
 def _measured(one: Measure, runs: Sequence[Run]) -> bool:
-    return any(one.read(run.results) is not None for run in runs)
+    return any(one.read(run.measured) is not None for run in runs)
 
 
 def _rows(choices: list[Choice], metric: Measure, measures: list[Measure]) -> list[Row]:

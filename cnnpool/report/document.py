@@ -70,7 +70,7 @@ def compose(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) 
     blocks += [Heading("How the numbers were made"), Items(_method(comparison))]
     blocks += [Heading("What ran"), Items(_provenance(comparison))]
     blocks += [Heading("Made by"), Code(f"cnnpool compare {shlex.join(argv)}".rstrip())]
-    data = ", ".join(sorted({run.results["data"]["name"] for run in comparison.compared}))
+    data = ", ".join(sorted({run.results.data["name"] for run in comparison.compared}))
     return f"{comparison.metric.title} on {data} by {', '.join(comparison.by)}", blocks
 
 
@@ -121,9 +121,9 @@ def _method(comparison: Comparison) -> list[tuple[str, str]]:
 def _provenance(comparison: Comparison) -> list[tuple[str, str]]:
     results = [run.results for run in comparison.compared]
     seeds = sorted({seed for row in comparison.rows for seed in row.choice.runs})
-    times = sorted(str(one["finished"]) for one in results if one.get("finished"))
-    environment = agreed([one.get("environment", {}) for one in results])
-    hashes = sorted({str(one.get("data_sha256", "unknown"))[:12] for one in results})
+    times = sorted(one.finished for one in results if one.finished)
+    environment = agreed([one.environment for one in results])
+    hashes = sorted({(one.data_sha256 or "unknown")[:12] for one in results})
     recipe = agreed(
         [
             {k: v for k, v in facts(one).items() if k.startswith(("fit.", "data.")) and k != "data.root"}
@@ -135,9 +135,12 @@ def _provenance(comparison: Comparison) -> list[tuple[str, str]]:
         ("Seeds", ", ".join(map(str, seeds))),
         (
             "Data",
-            f"{', '.join(sorted({one['data']['name'] for one in results}))}, sha256 {', '.join(hashes)}",
+            f"{', '.join(sorted({one.data['name'] for one in results}))}, sha256 {', '.join(hashes)}",
         ),
-        ("Epochs", ", ".join(sorted({str(one.get("epochs", "unknown")) for one in results}))),
+        (
+            "Epochs",
+            ", ".join(sorted({str(one.epochs if one.epochs is not None else "unknown") for one in results})),
+        ),
         ("Recipe", ", ".join(f"{key}={value}" for key, value in recipe.items()) or "unknown"),
         (
             "Machine and versions",

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnnpool.report.facts import UNSET, exceptions, value_at
-from cnnpool.report.runs import NAMED, Run
+from cnnpool.report.runs import Run
+from cnnpool.run_folder.results import NAMED
 
 
 def labels(groups: list[list[Run]], by: Sequence[str]) -> list[str]:
@@ -14,7 +15,7 @@ def labels(groups: list[list[Run]], by: Sequence[str]) -> list[str]:
     columns = []
     for key in by:
         if key in NAMED:
-            nodes = [runs[0].results[key] for runs in groups]
+            nodes = [getattr(runs[0].results, key) for runs in groups]
             column = [
                 node["name"] + _options(node, _telling(node, nodes) | _asked(runs, key))
                 for node, runs in zip(nodes, groups, strict=True)
@@ -33,7 +34,7 @@ def _stages(runs: list[Run], groups: list[list[Run]]) -> str:
     others = [node for group in groups for node in exceptions(group[0].results).values()]
     text = ""
     for stage, node in exceptions(runs[0].results).items():
-        pool = runs[0].results["pool"]
+        pool = runs[0].results.pool
         own = {key for key in {*node, *pool} if node.get(key, UNSET) != pool.get(key, UNSET)}
         shown = own if node.get("name") == pool["name"] else _telling(node, others)
         text += f" + {stage}:{node.get('name')}{_options(node, shown | _asked(runs, f'stage.{stage}'))}"
@@ -47,9 +48,7 @@ def _telling(node: Mapping[str, Any], nodes: list[Mapping[str, Any]]) -> set[str
 
 
 def _asked(runs: list[Run], prefix: str) -> set[str]:
-    asked = {
-        str(text).lstrip("+").partition("=")[0] for run in runs for text in run.results.get("overrides", [])
-    }
+    asked = {text.lstrip("+").partition("=")[0] for run in runs for text in run.results.overrides}
     return {key.removeprefix(f"{prefix}.") for key in asked if key.startswith(f"{prefix}.")}
 
 

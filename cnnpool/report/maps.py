@@ -80,10 +80,10 @@ def _number(axes: Axes, x: float, y: float, value: float, *, dark: bool) -> None
 
 def _of(run: Run) -> Sequence[tuple[str, np.ndarray]]:
     found = []
-    accuracy = run.results.get("invariance", {}).get("accuracy_over_shifts")
+    accuracy = run.measured.get("invariance", {}).get("accuracy_over_shifts")
     if accuracy:
         found.append((ACCURACY, np.array(accuracy, dtype=float)))
-    for stage, one in run.results.get("gradient", {}).items():
+    for stage, one in run.measured.get("gradient", {}).items():
         shares = one.get("winners") or []
         side = math.isqrt(len(shares))
         if shares and side * side == len(shares):

@@ -75,9 +75,9 @@ def quantities_of(runs: Sequence[Run]) -> list[Quantity]:
     """What the runs say of their numbers; of runs older than that, what the probes of today say."""
     found: dict[str, Quantity] = {}
     for run in runs:
-        for one in from_records(run.results.get("quantities", {})):
+        for one in from_records(run.results.quantities):
             found.setdefault(one.key, one)
-    if any("quantities" not in run.results for run in runs):
+    if any(not run.results.quantities for run in runs):
         # Slow to import, and seldom needed.
         from cnnpool.probe import declared
 
@@ -88,7 +88,7 @@ def quantities_of(runs: Sequence[Run]) -> list[Quantity]:
 
 def known_keys(runs: Iterable[Run], quantities: Sequence[Quantity]) -> list[str]:
     """Every key of a measured number in any of ``runs``, in the order of ``quantities``."""
-    keys = dict.fromkeys(key for run in runs for key, _ in numbers(run.results))
+    keys = dict.fromkeys(key for run in runs for key, _ in numbers(run.measured))
     places = {key: place for key in keys if (place := _place(key, quantities)) is not None}
     return sorted(places, key=places.__getitem__)
 

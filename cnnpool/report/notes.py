@@ -17,7 +17,7 @@ def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metri
         metric: what is compared.
     """
     notes = [
-        f"{run.folder}: {run.state}{': ' * bool(run.reason)}{run.reason}" for run in runs if not run.results
+        f"{run.folder}: {run.state}{': ' * bool(run.reason)}{run.reason}" for run in runs if not run.found
     ]
     for row in rows:
         label, missing = row.choice.label, sorted(row.choice.runs.keys() - row.values.keys())
@@ -28,9 +28,9 @@ def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metri
         unpaired = sorted(row.finite.keys() ^ rows[0].finite.keys())
         if unpaired:
             notes.append(f"{label}: seed {_list(unpaired)} without a partner, not in the difference")
-    if any(run.results.get("environment", {}).get("dirty") for run in kept):
+    if any(run.results.environment.get("dirty") for run in kept):
         notes.append("some runs came from a working tree with uncommitted changes")
-    if any(run.results.get("deterministic") is False for run in kept):
+    if any(run.results.deterministic is False for run in kept):
         notes.append("some runs were not deterministic: repeating them gives other numbers")
     return notes
 

@@ -140,7 +140,7 @@ def _table(comparison: Comparison, keys: list[str], scale: float) -> dict[str, n
 def _stages(comparison: Comparison, *section: str) -> list[str]:
     stages: dict[str, None] = {}
     for run in comparison.compared:
-        node = run.results
+        node = run.measured
         for key in section:
             node = node.get(key) or {}
         stages |= dict.fromkeys(node)
@@ -165,7 +165,7 @@ def _shift(comparison: Comparison) -> tuple[Figure, str] | None:
     panels = {}
     for stage in _stages(comparison, "invariance", "stages"):
         distances = sorted(
-            {int(d) for run in comparison.compared for d in _changes(run.results, stage) if d.isdecimal()}
+            {int(d) for run in comparison.compared for d in _changes(run.measured, stage) if d.isdecimal()}
         )
         keys = [f"invariance.stages.{stage}.relative_change.{d}" for d in distances]
         table = _table(comparison, keys, 1)

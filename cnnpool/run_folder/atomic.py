@@ -1,21 +1,102 @@
-"""Files that are either the old one or the whole new one, and folders that one process uses at a time."""
+"""Files that are either the old one or the whole new one: the only place that writes and renames."""
 
+import io
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from filelock import FileLock, Timeout
+from cnnpool.run_folder import disk
+
+SUFFIX = ".part"
 
 
-class InUseError(ValueError):
-    """Another living process works in the folder."""
+class Part(io.BufferedWriter):
+    """A file that is being written, and remembers why a write failed.
+
+    A writer that is not Python, such as ``torch.save``, reports that only as an error of its own.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.error: OSError | None = None
+        self.given = 0
+        super().__init__(io.FileIO(path, "w"))  # type: ignore[arg-type]
+
+    def write(self, content: Any) -> int:
+        """Write ``content``, bytes or a buffer of them."""
+        self.given += memoryview(content).nbytes
+        try:
+            return super().write(content)
+        except OSError as error:
+            self.error = error
+            raise
 
 
-def replace(part: Path, path: Path) -> None:
+@contextmanager
+def replacing(path: Path, *, maker: str = "", flush: bool = True) -> Iterator[Part]:
+    """A new file beside ``path`` that takes its place when the block ends; if it fails, nothing has changed.
+
+    Args:
+        path: the file to make or to replace, in a folder that exists.
+        maker: goes into the new file's name, so that what a killed process leaves is known as its own.
+        flush: wait until the disk has the content; without that, a power cut may leave an empty file.
+
+    Raises:
+        OSError: naming ``path`` and, where a disk is full, that disk and the room that it lacks.
+    """
+    try:
+        part = Part(beside(path, maker))
+    except OSError as error:
+        raise disk.explained(error, path) from None
+    try:
+        with part:
+            yield part
+            part.flush()
+            if flush:
+                os.fsync(part.fileno())
+        rename(part.path, path)
+        if flush:
+            flush_folder(path.parent)
+    except BaseException as error:
+        with suppress(OSError):
+            part.path.unlink(missing_ok=True)
+        failed = part.error or error
+        if isinstance(failed, OSError) and isinstance(error, Exception):
+            raise disk.explained(failed, path, part.given) from None
+        raise
+
+
+def write_bytes(path: Path, content: bytes, *, maker: str = "", flush: bool = True) -> None:
+    """Let ``path`` hold ``content``; the rest as in :func:`replacing`."""
+    with replacing(path, maker=maker, flush=flush) as file:
+        file.write(content)
+
+
+def write_text(path: Path, text: str, *, maker: str = "", flush: bool = True) -> None:
+    """Let ``path`` hold ``text`` as UTF-8; the rest as in :func:`replacing`."""
+    write_bytes(path, text.encode(), maker=maker, flush=flush)
+
+
+def write_json(path: Path, content: Mapping[str, Any], *, maker: str = "", flush: bool = True) -> None:
+    """Let ``path`` hold ``content`` as JSON; the rest as in :func:`replacing`.
+
+    Raises:
+        ValueError: for a number that is not finite, which JSON has no word for.
+    """
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n", maker=maker, flush=flush)
+
+
+def beside(path: Path, maker: str = "") -> Path:
+    """Where the new content of ``path`` is written first."""
+    return path.with_name(f".{path.name}.{maker or secrets.token_hex(4)}{SUFFIX}")
+
+
+def rename(part: Path, path: Path) -> None:
     """Rename ``part`` to ``path``, without waiting for the disk to free what stood there.
 
     Where neighbours keep the disk busy that takes a twentieth of a second.
@@ -36,61 +117,13 @@ def replace(part: Path, path: Path) -> None:
                 os.close(old)
 
 
-def write_text(path: Path, text: str, *, flush: bool = True) -> None:
-    """Write beside ``path``, flush to the disk, rename.
-
-    Args:
-        flush: or leave it to the system when the disk gets it: a power cut may leave an empty file.
-
-    Raises:
-        OSError: naming ``path``; what stood there still does.
-    """
-    part = path.with_name(f".{path.name}.part")
+def flush_folder(folder: Path) -> None:
+    """Wait until the disk has the names in ``folder``, where the system can open a folder."""
     try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            if flush:
-                os.fsync(file.fileno())
-        replace(part, path)
-    except BaseException as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        raise
-
-
-def write_json(path: Path, content: Mapping[str, Any], *, flush: bool = True) -> None:
-    """Write ``content`` as :func:`write_text` does."""
-    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n", flush=flush)
-
-
-@contextmanager
-def only_user(folder: Path) -> Iterator[None]:
-    """Hold ``folder``, created if missing, for this process; the kernel lets go when a holder dies.
-
-    Half-written files that a killed process left there are swept away.
-
-    Raises:
-        InUseError: if another process holds it.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock", blocking=False)
+        number = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
     try:
-        lock.acquire()
-    except Timeout:
-        raise InUseError(f"{folder} is in use by {_holder(folder)}: wait for it, or stop it") from None
-    try:
-        for part in folder.rglob(".*.part"):
-            part.unlink(missing_ok=True)
-        yield
+        os.fsync(number)
     finally:
-        lock.release()
-
-
-def _holder(folder: Path) -> str:
-    try:
-        return f"pid {json.loads((folder / 'status.json').read_text())['pid']}"
-    except (OSError, ValueError, KeyError):
-        return "another process"
+        os.close(number)

@@ -1,14 +1,99 @@
-"""Checkpoints, read as plain tensors and numbers once their checksums are right; no code of a file is run."""
+"""Checkpoints: written whole or not at all, read as plain tensors and numbers, never as code.
 
+The content is Lightning's, with an entry ``cnnpool`` that says which run it is of and how far that had come.
+"""
+
+import logging
+import os
 import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+
+from cnnpool import __version__
+from cnnpool.run_folder import layout
+from cnnpool.run_folder.atomic import beside, rename, replacing
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.identity import differences
+
+log = logging.getLogger(__name__)
+
+SCHEMA = 2
+"""2 has the state of torch's own optimisers."""
+OURS = "cnnpool"
+METRICS = "MetricsCallback"
+"""The entry of the callback that counts the bytes of metrics.jsonl."""
 
 
-class DamagedError(ValueError):
-    """A checkpoint that cannot be used as it is."""
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint of a run: its file and what that holds."""
+
+    path: Path
+    content: dict[str, Any]
+
+    @property
+    def steps(self) -> int:
+        """Steps trained so far."""
+        return self.content[OURS]["steps"]
+
+    @property
+    def threads(self) -> int:
+        """Of the process that trained them."""
+        return self.content[OURS]["threads"]
+
+    @property
+    def torch(self) -> str:
+        """The version that they were trained with; this one where a checkpoint does not say."""
+        return str(self.content[OURS].get("torch", torch.__version__))
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What the run had counted and measured so far."""
+        return self.content["callbacks"][METRICS]
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """Parameters and buffers by name."""
+        return self.content["state_dict"]
+
+
+def header(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint says of its run; the steps and sums of the epoch come beside it."""
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "threads": torch.get_num_threads(),
+        "torch": str(torch.__version__),
+        "asked": dict(asked),
+    }
+
+
+def save(path: Path, content: Mapping[str, Any]) -> None:
+    """Write ``content`` to ``path``, in the folder ``checkpoints`` of a run, and wait until the disk has it.
+
+    Raises:
+        OSError: naming the file, and a disk that is full; what stood there still does.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path, maker=layout.maker(path.parent.parent)) as file:
+        torch.save(content, file)
+
+
+def keep(path: Path, second: Path) -> None:
+    """Let ``second`` name the content of ``path`` too, without a moment in which either is missing."""
+    if not path.exists():
+        return
+    link = beside(second, layout.maker(second.parent.parent))
+    # Where the file system has no links there is one checkpoint to go on from, as always.
+    with suppress(OSError):
+        os.link(path, link)
+        rename(link, second)
 
 
 def load(path: Path, map_location: Any = "cpu") -> Any:
@@ -30,3 +115,56 @@ def load(path: Path, map_location: Any = "cpu") -> Any:
             f"{path} is damaged, or no checkpoint of plain weights ({type(error).__name__}: {reason})"
         ) from error
     raise DamagedError(f"{path} is damaged: {broken} fails its checksum")
+
+
+def latest(folder: Path) -> Checkpoint | None:
+    """The newest whole checkpoint in ``folder``; None if there is none at all.
+
+    Raises:
+        DamagedError: if there are checkpoints, and all are damaged.
+    """
+    errors = []
+    for name in (layout.LAST, layout.PREVIOUS):
+        path = folder / name
+        if not path.exists():
+            continue
+        try:
+            content = load(path)
+            if not isinstance(content, dict) or OURS not in content:
+                raise DamagedError(f"{path} is no checkpoint of cnnpool")
+        except DamagedError as error:
+            errors.append(error)
+            continue
+        if name != layout.LAST:
+            why = errors[0] if errors else f"no {layout.LAST}"
+            log.warning("%s; going on from %s, one checkpoint earlier", why, name)
+        return Checkpoint(path, content)
+    if errors:
+        raise DamagedError(f"{errors[0]}: delete it to train anew")
+    return None
+
+
+def refuse_other(found: Checkpoint, asked: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
+    """Refuse a checkpoint of a run with other settings, another architecture or another schema.
+
+    Raises:
+        ValueError: naming what differs, old -> new.
+    """
+    saved = found.content[OURS]
+    if saved["schema"] != SCHEMA:
+        remedy = "update it" if saved["schema"] > SCHEMA else "delete it to train anew"
+        raise ValueError(
+            f"{found.path} was written by cnnpool {saved['version']} (schema {saved['schema']}); this is "
+            f"{__version__} (schema {SCHEMA}): {remedy}"
+        )
+    if differ := differences(saved["asked"], asked):
+        raise ValueError(
+            f"{found.path} belongs to a run with other settings ({'; '.join(differ)}): "
+            "give the old ones to go on, or choose another folder by out= or hydra.run.dir="
+        )
+    if differ := differences(_shapes(found.weights), _shapes(weights)):
+        raise ValueError(f"{found.path} holds weights of another architecture ({'; '.join(differ[:3])})")
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, list[int]]:
+    return {key.removeprefix("model."): list(value.shape) for key, value in weights.items()}

@@ -24,7 +24,7 @@ PROBES = {
     "invariance": {"samples": 32, "stage_samples": 8, "max_shift_px": 2, "worst_px": 0},
     "aliasing": {"samples": 4},
 }
-TIMES = re.compile(r"^cost(/|$)|_s$|^finished$")
+TIMES = re.compile(r"^cost(/|$)|_s$|^(finished|checksum|metrics_sha256)$")
 
 
 COST = {"cost": {"samples": 2, "timed_samples": 2, "repeats": 1}}

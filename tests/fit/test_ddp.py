@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from cnnpool.fit import Recipe
-from cnnpool.fit.fit import share
+from cnnpool.fit.prepare import share
 from cnnpool.run_folder.checkpoint import load
+from cnnpool.run_folder.correct import unpacked
+from cnnpool.run_folder.results import read
 
 # No operator of these draws or sees the whole batch, so that two halves of it are the whole.
 TRAIN = [
@@ -41,6 +43,9 @@ def test_two_processes_train_as_one_up_to_rounding(tmp_path):
     one, two = (load(tmp_path / name / "checkpoints" / "last.ckpt") for name in ("one", "two"))
     for key, weight in one["state_dict"].items():
         torch.testing.assert_close(two["state_dict"][key], weight, rtol=1e-4, atol=1e-6)
+    found = [read(tmp_path / name) for name in ("one", "two")]
+    assert found[0].correct == found[1].correct
+    assert unpacked(found[1].correct).mean() == pytest.approx(found[1].accuracy)
     lines = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("one", "two")]
     assert len(lines[0]) == len(lines[1]) == 8 + 2 + 1
     for a, b in zip(*(map(json.loads, each) for each in lines), strict=True):

@@ -7,6 +7,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from cnnpool import data, model, pool, readout
 from cnnpool.fit import DivergedError, Facts, Recipe, fit
+from cnnpool.run_folder.correct import unpacked
+from cnnpool.run_folder.results import read
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +21,7 @@ def finished(runs, tmp_path_factory):
 def test_results_hold_every_section_of_the_schema(finished):
     out, results, _ = finished
     written = json.loads((out / "results.json").read_text())
-    assert written == json.loads(json.dumps(results))
+    assert read(out) == results
     assert written["schema"] == 1
     assert written["gradient"].keys() == {"s1", "s2"}
     assert {"zero_fraction", "coverage", "tied_windows"} <= written["gradient"]["s1"].keys()
@@ -37,12 +39,10 @@ def test_the_test_accuracy_is_that_of_the_final_weights_over_all_test_images(fin
     _, results, net = finished
     dataset = data.build("digits", seed=0, limit=256, batch_size=64, shift=1)
     net.eval()
-    right = count = 0
-    for images, labels in dataset.test_batches():
-        right += (net(images).argmax(1) == labels).sum().item()
-        count += len(labels)
-    assert count == len(dataset.test)
-    assert results["test"]["accuracy"] == pytest.approx(right / count)
+    right = torch.cat([net(images).argmax(1) == labels for images, labels in dataset.test_batches()])
+    assert len(right) == len(dataset.test)
+    assert results.accuracy == pytest.approx(right.double().mean().item())
+    assert unpacked(results.correct).tolist() == right.tolist()
 
 
 def test_metrics_are_one_json_object_a_line(finished):
@@ -50,9 +50,9 @@ def test_metrics_are_one_json_object_a_line(finished):
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     epochs = [line for line in lines if "val/accuracy" in line]
     assert [line["epoch"] for line in epochs] == [1, 2, 3]
-    assert epochs[-1]["val/accuracy"] == results["val"]["accuracy"]
+    assert epochs[-1]["val/accuracy"] == results.measured["val"]["accuracy"]
     assert [line["step"] for line in lines if "train/loss" in line] == [2, 4, 6, 8, 10, 12]
-    assert lines[-1]["test/accuracy"] == results["test"]["accuracy"]
+    assert lines[-1]["test/accuracy"] == results.accuracy
 
 
 def test_tensorboard_shows_the_documented_tags_pictures_and_pages(runs, finished):
@@ -79,7 +79,7 @@ def test_the_same_seed_gives_the_same_bits_whatever_is_logged(runs, finished, tm
     _, results, net = finished
     again, other = runs.run(tmp_path, epochs=3, probes={}, log_every_steps=50)
     assert runs.same(net, other)
-    assert again["test"] == results["test"]
+    assert again.measured["test"] == results.measured["test"]
 
 
 def test_another_seed_gives_other_weights(runs, finished, tmp_path):
@@ -135,14 +135,14 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(runs, tmp_pa
 
 def test_max_steps_stops_within_an_epoch(runs, tmp_path):
     results, _ = runs.run(tmp_path, epochs=5, max_steps=6, probes={})
-    assert results["steps"] == 6 and results["epochs"] == 2
+    assert results.steps == 6 and results.epochs == 2
 
 
 def test_bf16_and_accumulation_train(runs, tmp_path):
     results, net = runs.run(tmp_path, precision="bf16-mixed", accumulate=2, epochs=1)
-    assert results["precision"] == "bf16-mixed"
+    assert results.precision == "bf16-mixed"
     assert all(p.dtype == torch.float32 for p in net.parameters())
-    assert math.isfinite(results["test"]["loss"])
+    assert math.isfinite(results.measured["test"]["loss"])
 
 
 def test_a_run_without_validation_keeps_its_last_checkpoint(runs, tmp_path):
@@ -159,5 +159,5 @@ def test_a_run_without_validation_keeps_its_last_checkpoint(runs, tmp_path):
     )
     recipe = Recipe(epochs=1, pictures=False, progress=False)
     results = fit(net, dataset, {}, recipe=recipe, seed=0, out=tmp_path, facts=Facts(**runs.facts))
-    assert "val" not in results
+    assert "val" not in results.measured
     assert (tmp_path / "checkpoints" / "last.ckpt").exists()

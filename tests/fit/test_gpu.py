@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from cnnpool import data
-from cnnpool.fit.fit import settle
 from cnnpool.fit.module import Net
+from cnnpool.fit.train import move
 from cnnpool.fit.trainer import repeat_bits
 from cnnpool.model.airbench import Airbench
 from cnnpool.pool import MaxPool2d
@@ -29,7 +29,7 @@ def batches(count, moved):
 def test_images_are_moved_to_a_gpu_that_has_four_times_their_room(device, free, moves, monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 80_000))
     moved = []
-    settle([batches(7, moved), batches(3, moved)], torch.device(device))
+    move([batches(7, moved), batches(3, moved)], torch.device(device))
     assert moved == [torch.device(device)] * moves
 
 
@@ -66,7 +66,7 @@ def test_no_step_waits_for_the_gpu(optimizer):
     source = {"limit": 512, "batch_size": 64, "crop": 2, "shift": 1, "flip": True}
     dataset = data.build("digits", seed=0, **source)
     train, device = dataset.train_batches(), torch.device("cuda")
-    settle([train], device)
+    move([train], device)
     net = Airbench(
         1,
         dataset.size,

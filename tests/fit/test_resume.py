@@ -5,11 +5,11 @@ import signal
 import pytest
 import torch
 
-from cnnpool.fit import DamagedError, DivergedError, resume
+from cnnpool.fit import DamagedError, DivergedError
 from cnnpool.fit.checkpoint_callback import Checkpoints
 from cnnpool.fit.checkpoint_io import SafeCheckpointIO
 from cnnpool.fit.metrics_callback import MetricsCallback
-from cnnpool.run_folder.checkpoint import load
+from cnnpool.run_folder.checkpoint import SCHEMA, load
 from cnnpool.system.signals import Signals, Stopped
 
 RECIPES = {
@@ -118,7 +118,7 @@ def test_how_often_a_run_logs_saves_and_measures_changes_no_bit(runs, whole, tmp
     options = EVERY | {"probes": {}, "log_every_steps": 50, "checkpoint_every_minutes": 0.0}
     results, net = runs.run(tmp_path, **options)
     assert runs.same(net, whole("one_cycle")[1])
-    assert results["test"] == runs.results(whole("one_cycle")[0])["test"]
+    assert results.measured["test"] == runs.results(whole("one_cycle")[0])["test"]
 
 
 @pytest.mark.parametrize("hook", ["on_train_batch_end", "on_train_epoch_end"])
@@ -218,7 +218,7 @@ def test_a_checkpoint_of_another_schema_or_another_program_is_refused(runs, tmp_
     folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
     content = load(folder / "last.ckpt")
     for off, remedy in ((1, "update it"), (-1, "delete it to train anew")):
-        other = {**content, "cnnpool": {**content["cnnpool"], "schema": resume.SCHEMA + off}}
+        other = {**content, "cnnpool": {**content["cnnpool"], "schema": SCHEMA + off}}
         SafeCheckpointIO().save_checkpoint(other, folder / "last.ckpt")
         with pytest.raises(ValueError, match=remedy):
             runs.run(tmp_path, **EVERY)

@@ -231,9 +231,9 @@ def test_damaged_runs_and_checkpoints_are_refused(run, tmp_path):
     facts = json.loads(results.read_text())
     for content, message in (
         ("{", "is damaged"),
-        ("[]", "not of schema 1"),
-        (json.dumps(facts | {"schema": 2}), "not of schema 1"),
-        (json.dumps(facts | {"stages": None}), "does not say what was trained"),
+        ("[]", "is damaged: not a JSON object"),
+        (json.dumps(facts | {"schema": 2}), "schema 2 where this version reads 1"),
+        (json.dumps(facts | {"stages": None}), "is damaged: stages is null"),
         (json.dumps(facts | {"stages": {}}), "does not describe a model"),
         (json.dumps(facts | {"model": {"name": "convnet", "width": 3}}), "does not fit the model"),
     ):

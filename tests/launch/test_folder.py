@@ -1,58 +1,24 @@
 import json
 import os
 import sys
-from threading import Event, Thread
 
 import pytest
 
-from cnnpool.run_folder.atomic import InUseError, only_user, replace, write_json, write_text
+from cnnpool.run_folder import status
+from cnnpool.run_folder.hold import held
 
 FOLDER = "hydra.run.dir=here"
 
 
 def test_a_folder_in_use_is_refused_with_the_pid_and_left_alone(call, tmp_path):
     here = tmp_path / "here"
-    with only_user(here):
-        write_json(here / "status.json", {"state": "running", "pid": os.getpid()})
-        status, _, err = call("train", *call.quick, FOLDER)
-    assert status == 2
+    with held(here):
+        status.write(here, "running")
+        code, _, err = call("train", *call.quick, FOLDER)
+    assert code == 2
     assert err == f"error: {here} is in use by pid {os.getpid()}: wait for it, or stop it\n"
     assert json.loads((here / "status.json").read_text())["state"] == "running"
     assert call("train", *call.quick, FOLDER)[0] == 0
-
-
-def test_a_dead_process_holds_no_folder(tmp_path):
-    process = os.fork()
-    if not process:
-        try:
-            only_user(tmp_path / "here").__enter__()
-        finally:
-            os._exit(0)
-    os.waitpid(process, 0)
-    with only_user(tmp_path / "here"), pytest.raises(InUseError), only_user(tmp_path / "here"):
-        pass
-
-
-def test_half_written_files_of_a_killed_process_are_swept(tmp_path):
-    (tmp_path / "checkpoints").mkdir()
-    for part in (tmp_path / ".results.json.part", tmp_path / "checkpoints" / ".last.ckpt.part"):
-        part.write_text("half")
-    with only_user(tmp_path):
-        assert not list(tmp_path.rglob("*.part"))
-
-
-def test_a_write_that_fails_names_the_file_and_leaves_the_old_one(tmp_path, monkeypatch):
-    path = tmp_path / "a.txt"
-    write_text(path, "old")
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left") as error:
-        write_text(path, "new")
-    assert error.value.filename == str(path)
-    assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
 def test_a_full_disk_fails_the_run_in_one_line_and_the_same_command_finishes_it(call, tmp_path, monkeypatch):
@@ -106,7 +72,7 @@ def test_a_stopped_run_of_other_settings_in_the_same_folder_is_refused(call, tmp
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["cnnpool.fit.fit"], "close", power_cut)
+        patch.setattr(sys.modules["cnnpool.fit.record"], "close", power_cut)
         assert call("train", *call.quick, FOLDER)[0] == 1
     status, _, err = call("train", *call.quick, FOLDER, "pool=avg", "fit.lr=0.5")
     assert status == 2
@@ -114,44 +80,3 @@ def test_a_stopped_run_of_other_settings_in_the_same_folder_is_refused(call, tmp
     assert "pool.name: max -> avg" in err and "fit.lr: 0.01 -> 0.5" in err
     assert "name: max" in (tmp_path / "here" / ".hydra" / "config.yaml").read_text()
     assert call("train", *call.quick, FOLDER)[0] == 0
-
-
-@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="only Linux opens a file without opening it")
-def test_who_replaces_a_file_does_not_wait_until_the_old_one_is_freed(tmp_path, monkeypatch):
-    path, part = tmp_path / "status.json", tmp_path / "new"
-    path.write_text("old")
-    part.write_text("new")
-    inode, free, freed, close = path.stat().st_ino, Event(), Event(), os.close
-
-    def closing(descriptor):
-        assert free.wait(60)
-        assert os.fstat(descriptor).st_ino == inode
-        close(descriptor)
-        freed.set()
-
-    monkeypatch.setattr(os, "close", closing)
-    replace(part, path)
-    assert path.read_text() == "new"
-    assert not freed.is_set()
-    free.set()
-    assert freed.wait(60)
-
-
-def test_a_file_is_replaced_where_no_thread_can_be_had(tmp_path, monkeypatch):
-    def start(thread):
-        raise RuntimeError("can't start new thread")
-
-    path = tmp_path / "status.json"
-    path.write_text("old")
-    monkeypatch.setattr(Thread, "start", start)
-    left = len(os.listdir("/proc/self/fd")) if hasattr(os, "O_PATH") else 0
-    write_text(path, "new")
-    assert path.read_text() == "new"
-    assert left == (len(os.listdir("/proc/self/fd")) if hasattr(os, "O_PATH") else 0)
-
-
-def test_what_cannot_be_replaced_stays(tmp_path):
-    (tmp_path / "status.json").mkdir()
-    with pytest.raises(OSError, match=r"status\.json"):
-        write_text(tmp_path / "status.json", "new")
-    assert [path.name for path in tmp_path.iterdir()] == ["status.json"]

@@ -13,7 +13,7 @@ import pytest
 
 from cnnpool.launch import run_ray
 from cnnpool.launch.job import Outcome
-from cnnpool.launch.run_here import write_state
+from cnnpool.run_folder import status
 
 RAY = ["-m", "launch=ray", "pool=max,avg,sum"]
 
@@ -64,7 +64,7 @@ def done(job):
 
 def crashed(job):
     job.folder.mkdir(parents=True)
-    write_state(job.folder, "running")
+    status.write(job.folder, "running")
     raise WorkerCrashedError
 
 

@@ -160,7 +160,8 @@ def test_the_common_root_is_below_the_whole_disk_or_nothing(shelf):
     assert root_of(find([one, other])) == shelf.root.resolve()
     assert root_of(find([one])) == shelf.root.resolve()
     assert root_of(find([shelf.put("loose/run", seed=2)])) == shelf.root.resolve() / "loose"
-    far = [Run(Path("/", str(k), "seed0"), "done", results={"seed": 0}) for k in range(2)]
+    found = find([one])[0].found
+    far = [Run(Path("/", str(k), "seed0"), "done", found=found) for k in range(2)]
     assert root_of(far) is None
 
 

@@ -124,8 +124,29 @@ def test_every_mistake_is_one_line_and_two(two, tmp_path, capsys):
     assert "is not KEY=VALUE" in error_of(capsys, root, "--where", "pool")
     assert "--bi" in error_of(capsys, root, "--bi", "pool")
     assert "RUNS" in error_of(capsys)
-    (root / "max" / "seed0" / "results.json").write_text("{")
-    assert str(root / "max" / "seed0" / "results.json") in error_of(capsys, root)
+
+
+@pytest.mark.parametrize("content", ["{", "[" * 100_000, '{"schema": 1, "seed": 0}', "\x00" * 100])
+def test_a_damaged_run_is_one_line_and_the_rest_is_compared(two, capsys, content):
+    path = two.root / "max" / "seed0" / "results.json"
+    path.write_text(content)
+    assert main([str(two.root)]) == 0
+    out, err = capsys.readouterr()
+    assert out.count(f"{path} is damaged: ") == 1 and err == ""
+    assert "avg: seed 0 without a partner" in out
+    assert str(path) in (two.root / "report" / "report.md").read_text().replace("\\", "")
+    assert main([str(two.root / "max" / "seed0")]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {path} is damaged: ")
+
+
+@pytest.mark.parametrize("value", [None, 7.5, -0.1, "0.9", True, float("nan"), 1e999, [0.9]])
+def test_an_accuracy_that_cannot_be_is_damage(two, capsys, value):
+    path = two.root / "max" / "seed0" / "results.json"
+    content = json.loads(path.read_text())
+    content["test"]["accuracy"] = value
+    path.write_text(json.dumps(content))
+    assert main([str(two.root)]) == 0
+    assert f"{path} is damaged: test.accuracy is {json.dumps(value)}" in capsys.readouterr().out
 
 
 def test_a_folder_that_cannot_be_written_is_named(two, tmp_path, capsys):
@@ -167,9 +188,11 @@ def test_bare_runs_without_any_probe_can_be_compared(shelf, capsys):
 
 
 def test_a_choice_without_any_number_still_has_its_line(shelf, capsys):
-    shelf.sweep(max=[0.9, 0.91], avg=[float("nan"), float("nan")])
-    assert main([str(shelf.root)]) == 0
-    assert "avg: test accuracy is NaN for seed 0, 1; in no mean" in capsys.readouterr().out
+    for seed in range(2):
+        shelf.put(pool="max", seed=seed, noise={"noise_scale": 1.5})
+        shelf.put(pool="avg", seed=seed, noise={"noise_scale": None})
+    assert main([str(shelf.root), "--metric", "noise.noise_scale"]) == 0
+    assert "avg: gradient noise scale is NaN for seed 0, 1; in no mean" in capsys.readouterr().out
 
 
 def test_output_that_cannot_show_plus_minus_says_it_otherwise(two):

@@ -8,6 +8,7 @@ from cnnpool.quantity import Quantity, fraction
 from cnnpool.report.measure import columns, known_keys, quantities_of
 from cnnpool.report.measure import measure as measure_of
 from cnnpool.report.runs import Run
+from cnnpool.run_folder.results import Results
 
 QUANTITIES = declared()
 
@@ -16,8 +17,12 @@ def measure(key):
     return measure_of(key, QUANTITIES)
 
 
-def run(**results):
-    return Run(Path("here"), "done", results=results)
+def run(quantities=(), **measured):
+    one = {"name": "one"}
+    found = Results(
+        pool=one, readout=one, model=one, data=one, seed=0, measured=measured, quantities=dict(quantities)
+    )
+    return Run(Path("here"), "done", found=found)
 
 
 def test_star_is_the_mean_over_stages():
@@ -81,7 +86,7 @@ def test_difference_of_fractions_is_in_points_with_a_sign():
 
 
 def test_known_keys_are_the_measured_numbers():
-    results = {"test": {"accuracy": 1.0, "name": "x"}, "cost": {"flops": None}, "seed": 3}
+    results = {"test": {"accuracy": 1.0, "name": "x"}, "cost": {"flops": None}}
     assert known_keys([run(**results)], QUANTITIES) == ["cost.flops", "test.accuracy"]
 
 

@@ -6,6 +6,7 @@ from cnnpool.probe import declared
 from cnnpool.report.comparison import compare
 from cnnpool.report.measure import measure
 from cnnpool.report.runs import Run
+from cnnpool.run_folder.results import Results
 
 LONG = [0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97]
 
@@ -15,17 +16,16 @@ def runs_of(tmp_path, **pools):
         Run(
             tmp_path / pool / str(seed),
             "done",
-            results={
-                "schema": 1,
-                "pool": {"name": pool},
-                "readout": {"name": "gap"},
-                "model": {"name": "net"},
-                "data": {"name": "digits"},
-                "seed": seed,
-                "epochs": 1,
-                "deterministic": True,
-                "test": {"accuracy": value, "loss": -value},
-            },
+            found=Results(
+                pool={"name": pool},
+                readout={"name": "gap"},
+                model={"name": "net"},
+                data={"name": "digits"},
+                seed=seed,
+                epochs=1,
+                deterministic=True,
+                measured={"test": {"accuracy": value, "loss": -value}},
+            ),
         )
         for pool, values in pools.items()
         for seed, value in enumerate(values)
@@ -103,8 +103,8 @@ def test_a_run_without_a_number_is_shown_and_forbids_a_verdict(tmp_path):
 
 def test_null_is_not_a_number_and_an_absent_value_is_not_measured(tmp_path):
     runs = runs_of(tmp_path, max=LONG[:3])
-    runs[0].results["test"]["accuracy"] = None
-    del runs[1].results["test"]
+    runs[0].measured["test"]["accuracy"] = None
+    del runs[1].measured["test"]
     row = compare(runs).rows[0]
     assert row.broken == [0]
     assert list(row.finite) == [2]

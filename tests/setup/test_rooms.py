@@ -25,11 +25,11 @@ ROOMS = {
         *("cnnpool.explain", "cnnpool.quantity", "cnnpool.recipe", RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
     },
     "report": {
-        *("numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.cli_parser", TABLES),
+        *("numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.cli_parser", RUN_FOLDER, TABLES),
         # The probes describe the numbers of runs that do not do so themselves yet.
         *("cnnpool.quantity", "cnnpool.registry", "cnnpool.probe.declared"),
     },
-    "claims": {"numpy", "cnnpool.report", TABLES},
+    "claims": {"numpy", "cnnpool.report", RUN_FOLDER, TABLES},
     "explain": {
         *("torch", "matplotlib"),
         *("cnnpool.cli_parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", TABLES),
@@ -56,7 +56,7 @@ ROOMS = {
     "cli_parser": set(),
     "completion": {"argcomplete", "cnnpool.cli_parser", "cnnpool.launch"},
     "recipe": SCHEMA,
-    "run_folder": {"torch", "filelock"},
+    "run_folder": {"torch", "numpy", "filelock"},
     "system": {"torch"},
     "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry"},
     "inspection": {

@@ -45,10 +45,15 @@ FOLDERS = [
         ("here/checkpoints/last.ckpt",),
     ),
     Fault(
-        "a file in the checkpoints' place",
+        "a folder with files of others",
         "train hydra.run.dir=here",
-        ("here/checkpoints", GOES_ON),
-        1,
-        write("here/checkpoints", ""),
+        ("here holds files that are no run's (thesis.tex)", "choose an empty folder"),
+        before=write("here/thesis.tex", "mine"),
+        keeps=("here/thesis.tex",),
+    ),
+    Fault(
+        "the home folder for a run",
+        "train hydra.run.dir=${oc.env:HOME}",
+        ("is no folder for a run", "choose another"),
     ),
 ]

@@ -26,11 +26,12 @@ REPORTS = [
     ),
     Fault(
         "a damaged run among the runs",
-        "compare runs",
-        ("results.json",),
-        2,
+        "compare runs --no-board",
+        (),
+        0,
         lambda: (trained(folder="runs/a"), write("runs/b/results.json", "{")()),
         ("runs/a/results.json",),
+        lines=0,
     ),
     Fault(
         "runs that cannot be compared",

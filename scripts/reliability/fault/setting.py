@@ -17,7 +17,9 @@ from PIL import Image
 
 from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.launch import build
-from cnnpool.run_folder.atomic import only_user, write_json
+from cnnpool.run_folder import status
+from cnnpool.run_folder.atomic import write_json
+from cnnpool.run_folder.hold import held
 from scripts.reliability.fault.attempt import QUICK, command
 
 HERE = "hydra.run.dir=here"
@@ -37,7 +39,7 @@ def trained(*overrides, folder="here", cut=False):
 
     def before():
         if cut:
-            sys.modules["cnnpool.fit.fit"].write_json = lambda *content: os._exit(9)
+            sys.modules["cnnpool.fit.record"].write = lambda *content: os._exit(9)
 
     arguments = ["train", *QUICK, f"hydra.run.dir={folder}", *overrides]
     status, _, err = command(arguments, Path.cwd(), before)
@@ -85,10 +87,10 @@ def altered(change):
 
 
 def used():
-    holder = only_user(Path("here"))
+    holder = held(Path("here"))
     holder.__enter__()
     HELD.append(holder)
-    write_json(Path("here/status.json"), {"state": "running", "pid": os.getpid()})
+    status.write(Path("here"), "running")
 
 
 def signalled(signum):
@@ -205,6 +207,8 @@ def copied(name, **changes):
     folder = Path("runs", name)
     folder.mkdir()
     results = json.loads(Path("runs/a/results.json").read_text())
+    # An entry changed by hand would be damage.
+    del results["checksum"]
     write_json(folder / "results.json", {**results, **changes})
 
 

@@ -4,8 +4,8 @@ import pickle
 import pytest
 import torch
 
-from cnnpool.fit.checkpoint_io import SafeCheckpointIO
-from cnnpool.run_folder.checkpoint import DamagedError, load
+from cnnpool.run_folder.checkpoint import load, save
+from cnnpool.run_folder.errors import DamagedError
 
 
 class Harm:
@@ -14,7 +14,7 @@ class Harm:
 
 
 def write(path):
-    SafeCheckpointIO().save_checkpoint({"weights": torch.arange(5000.0), "step": 3}, path)
+    save(path, {"weights": torch.arange(5000.0), "step": 3})
     return path
 
 
@@ -74,6 +74,6 @@ def test_a_failed_save_leaves_the_earlier_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch, "save", full)
     with pytest.raises(OSError, match=r"cannot write .*a.ckpt: No space left"):
-        SafeCheckpointIO().save_checkpoint({}, path)
+        save(path, {})
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["a.ckpt"]

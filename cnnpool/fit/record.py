@@ -1,0 +1,79 @@
+"""What a finished run leaves: the last scalars, TensorBoard's pages, results.json."""
+
+import dataclasses
+import logging
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import torch
+
+from cnnpool.fit.measure import Measured
+from cnnpool.fit.metrics_writer import MetricsWriter
+from cnnpool.fit.pictures import draw
+from cnnpool.fit.prepare import Training
+from cnnpool.fit.train import Trained
+from cnnpool.model import Cnn
+from cnnpool.probe import Batch
+from cnnpool.probe.tags import scalars
+from cnnpool.quantity import records
+from cnnpool.run_folder.correct import packed
+from cnnpool.run_folder.results import Results, write
+from cnnpool.system.hardware import environment
+
+log = logging.getLogger(__name__)
+
+
+def record(run: Training, trained: Trained, measured: Measured, writer: MetricsWriter) -> Results:
+    """Write the end of ``run`` into its folder, results.json last."""
+    results = results_of(run, trained, measured)
+    # A probe that is read while it trains has its curve already, on the validation images.
+    curves = {probe.section for probe in run.probes.values() if probe.every_epochs}
+    final = {section: result for section, result in measured.sections.items() if section not in curves}
+    values = scalars(run.quantities, {"test": trained.test, **final})
+    close(writer, results, values, run.model, measured.batch, pictures=run.recipe.pictures)
+    results = dataclasses.replace(
+        results,
+        metrics_sha256=writer.metrics.digest(),
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    write(run.out, results)
+    log.info("test accuracy %.2f %%   loss %.4f", 100 * trained.test["accuracy"], trained.test["loss"])
+    return results
+
+
+def results_of(run: Training, trained: Trained, measured: Measured) -> Results:
+    """All that results.json says, but for when the run ended."""
+    sections = {"test": trained.test, **trained.metrics.latest, **measured.sections}
+    return Results(
+        **dataclasses.asdict(run.facts),
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        data_sha256=run.dataset.sha256,
+        fit=dataclasses.asdict(run.recipe),
+        precision=trained.precision,
+        seed=run.seed,
+        epochs=math.ceil(run.module.steps / len(run.train)),
+        steps=run.module.steps,
+        measured=sections,
+        quantities=records(run.quantities, sections),
+        correct=packed(trained.correct.numpy()),
+        environment=environment(trained.device),
+    )
+
+
+def close(
+    writer: MetricsWriter,
+    results: Results,
+    values: Mapping[str, float],
+    model: Cnn,
+    batch: Batch,
+    *,
+    pictures: bool,
+) -> None:
+    """Write what TensorBoard shows of a finished run, the last of its scalars among it."""
+    assert results.steps is not None and results.epochs is not None
+    writer.scalars(results.steps, results.epochs, values)
+    writer.finish(results)
+    if pictures:
+        draw(writer.board, model, batch, results)
+    writer.close()

@@ -1,0 +1,90 @@
+"""The steps of a run, from its beginning or from a checkpoint, and its score on the test images."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from lightning.pytorch import Trainer
+
+from cnnpool.data import Batches
+from cnnpool.fit.checkpoint_callback import Checkpoints
+from cnnpool.fit.metrics_callback import MetricsCallback
+from cnnpool.fit.metrics_writer import MetricsWriter
+from cnnpool.fit.prepare import Training
+from cnnpool.fit.probe_batch import sample
+from cnnpool.fit.trainer import build_trainer, quieten
+from cnnpool.run_folder.checkpoint import Checkpoint
+from cnnpool.run_folder.layout import CHECKPOINTS
+from cnnpool.system.process import rank
+from cnnpool.system.signals import Signals
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run after its last step.
+
+    Args:
+        metrics: what it counted, and the scores of its last epoch.
+        test: loss and accuracy on the test images.
+        correct: (N,) booleans, which test images were classified correctly, in the data set's order.
+        device: that it was trained on.
+        precision: the arithmetic, in Lightning's words.
+    """
+
+    metrics: MetricsCallback
+    test: dict[str, float]
+    correct: torch.Tensor
+    device: torch.device
+    precision: str
+
+
+def train(run: Training, start: Checkpoint | None) -> Trained:
+    """Train ``run`` to its end, from ``start`` if there is one, and score it on the test images.
+
+    Raises:
+        DivergedError: if the loss stops being finite.
+        Stopped: after a signal, once a checkpoint is saved; at once after a second one.
+    """
+    module, dataset = run.module, run.dataset
+    writer = None
+    if not rank():
+        steps, kept = (start.steps, start.metrics["metrics_bytes"]) if start else (0, 0)
+        writer = MetricsWriter(run.out, steps, kept, run.quantities)
+    metrics = MetricsCallback(writer, run.probes, sample(dataset, dataset.val if run.val else dataset.train))
+    quieten()
+    with Signals() as signals:
+        saving = Checkpoints(run.out / CHECKPOINTS, metrics, signals)
+        trainer = build_trainer(run.recipe, [metrics, saving])
+        move(run.batches, trainer.strategy.root_device)
+        if start and start.steps >= module.total_steps:
+            module.load_state_dict(start.weights)
+            module.steps = start.steps
+            metrics.load_state_dict(start.metrics)
+        else:
+            trainer.fit(module, run.train, run.val, ckpt_path=start and start.path, weights_only=True)
+    return evaluate(run, trainer, metrics)
+
+
+def evaluate(run: Training, trainer: Trainer, metrics: MetricsCallback) -> Trained:
+    """Score the trained model, which Lightning has taken back to the CPU, on the test images."""
+    trainer.test(run.module, run.test, verbose=False)
+    return Trained(
+        metrics=metrics,
+        test=run.module.take(run.module.evaluation_sums),
+        correct=run.module.take_correct(len(run.dataset.test)),
+        device=trainer.strategy.root_device,
+        precision=str(trainer.precision),
+    )
+
+
+def move(batches: Sequence[Batches], device: torch.device) -> None:
+    """Let ``batches`` be made on a GPU, if their images fit into a quarter of the memory that is free there.
+
+    Elsewhere, and where there are too many, each batch is made on the CPU, and moved when it is needed.
+    """
+    if device.type == "cuda":
+        images = sum(each.split.images.nbytes for each in batches)
+        free, _ = torch.cuda.mem_get_info(device)
+        if 4 * images <= free:
+            for each in batches:
+                each.move(device)

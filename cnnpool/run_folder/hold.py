@@ -1,0 +1,123 @@
+"""A run's folder in the hands of one process."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from cnnpool.run_folder import layout, status
+from cnnpool.run_folder.errors import DamagedError, InUseError, OccupiedError
+
+HARMLESS = {layout.LOG, layout.OUTPUT, layout.LOCK}
+"""Files that are only added to, and so may be there before a run begins."""
+
+
+class Held:
+    """A folder that this process holds.
+
+    Args:
+        folder: of the run.
+        made: the folders that were made for it, the deepest first.
+        before: what it held before.
+    """
+
+    def __init__(self, folder: Path, made: list[Path], before: set[str]):
+        self.folder, self._made, self._before = folder, made, before
+
+    def withdraw(self) -> None:
+        """Remove what this process has made of a run that never began; what was there before stays."""
+        for name in (layout.STATUS, layout.LOG, layout.MARK, layout.LOCK):
+            if name not in self._before:
+                (self.folder / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            for folder in self._made:
+                folder.rmdir()
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[Held]:
+    """Hold ``folder``, made if missing, for this process; the kernel lets go when the holder dies.
+
+    Raises:
+        InUseError: if another process holds it.
+        OccupiedError: if it is not a run's and cannot become one, or cannot be made.
+        OSError: if it cannot be written.
+    """
+    try:
+        refuse_foreign(folder)
+        made = _make(folder)
+    except OSError as error:
+        said = f"{error.filename}: {error.strerror}; choose another folder by out= or hydra.run.dir="
+        raise OccupiedError(said) from None
+    before = set(os.listdir(folder))
+    lock = FileLock(folder / layout.LOCK, blocking=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise InUseError(f"{folder} is in use by {_holder(folder)}: wait for it, or stop it") from None
+    mine = Held(folder, made, before)
+    try:
+        yield mine
+    except OccupiedError:
+        mine.withdraw()
+        raise
+    finally:
+        lock.release()
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Raise unless ``folder`` is a run's, empty, or missing.
+
+    Raises:
+        OccupiedError: naming what it holds.
+    """
+    place = folder.resolve()
+    if place in (Path(place.anchor), _home()):
+        raise OccupiedError(f"{folder} is no folder for a run: choose another by out= or hydra.run.dir=")
+    if not folder.is_dir() or is_run(folder):
+        return
+    foreign = sorted(set(os.listdir(folder)) - HARMLESS)
+    if foreign:
+        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        raise OccupiedError(
+            f"{folder} holds files that are no run's ({foreign[0]}{more}): "
+            "choose an empty folder by out= or hydra.run.dir="
+        )
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run has begun in ``folder``, also where it was copied without its hidden files."""
+    files = (layout.MARK, layout.RESULTS, f"{layout.CHECKPOINTS}/{layout.LAST}")
+    if any((folder / name).exists() for name in files):
+        return True
+    try:
+        return status.read(folder) is not None
+    except DamagedError:
+        return False
+
+
+def _make(folder: Path) -> list[Path]:
+    made = []
+    for place in (folder, *folder.parents):
+        if place.exists():
+            break
+        made.append(place)
+    folder.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def _holder(folder: Path) -> str:
+    try:
+        found = status.read(folder)
+    except DamagedError:
+        found = None
+    return f"pid {found.pid}" if found and found.pid else "another process"
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home().resolve()
+    except RuntimeError:
+        return None

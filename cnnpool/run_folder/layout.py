@@ -1,0 +1,53 @@
+"""The files of a run's folder, and the name by which a run's unfinished files are known."""
+
+import json
+import os
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cnnpool import __version__
+
+RESULTS = "results.json"
+STATUS = "status.json"
+METRICS = "metrics.jsonl"
+CHECKPOINTS = "checkpoints"
+LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
+LOG = "train.log"
+OUTPUT = "output.log"
+SETTINGS = ".hydra"
+LOCK = ".lock"
+MARK = ".cnnpool"
+"""Says that the folder is a run's, and holds the run's own random name."""
+
+
+def begin(folder: Path) -> None:
+    """Make ``folder`` a run's; what killed processes of the same run left unfinished there goes."""
+    if not maker(folder):
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        content = {"id": secrets.token_hex(8), "cnnpool": __version__, "created": now}
+        # If a power cut damages it, unfinished files stay, and nothing else happens.
+        (folder / MARK).write_text(json.dumps(content) + "\n")
+    sweep(folder)
+
+
+def maker(folder: Path) -> str:
+    """How this process names its unfinished files in ``folder``; empty where there is no run."""
+    name = _name(folder)
+    return f"{name}-{os.getpid()}" if name else ""
+
+
+def sweep(folder: Path) -> None:
+    """Remove the unfinished files that killed processes of the run in ``folder`` left, and nothing else."""
+    if name := _name(folder):
+        for place in (folder, folder / CHECKPOINTS, folder / SETTINGS):
+            for part in place.glob(f".*.{name}-*.part"):
+                part.unlink(missing_ok=True)
+
+
+def _name(folder: Path) -> str:
+    try:
+        name = json.loads((folder / MARK).read_text())["id"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return name if isinstance(name, str) and name.isalnum() else ""

@@ -1,0 +1,108 @@
+"""metrics.jsonl: every scalar of a run, a line at a time, appended while it goes on."""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cnnpool.run_folder.atomic import write_bytes
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.layout import METRICS, maker
+
+LARGEST = 1e308
+Record = dict[str, Any]
+"""``step`` and ``epoch``, whole numbers, and a finite number for each tag."""
+
+
+class MetricsFile:
+    """The file of one run that appends to it.
+
+    Args:
+        folder: of the run.
+        kept_bytes: that a checkpoint counts on, from the first on; what a stopped run wrote later is dropped.
+
+    Raises:
+        DamagedError: if the file is shorter than that.
+        OSError: if it cannot be written.
+    """
+
+    def __init__(self, folder: Path, kept_bytes: int = 0):
+        self.path = folder / METRICS
+        written = self.path.read_bytes() if self.path.exists() else b""
+        if len(written) < kept_bytes:
+            raise DamagedError(
+                f"{self.path} has lost lines that the checkpoint counts on: put it back, "
+                f"or delete {folder} to train anew"
+            )
+        write_bytes(self.path, written[:kept_bytes], maker=maker(folder))
+
+    def append(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
+        """Append one line; values that are not finite are left out."""
+        finite = {tag: value for tag, value in values.items() if math.isfinite(value)}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": step, "epoch": epoch, **finite}) + "\n")
+
+    def sync(self) -> int:
+        """Bring all lines to the disk; returns their length in bytes."""
+        with self.path.open("a") as file:
+            os.fsync(file.fileno())
+            return file.tell()
+
+    def digest(self) -> str:
+        """The sha256 of the file, by which results.json knows it again."""
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What metrics.jsonl holds; ``problem`` is one line if that is not all that was written."""
+
+    records: list[Record]
+    problem: str = ""
+
+
+def read(folder: Path, digest: str | None = None) -> Metrics:
+    """The lines of metrics.jsonl in ``folder`` that can be read; none where there is no file.
+
+    Args:
+        folder: of the run.
+        digest: the file's sha256 as results.json has it. Without one, a last line without an end is no
+            damage: a run that goes on is just writing it.
+    """
+    path = folder / METRICS
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return Metrics([], f"{path} is missing" if digest else "")
+    except OSError as error:
+        return Metrics([], f"{path} cannot be read: {error.strerror or error}")
+    *lines, rest = content.split(b"\n")
+    if rest and digest:
+        lines.append(rest)
+    read = list(map(_record, lines))
+    records = [record for record in read if record is not None]
+    damaged = [place for place, record in enumerate(read, 1) if record is None]
+    if damaged:
+        which = f"line {damaged[0]}" + (f" and {len(damaged) - 1} more" if len(damaged) > 1 else "")
+        return Metrics(records, f"{path} is damaged: {which} of {len(lines)} left out")
+    if digest and hashlib.sha256(content).hexdigest() != digest:
+        return Metrics(records, f"{path} is damaged: it was altered after the run had ended")
+    return Metrics(records)
+
+
+def _record(line: bytes) -> Record | None:
+    """What a line says; None if it is no line of ours."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or any(type(value) not in (int, float) for value in record.values()):
+        return None
+    # Earlier versions wrote what is not finite too.
+    record = {tag: value for tag, value in record.items() if -LARGEST <= value <= LARGEST}
+    place = [record.get(key) for key in ("step", "epoch")]
+    return record if all(type(value) is int and value >= 0 for value in place) else None

@@ -1,0 +1,227 @@
+"""results.json: the facts of a finished run, written once, checked whenever they are read."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from cnnpool.run_folder.atomic import write_json
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.identity import as_json
+from cnnpool.run_folder.layout import RESULTS, maker
+
+SCHEMA = 1
+CHECKSUM = "checksum"
+LONGEST = 1 << 28
+"""Bytes; a run with all its maps takes a thousandth."""
+NAMED = ("pool", "readout", "model", "data")
+SETTINGS = (*NAMED, "stages", "asked", "fit")
+SPLITS = ("train", "val", "test")
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """What a finished run says of itself.
+
+    Args:
+        pool, readout, model, data: the chosen names with their options.
+        seed: of weights, order and augmentation.
+        run: the run's name, its folder below the output root.
+        choice: the part of the name that all seeds of a choice share.
+        stages: the operator of every stage with its options.
+        overrides: the command line.
+        asked: all settings that decide the result, by which a later call knows the run again.
+        deterministic: whether torch was told to refuse operations that do not repeat.
+        data_sha256: identity of the images and labels.
+        fit: how it was trained.
+        precision: the arithmetic that this came to.
+        epochs, steps: that were trained.
+        measured: section -> its numbers: train, val and test, each with accuracy (0..1) and loss, and one
+            section for each probe.
+        quantities: what the probes declare of their numbers, by key.
+        correct: which test images were classified correctly, see ``cnnpool.run_folder.correct``.
+        examined: what an existing model was measured on, if nothing was trained.
+        environment: versions, commit, device and threads.
+        metrics_sha256: of metrics.jsonl as the run left it.
+        finished: when, in UTC.
+    """
+
+    pool: Settings
+    readout: Settings
+    model: Settings
+    data: Settings
+    seed: int
+    run: str = ""
+    choice: str = ""
+    stages: dict[str, Settings] = field(default_factory=dict)
+    overrides: list[str] = field(default_factory=list)
+    asked: Settings = field(default_factory=dict)
+    deterministic: bool | None = None
+    data_sha256: str | None = None
+    fit: Settings = field(default_factory=dict)
+    precision: str | None = None
+    epochs: int | None = None
+    steps: int | None = None
+    measured: dict[str, dict[str, Any]] = field(default_factory=dict)
+    quantities: dict[str, Any] = field(default_factory=dict)
+    correct: dict[str, Any] | None = None
+    examined: dict[str, Any] | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    metrics_sha256: str | None = None
+    finished: str | None = None
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of the test images that were classified correctly; None if they were not looked at."""
+        return self.measured.get("test", {}).get("accuracy")
+
+
+def _kinds(hint: Any) -> tuple[type, ...]:
+    parts = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    return tuple(get_origin(part) or part for part in parts)
+
+
+KINDS = {name: _kinds(hint) for name, hint in get_type_hints(Results).items() if name != "measured"}
+NEEDED = (*NAMED, "seed")
+RANGES = {"seed": (0, 2**32 - 1), "epochs": (0, 2**63), "steps": (0, 2**63)}
+SCORES = {"accuracy": (0.0, 1.0), "loss": (0.0, 1e308)}
+
+
+def write(folder: Path, results: Results) -> Path:
+    """Write ``results`` into ``folder``, in which it is either the old file or the whole new one.
+
+    Raises:
+        ValueError: if a probe's section has the name of something else.
+        OSError: naming the file.
+    """
+    path = folder / RESULTS
+    content = to_json(results)
+    write_json(path, {**content, CHECKSUM: checksum(content)}, maker=maker(folder))
+    return path
+
+
+def read(folder: Path) -> Results | None:
+    """The results in ``folder``; None where there are none.
+
+    Raises:
+        DamagedError: if the file is not what a run wrote: cut, altered, or with values that cannot be.
+    """
+    path = folder / RESULTS
+    try:
+        if path.stat().st_size > LONGEST:
+            raise ValueError("it is too long")
+        return from_json(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} is damaged: {error}", str(error)) from None
+
+
+def to_json(results: Results) -> dict[str, Any]:
+    """What the file holds, but for the checksum: every section beside the facts.
+
+    Raises:
+        ValueError: if a section has the name of a fact.
+    """
+    taken = sorted(results.measured.keys() & {*KINDS, "schema", CHECKSUM, "measured"})
+    if taken:
+        raise ValueError(f"a probe cannot have the section {taken[0]!r}, which is a fact of every run")
+    content: dict[str, Any] = {"schema": SCHEMA}
+    for one in fields(Results):
+        value = getattr(results, one.name)
+        if one.name == "measured":
+            content |= _without_infinities(value)
+        elif value is not None:
+            content[one.name] = as_json(value) if one.name in SETTINGS else value
+    return content
+
+
+def from_json(content: Any) -> Results:
+    """The results that ``content``, read from a file, holds.
+
+    Raises:
+        ValueError: saying what is wrong with it.
+    """
+    if not isinstance(content, dict):
+        raise ValueError("not a JSON object")
+    if content.get("schema") != SCHEMA:
+        raise ValueError(f"schema {content.get('schema')!r} where this version reads {SCHEMA}")
+    known = {name: value for name, value in content.items() if name in KINDS}
+    measured = {k: v for k, v in content.items() if k not in KINDS and k not in ("schema", CHECKSUM)}
+    _check_facts(known)
+    _check_measured(measured)
+    written = content.get(CHECKSUM)
+    own = checksum({name: value for name, value in content.items() if name != CHECKSUM})
+    if CHECKSUM in content and written != own:
+        raise ValueError("it was altered after it was written: its checksum is another")
+    return Results(**known, measured=measured)
+
+
+def checksum(content: Mapping[str, Any]) -> str:
+    """The sha256 of ``content`` as JSON, whatever the order of its keys and its layout.
+
+    Raises:
+        ValueError: if a number is not finite.
+    """
+    try:
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        raise ValueError("a number is not finite") from None
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_facts(known: Mapping[str, Any]) -> None:
+    for name in NAMED:
+        if not isinstance(known.get(name), dict) or not isinstance(known[name].get("name"), str):
+            raise ValueError(f"{name} has no name")
+    if "seed" not in known:
+        raise ValueError("seed is missing")
+    for name, value in known.items():
+        if type(value) not in KINDS[name]:
+            raise ValueError(f"{name} is {_short(value)}")
+        if name in RANGES and value is not None:
+            _check_range(name, value, *RANGES[name])
+    for stage, operator in known.get("stages", {}).items():
+        if not isinstance(operator, dict) or not isinstance(operator.get("name"), str):
+            raise ValueError(f"the operator of stage {stage} has no name")
+    for word in known.get("overrides", []):
+        if not isinstance(word, str):
+            raise ValueError(f"overrides hold {_short(word)}")
+
+
+def _check_measured(measured: Mapping[str, Any]) -> None:
+    for section, content in measured.items():
+        if not isinstance(content, dict):
+            raise ValueError(f"{section} is {_short(content)}, not a JSON object")
+    for split in SPLITS:
+        for name, value in measured.get(split, {}).items():
+            if name in SCORES:
+                _check_range(f"{split}.{name}", value, *SCORES[name])
+
+
+def _check_range(name: str, value: Any, low: float, high: float) -> None:
+    if type(value) not in (int, float) or not low <= value <= high:
+        raise ValueError(f"{name} is {_short(value)}, not a number of {low:g} to {high:g}")
+
+
+def _without_infinities(numbers: Any) -> Any:
+    """``numbers`` with null for each that is infinite or NaN, which JSON has no word for."""
+    if isinstance(numbers, float) and not math.isfinite(numbers):
+        return None
+    if isinstance(numbers, Mapping):
+        return {str(key): _without_infinities(value) for key, value in numbers.items()}
+    if isinstance(numbers, list | tuple):
+        return [_without_infinities(value) for value in numbers]
+    return numbers
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."

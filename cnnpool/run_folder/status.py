@@ -1,0 +1,84 @@
+"""status.json: what a run is doing, or how it ended."""
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from cnnpool.run_folder.atomic import write_json
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.layout import STATUS, maker
+
+State = Literal["running", "done", "stopped", "failed"]
+LONGEST = 1 << 20
+"""Bytes; a status is a hundred of them."""
+KINDS: dict[str, tuple[type, ...]] = {
+    "error": (str, type(None)),
+    "status": (int, type(None)),
+    "pid": (int, type(None)),
+    "time": (int, float, type(None)),
+}
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a run is doing, or how it ended.
+
+    Args:
+        state: running, done, stopped by a signal, or failed.
+        error: why it stopped or failed, in one line.
+        status: the exit status that goes with it.
+        pid: of the process that says so.
+        time: when it did, in seconds since 1970.
+    """
+
+    state: State
+    error: str | None = None
+    status: int | None = None
+    pid: int | None = None
+    time: float | None = None
+
+
+def write(folder: Path, state: State, error: str | None = None, status: int | None = None) -> None:
+    """Say in ``folder`` that its run, which this process does, is in ``state``.
+
+    Raises:
+        OSError: naming the file.
+    """
+    content = asdict(Status(state, error, status, os.getpid(), time.time()))
+    # Nobody misses after a power cut that it was running.
+    write_json(folder / STATUS, content, maker=maker(folder), flush=state != "running")
+
+
+def read(folder: Path) -> Status | None:
+    """The status in ``folder``; None where there is none.
+
+    Raises:
+        DamagedError: if the file cannot be read as one.
+    """
+    path = folder / STATUS
+    try:
+        if path.stat().st_size > LONGEST:
+            raise ValueError("it is too long")
+        return _checked(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} is damaged: {error}", str(error)) from None
+
+
+def _checked(content: Any) -> Status:
+    if not isinstance(content, dict):
+        raise ValueError("not a JSON object")
+    if content.get("state") not in get_args(State):
+        raise ValueError(f"state is {content.get('state')!r}, not one of {', '.join(get_args(State))}")
+    known = {one.name: content[one.name] for one in fields(Status) if one.name in content}
+    for name, kinds in KINDS.items():
+        value = known.get(name)
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r}")
+    return Status(**known)

@@ -1,0 +1,137 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from cnnpool.run_folder import layout, status
+from cnnpool.run_folder.atomic import beside
+from cnnpool.run_folder.errors import InUseError, OccupiedError
+from cnnpool.run_folder.hold import held
+
+
+def files(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_a_folder_is_held_by_one_at_a_time(tmp_path):
+    with held(tmp_path / "here"):
+        with pytest.raises(InUseError, match="is in use by another process"), held(tmp_path / "here"):
+            pass
+        status.write(tmp_path / "here", "running")
+        with pytest.raises(InUseError, match=f"is in use by pid {os.getpid()}"), held(tmp_path / "here"):
+            pass
+    with held(tmp_path / "here"):
+        pass
+
+
+def test_a_dead_process_holds_no_folder(tmp_path):
+    process = os.fork()
+    if not process:
+        try:
+            held(tmp_path / "here").__enter__()
+        finally:
+            os._exit(0)
+    os.waitpid(process, 0)
+    with held(tmp_path / "here"), pytest.raises(InUseError), held(tmp_path / "here"):
+        pass
+
+
+def test_only_unfinished_files_of_the_same_run_are_swept(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "one" / "other"
+    for folder in (one, other):
+        (folder / "checkpoints").mkdir(parents=True)
+        layout.begin(folder)
+    mine = [beside(path, layout.maker(one)) for path in (one / "a", one / "checkpoints" / "last.ckpt")]
+    theirs = [
+        beside(other / "checkpoints" / "last.ckpt", layout.maker(other)),
+        one / ".thesis.tex.part",
+        one / "checkpoints" / ".last.ckpt.0123456789abcdef-1.part",
+        one / "notes" / ".a.part",
+    ]
+    (one / "notes").mkdir()
+    for path in (*mine, *theirs):
+        path.write_text("half")
+    layout.begin(one)
+    assert not any(path.exists() for path in mine)
+    assert all(path.exists() for path in theirs)
+
+
+def test_who_saves_in_a_folder_below_lives_on(tmp_path):
+    with held(tmp_path / "one" / "two") as _:
+        layout.begin(tmp_path / "one" / "two")
+        part = beside(tmp_path / "one" / "two" / "a", layout.maker(tmp_path / "one" / "two"))
+        part.write_text("half")
+        (tmp_path / "one" / "status.json").write_text('{"state": "stopped"}')
+        with held(tmp_path / "one"):
+            layout.begin(tmp_path / "one")
+        assert part.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["thesis.tex", ".bashrc", "metrics.jsonl", "events.out.tfevents.1.theirs", ".hydra", ".a.part", "data"],
+)
+def test_a_folder_with_files_of_others_is_refused_and_left_as_it_is(tmp_path, name):
+    (tmp_path / name).mkdir() if name in (".hydra", "data") else (tmp_path / name).write_text("theirs")
+    (tmp_path / "train.log").write_text("theirs too")
+    with pytest.raises(OccupiedError, match=rf"holds files that are no run's \({name}\)"), held(tmp_path):
+        pass
+    assert files(tmp_path) == sorted([name, "train.log"])
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", '{"state": "open", "votes": 3}', ""])
+def test_a_status_of_another_program_makes_no_run(tmp_path, content):
+    (tmp_path / "status.json").write_text(content)
+    with pytest.raises(OccupiedError, match=r"status\.json"), held(tmp_path):
+        pass
+    assert (tmp_path / "status.json").read_text() == content
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [(".cnnpool", "{}"), ("results.json", "{"), ("status.json", '{"state": "failed", "error": "why"}')],
+)
+def test_a_folder_of_a_run_may_hold_notes(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    (tmp_path / "notes.txt").write_text("mine")
+    with held(tmp_path):
+        pass
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_folder_with_a_checkpoint_alone_is_a_runs(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "last.ckpt").write_text("")
+    with held(tmp_path):
+        pass
+
+
+def test_home_and_the_whole_disk_are_no_folders_for_a_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "home")
+    for place in (Path("/"), tmp_path / "home", tmp_path / "link"):
+        with pytest.raises(OccupiedError, match="is no folder for a run"), held(place):
+            pass
+    assert files(tmp_path / "home") == []
+
+
+def test_what_never_began_is_taken_back_and_nothing_else(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "logged").mkdir()
+    (tmp_path / "logged" / "train.log").write_text("earlier")
+    for folder in (tmp_path / "new" / "deep" / "run", tmp_path / "empty", tmp_path / "logged"):
+        with held(folder) as mine:
+            layout.begin(folder)
+            status.write(folder, "running")
+            with (folder / "train.log").open("a") as log:
+                log.write("a line")
+            mine.withdraw()
+    assert files(tmp_path) == ["empty", "logged", "logged/train.log"]
+    assert (tmp_path / "logged" / "train.log").read_text() == "earliera line"
+
+
+def test_a_refusal_within_takes_back_what_was_made(tmp_path):
+    with pytest.raises(OccupiedError), held(tmp_path / "a" / "b"):
+        raise OccupiedError("another run's")
+    assert files(tmp_path) == []

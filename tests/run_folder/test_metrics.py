@@ -1,0 +1,87 @@
+import hashlib
+import json
+import math
+import os
+
+import pytest
+
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.metrics import MetricsFile, read
+
+GOOD = b'{"step": 1, "epoch": 0, "val/accuracy": 0.5}\n{"step": 2, "epoch": 1, "train/loss": 0.25}\n'
+RECORDS = [{"step": 1, "epoch": 0, "val/accuracy": 0.5}, {"step": 2, "epoch": 1, "train/loss": 0.25}]
+
+
+def test_what_is_appended_is_read(tmp_path):
+    file = MetricsFile(tmp_path)
+    file.append(1, 0, {"val/accuracy": 0.5, "noise": math.nan, "gap": math.inf})
+    file.append(2, 1, {"train/loss": 0.25})
+    assert file.sync() == len(GOOD) and file.path.read_bytes() == GOOD
+    assert file.digest() == hashlib.sha256(GOOD).hexdigest()
+    assert read(tmp_path, file.digest()).records == RECORDS
+    assert read(tmp_path, file.digest()).problem == ""
+
+
+def test_a_run_that_goes_on_drops_what_came_after_its_checkpoint(tmp_path):
+    (tmp_path / "metrics.jsonl").write_bytes(GOOD + b'{"step": 3')
+    MetricsFile(tmp_path, len(GOOD)).append(3, 1, {"a": 1})
+    assert read(tmp_path).records == [*RECORDS, {"step": 3, "epoch": 1, "a": 1}]
+    assert MetricsFile(tmp_path).sync() == 0
+
+
+def test_lines_that_were_lost_are_told(tmp_path):
+    (tmp_path / "metrics.jsonl").write_bytes(GOOD)
+    with pytest.raises(DamagedError, match="has lost lines"):
+        MetricsFile(tmp_path, len(GOOD) + 1)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == GOOD
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"step": 3, "epo', b"[1]", b"null", b"\xff", b"", b"[" * 100_000, b'{"step": 3}',
+        b'{"step": -1, "epoch": 0}', b'{"step": 1.5, "epoch": 0}', b'{"step": true, "epoch": 0}',
+        b'{"step": 3, "epoch": 0, "a": "b"}', b'{"step": 3, "epoch": 0, "a": null}',
+        b'{"step": 3, "epoch": 0, "a": {"b": 1}}', b'{"step": 3, "epoch": NaN}',
+    ],
+)  # fmt: skip
+def test_a_damaged_line_costs_only_itself_and_is_counted(tmp_path, line):
+    (tmp_path / "metrics.jsonl").write_bytes(line + b"\n" + GOOD + line + b"\n")
+    found = read(tmp_path)
+    assert found.records == RECORDS
+    path = tmp_path / "metrics.jsonl"
+    assert found.problem == f"{path} is damaged: line 1 and 1 more of 4 left out"
+
+
+def test_numbers_that_are_not_finite_are_no_numbers(tmp_path):
+    line = b'{"step": 3, "epoch": 1, "a": NaN, "b": 1e999, "c": 2, "d": 1%s}\n' % (b"0" * 400)
+    (tmp_path / "metrics.jsonl").write_bytes(line)
+    assert read(tmp_path).records == [{"step": 3, "epoch": 1, "c": 2}]
+    assert read(tmp_path).problem == ""
+
+
+def test_the_line_that_a_running_process_writes_is_no_damage_until_it_has_ended(tmp_path):
+    content = GOOD + b'{"step": 3, "ep'
+    (tmp_path / "metrics.jsonl").write_bytes(content)
+    assert read(tmp_path).problem == ""
+    assert "line 3 of 3 left out" in read(tmp_path, hashlib.sha256(content).hexdigest()).problem
+
+
+def test_an_altered_number_is_found(tmp_path):
+    (tmp_path / "metrics.jsonl").write_bytes(GOOD.replace(b"0.5", b"0.6"))
+    found = read(tmp_path, hashlib.sha256(GOOD).hexdigest())
+    assert found.problem == f"{tmp_path / 'metrics.jsonl'} is damaged: it was altered after the run had ended"
+    assert found.records[0]["val/accuracy"] == 0.6
+
+
+def test_a_missing_file_is_no_line_unless_a_run_has_left_it(tmp_path):
+    assert (read(tmp_path).records, read(tmp_path).problem) == ([], "")
+    assert read(tmp_path, "0" * 64).problem == f"{tmp_path / 'metrics.jsonl'} is missing"
+    os.mkdir(tmp_path / "metrics.jsonl")
+    assert read(tmp_path).problem.endswith("cannot be read: Is a directory")
+
+
+def test_every_line_is_json(tmp_path):
+    file = MetricsFile(tmp_path)
+    file.append(1, 0, {'a "quoted"\n tag é': 1})
+    assert [json.loads(line) for line in file.path.read_text().splitlines()] == read(tmp_path).records

@@ -1,0 +1,189 @@
+import dataclasses
+import json
+import math
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cnnpool.run_folder import results
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.results import Results
+
+ONE = Results(
+    pool={"name": "max", "kernel_size": 2},
+    readout={"name": "gap"},
+    model={"name": "convnet"},
+    data={"name": "digits", "size": [28, 28]},
+    seed=3,
+    run="digits/max/seed3",
+    stages={"s1": {"name": "max"}},
+    overrides=["pool=max"],
+    asked={"fit": {"lr": 0.01}},
+    deterministic=True,
+    data_sha256="0" * 64,
+    fit={"epochs": 2},
+    precision="32-true",
+    epochs=2,
+    steps=10,
+    measured={
+        "test": {"accuracy": 0.9, "loss": 0.25},
+        "val": {},
+        "gradient": {"s1": {"zero_fraction": 0.75, "winners": [0.5, 0.5]}},
+    },
+    quantities={"gradient.<stage>.zero_fraction": {"title": "zero gradient"}},
+    environment={"torch": "2", "dirty": None},
+    finished="2026-01-01T00:00:00+00:00",
+)
+
+
+def path_of(folder):
+    return folder / "results.json"
+
+
+def content_of(folder):
+    return json.loads(path_of(folder).read_text())
+
+
+def test_what_is_written_is_read(tmp_path):
+    assert results.read(tmp_path) is None
+    assert results.write(tmp_path, ONE) == path_of(tmp_path)
+    assert results.read(tmp_path) == ONE
+    assert ONE.accuracy == 0.9
+
+
+def test_sections_stand_beside_the_facts(tmp_path):
+    results.write(tmp_path, ONE)
+    content = content_of(tmp_path)
+    assert list(content)[:3] == ["schema", "pool", "readout"] and list(content)[-1] == "checksum"
+    assert content["gradient"] == ONE.measured["gradient"] and content["schema"] == 1
+    assert "correct" not in content and "measured" not in content
+
+
+def test_infinite_settings_are_words_and_numbers_that_are_not_finite_are_null(tmp_path):
+    pool = {"name": "lp", "p": math.inf, "range": (-math.inf, 1.0)}
+    odd = dataclasses.replace(
+        ONE, pool=pool, measured={"noise": {"scale": math.nan, "by": {"1": math.inf, "2": [1.0, math.nan]}}}
+    )
+    results.write(tmp_path, odd)
+    found = results.read(tmp_path)
+    assert found.pool == {"name": "lp", "p": "inf", "range": ["-inf", 1.0]}
+    assert found.measured == {"noise": {"scale": None, "by": {"1": None, "2": [1.0, None]}}}
+
+
+@pytest.mark.parametrize("section", ["seed", "schema", "checksum", "measured", "environment"])
+def test_a_probe_cannot_take_the_name_of_a_fact(tmp_path, section):
+    with pytest.raises(ValueError, match=f"cannot have the section '{section}'"):
+        results.write(tmp_path, dataclasses.replace(ONE, measured={section: {}}))
+    assert not path_of(tmp_path).exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"schema": 2}, "schema 2 where this version reads 1"),
+        ({"pool": {}}, "pool has no name"),
+        ({"data": None}, "data has no name"),
+        ({"seed": "0"}, 'seed is "0"'),
+        ({"seed": True}, "seed is true"),
+        ({"seed": -1}, "seed is -1, not a number of 0 to"),
+        ({"seed": 2**32}, "seed is 4294967296"),
+        ({"epochs": 1.5}, "epochs is 1.5"),
+        ({"epochs": -3}, "epochs is -3"),
+        ({"overrides": "x"}, 'overrides is "x"'),
+        ({"overrides": [1]}, "overrides hold 1"),
+        ({"stages": {"s1": {}}}, "the operator of stage s1 has no name"),
+        ({"environment": []}, r"environment is \[\]"),
+        ({"asked": None}, "asked is null"),
+        ({"test": [1]}, r"test is \[1\], not a JSON object"),
+        ({"gradient": 0.5}, "gradient is 0.5, not a JSON object"),
+        ({"test": {"accuracy": None}}, "test.accuracy is null"),
+        ({"test": {"accuracy": 7.5}}, "test.accuracy is 7.5, not a number of 0 to 1"),
+        ({"val": {"accuracy": -0.1}}, "val.accuracy is -0.1"),
+        ({"train": {"loss": "low"}}, 'train.loss is "low"'),
+        ({"test": {"loss": -1}}, "test.loss is -1"),
+        ({"cost": {"flops": math.inf}}, "a number is not finite"),
+        ({"cost": {"flops": math.nan}}, "a number is not finite"),
+    ],
+)
+def test_values_that_cannot_be_are_damage(tmp_path, change, reason):
+    results.write(tmp_path, ONE)
+    content = content_of(tmp_path) | change
+    # Also where there is no checksum that would tell.
+    for kept in (content, {key: value for key, value in content.items() if key != "checksum"}):
+        path_of(tmp_path).write_text(json.dumps(kept))
+        with pytest.raises(DamagedError, match=rf"results\.json is damaged: .*{reason}"):
+            results.read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["pool", "readout", "model", "data", "seed"])
+def test_what_every_run_has_is_needed(tmp_path, name):
+    results.write(tmp_path, ONE)
+    content = content_of(tmp_path)
+    del content[name], content["checksum"]
+    path_of(tmp_path).write_text(json.dumps(content))
+    with pytest.raises(DamagedError, match=name):
+        results.read(tmp_path)
+
+
+def test_results_without_a_checksum_are_read(tmp_path):
+    results.write(tmp_path, ONE)
+    content = content_of(tmp_path)
+    del content["checksum"]
+    path_of(tmp_path).write_text(json.dumps(content, indent=None, sort_keys=True))
+    assert results.read(tmp_path) == ONE
+
+
+def test_another_layout_of_the_same_content_is_no_damage(tmp_path):
+    results.write(tmp_path, ONE)
+    path_of(tmp_path).write_text(json.dumps(content_of(tmp_path), indent=7, sort_keys=True))
+    assert results.read(tmp_path) == ONE
+
+
+@pytest.mark.parametrize("change", [{"gradient": {}}, {"test": {"accuracy": 0.91, "loss": 0.25}}, {"x": {}}])
+def test_a_number_that_was_altered_is_found(tmp_path, change):
+    results.write(tmp_path, ONE)
+    path_of(tmp_path).write_text(json.dumps(content_of(tmp_path) | change))
+    with pytest.raises(DamagedError, match="altered after it was written"):
+        results.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"null", b"[]", b"\xff\xfe\x00", b"[" * 100_000, b'{"a":' * 100_000, b"\0" * 64]
+)
+def test_what_is_no_json_object_is_damage_in_one_short_line(tmp_path, content):
+    path_of(tmp_path).write_bytes(content)
+    with pytest.raises(DamagedError, match="is damaged") as caught:
+        results.read(tmp_path)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
+def test_deep_nesting_within_a_section_is_damage(tmp_path):
+    results.write(tmp_path, ONE)
+    text = path_of(tmp_path).read_text().rstrip()[:-1]
+    for depth in (500, 900, 5_000, 100_000):
+        path_of(tmp_path).write_text(f'{text}, "deep": {{"a": {"[" * depth}{"]" * depth}}}}}')
+        with pytest.raises(DamagedError, match="is damaged"):
+            results.read(tmp_path)
+
+
+def test_a_file_that_cannot_be_read_says_so(tmp_path):
+    path_of(tmp_path).mkdir()
+    with pytest.raises(DamagedError, match="cannot be read: Is a directory"):
+        results.read(tmp_path)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_no_altered_byte_is_read_as_something_else(tmp_path, data):
+    results.write(tmp_path, ONE)
+    content = bytearray(path_of(tmp_path).read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= data.draw(st.integers(1, 255))
+    path_of(tmp_path).write_bytes(content)
+    try:
+        found = results.read(tmp_path)
+    except DamagedError:
+        return
+    # A space between words, or the name of the checksum itself.
+    assert found == ONE
