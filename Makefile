@@ -27,7 +27,7 @@ test: .venv/ready
 	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest $(or $(ARGS),-n auto --maxprocesses 8)
 
 lint: .venv/ready
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python -m mypy
 
 setup: .venv/ready
 	@echo "cnnpool: ready in $(CURDIR)/.venv"

@@ -182,8 +182,8 @@ def test_tests_take_all_cores_unless_told_otherwise(installed):
     assert installed.make("test", "ARGS=-k blur")[3] == [" python -m pytest -k blur"]
 
 
-@pytest.mark.parametrize("fails", ["ruff check", "ruff format"])
-def test_lint_fails_for_style_and_for_formatting(installed, fails):
+@pytest.mark.parametrize("fails", ["ruff check", "ruff format", "python mypy"])
+def test_lint_fails_for_style_for_formatting_and_for_types(installed, fails):
     # The fake sees its arguments alone.
     assert installed.make("lint")[0] == 0
     assert installed.make("lint", fails=fails.split()[1])[0] == 2
