@@ -11,11 +11,11 @@ from torch.nn.utils import parametrizations
 from torch.testing import assert_close
 
 import cnnpool
-from cnnpool.inspection.stages import stages_of
 from cnnpool.model import build
 from cnnpool.pool import OPERATORS, AvgPool2d, MaxPool2d, Pool2d, StridedConv2d, Subsample2d
 from cnnpool.readout import READOUTS, GlobalAvgPool2d, GlobalGeM2d
 from cnnpool.surgery.fitting import made_dense
+from cnnpool.surgery.stages import stages_of
 
 EXAMPLE = torch.zeros(1, 3, 64, 64)
 

@@ -15,13 +15,13 @@ from cnnpool.inspection import foreign, record
 from cnnpool.inspection.images import batch, read_data
 from cnnpool.inspection.measure import assignment, build_probes, measure, outputs_of, score
 from cnnpool.inspection.run import from_checkpoint, from_run
-from cnnpool.inspection.stages import added, operators_of, stages_of
 from cnnpool.inspection.subject import Subject
 from cnnpool.inspection.text import report
 from cnnpool.probe import Batch, declared
 from cnnpool.quantity import records
 from cnnpool.run_folder.results import Results
 from cnnpool.surgery import Change, swap
+from cnnpool.surgery.stages import added, operators_of, stages_of
 from cnnpool.system.hardware import environment, usable
 
 

@@ -12,7 +12,7 @@ from cnnpool.pool import OPERATORS
 from cnnpool.readout import READOUTS
 from cnnpool.surgery.fitting import new_downsampling, new_head
 from cnnpool.surgery.left import FunctionalPooling
-from cnnpool.surgery.trace import Target, Where, dry_run, pools, select
+from cnnpool.surgery.trace import Target, Where, dry_run, pools, refuse_compiled, select
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ def swap(
     room, entries = ("readouts", READOUTS) if reads_out else ("operators", OPERATORS)
     entry = registry.lookup(entries, room, name)
     options = registry.check(entry, name, options)
+    refuse_compiled(model)
     functional = FunctionalPooling(model, pools)
     targets = select(dry_run(model, example, functional), where, reads_out, functional)
     make = new_head if reads_out else new_downsampling

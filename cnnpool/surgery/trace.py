@@ -69,13 +69,10 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
         functional: counts the calls of functional pooling that no pooling module makes.
 
     Raises:
-        ValueError: if the model does not run on the example, or is compiled.
+        ValueError: if the model does not run on the example.
     """
     targets: dict[nn.Module, Target] = {}
     names = {module: dotted for dotted, module in model.named_modules()}
-    for module, dotted in names.items():
-        if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
-            raise ValueError(f"{dotted or 'the model'} is compiled by torch.compile: swap before compiling")
 
     def record(module: nn.Module, inputs: tuple, output: Any) -> None:
         if getattr(module, "return_indices", False):
@@ -99,6 +96,8 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
         devices = [example.device] if example.is_cuda else []
         for context in (evaluating(model), torch.random.fork_rng(devices), torch.no_grad(), functional):
             stack.enter_context(context)
+        # Hooks do not fire inside compiled graphs.
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
         try:
             model(example)
         except (RuntimeError, ValueError) as error:
@@ -106,6 +105,17 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
                 f"the model does not run on an example {tuple(example.shape)}: {error}"
             ) from error
     return list(targets.values())
+
+
+def refuse_compiled(model: nn.Module) -> None:
+    """Refuse a model of which a part is compiled.
+
+    Raises:
+        ValueError: naming the part.
+    """
+    for dotted, module in model.named_modules():
+        if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
+            raise ValueError(f"{dotted or 'the model'} is compiled by torch.compile: swap before compiling")
 
 
 @contextmanager

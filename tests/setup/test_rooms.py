@@ -58,7 +58,11 @@ ROOMS = {
     "recipe": SCHEMA,
     "run_folder": {"torch", "numpy", "filelock"},
     "system": {"torch"},
-    "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry"},
+    "lightning": {
+        *("torch", "lightning", "torchmetrics", "matplotlib"),
+        *("cnnpool.explain", "cnnpool.probe", "cnnpool.surgery"),
+    },
+    "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", *BASES},
     "inspection": {
         *("torch", "torchvision", "timm", "matplotlib", "cnnpool.explain", "cnnpool.surgery", *LAYERS),
         *("cnnpool.cli_parser", "cnnpool.quantity", "cnnpool.registry", RUN_FOLDER, SYSTEM, TABLES),
@@ -163,8 +167,8 @@ def test_every_room_of_the_contract_is_looked_at():
     }
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if room != "fit"])
-def test_only_fit_may_import_lightning(room):
+@pytest.mark.parametrize("room", [room for room in ROOMS if room not in ("fit", "lightning")])
+def test_only_fit_and_lightning_may_import_lightning(room):
     assert violations(*snippet(room, "import lightning"))
     assert violations(*snippet(room, "def f():\n    from lightning.pytorch import Trainer"))
 

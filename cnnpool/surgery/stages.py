@@ -4,11 +4,15 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
-from cnnpool.model import Cnn
+from cnnpool.model.base import Cnn
 from cnnpool.pool import Pool2d
 from cnnpool.readout import Readout
+from cnnpool.registry import did_you_mean
 from cnnpool.surgery import Change
 from cnnpool.surgery.trace import dry_run, select
+
+WRAPPED = "_orig_mod."
+"""The part of a dotted name that ``torch.compile`` adds."""
 
 
 def stages_of(model: nn.Module, example: Tensor, changes: Sequence[Change] = ()) -> dict[str, nn.Module]:
@@ -36,7 +40,7 @@ def stages_of(model: nn.Module, example: Tensor, changes: Sequence[Change] = ())
             found = {name: module for name, module in found.items() if module not in inside}
             found[change.name] = operators[0]
     ordered = sorted(found.items(), key=lambda item: order.get(item[1], len(order)))
-    return {name.replace(".", "_"): module for name, module in ordered}
+    return {_stem(name): module for name, module in ordered}
 
 
 def added(after: nn.Module) -> list[nn.Module]:
@@ -50,3 +54,22 @@ def operators_of(stages: Mapping[str, nn.Module]) -> dict[str, dict[str, str]]:
         stage: {"name": type(module).__name__, "settings": module.extra_repr()}
         for stage, module in stages.items()
     }
+
+
+def named_stages(model: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
+    """The modules of these dotted names; dots in the returned names are underscores.
+
+    Names inside a part that ``torch.compile`` wrapped are the same as without it.
+
+    Raises:
+        ValueError: naming the first that the model does not have.
+    """
+    modules = {name.replace(WRAPPED, ""): module for name, module in model.named_modules()}
+    for name in names:
+        if name not in modules:
+            raise ValueError(f"the model has no module {name!r}; {did_you_mean(name, list(modules)[1:])}")
+    return {_stem(name): modules[name] for name in names}
+
+
+def _stem(name: str) -> str:
+    return name.replace(WRAPPED, "").replace(".", "_")

@@ -1,0 +1,86 @@
+"""Measures of downsampling as torchmetrics: update, compute, reset, summed over processes."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import Metric
+
+from cnnpool.probe.base import examined
+from cnnpool.probe.consistency import paired_answers, refusal
+from cnnpool.probe.presets import PRESETS
+
+
+class ShiftConsistency(Metric):
+    """Pairs of shifted views with the same top-1 class, divided by all pairs (Zhang 2019).
+
+    Args:
+        preset: the protocol by which pairs are drawn, a name in ``cnnpool.probe.presets.PRESETS``.
+        seed: of the drawn shifts; every update draws others.
+        options: those of ``torchmetrics.Metric``.
+
+    Raises:
+        ValueError: for an unknown preset.
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+    agreeing: Tensor
+    pairs: Tensor
+
+    def __init__(self, preset: str = "distinct", *, seed: int = 0, **options: Any):
+        super().__init__(**options)
+        if preset not in PRESETS:
+            raise ValueError(f"no preset named {preset!r}; choose from {', '.join(sorted(PRESETS))}")
+        self.preset = PRESETS[preset]
+        self.seed = seed
+        self.add_state("agreeing", torch.tensor(0), dist_reduce_fx="sum")
+        self.add_state("pairs", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, model: nn.Module, images: Tensor) -> None:
+        """Add one pair per image of (N, C, H, W); ``model`` is left as found.
+
+        Raises:
+            ValueError: if images of this size cannot be measured by the preset.
+        """
+        if reason := refusal(model, self.preset, images):
+            raise ValueError(reason)
+        # Large and odd, so that no update of one seed repeats the draws of another seed's.
+        seed = self.seed * 1_000_003 + int(self.pairs)
+        with examined(model), torch.no_grad():
+            first, second = paired_answers(model, images, self.preset, seed)
+        self.agreeing += (first == second).sum().to(self.agreeing.device)
+        self.pairs += len(first)
+
+    def compute(self) -> Tensor:
+        """The share, 0..1; NaN before the first update."""
+        return self.agreeing / self.pairs
+
+
+class GradientSparsity(Metric):
+    """Entries of gradients that are exactly zero, divided by all entries.
+
+    Args:
+        options: those of ``torchmetrics.Metric``.
+    """
+
+    is_differentiable = False
+    higher_is_better = None
+    full_state_update = False
+    zeros: Tensor
+    entries: Tensor
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        self.add_state("zeros", torch.tensor(0), dist_reduce_fx="sum")
+        self.add_state("entries", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, gradient: Tensor) -> None:
+        """Add a gradient of any shape."""
+        self.zeros += (gradient == 0).sum().to(self.zeros.device)
+        self.entries += gradient.numel()
+
+    def compute(self) -> Tensor:
+        """The share, 0..1; NaN before the first update."""
+        return self.zeros / self.entries

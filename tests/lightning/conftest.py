@@ -1,0 +1,75 @@
+"""A LightningModule of somebody else's, small and deterministic."""
+
+import pytest
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class TheirModule(LightningModule):
+    def __init__(self, *, manual=False):
+        super().__init__()
+        self.automatic_optimization = not manual
+        self.network = nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Dropout(0.2),
+            nn.Conv2d(4, 8, 3, padding=1, stride=2),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, 3),
+        )
+
+    def forward(self, x):
+        return self.network(x)
+
+    def training_step(self, batch, batch_idx):
+        loss = F.cross_entropy(self(batch[0]), batch[1])
+        if not self.automatic_optimization:
+            optimizer = self.optimizers()
+            optimizer.zero_grad()
+            self.manual_backward(loss)
+            optimizer.step()
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", F.cross_entropy(self(batch[0]), batch[1]), sync_dist=True)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+
+
+@pytest.fixture
+def loaders():
+    images = torch.randn(48, 1, 16, 16, generator=torch.Generator().manual_seed(1))
+    data = TensorDataset(images, torch.arange(48) % 3)
+    return DataLoader(data, batch_size=8, shuffle=True), DataLoader(data, batch_size=8)
+
+
+@pytest.fixture
+def train(loaders, tmp_path):
+    """A function: train their module with callbacks and loggers; returns (trainer, module)."""
+
+    def run(*callbacks, logger=False, manual=False, validate=True, change=lambda module: module, **options):
+        torch.manual_seed(0)
+        module = change(TheirModule(manual=manual))
+        trainer = Trainer(
+            max_epochs=2,
+            accelerator="cpu",
+            callbacks=list(callbacks),
+            logger=logger,
+            default_root_dir=tmp_path,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            **options,
+        )
+        trainer.fit(module, loaders[0], loaders[1] if validate else None)
+        return trainer, trainer.lightning_module
+
+    return run

@@ -1,0 +1,192 @@
+import warnings
+from types import SimpleNamespace
+
+import pytest
+import torch
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from cnnpool import probe
+from cnnpool.lightning import Aliasing, Cost, GradientRouting, ProbeCallback, ShiftInvariance
+from cnnpool.lightning.probe_batch import BatchCollector
+
+pytestmark = [
+    # Lightning's own use of torch's pytrees.
+    pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec.:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning"),
+    pytest.mark.filterwarnings("ignore:The number of training batches:UserWarning"),
+    pytest.mark.filterwarnings("ignore:You defined a `validation_step`:UserWarning"),
+]
+
+
+def bits(module):
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+@pytest.mark.parametrize("manual", [False, True])
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_training_with_all_callbacks_ends_in_the_same_bits(train, manual, precision):
+    callbacks = [GradientRouting(), ShiftInvariance(max_shift_px=2), Aliasing(), Cost()]
+    _, plain = train(manual=manual, precision=precision)
+    state = torch.get_rng_state()
+    _, probed = train(*callbacks, manual=manual, precision=precision)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert bits(plain).keys() == bits(probed).keys()
+    for name, value in bits(plain).items():
+        assert torch.equal(value, probed.state_dict()[name]), name
+    assert all(callback.values for callback in callbacks)
+
+
+def test_values_are_those_of_the_probe(train, loaders):
+    callback = GradientRouting(samples=20)
+    _, module = train(callback)
+    images, labels = (torch.cat(parts)[:20] for parts in zip(*loaders[1], strict=True))
+    stages = {"network_3": module.network[3], "network_5": module.network[5]}
+    expected = probe.GradientRouting(samples=20).measure(module, stages, images, labels)
+    for stage in stages:
+        value = callback.values[f"gradient/zero_fraction/{stage}"]
+        assert value == expected[stage]["zero_fraction"]
+    # 2x2 windows send gradient to one cell in four at most.
+    assert callback.values["gradient/zero_fraction/network_3"] >= 0.75
+
+
+def test_every_logger_gets_the_values_and_tensorboard_the_picture(train, tmp_path):
+    board = TensorBoardLogger(tmp_path / "board", name=None, version="")
+    table = CSVLogger(tmp_path / "table", name=None, version="")
+    callback = GradientRouting(samples=8)
+    train(callback, logger=[board, table])
+    events = EventAccumulator(str(tmp_path / "board")).Reload()
+    tag = "gradient/zero_fraction/network_3"
+    assert [event.step for event in events.Scalars(tag)] == [6, 12]
+    assert events.Scalars(tag)[-1].value == pytest.approx(callback.values[tag])
+    assert len(events.Images("maps/gradient_routing")) == 2
+    assert tag in (tmp_path / "table" / "metrics.csv").read_text().splitlines()[0]
+
+
+def test_a_map_over_shifts_is_drawn_where_it_is_asked_for(train, tmp_path):
+    board = TensorBoardLogger(tmp_path / "board", name=None, version="")
+    train(ShiftInvariance(samples=8, max_shift_px=1, map_samples=4), logger=board)
+    events = EventAccumulator(str(tmp_path / "board")).Reload()
+    assert len(events.Images("maps/accuracy_over_shifts")) == 2
+
+
+def test_only_every_nth_epoch_is_measured(train, tmp_path):
+    board = TensorBoardLogger(tmp_path / "board", name=None, version="")
+    train(Aliasing(every_epochs=2), logger=board)
+    events = EventAccumulator(str(tmp_path / "board")).Reload()
+    tag = next(tag for tag in events.Tags()["scalars"] if tag.startswith("aliasing/"))
+    assert [event.step for event in events.Scalars(tag)] == [12]
+
+
+def test_a_callback_that_measured_nothing_says_so(train):
+    with pytest.warns(UserWarning, match=r"Aliasing measured nothing: after 2 epochs, every_epochs=3, 16"):
+        train(Aliasing(every_epochs=3))
+
+
+def test_an_epoch_before_the_first_validation_is_left_out(train, tmp_path):
+    board = TensorBoardLogger(tmp_path / "board", name=None, version="")
+    train(Aliasing(), check_val_every_n_epoch=2, logger=board)
+    events = EventAccumulator(str(tmp_path / "board")).Reload()
+    tag = next(tag for tag in events.Tags()["scalars"] if tag.startswith("aliasing/"))
+    assert [event.step for event in events.Scalars(tag)] == [12]
+
+
+@pytest.mark.parametrize("sharding", [FSDPStrategy, ModelParallelStrategy])
+def test_sharded_parameters_are_refused(sharding):
+    trainer = SimpleNamespace(strategy=object.__new__(sharding))
+    with pytest.raises(ValueError, match=f"Cost needs all parameters in the .* {sharding.__name__} shards"):
+        Cost().setup(trainer, None, "fit")
+
+
+def test_without_validation_the_batch_comes_from_training(train):
+    callback = Aliasing(samples=8)
+    train(callback, validate=False)
+    assert callback.values
+
+
+def test_stages_can_be_named_and_an_unknown_name_is_refused(train):
+    callback = Aliasing(stages=["network.3"])
+    train(callback)
+    assert {tag.rpartition("/")[2] for tag in callback.values} == {"network_3"}
+    with pytest.raises(ValueError, match=r"no module 'network.33'; did you mean 'network.3'"):
+        train(Aliasing(stages=["network.33"]))
+
+
+def test_the_network_may_be_a_part_of_the_module(train):
+    callback = GradientRouting(network=lambda module: module.network)
+    train(callback)
+    assert "gradient/zero_fraction/3" in callback.values
+
+
+def test_any_probe_becomes_a_callback(train):
+    callback = ProbeCallback(probe.LieDerivative(samples=8), samples=8)
+    train(callback)
+    assert any(tag.startswith("lie/") for tag in callback.values)
+
+
+@pytest.mark.slow
+def test_a_compiled_module_is_measured_as_an_uncompiled_one(train):
+    plain, compiled = GradientRouting(samples=8), GradientRouting(samples=8)
+    train(plain)
+    with warnings.catch_warnings():
+        # torch's own, while it compiles.
+        warnings.simplefilter("ignore")
+        train(compiled, change=lambda module: torch.compile(module, backend="eager"))
+    assert compiled.values == plain.values
+
+
+@pytest.mark.slow
+def test_a_compiled_part_is_measured_by_its_own_names(train):
+    def compile_part(module):
+        module.network = torch.compile(module.network, backend="eager")
+        return module
+
+    found, named = GradientRouting(samples=8), GradientRouting(samples=8, stages=["network.3"])
+    with warnings.catch_warnings():
+        # torch's own, while it compiles.
+        warnings.simplefilter("ignore")
+        train(found, named, change=compile_part)
+    tag = "gradient/zero_fraction/network_3"
+    assert found.values[tag] == named.values[tag] >= 0.75
+
+
+@pytest.mark.slow
+def test_two_processes_measure_on_the_first_and_end_in_the_same_bits(train, tmp_path):
+    options = {"devices": 2, "strategy": "ddp_fork", "precision": 32}
+    table = CSVLogger(tmp_path / "table", name=None, version="")
+    _, plain = train(**options)
+    _, probed = train(GradientRouting(samples=8, pictures=False), logger=table, **options)
+    header, *rows = (tmp_path / "table" / "metrics.csv").read_text().splitlines()
+    assert "gradient/zero_fraction/network_3" in header
+    # A row for the callback and one for val_loss in each epoch, from one process.
+    assert len(rows) == 4
+    assert all(torch.equal(value, probed.state_dict()[name]) for name, value in bits(plain).items())
+
+
+def test_a_batch_of_another_form_is_refused_with_the_remedy():
+    with pytest.raises(ValueError, match=r"a batch of type dict is not .*unpack="):
+        BatchCollector(4).add({"image": torch.zeros(1), "label": torch.zeros(1)})
+
+
+def test_a_second_pass_brings_no_image_again():
+    collector = BatchCollector(4)
+    collector.close()
+    for _ in range(2):
+        collector.add((torch.zeros(2, 1), torch.zeros(2)))
+        collector.close()
+    assert collector.count == len(collector.batch()[0]) == 2
+
+
+def test_a_batch_of_another_form_is_unpacked():
+    collector = BatchCollector(3, lambda batch: (batch["image"], batch["label"]))
+    for start in (0, 2, 4):
+        collector.add({"image": torch.arange(start, start + 2.0)[:, None], "label": torch.tensor([0, 1])})
+    images, labels = collector.batch()
+    assert images.flatten().tolist() == [0, 1, 2] and labels.tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("options", [{"samples": 0}, {"every_epochs": 0}])
+def test_numbers_out_of_range_are_refused(options):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be"):
+        Aliasing(**options)

@@ -1,0 +1,110 @@
+import json
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+
+from cnnpool.lightning import GradientSparsity, ShiftConsistency
+from cnnpool.probe.consistency import consistency, paired_answers
+from cnnpool.probe.presets import PRESETS
+
+
+def invariant():
+    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1, 4))
+
+
+def test_a_model_that_ignores_shifts_is_wholly_consistent():
+    metric = ShiftConsistency()
+    metric.update(invariant(), torch.rand(6, 1, 8, 8))
+    assert metric.compute() == 1
+
+
+def test_one_update_gives_the_probe_s_number():
+    torch.manual_seed(0)
+    model, images = nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), torch.rand(32, 1, 8, 8)
+    metric = ShiftConsistency("distinct")
+    metric.update(model, images)
+    expected = consistency(*paired_answers(model, images, PRESETS["distinct"], 0))
+    assert metric.compute().item() == pytest.approx(expected)
+
+
+def linear():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), torch.rand(40, 1, 8, 8)
+
+
+def shares(model, *parts):
+    """The share of agreeing pairs of each part, with the seeds that updates one after the other take."""
+    starts = [sum(map(len, parts[:place])) for place in range(len(parts))]
+    return [
+        consistency(*paired_answers(model, images, PRESETS["distinct"], start))
+        for start, images in zip(starts, parts, strict=True)
+    ]
+
+
+def test_updates_add_up_and_reset_forgets():
+    model, images = linear()
+    metric = ShiftConsistency()
+    parts = images[:10], images[10:]
+    for part in parts:
+        metric.update(model, part)
+    first, second = shares(model, *parts)
+    assert metric.compute().item() == pytest.approx((10 * first + 30 * second) / 40)
+    metric.reset()
+    metric.update(model, images)
+    assert metric.compute().item() == pytest.approx(*shares(model, images))
+
+
+def in_group(rank, folder):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
+    model, images = linear()
+    consistency, sparsity = ShiftConsistency(), GradientSparsity()
+    consistency.update(model, images[:10] if rank else images[10:])
+    sparsity.update(torch.tensor([0.0, 1.0, 2.0]) if rank else torch.tensor([0.0]))
+    values = {"consistency": consistency.compute().item(), "sparsity": sparsity.compute().item()}
+    (folder / f"{rank}.json").write_text(json.dumps(values))
+    dist.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_two_processes_add_up(tmp_path):
+    processes = [mp.get_context("fork").Process(target=in_group, args=(r, tmp_path)) for r in (0, 1)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    model, images = linear()
+    one, other = (*shares(model, images[:10]), *shares(model, images[10:]))
+    for rank in (0, 1):
+        found = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert found["consistency"] == pytest.approx((10 * one + 30 * other) / 40)
+        assert found["sparsity"] == 0.5
+
+
+def test_images_that_do_not_fit_the_protocol_are_refused():
+    with pytest.raises(ValueError, match="needs images of at least 256x256, got 8x8"):
+        ShiftConsistency("zhang_imagenet").update(*linear())
+
+
+def test_the_model_is_left_as_found():
+    model = nn.Sequential(nn.BatchNorm2d(1), nn.Dropout(), nn.Flatten(), nn.Linear(64, 2)).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    images, state = torch.rand(4, 1, 8, 8), torch.get_rng_state()
+    ShiftConsistency().update(model, images)
+    assert model.training and torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, model.state_dict()[name]) for name, value in before.items())
+
+
+def test_an_unknown_preset_is_refused():
+    with pytest.raises(ValueError, match="no preset named 'distnct'; choose from"):
+        ShiftConsistency("distnct")
+
+
+def test_sparsity_is_the_share_of_exact_zeros():
+    metric = GradientSparsity()
+    metric.update(torch.tensor([[0.0, 1.0], [0.0, -1e-30]]))
+    metric.update(torch.tensor([0.0, float("nan")]))
+    assert metric.compute().item() == pytest.approx(3 / 6)
