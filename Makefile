@@ -2,7 +2,7 @@
 #
 #   make quickstart   train the first comparison on the embedded digits, print it and write its report
 #   make test         run the tests on all cores; ARGS="-k blur" goes to pytest instead
-#   make lint         check style, formatting and types
+#   make lint         check style and formatting
 #   make setup        only install
 #   make lock         resolve pyproject.toml into requirements.lock again; ARGS=--upgrade goes to uv
 #

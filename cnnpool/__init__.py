@@ -1,14 +1,22 @@
 """cnnpool: choose a CNN's downsampling on evidence."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cnnpool.surgery import swap
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "swap"]
 
 
 def __getattr__(name: str) -> Any:
-    # Looked up on first use, since `cnnpool --help` shall not wait for torch.
+    # Imported on first use, since `cnnpool --help` must not wait for torch.
     if name == "swap":
         from cnnpool.surgery import swap
 
         return swap
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,6 +4,7 @@ import hashlib
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -37,7 +38,8 @@ def test_wheel_carries_every_module_and_every_choice(wheel):
 
 def test_wheel_carries_nothing_else_but_its_description(wheel):
     description = f"cnnpool-{cnnpool.__version__}.dist-info/"
-    others = [name for name in wheel.namelist() if not name.endswith((".py", ".yaml"))]
+    assert "cnnpool/py.typed" in wheel.namelist()
+    others = [name for name in wheel.namelist() if not name.endswith((".py", ".yaml", "py.typed"))]
     assert [name for name in others if not name.startswith(description)] == []
     assert not [name for name in wheel.namelist() if name.split("/")[0] not in ("cnnpool", description[:-1])]
 
@@ -95,3 +97,12 @@ def test_uv_lock_is_ignored_and_not_tracked():
     git = ["git", "-C", str(ROOT)]
     assert subprocess.check_output([*git, "ls-files", "uv.lock"]) == b""
     assert subprocess.run([*git, "check-ignore", "-q", "uv.lock"]).returncode == 0
+
+
+def test_public_names_are_listed_before_anything_is_imported():
+    program = (
+        "import sys, cnnpool; names = {*dir(cnnpool)}; assert {*cnnpool.__all__} <= names, names; "
+        "assert 'torch' not in sys.modules; from cnnpool import *; assert callable(swap)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

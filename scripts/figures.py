@@ -1,0 +1,195 @@
+"""Count figures of the package's design, and print them as a table.
+
+usage: python scripts/figures.py
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from cnnpool import tables
+
+ROOT = Path(__file__).resolve().parents[1]
+START, END = "cnnpool.cli", "cnnpool.fit.fit"
+TWINS = {
+    "atomic writers": (r"os\.(replace|rename)\(|\.(replace|rename)\((path|target|self\.path)\)",),
+    "readers of results.json": (r"results\.json", r"json\.loads?\("),
+    "did-you-means": (r"get_close_matches",),
+}
+"""Signs of code that should stand in one file: regular expressions that all match."""
+MOST_LINES, MOST_COMPLEX = 50, 12
+COMPLEX = ("ruff", "check", "--select=C901", f"--config=lint.mccabe.max-complexity={MOST_COMPLEX}")
+
+
+class Function(NamedTuple):
+    """A function with its size in lines, without its docstring and decorators."""
+
+    name: str
+    lines: int
+
+
+def modules(root: Path = ROOT) -> dict[str, ast.Module]:
+    """Dotted name -> syntax tree of every module of the package."""
+    found = {}
+    for path in sorted((root / "cnnpool").rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(path.read_text("utf-8"))
+    return found
+
+
+def imports(trees: dict[str, ast.Module], *, lazy: bool) -> dict[str, set[str]]:
+    """Module -> modules of the package that it imports; those imported inside functions only if ``lazy``."""
+    graph: dict[str, set[str]] = {}
+    for name, tree in trees.items():
+        graph[name] = set()
+        for node in ast.walk(tree) if lazy else _at_import(tree):
+            if isinstance(node, ast.Import):
+                named = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                below = [f"{node.module}.{alias.name}" for alias in node.names]
+                named = [one if one in trees else node.module for one in below]
+            else:
+                continue
+            graph[name] |= {one for one in named if one in trees and one != name}
+    return graph
+
+
+def _at_import(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        yield child
+        yield from _at_import(child)
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of modules that import each other; a package's own __init__ does not count as its modules'."""
+    reach = {name: reachable(graph, name) for name in graph}
+    groups = {
+        frozenset(one for one in reach[name] if name in reach[one]) for name in graph if name in reach[name]
+    }
+    return sorted(sorted(group) for group in groups)
+
+
+def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+    """Modules met by following imports from ``start``."""
+    met: set[str] = set()
+    left = [start]
+    while left:
+        for one in graph[left.pop()] - met:
+            met.add(one)
+            left.append(one)
+    return met
+
+
+def on_the_way(graph: dict[str, set[str]], start: str = START, end: str = END) -> set[str]:
+    """Modules of ``launch`` through which imports lead from ``start`` to ``end``."""
+    return {
+        name
+        for name in reachable(graph, start)
+        if name.startswith("cnnpool.launch.") and end in reachable(graph, name)
+    }
+
+
+def functions(trees: dict[str, ast.Module]) -> list[Function]:
+    """Every function and method, largest first."""
+    found = [
+        Function(f"{module}.{node.name}", _size(node))
+        for module, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return sorted(found, key=lambda one: -one.lines)
+
+
+def _size(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    whole = (node.end_lineno or node.lineno) - node.lineno + 1
+    if ast.get_docstring(node, clean=False) is None:
+        return whole
+    text = node.body[0]
+    return whole - ((text.end_lineno or text.lineno) - text.lineno + 1)
+
+
+def private_names(trees: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """Room -> names beginning with one underscore that it takes from other packages."""
+    found: dict[str, list[str]] = {}
+    for module, tree in trees.items():
+        foreign = _foreign(tree)
+        for node in ast.walk(tree):
+            name = _private(node, foreign)
+            if name:
+                found.setdefault(module.split(".")[1], []).append(f"{module}: {name}")
+    return found
+
+
+def _foreign(tree: ast.Module) -> set[str]:
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            source = getattr(node, "module", None) or node.names[0].name
+            if source.split(".")[0] != "cnnpool" and source.split(".")[0] not in sys.stdlib_module_names:
+                names |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
+    return names
+
+
+def _private(node: ast.AST, foreign: set[str]) -> str:
+    def hidden(name: str) -> bool:
+        return any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
+
+    if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] != "cnnpool":
+        return next((f"{node.module}.{a.name}" for a in node.names if hidden(f"{node.module}.{a.name}")), "")
+    if isinstance(node, ast.Attribute):
+        name = ast.unparse(node)
+        return name if name.split(".")[0] in foreign and hidden(node.attr) else ""
+    return ""
+
+
+def twins(root: Path = ROOT) -> dict[str, list[str]]:
+    """Files of the package in which code stands that should stand once."""
+    files = {path: path.read_text("utf-8") for path in sorted((root / "cnnpool").rglob("*.py"))}
+    return {
+        kind: [
+            str(path.relative_to(root))
+            for path, text in files.items()
+            if all(re.search(sign, text) for sign in signs)
+        ]
+        for kind, signs in TWINS.items()
+    }
+
+
+def last_line(*command: str) -> str:
+    """The last line that a Python module prints about the package."""
+    done = subprocess.run(
+        [sys.executable, "-m", *command, "cnnpool"], cwd=ROOT, capture_output=True, text=True
+    )
+    return (done.stdout or done.stderr).strip().splitlines()[-1]
+
+
+def main() -> None:
+    trees = modules()
+    sizes, rooms, groups = functions(trees), private_names(trees), circles(imports(trees, lazy=False))
+    lines = sum(len(path.read_text("utf-8").splitlines()) for path in (ROOT / "cnnpool").rglob("*.py"))
+    way = sorted(on_the_way(imports(trees, lazy=True)))
+    rows = [
+        ("lines of the package", f"{lines:,}", f"{len(trees)} modules"),
+        ("circles", len(groups), "; ".join(", ".join(group) for group in groups)),
+        ("modules of launch from cli to fit", len(way), ", ".join(name.rpartition(".")[2] for name in way)),
+        ("largest function (lines)", sizes[0].lines, sizes[0].name),
+        (f"functions over {MOST_LINES} lines", sum(one.lines > MOST_LINES for one in sizes), ""),
+        (f"functions over complexity {MOST_COMPLEX}", "", last_line(*COMPLEX)),
+        *((f"private names of others in {room}", len(names), "") for room, names in sorted(rooms.items())),
+        *((kind, len(files), ", ".join(files)) for kind, files in twins().items()),
+        ("mypy, strict", "", last_line("mypy", "--strict")),
+    ]
+    text = [(figure, str(count), where) for figure, count, where in rows]
+    print(tables.markdown(tables.from_rows(("figure", "count", "where"), text, numbers=("count",))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The figures of the design: those that are reached stay reached, and each is counted right."""
+
+import ast
+
+import pytest
+
+from scripts.figures import MOST_LINES, circles, functions, imports, modules, on_the_way, private_names
+
+TREES = modules()
+LARGE = {"cnnpool.fit.fit.fit", "cnnpool.launch.build.train"}
+"""Functions that are still to be divided."""
+
+
+def parsed(**sources):
+    return {f"cnnpool.{name}": ast.parse(source) for name, source in sources.items()}
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert circles(imports(TREES, lazy=False)) == []
+
+
+def test_no_other_function_is_long():
+    assert {one.name for one in functions(TREES) if one.lines > MOST_LINES} <= LARGE
+
+
+def test_a_circle_is_found_and_a_lazy_import_is_none():
+    circle = parsed(
+        a="from cnnpool.b import x", b="import cnnpool.c", c="from cnnpool import a", d="import cnnpool.a"
+    )
+    assert circles(imports(circle, lazy=False)) == [["cnnpool.a", "cnnpool.b", "cnnpool.c"]]
+    lazy = parsed(a="import cnnpool.b", b="def f():\n    import cnnpool.a")
+    assert circles(imports(lazy, lazy=False)) == []
+    assert circles(imports(lazy, lazy=True)) == [["cnnpool.a", "cnnpool.b"]]
+
+
+def test_the_way_of_a_run_is_followed_through_lazy_imports():
+    trees = parsed(
+        cli="def f():\n    from cnnpool.launch import here",
+        **{"launch.here": "import cnnpool.fit.fit", "launch.help": "", "fit.fit": ""},
+    )
+    trees["cnnpool.launch"] = ast.parse("")
+    assert on_the_way(imports(trees, lazy=True)) == {"cnnpool.launch.here"}
+
+
+def test_lines_are_counted_without_decorators_and_docstring():
+    source = '@cache\ndef f(x):\n    """Two\n    lines."""\n    y = x\n    return y\n'
+    assert [(one.name, one.lines) for one in functions(parsed(a=source))] == [("cnnpool.a.f", 3)]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import torch\ntorch._C.x()", 1),
+        ("from torch._inductor import config", 1),
+        ("from hydra import _internal", 1),
+        ("import torch\ntorch.__version__", 0),
+        ("import os\nos._exit(0)", 0),
+        ("from cnnpool.pool import _mine\n_mine._own", 0),
+    ],
+)
+def test_private_names_of_other_packages_are_found(source, found):
+    assert len(private_names(parsed(**{"room.a": source})).get("room", [])) >= found
+    assert bool(private_names(parsed(**{"room.a": source}))) == bool(found)
