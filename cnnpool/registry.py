@@ -13,6 +13,8 @@ from typing import Any, TypeVar, get_type_hints
 from cnnpool.bounds import describe
 
 Class = TypeVar("Class", bound=type)
+Entry = TypeVar("Entry", bound=Callable[..., Any])
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Option:
         return TypeAdapter(self.hint, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 
 
-def lookup(table: Mapping[str, Callable[..., Any]], room: str, name: str) -> Callable[..., Any]:
+def lookup(table: Mapping[str, Entry], room: str, name: str) -> Entry:
     """The class or function called ``name``: the room's own, else an installed package's entry point.
 
     Own names win, so an installed package cannot replace a built-in choice unseen.
@@ -76,19 +78,19 @@ def lookup(table: Mapping[str, Callable[..., Any]], room: str, name: str) -> Cal
         return table[name]
     foreign = _foreign(f"cnnpool.{room}")
     if name in foreign:
-        entry: Callable[..., Any] = foreign[name].load()
+        entry: Entry = foreign[name].load()
         return entry
     raise ValueError(f"no {room[:-1]} named {name!r}; {did_you_mean(name, [*table, *foreign])}")
 
 
-def entries(table: Mapping[str, Callable[..., Any]], room: str) -> dict[str, Callable[..., Any]]:
+def entries(table: Mapping[str, Entry], room: str) -> dict[str, Entry]:
     """Every class or function of a room by name, those of installed packages too."""
     return {name: point.load() for name, point in _foreign(f"cnnpool.{room}").items()} | dict(table)
 
 
 def construct(
-    table: Mapping[str, Callable[..., Any]], room: str, name: str, *args: Any, **options: Any
-) -> Any:
+    table: Mapping[str, Callable[..., Made]], room: str, name: str, *args: Any, **options: Any
+) -> Made:
     """Call the entry of ``name`` with ``options`` checked against its keyword-only parameters.
 
     Raises:

@@ -33,7 +33,7 @@ def facts(device: torch.device) -> dict[str, Any]:
     """Hardware, versions, commit and date, as a results file stores them; of a GPU only if it was used."""
     head, dirty = commit()
     names = ("torch", "numba", "timm", "antialiased-cnns")
-    gpu = {}
+    gpu: dict[str, str | None] = {}
     if device.type == "cuda":
         gpu["gpu"] = torch.cuda.get_device_name(device)
         gpu |= {"cuda": torch.version.cuda, "triton": _version("triton")}

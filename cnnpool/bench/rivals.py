@@ -26,22 +26,23 @@ class Duel(NamedTuple):
     """Whether both draw: then what they draw is compared on average."""
 
 
-def _timm_blur(filter_size: int) -> Callable[[int], Function]:
-    def make(channels: int) -> Function:
-        from timm.layers import BlurPool2d
+def _timm_blur(filter_size: int) -> Callable[[int], nn.Module]:
+    def make(channels: int) -> nn.Module:
+        from timm.layers.blur_pool import BlurPool2d
 
-        return BlurPool2d(channels, filter_size, 2)
+        return BlurPool2d(channels, filter_size, stride=2)
 
     return make
 
 
-def _zhang_blur(channels: int) -> Function:
+def _zhang_blur(channels: int) -> nn.Module:
     from antialiased_cnns import BlurPool
 
-    return BlurPool(channels, filt_size=3, stride=2)
+    blur: nn.Module = BlurPool(channels, filt_size=3, stride=2)
+    return blur
 
 
-def _timm_max_blur(channels: int) -> Function:
+def _timm_max_blur(channels: int) -> nn.Module:
     return nn.Sequential(nn.MaxPool2d(2, 1), _timm_blur(3)(channels))
 
 

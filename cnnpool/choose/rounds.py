@@ -97,7 +97,7 @@ def replay(values: Array, rule: Rule) -> State:
     """
     if values.ndim != 2 or len(values) != rule.candidates or values.shape[1] > rule.rounds:
         raise ValueError(f"values must be ({rule.candidates}, at most {rule.rounds}), got {values.shape}")
-    left = np.isfinite(values).any(1) if values.shape[1] else np.ones(len(values), dtype=bool)
+    left = np.isfinite(values).sum(1) > 0 if values.shape[1] else np.ones(len(values), dtype=bool)
     drops: list[Drop] = []
     bound = np.full((len(values), len(values)), np.nan)
     finished = ""

@@ -95,7 +95,7 @@ def judge(
 def finding(name: str, evidence: Evidence) -> Finding:
     """What ``evidence`` says of one claim."""
     claim = CLAIMS[name]
-    statement, *parts = (" ".join(part.split()) for part in inspect.getdoc(claim).split("\n\n"))
+    statement, *parts = (" ".join(part.split()) for part in (inspect.getdoc(claim) or "").split("\n\n"))
     said = dict(part.split(": ", 1) for part in parts)
     return Finding(name, statement, said["Measured"], said["Rule"], said["Needs"], claim(evidence))
 

@@ -155,7 +155,7 @@ def _sides(
 
 def _worlds(runs: Sequence[Run], apart: Sequence[str]) -> list[tuple[str, list[Run]]]:
     """Label -> runs that agree in everything but ``apart`` and the seed."""
-    groups: dict[tuple, list[Run]] = {}
+    groups: dict[tuple[tuple[str, str], ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(tuple(circumstances(run, apart).items()), []).append(run)
     labels = [_label(group[0], apart) for group in groups.values()]

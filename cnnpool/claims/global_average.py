@@ -1,5 +1,7 @@
 """``global_average``: what global average pooling saves."""
 
+from collections.abc import Callable
+
 from cnnpool.claims.case import Case
 from cnnpool.claims.evidence import Evidence, value_at
 from cnnpool.claims.judge import over
@@ -29,6 +31,8 @@ def global_average(evidence: Evidence) -> list[Case]:
             continue
         known = value_at(first, "cost", "classifier_parameters")
         whole = known or value_at(first, "cost", "parameters")
+        if not whole:
+            continue
         summary = over({seed: value / whole for seed, value in removed.items()})
         cases.append(
             Case(
@@ -44,7 +48,7 @@ def global_average(evidence: Evidence) -> list[Case]:
     return cases
 
 
-def _readout(name: str):
+def _readout(name: str) -> Callable[[Run], str]:
     def side(run: Run) -> str:
         readout = run.results.readout
         hidden = f" hidden={readout['hidden']}" if readout.get("hidden") else ""

@@ -1,5 +1,7 @@
 """``max_is_sparse``: the textbook's 1 - 1/k^2."""
 
+from functools import partial
+
 from cnnpool.claims.case import Case
 from cnnpool.claims.evidence import Evidence
 from cnnpool.claims.judge import of_stage
@@ -25,7 +27,7 @@ def max_is_sparse(evidence: Evidence) -> list[Case]:
         cases += of_stage(
             stage,
             stage.gradient("zero_fraction"),
-            lambda s, target=target: within(s, target, TOLERANCE),
+            partial(within, target=target, tolerance=TOLERANCE),
             when=_when(kernel, stride, stage.operator.get("ties", "first")),
             what="inputs without gradient",
             expected=f"{100 * target:.2f} %",

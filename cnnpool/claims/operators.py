@@ -11,7 +11,7 @@ Operator = Mapping[str, Any]
 def square(operator: Operator, key: str, default: int = 2) -> tuple[int, int]:
     """An operator's kernel_size or stride as (height, width)."""
     value = operator.get(key) or default
-    return (value, value) if is_number(value) else (value[0], value[1])
+    return (value[0], value[1]) if isinstance(value, list | tuple) else (value, value)
 
 
 def kernel_and_stride(operator: Operator) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -3,9 +3,10 @@
 import math
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
-from lightning.pytorch import Callback, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 
 from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.fit.module import DivergedError, Net
@@ -33,15 +34,18 @@ class Checkpoints(Callback):
         self.best = -1.0
         self.saved_time = time.monotonic()
 
-    def on_train_start(self, trainer: Trainer, module: Net) -> None:
+    def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         # Lightning takes SIGTERM for itself just before.
         self.signals.install()
         self.signals.patient = True
 
-    def on_train_end(self, trainer: Trainer, module: Net) -> None:
+    def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
         self.signals.patient = False
 
-    def on_train_batch_end(self, trainer: Trainer, module: Net, outputs, batch, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        assert isinstance(module, Net)
         # The last step is saved with its epoch's end, after validation.
         if batch_idx + 1 >= trainer.num_training_batches or trainer.should_stop:
             return
@@ -51,7 +55,8 @@ class Checkpoints(Callback):
             self._save(trainer, module)
         self._stop(module, signum)
 
-    def on_train_epoch_end(self, trainer: Trainer, module: Net) -> None:
+    def on_train_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
+        assert isinstance(module, Net)
         # Without a validation split there is nothing to be best at but the last epoch.
         accuracy = self.metrics.latest.get("val", {"accuracy": math.inf})["accuracy"]
         if accuracy > self.best or accuracy == math.inf:

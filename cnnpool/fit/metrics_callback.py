@@ -6,12 +6,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from lightning.pytorch import Callback, Trainer
-from torch import Tensor
+from lightning.pytorch import Callback, LightningModule, Trainer
 
 from cnnpool.fit.metrics_writer import MetricsWriter
 from cnnpool.fit.module import Net
-from cnnpool.probe import Probe, declared
+from cnnpool.probe import Batch, Probe, declared
 from cnnpool.probe.tags import scalars
 
 log = logging.getLogger(__name__)
@@ -25,12 +24,10 @@ class MetricsCallback(Callback):
     Args:
         writer: where scalars go; None in all processes but the first.
         probes: by name; those with ``every_epochs`` are read during training.
-        batch: (images, labels) of the probe batch.
+        batch: the images that these look at.
     """
 
-    def __init__(
-        self, writer: MetricsWriter | None, probes: Mapping[str, Probe], batch: tuple[Tensor, Tensor]
-    ):
+    def __init__(self, writer: MetricsWriter | None, probes: Mapping[str, Probe], batch: Batch):
         self.writer = writer
         self.probes = probes
         self.batch = batch
@@ -39,14 +36,17 @@ class MetricsCallback(Callback):
         self.seconds = 0.0
         self.begun = self._started = time.perf_counter()
 
-    def on_train_start(self, trainer: Trainer, module: Net) -> None:
-        # A run that goes on within an epoch is told of no epoch's start.
+    def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
+        # Lightning announces no epoch's start to a run that goes on within an epoch.
         self._started = time.perf_counter()
 
-    def on_train_epoch_start(self, trainer: Trainer, module: Net) -> None:
+    def on_train_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
         self._started = time.perf_counter()
 
-    def on_train_batch_end(self, trainer: Trainer, module: Net, outputs, batch, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        assert isinstance(module, Net)
         self.images += len(batch[0]) * trainer.world_size
         if module.steps % module.recipe.log_every_steps == 0:
             sums = trainer.strategy.reduce(module.training_sums[-1].clone(), reduce_op="sum")
@@ -58,10 +58,11 @@ class MetricsCallback(Callback):
             if self.writer:
                 self.writer.scalars(module.steps, trainer.current_epoch, values)
 
-    def on_validation_start(self, trainer: Trainer, module: Net) -> None:
+    def on_validation_start(self, trainer: Trainer, module: LightningModule) -> None:
         self._trained()
 
-    def on_train_epoch_end(self, trainer: Trainer, module: Net) -> None:
+    def on_train_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
+        assert isinstance(module, Net)
         if not module.evaluation_sums:
             self._trained()
         epoch = trainer.current_epoch + 1

@@ -41,6 +41,8 @@ class MetricsWriter:
                 old.unlink()
         purge = resumed_step + 1 if resumed_step else None
         self.board = SummaryWriter(folder, purge_step=purge, max_queue=1000)
+        # The writer's own methods take no description of a scalar.
+        self.events: Any = self.board.file_writer
         self.quantities = quantities
         self.described: set[str] = set()
 
@@ -49,7 +51,7 @@ class MetricsWriter:
         measured = {tag: value for tag, value in values.items() if value is not None}
         self.metrics.append(step, epoch, measured)
         for tag, value in measured.items():
-            self.board.file_writer.add_summary(self._summary(tag, value), step)
+            self.events.add_summary(self._summary(tag, value), step)
 
     def sync(self) -> int:
         """Bring everything said so far to the disk; returns the size of ``metrics.jsonl`` in bytes."""
@@ -97,7 +99,7 @@ class MetricsWriter:
         plugin.session_start_info.group_name = group
         content.content = plugin.SerializeToString()
         for summary in (experiment, start, end):
-            self.board.file_writer.add_summary(summary)
+            self.events.add_summary(summary)
 
     def close(self) -> None:
         """Flush and close the event file."""

@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from cnnpool.fit import optimizers
+from cnnpool.model import Cnn
 from cnnpool.recipe import Recipe
 
 
@@ -31,7 +32,7 @@ class Net(LightningModule):
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Cnn,
         recipe: Recipe,
         seed: int,
         total_steps: int,
@@ -99,7 +100,7 @@ class Net(LightningModule):
             self.trainer.should_stop = True
 
     # Lightning asks for it at every step.
-    training_step.__signature__ = inspect.signature(training_step)
+    training_step.__signature__ = inspect.signature(training_step)  # type: ignore[attr-defined]
 
     def _backward(self, loss: Tensor) -> None:
         # Lightning's own way is for several processes; alone, its hooks only take time.
@@ -115,7 +116,7 @@ class Net(LightningModule):
         self.correct.append(self._evaluate(*batch).argmax(1) == batch[1])
 
     def _evaluate(self, images: Tensor, labels: Tensor) -> Tensor:
-        logits = self.model(images)
+        logits: Tensor = self.model(images)
         loss = F.cross_entropy(logits, labels, reduction="sum")
         self.evaluation_sums.append(score(loss, logits, labels))
         return logits
@@ -156,7 +157,7 @@ class Net(LightningModule):
             f"the last checkpoint is of step {self.saved_steps}"
         )
 
-    def on_save_checkpoint(self, checkpoint: dict) -> None:
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         # A checkpoint within an epoch holds the sums of the steps that the epoch's record still needs.
         none = torch.zeros(0, 3, device=self.device)
         sums = torch.stack(self.training_sums) if self.training_sums else none
@@ -168,7 +169,7 @@ class Net(LightningModule):
             "training_sums": self.trainer.strategy.reduce(sums, reduce_op="sum").cpu(),
         }
 
-    def on_load_checkpoint(self, checkpoint: dict) -> None:
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.steps = self.saved_steps = checkpoint["cnnpool"]["steps"]
         if self.global_rank == 0:
             self.training_sums = list(checkpoint["cnnpool"]["training_sums"].to(self.device))

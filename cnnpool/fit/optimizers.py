@@ -58,13 +58,12 @@ class Muon(Optimizer):
         for p in params:
             if not self.state[p]:
                 self.state[p]["momentum_buffer"] = torch.zeros_like(p, memory_format=torch.preserve_format)
-        momenta = [self.state[p]["momentum_buffer"] for p in params]
-        grads = [p.grad for p in params]
-        torch._foreach_lerp_(momenta, grads, 1 - MOMENTUM)
-        steps = torch._foreach_lerp(grads, momenta, MOMENTUM)
-        steps = orthogonal([_matrix(step, like=p) for step, p in zip(steps, params, strict=True)])
-        torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
-        for p, step in zip(params, steps, strict=True):
+        steps = []
+        for p, grad in zip(params, _gradients(params), strict=True):
+            momentum = self.state[p]["momentum_buffer"].lerp_(grad, 1 - MOMENTUM)
+            steps.append(_matrix(grad.lerp(momentum, MOMENTUM), like=p))
+        for p, step in zip(params, orthogonal(steps), strict=True):
+            p.mul_(1 - group["lr"] * group["weight_decay"])
             _matrix(p, like=p).add_(step, alpha=-0.2 * group["lr"] * math.sqrt(max(step.shape)))
 
     def _adamw_step(self, params: list[Tensor], group: dict[str, Any]) -> None:
@@ -80,7 +79,7 @@ class Muon(Optimizer):
         states = [self.state[p] for p in params]
         adamw(
             params,
-            [p.grad for p in params],
+            _gradients(params),
             [state["exp_avg"] for state in states],
             [state["exp_avg_sq"] for state in states],
             [],
@@ -94,6 +93,10 @@ class Muon(Optimizer):
             eps=EPS,
             maximize=False,
         )
+
+
+def _gradients(params: Iterable[Tensor]) -> list[Tensor]:
+    return [p.grad for p in params if p.grad is not None]
 
 
 def _matrix(t: Tensor, like: Tensor) -> Tensor:

@@ -41,16 +41,13 @@ def orthogonal(matrices: Sequence[Tensor], steps: int = 3) -> list[Tensor]:
 
 def _polynomial(gram: Tensor, steps: int) -> Tensor:
     """The product of (A + B G + C G^2) over ``steps``, where G is what each leaves of ``gram``."""
-    product = None
-    for step in range(steps):
+    rest = torch.baddbmm(gram, gram, gram, beta=B, alpha=C)
+    product = rest.clone()
+    product.diagonal(dim1=1, dim2=2).add_(A)
+    for _ in range(steps - 1):
+        # Polynomials of one matrix commute.
+        gram = torch.baddbmm(gram, rest, gram, beta=A)
+        gram = torch.baddbmm(gram, rest, gram, beta=A)
         rest = torch.baddbmm(gram, gram, gram, beta=B, alpha=C)
-        if product is None:
-            product = rest.clone()
-            product.diagonal(dim1=1, dim2=2).add_(A)
-        else:
-            product = torch.baddbmm(product, rest, product, beta=A)
-        if step < steps - 1:
-            # Polynomials of one matrix commute.
-            gram = torch.baddbmm(gram, rest, gram, beta=A)
-            gram = torch.baddbmm(gram, rest, gram, beta=A)
+        product = torch.baddbmm(product, rest, product, beta=A)
     return product

@@ -61,7 +61,9 @@ def train(run: Training, start: Checkpoint | None) -> Trained:
             module.steps = start.steps
             metrics.load_state_dict(start.metrics)
         else:
-            trainer.fit(module, run.train, run.val, ckpt_path=start and start.path, weights_only=True)
+            trainer.fit(
+                module, run.train, run.val, ckpt_path=start.path if start else None, weights_only=True
+            )
     return evaluate(run, trainer, metrics)
 
 

@@ -4,19 +4,20 @@ import logging
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from lightning.pytorch import Trainer
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
-from lightning.pytorch.plugins.environments import LightningEnvironment
 
 from cnnpool.fit.checkpoint_io import SafeCheckpointIO
 from cnnpool.recipe import Recipe
-from cnnpool.system.hardware import fast_precision
+from cnnpool.system.hardware import Precision, fast_precision
 
 
-def build_trainer(recipe: Recipe, callbacks: list) -> Trainer:
+def build_trainer(recipe: Recipe, callbacks: Sequence[Callback]) -> Trainer:
     """Lightning's trainer without its own loggers, checkpoints and summaries: the callbacks do these."""
     bar = sys.stderr.isatty() if recipe.progress == "auto" else recipe.progress
     on_cpu = not torch.cuda.is_available()
@@ -45,7 +46,7 @@ def repeat_bits(asked: Literal["auto", "warn"] | bool, on_cpu: bool) -> None:
         asked = True if on_cpu else "warn"
     torch.use_deterministic_algorithms(bool(asked), warn_only=asked == "warn")
     # Nothing here reads what it has not written, so there is no need to fill all new memory with NaN first.
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     if on_cpu:
         return
     # What is asked for in float32 is not to be computed in less, as cuDNN does unless told not to.
@@ -56,7 +57,7 @@ def repeat_bits(asked: Literal["auto", "warn"] | bool, on_cpu: bool) -> None:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
-def precision_of(recipe: Recipe) -> str:
+def precision_of(recipe: Recipe) -> Precision:
     """What auto means on this machine."""
     return fast_precision() if recipe.precision == "auto" else recipe.precision
 

@@ -139,9 +139,9 @@ def own_operators(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {stage: dict(spec) for stage, spec in own.items()}
 
 
-def save(settings: dict[str, Any], overrides: list[str], folder: Path) -> None:
+def save(settings: Mapping[str, Any], overrides: list[str], folder: Path) -> None:
     """Leave ``config.yaml``, what was asked and resolved, and ``overrides.yaml`` in ``folder``."""
     folder.mkdir(exist_ok=True)
     name = maker(folder.parent)
-    write_text(folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(settings)), maker=name)
+    write_text(folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(dict(settings))), maker=name)
     write_text(folder / "overrides.yaml", OmegaConf.to_yaml(OmegaConf.create(overrides)), maker=name)

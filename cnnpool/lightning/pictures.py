@@ -1,5 +1,7 @@
 """A figure to a logger that takes pictures: TensorBoard, Weights & Biases or MLflow."""
 
+from typing import Any
+
 from lightning.pytorch.loggers import Logger
 from matplotlib.figure import Figure
 
@@ -9,7 +11,7 @@ def log_figure(logger: Logger, tag: str, figure: Figure, step: int) -> bool:
     if hasattr(logger, "log_image"):
         logger.log_image(key=tag, images=[figure], step=step)
         return True
-    experiment = getattr(logger, "experiment", None)
+    experiment: Any = getattr(logger, "experiment", None)
     if hasattr(experiment, "add_figure"):
         experiment.add_figure(tag, figure, step)
         return True

@@ -1,5 +1,6 @@
 """Backbones: they are handed a pool per stage and a readout."""
 
+from collections.abc import Callable
 from typing import Any
 
 from cnnpool import registry
@@ -36,7 +37,7 @@ def build(
     Raises:
         ValueError: for an unknown name or option, a value out of range, or images too small for the stages.
     """
-    entry = registry.lookup(MODELS, "models", name)
+    entry: Callable[..., Cnn] = registry.lookup(MODELS, "models", name)
     checked = registry.check(entry, name, options)
     return entry(in_channels, size, num_classes, pool=pool, readout=readout, **checked)
 

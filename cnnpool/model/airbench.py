@@ -80,7 +80,9 @@ class Airbench(Cnn):
 
     def initialize(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
         images, _ = next(iter(batches))
-        self.features[0].whiten(images)
+        for layer in self.features.modules():
+            if isinstance(layer, Whitening):
+                layer.whiten(images)
 
 
 class Whitening(nn.Module):
@@ -96,6 +98,7 @@ class Whitening(nn.Module):
 
     def __init__(self, in_channels: int, *, circular: bool = False):
         super().__init__()
+        self.weight: Tensor
         size = 4 * in_channels
         self.channels = 2 * size
         self.circular = circular

@@ -1,18 +1,21 @@
 """The base class of backbones: feature layers, then a readout, then a linear classifier."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 
+from cnnpool.pool.base import Pool2d
+from cnnpool.readout.base import Readout
 from cnnpool.registry import checked
 
-PoolFactory = Callable[[str, int], nn.Module]
+PoolFactory = Callable[[str, int], Pool2d]
 """(stage name, channels) -> the operator of that stage."""
-ReadoutFactory = Callable[[int, tuple[int, int]], nn.Module]
-"""(channels, (H, W)) -> the readout, with ``out_features``."""
+ReadoutFactory = Callable[[int, tuple[int, int]], Readout]
+"""(channels, (H, W)) -> the readout."""
 PaddingMode = Literal["zeros", "circular"]
 Width = Annotated[int, Ge(1), Le(16384)]
 """Channels of the first layers."""
@@ -35,6 +38,11 @@ class Cnn(nn.Module):
     Raises:
         ValueError: if the images are too small for the stages; the message names the stage and the size.
     """
+
+    STAGES: ClassVar[tuple[str, ...]]
+    """Names of the stages, in order; the command line refuses others before a model is built."""
+
+    stages: dict[str, nn.Module]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -64,7 +72,8 @@ class Cnn(nn.Module):
         """Before training, take from batches of it, (normalised images, labels), what is not learnt."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.classifier(self.dropout(self.readout(self.features(x))))
+        logits: Tensor = self.classifier(self.dropout(self.readout(self.features(x))))
+        return logits
 
 
 def dry_run(
@@ -75,33 +84,30 @@ def dry_run(
     Raises:
         ValueError: naming the stage, its operator and the map it received, if the image does not fit.
     """
-    met = ["the first layers", tuple(size)]
+    place, height, width = "the first layers", *size
 
-    def enter(stage: str):
-        def hook(module: nn.Module, inputs: tuple[Tensor]) -> None:
-            met[:] = f"stage {stage} ({type(module).__name__})", tuple(inputs[0].shape[-2:])
+    def enter(stage: str, module: nn.Module, inputs: tuple[Tensor]) -> None:
+        nonlocal place, height, width
+        place, (height, width) = f"stage {stage} ({type(module).__name__})", inputs[0].shape[-2:]
 
-        return hook
-
-    hooks = [module.register_forward_pre_hook(enter(stage)) for stage, module in stages.items()]
+    hooks = [module.register_forward_pre_hook(partial(enter, stage)) for stage, module in stages.items()]
     was_training = features.training
     try:
         with torch.no_grad():
-            shape = features.eval()(torch.zeros(1, in_channels, *size)).shape[1:]
+            channels, *last = features.eval()(torch.zeros(1, in_channels, *size)).shape[1:]
     except (ValueError, RuntimeError) as error:
-        height, width = met[1]
         reason = str(error).splitlines()[0]
         raise ValueError(
-            f"{met[0]}: a {height}x{width} map is too small or does not fit (images are "
+            f"{place}: a {height}x{width} map is too small or does not fit (images are "
             f"{size[0]}x{size[1]}): {reason}; use a smaller kernel or stride, padding, or fewer stages"
         ) from error
     finally:
         features.train(was_training)
         for hook in hooks:
             hook.remove()
-    if min(shape[1:]) < 1:
-        raise ValueError(f"nothing is left of the {met[1][0]}x{met[1][1]} map after {met[0]}")
-    return tuple(shape)
+    if min(last) < 1:
+        raise ValueError(f"nothing is left of the {height}x{width} map after {place}")
+    return channels, last[0], last[1]
 
 
 class Trunk:

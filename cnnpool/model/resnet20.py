@@ -1,11 +1,14 @@
 """The CIFAR residual net."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from cnnpool.model.base import Cnn, Depth, PaddingMode, PoolFactory, ReadoutFactory, Width, conv_block
+from cnnpool.pool.base import Pool2d
 
 
 class Resnet20(Cnn):
@@ -46,7 +49,7 @@ class Resnet20(Cnn):
         shortcut: Literal["A", "B"] = "A",
         padding_mode: PaddingMode = "zeros",
     ):
-        layers = [conv_block(in_channels, width, padding_mode=padding_mode)]
+        layers: list[nn.Module] = [conv_block(in_channels, width, padding_mode=padding_mode)]
         stages: dict[str, nn.Module] = {}
         channels, dilation = width, 1
         for stage in (None, *self.STAGES):
@@ -55,7 +58,7 @@ class Resnet20(Cnn):
                 block = ResidualBlock(
                     channels,
                     2 * channels if down else channels,
-                    pool=None if down is None else lambda c, stage=down: pool(stage, c),
+                    pool=partial(pool, down) if down else None,
                     dilation=dilation,
                     shortcut=shortcut,
                     padding_mode=padding_mode,
@@ -63,7 +66,7 @@ class Resnet20(Cnn):
                 layers.append(block)
                 if down:
                     stages |= {down: block.pool, f"{down}_shortcut": block.shortcut_pool}
-                    channels, dilation = 2 * channels, dilation * block.pool.dilates
+                    channels, dilation = 2 * channels, dilation * block.dilates
         super().__init__(
             nn.Sequential(*layers),
             stages,
@@ -80,19 +83,30 @@ class ResidualBlock(nn.Module):
     An operator that chooses a phase of the map per sample (``choose``) chooses once, on the main path.
     """
 
-    def __init__(self, in_channels, channels, *, pool, dilation, shortcut, padding_mode):
+    def __init__(
+        self,
+        in_channels: int,
+        channels: int,
+        *,
+        pool: Callable[[int], Pool2d] | None,
+        dilation: int,
+        shortcut: Literal["A", "B"],
+        padding_mode: PaddingMode,
+    ):
         super().__init__()
         self.first = conv_block(in_channels, channels, dilation=dilation, padding_mode=padding_mode)
         self.pool = pool(channels) if pool else nn.Identity()
         self.shortcut_pool = pool(in_channels) if pool else nn.Identity()
-        inner = dilation * (self.pool.dilates if pool else 1)
+        self.dilates = self.pool.dilates if isinstance(self.pool, Pool2d) else 1
+        inner = dilation * self.dilates
         # Without its ReLU: that comes after the sum.
         self.second = conv_block(channels, channels, dilation=inner, padding_mode=padding_mode)[:2]
         self.widen = nn.Identity() if in_channels == channels else WIDEN[shortcut](in_channels, channels)
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.first(x)
-        phase = self.pool.choose(inner) if hasattr(self.pool, "choose") else None
+        choose = getattr(self.pool, "choose", None)
+        phase = choose(inner) if choose else None
         if phase is None or phase.ndim == 3:
             # A phase per channel cannot be shared by paths of different channels.
             main, beside = self.pool(inner), self.shortcut_pool(x)
@@ -118,4 +132,4 @@ def projection(in_channels: int, channels: int) -> nn.Sequential:
     return conv_block(in_channels, channels, 1)[:2]
 
 
-WIDEN = {"A": ZeroChannels, "B": projection}
+WIDEN: dict[str, Callable[[int, int], nn.Module]] = {"A": ZeroChannels, "B": projection}

@@ -52,7 +52,8 @@ class AttentionPool2d(Readout):
     def forward(self, x: Tensor) -> Tensor:
         tokens = x.flatten(2).mT
         weights = attention_weights(self.query.expand(x.shape[0], -1), self.key.weight, tokens, self.heads)
-        return self.out(attend(weights, tokens, self.value))
+        mixed: Tensor = self.out(attend(weights, tokens, self.value))
+        return mixed
 
 
 def head_count(channels: int, heads: int | None) -> int:

@@ -32,7 +32,7 @@ class ClipAttentionPool2d(Readout):
     def __init__(self, channels: int, size: tuple[int, int], *, heads: Heads | None = None):
         super().__init__()
         self.channels = self.out_features = channels
-        self.size = tuple(size)
+        self.size = (size[0], size[1])
         self.heads = head_count(channels, heads)
         self.positions = nn.Parameter(torch.randn(size[0] * size[1] + 1, channels) * channels**-0.5)
         self.query = nn.Linear(channels, channels)
@@ -50,4 +50,5 @@ class ClipAttentionPool2d(Readout):
         require_size(self, x, self.size)
         tokens = torch.cat([x.mean((2, 3))[:, None], x.flatten(2).mT], 1) + self.positions
         weights = attention_weights(self.query(tokens[:, 0]), self.key.weight, tokens, self.heads)
-        return self.out(attend(weights, tokens, self.value))
+        mixed: Tensor = self.out(attend(weights, tokens, self.value))
+        return mixed

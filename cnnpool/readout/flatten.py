@@ -35,7 +35,7 @@ class Flatten(Readout):
         self, channels: int, size: tuple[int, int], *, hidden: Annotated[int, Ge(0), Le(65536)] = 128
     ):
         super().__init__()
-        self.size = tuple(size)
+        self.size = (size[0], size[1])
         self.entries = channels * size[0] * size[1]
         self.out_features = hidden or self.entries
         self.layer = nn.Sequential(nn.Linear(self.entries, hidden), nn.ReLU()) if hidden else nn.Identity()
@@ -45,7 +45,8 @@ class Flatten(Readout):
 
     def forward(self, x: Tensor) -> Tensor:
         require_size(self, x, self.size)
-        return self.layer(x.permute(0, 2, 3, 1).flatten(1))
+        features: Tensor = self.layer(x.permute(0, 2, 3, 1).flatten(1))
+        return features
 
 
 def require_size(readout: Readout, x: Tensor, size: tuple[int, int]) -> None:

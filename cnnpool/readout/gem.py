@@ -58,7 +58,8 @@ class GlobalGeM2d(Readout):
         p = self.p(logs)
         # Through logarithms, since torch's pow with a learnt exponent takes more than twice as long.
         mean = (p * logs).logsumexp((2, 3), keepdim=True) - math.log(x.shape[-2] * x.shape[-1])
-        return (mean / p).exp().flatten(1).to(x.dtype)
+        result: Tensor = (mean / p).exp().flatten(1).to(x.dtype)
+        return result
 
     def extra_repr(self) -> str:
         return f"eps={self.eps:g}"

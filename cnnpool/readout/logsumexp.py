@@ -52,4 +52,5 @@ class GlobalLogSumExpPool2d(Readout):
         exact = wide(x)
         r = self.r(exact)
         total = (r * exact).logsumexp((2, 3), keepdim=True)
-        return ((total - math.log(x.shape[-2] * x.shape[-1])) / r).flatten(1).to(x.dtype)
+        mean: Tensor = (total - math.log(x.shape[-2] * x.shape[-1])) / r
+        return mean.flatten(1).to(x.dtype)

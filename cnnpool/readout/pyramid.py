@@ -41,7 +41,7 @@ class SpatialPyramidPool2d(Readout):
         self._fit(*size)
 
     def flops(self, height: int, width: int) -> int:
-        return sum(grid.flops(height, width) for grid in self.grids)
+        return sum(grid.flops(height, width) for grid in self.grids if isinstance(grid, AdaptiveMaxPool2d))
 
     def forward(self, x: Tensor) -> Tensor:
         self._fit(*x.shape[-2:])

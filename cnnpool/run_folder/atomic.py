@@ -25,7 +25,7 @@ class Part(io.BufferedWriter):
         self.path = path
         self.error: OSError | None = None
         self.given = 0
-        super().__init__(io.FileIO(path, "w"))  # type: ignore[arg-type]
+        super().__init__(io.FileIO(path, "w"))
 
     def write(self, content: Any) -> int:
         """Write ``content``, bytes or a buffer of them."""

@@ -40,12 +40,12 @@ class Checkpoint:
     @property
     def steps(self) -> int:
         """Steps trained so far."""
-        return self.content[OURS]["steps"]
+        return int(self.content[OURS]["steps"])
 
     @property
     def threads(self) -> int:
         """Of the process that trained them."""
-        return self.content[OURS]["threads"]
+        return int(self.content[OURS]["threads"])
 
     @property
     def torch(self) -> str:
@@ -55,12 +55,14 @@ class Checkpoint:
     @property
     def metrics(self) -> dict[str, Any]:
         """What the run had counted and measured so far."""
-        return self.content["callbacks"][METRICS]
+        found: dict[str, Any] = self.content["callbacks"][METRICS]
+        return found
 
     @property
     def weights(self) -> dict[str, Tensor]:
         """Parameters and buffers by name."""
-        return self.content["state_dict"]
+        found: dict[str, Tensor] = self.content["state_dict"]
+        return found
 
 
 def header(asked: Mapping[str, Any]) -> dict[str, Any]:

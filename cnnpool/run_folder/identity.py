@@ -26,7 +26,8 @@ def asked(config: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: config.get(key) for key in DECIDING}
     for section, harmless in HARMLESS.items():
         kept[section] = {k: v for k, v in (kept[section] or {}).items() if k not in harmless}
-    return json.loads(json.dumps(as_json(kept)))
+    plain: dict[str, Any] = json.loads(json.dumps(as_json(kept)))
+    return plain
 
 
 def as_json(settings: Any) -> Any:

@@ -13,10 +13,13 @@ from cnnpool.pool import Pool2d
 from cnnpool.pool.base import pair
 from cnnpool.surgery.trace import WINDOWED, Target, evaluating
 
+Entry = Callable[..., Any]
+"""The class, or an installed package's function, that makes an operator or readout."""
+Size = tuple[int, int]
 GEOMETRY = ("kernel_size", "padding", "dilation", "ceil_mode", "count_include_pad", "divisor_override")
 
 
-def new_head(target: Target, entry: Callable, options: Mapping[str, Any]) -> nn.Module:
+def new_head(target: Target, entry: Entry, options: Mapping[str, Any]) -> nn.Module:
     """The readout in place of a global pooling, shaped as what it replaces.
 
     Raises:
@@ -32,7 +35,7 @@ def new_head(target: Target, entry: Callable, options: Mapping[str, Any]) -> nn.
     return readout if flat else nn.Sequential(readout, nn.Unflatten(1, (channels, 1, 1)))
 
 
-def new_downsampling(target: Target, entry: Callable, options: Mapping[str, Any]) -> nn.Module:
+def new_downsampling(target: Target, entry: Entry, options: Mapping[str, Any]) -> nn.Module:
     """The operator in place of a pooling, or behind the convolution made dense.
 
     Raises:
@@ -63,7 +66,7 @@ def made_dense(conv: nn.Conv2d) -> nn.Conv2d:
     return dense
 
 
-def fitting(target: Target, maps: Sequence[Tensor], entry: Callable, options: Mapping[str, Any]) -> nn.Module:
+def fitting(target: Target, maps: Sequence[Tensor], entry: Entry, options: Mapping[str, Any]) -> nn.Module:
     """The first variant of the operator that turns ``maps`` into maps of the target's output sizes.
 
     Tried in turn: the original's window by ceil_mode and padding, then with zeros at the bottom and right, as
@@ -72,14 +75,14 @@ def fitting(target: Target, maps: Sequence[Tensor], entry: Callable, options: Ma
     Raises:
         ValueError: if there is none.
     """
-    sizes = [tuple(x.shape[2:]) for x in maps]
-    wanted = [tuple(y.shape[2:]) for y in target.outputs]
+    sizes = [size_of(x) for x in maps]
+    wanted = [size_of(y) for y in target.outputs]
     reasons = []
     for settings in bases(target, entry, wanted):
         made = []
         for variant in variants(entry, settings, options):
             try:
-                pool = entry(maps[0].shape[1], **registry.check(entry, entry.__name__, variant))
+                pool: Pool2d = entry(maps[0].shape[1], **registry.check(entry, entry.__name__, variant))
                 got = [pool.output_size(*size) for size in sizes]
             except ValueError as error:
                 reasons.append(str(error))
@@ -98,8 +101,13 @@ def fitting(target: Target, maps: Sequence[Tensor], entry: Callable, options: Ma
     raise ValueError(reasons[0])
 
 
+def size_of(x: Tensor) -> Size:
+    """(H, W) of maps, (N, C, H, W)."""
+    return x.shape[2], x.shape[3]
+
+
 def zeros(
-    target: Target, pools: Sequence[Pool2d], sizes: Sequence[tuple], wanted: Sequence[tuple]
+    target: Target, pools: Sequence[Pool2d], sizes: Sequence[Size], wanted: Sequence[Size]
 ) -> list[tuple[int, int]]:
     """Rows and columns to add (below 0: to drop), the fewest first.
 
@@ -127,7 +135,7 @@ def _reach(pool: Pool2d, axis: int) -> int:
     )
 
 
-def bases(target: Target, entry: Callable, wanted: Sequence[tuple]) -> Iterator[dict[str, Any]]:
+def bases(target: Target, entry: Entry, wanted: Sequence[Size]) -> Iterator[dict[str, Any]]:
     """Settings that make the operator like the original: with its window, and with the operator's own."""
     known = registry.options_of(entry)
     if not hasattr(target.module, "stride") and "output_size" in known:
@@ -145,11 +153,12 @@ def bases(target: Target, entry: Callable, wanted: Sequence[tuple]) -> Iterator[
     yield base
 
 
-def variants(entry: Callable, base: dict[str, Any], options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def variants(entry: Entry, base: dict[str, Any], options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Settings of the operator to try, the one most like the original first."""
     known = registry.options_of(entry)
-    yield base | options
+    base = {**base, **options}
+    yield base
     free = [key for key in ("ceil_mode", "padding") if key in known and key not in options]
     choices = {"ceil_mode": (False, True), "padding": (0, 1, 2, 3)}
     for values in itertools.product(*(choices[key] for key in reversed(free))):
-        yield base | options | dict(zip(reversed(free), values, strict=True))
+        yield base | dict(zip(reversed(free), values, strict=True))

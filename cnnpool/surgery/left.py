@@ -32,7 +32,9 @@ class FunctionalPooling(TorchFunctionMode):
         """Forward hook of every module."""
         self.running.pop()
 
-    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
         result = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "").lstrip("_")
         if (

@@ -47,10 +47,11 @@ class Target:
         """(vertical, horizontal); for a module that has none, by how much it shrank its map."""
         if not hasattr(self.module, "stride"):
             sizes = zip(self.inputs[0].shape[2:], self.outputs[0].shape[2:], strict=True)
-            return tuple(old // new if old // (old // new) == new else old / new for old, new in sizes)
+            down, across = (old // new if old // (old // new) == new else old / new for old, new in sizes)
+            return down, across
         # LPPool2d keeps None for the kernel's size.
-        stride = self.module.stride or self.module.kernel_size
-        return (stride, stride) if isinstance(stride, int) else tuple(stride)
+        stride: Any = self.module.stride or self.module.kernel_size
+        return (stride, stride) if isinstance(stride, int) else (stride[0], stride[1])
 
 
 def pools(module: nn.Module) -> bool:
@@ -74,7 +75,7 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
     targets: dict[nn.Module, Target] = {}
     names = {module: dotted for dotted, module in model.named_modules()}
 
-    def record(module: nn.Module, inputs: tuple, output: Any) -> None:
+    def record(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if getattr(module, "return_indices", False):
             output = output[0]
         if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor) and inputs[0].ndim == 4:
@@ -168,7 +169,7 @@ def select(
     return chosen[-1:] if reads_out and where in (None, "head") else chosen
 
 
-def pattern(where: str) -> re.Pattern:
+def pattern(where: str) -> re.Pattern[str]:
     """The regular expression ``where``.
 
     Raises:

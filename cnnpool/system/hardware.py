@@ -6,12 +6,14 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from cnnpool import __version__
 
+Precision = Literal["32-true", "bf16-mixed"]
+"""Arithmetic of a training, in Lightning's words."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 LARGEST = 1 << 30
 
@@ -74,12 +76,12 @@ def _git(root: Path, *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
 
-def fast_precision() -> str:
+def fast_precision() -> Precision:
     """bf16-mixed where the device multiplies bf16 in hardware, else 32-true."""
     if torch.cuda.is_available():
         return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
     # Older torch cannot tell what a processor has.
-    has = getattr(torch.cpu, "get_capabilities", dict)()
+    has: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
     return "bf16-mixed" if has.get("avx512_bf16") or has.get("amx_bf16") else "32-true"
 
 
