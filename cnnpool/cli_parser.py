@@ -1,8 +1,9 @@
 """Command-line options whose mistakes are one line."""
 
 import argparse
+import json
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
@@ -18,6 +19,27 @@ def count(text: str) -> int:
     if number < 1:
         raise ValueError
     return number
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """``key=value`` as key and value: a number, true, false, null, a list by commas, or a text.
+
+    Raises:
+        ValueError: if there is no equals sign.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ValueError(f"{text!r} is not of the form KEY=VALUE")
+    parts = value.strip("[]").split(",") if "," in value or value.startswith("[") else None
+    return key, plain(value) if parts is None else tuple(plain(part.strip()) for part in parts)
+
+
+def plain(text: str) -> Any:
+    """What JSON makes of ``text``, else ``text``."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def train_parser() -> Parser:

@@ -78,7 +78,9 @@ def complete(
     kind = str(action.metavar)
     if kind == "KEY=VALUE" and action.dest == "overrides":
         return _overrides(prefix, parsed_args)
-    if kind == "OPERATOR" or action.dest in ("operator", "swap"):
+    if action.dest == "words":
+        return _explained(prefix, parsed_args)
+    if action.dest == "swap":
         return [*names_of("pool"), *names_of("readout")]
     if action.dest == "data":
         return names_of("data")
@@ -104,6 +106,22 @@ def _overrides(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
             is_room = dot and room in keys and "." not in prefix
             found.add(f"{room}." if is_room else f"{known}=")
     return sorted(found)
+
+
+def _explained(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
+    """Operators and readouts, and after one of them its options."""
+    key, is_whole, _ = prefix.partition("=")
+    if is_whole and key in ("pool", "readout"):
+        return [f"{key}={name}" for name in names_of(key)]
+    named = [word for word in getattr(parsed_args, "words", None) or [] if "=" not in word]
+    if not named:
+        return [*names_of("pool"), *names_of("readout")]
+    room = "pool" if named[0] in names_of("pool") else "readout"
+    options = keys_of([f"{room}={named[0]}"] if named[0] in names_of(room) else [], None)
+    found = [word.removeprefix(f"{room}.") for word in options if word.startswith(f"{room}.")]
+    if is_whole:
+        return [f"{key}={value}" for value in options.get(f"{room}.{key}") or ()]
+    return [f"{word}=" for word in found]
 
 
 def _paths(prefix: str, folders: bool = False) -> list[str]:

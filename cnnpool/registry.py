@@ -88,6 +88,11 @@ def entries(table: Mapping[str, Entry], room: str) -> dict[str, Entry]:
     return {name: point.load() for name, point in _foreign(f"cnnpool.{room}").items()} | dict(table)
 
 
+def names(table: Mapping[str, Callable[..., Any]], room: str) -> list[str]:
+    """Every name of a room, those of installed packages too."""
+    return list(dict.fromkeys([*table, *_foreign(f"cnnpool.{room}")]))
+
+
 def construct(
     table: Mapping[str, Callable[..., Made]], room: str, name: str, *args: Any, **options: Any
 ) -> Made:

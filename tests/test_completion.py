@@ -44,6 +44,10 @@ def shell(tmp_path):
     ("line", "expected"),
     [
         ("cnnpool ex", ["explain"]),
+        ("cnnpool explain ma", POOLS),
+        ("cnnpool explain readout=g", ["gap", "gem", "gmp"]),
+        ("cnnpool explain max kern", ["kernel_size="]),
+        ("cnnpool explain max ties=", ["first", "last", "split"]),
         ("cnnpool train pool=ma", POOLS),
         ("cnnpool train -m seed=0,1 pool=avg,ma", ["avg,max", "avg,max_blur"]),
         ("cnnpool train -m pool=max se", ["seed="]),

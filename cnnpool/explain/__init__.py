@@ -3,31 +3,51 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cnnpool.cli_parser import Parser
+from cnnpool.cli_parser import Parser, assignment
+from cnnpool.system.next_command import next_lines
+
+if TYPE_CHECKING:
+    from cnnpool.explain.example import Example
+    from cnnpool.explain.operator import Room
 
 EXAMPLES = """\
 examples:
   cnnpool explain max
-  cnnpool explain gap --image gap.png
+  cnnpool explain max kernel_size=3 stride=1 ties=split
+  cnnpool explain avg --values "1 2 3 4; 5 6 7 8"
+  cnnpool explain max --values "1 3; 4 4" --values "2 0; 1 5"
+  cnnpool explain readout=gem p=4 --image gem.png
 """
+ROOMS: dict[str, "Room"] = {"pool": "pool", "readout": "readout"}
 
 
 def main(arguments: list[str]) -> int:
-    """``cnnpool explain [OPERATOR] [--image FILE]``; returns the exit status.
+    """``cnnpool explain [OPERATOR] [KEY=VALUE ...] [--values ROWS] [--image FILE]``; returns the exit status.
 
     Raises:
-        ValueError: for an unknown operator, or a picture that cannot be written.
+        ValueError: for an unknown operator or option, a value out of range, images that are none, or a
+            picture that cannot be written.
     """
-    asked = parser().parse_args(arguments)
+    asked = parser().parse_intermixed_args(arguments)
+    room, name, options = chosen(asked.words)
 
-    from cnnpool.explain.example import examples
+    from cnnpool.explain.example import IMAGES, example, examples, readable
+    from cnnpool.explain.operator import options_text
     from cnnpool.explain.text import text
+    from cnnpool.explain.values import batch
 
-    shown = examples(asked.operator)
+    images = batch(asked.values) if asked.values else IMAGES
+    if options:
+        shown = [example(name, images, room, **{**readable(name), **options})]
+    else:
+        shown = examples(name, images, room)
     sys.stdout.write("\n".join(map(text, shown)))
+    sys.stdout.write(f"\n{options_text(name, room)}")
     if asked.image:
         _save(asked.image, shown)
+    sys.stdout.write(next_lines(("cnnpool", "train", f"{room or 'pool'}={name}")))
     return 0
 
 
@@ -35,17 +55,49 @@ def parser() -> Parser:
     """The arguments of ``cnnpool explain``."""
     found = Parser(
         prog="cnnpool explain",
-        description="Forward and backward of one operator on two 4x4 images, number by number.",
+        usage="cnnpool explain [OPERATOR [KEY=VALUE ...]] [--values ROWS] [--image FILE]",
+        description="Forward and backward of one operator on a batch of small images, number by number.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    found.add_argument("operator", nargs="?", default="max", help="a pool or a readout (default: max)")
-    found.add_argument("--image", type=Path, metavar="FILE", help="also draw it, as .png, .svg or .pdf")
+    add = found.add_argument
+    add(
+        "words",
+        nargs="*",
+        metavar="OPERATOR",
+        help="a pool or a readout (default: max), and any of its options as KEY=VALUE",
+    )
+    add(
+        "--values",
+        action="append",
+        default=[],
+        metavar="ROWS",
+        help='an image of your own, such as "1 2; 3 4"; repeat it for a batch (default: two 4x4 images)',
+    )
+    add("--image", type=Path, metavar="FILE", help="also draw it, as .png, .svg or .pdf")
     return found
 
 
-def _save(path: Path, shown: list) -> None:
+def chosen(words: list[str]) -> tuple["Room | None", str, dict[str, object]]:
+    """(room, operator, options) of ``max kernel_size=3``, or of ``readout=gem p=4``.
+
+    Raises:
+        ValueError: for a second operator.
+    """
+    names = [word for word in words if "=" not in word]
+    given = dict(assignment(word) for word in words if "=" in word)
+    rooms = [room for room in ROOMS if room in given]
+    if len(names) + len(rooms) > 1:
+        extra = [*names, *(f"{room}={given[room]}" for room in rooms)][1]
+        raise ValueError(f"explain takes one operator, and options as KEY=VALUE; got {extra!r} too")
+    room = ROOMS[rooms[0]] if rooms else None
+    name = str(given.pop(room)) if room else (names or ["max"])[0]
+    options = {key.removeprefix("pool.").removeprefix("readout."): value for key, value in given.items()}
+    return room, name, options
+
+
+def _save(path: Path, shown: list["Example"]) -> None:
     from cnnpool.explain.picture import figure
 
     for index, example in enumerate(shown):

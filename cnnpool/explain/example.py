@@ -1,15 +1,14 @@
-"""A worked example: two small images through one operator and back."""
+"""A worked example: a batch of small images through one operator and back."""
 
 import copy
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool import pool, readout, registry
 from cnnpool.explain.choices import Phase, Tie, phases, tie
 from cnnpool.explain.derivatives import SEED, derivatives, forward, windows, without_noise
+from cnnpool.explain.operator import Room, build
 
 IMAGES = torch.tensor(
     [
@@ -21,22 +20,23 @@ IMAGES = torch.tensor(
 """Two 4x4 images of sum 36 and 32; the first has a tie (4 and 4) in its upper left corner."""
 FACTS = ("shift", "paper")
 UNKNOWN = "not stated"
+MOST_OUTPUTS = 256
 
 
 @dataclass(frozen=True)
 class Example:
-    """One operator on the two images, forward and backward.
+    """One operator on a batch of images, forward and backward.
 
     Args:
         title: the operator with its options.
         formula: of one output.
         facts: shift and paper, as the operator states them.
-        images: the inputs x, (2, 1, 4, 4).
-        outputs: y, (2, 1, h, w); a readout's vector is (2, 1, 1, D).
+        images: the inputs x, (N, 1, H, W).
+        outputs: y, (N, 1, h, w); a readout's vector is (N, 1, 1, D).
         evaluated: y in evaluation mode, where the example shows one draw of training mode; else None.
-        upstream: gradient of each sample's loss with respect to y, same shape.
-        gradients: gradient of each sample's loss with respect to its x, (2, 1, 4, 4).
-        derivatives: dy/dx of every output, (2, h*w, 4, 4).
+        upstream: gradient of each sample's own loss L_n with respect to its y, same shape.
+        gradients: gradient of each sample's own loss L_n with respect to its x, (N, 1, H, W).
+        derivatives: dy/dx of every output, (N, h*w, H, W).
         windows: the inputs that an output can depend on, bool, same shape as ``derivatives``.
         weights: the operator's own parameters, by name.
         score: what phases are chosen by, for an operator that subsamples.
@@ -59,8 +59,18 @@ class Example:
 
     @property
     def weight_gradients(self) -> Tensor:
-        """Per sample, (2,): dL/dw for a weight w that scales the image, x = w * image, at w = 1."""
+        """Per sample, (N,): dL_n/dw for a weight w that scales the image, x = w * image, at w = 1."""
         return (self.gradients * self.images).sum((1, 2, 3))
+
+    @property
+    def batch_upstream(self) -> Tensor:
+        """Gradient of the batch's loss, the mean of the L_n, with respect to y: ``upstream`` / N."""
+        return self.upstream / len(self.images)
+
+    @property
+    def batch_gradients(self) -> Tensor:
+        """Gradient of the batch's loss, the mean of the L_n, with respect to x: ``gradients`` / N."""
+        return self.gradients / len(self.images)
 
     def chooses(self, n: int, index: int) -> bool:
         """Whether the gradient of output ``index`` of sample ``n`` goes to a part of its window alone."""
@@ -77,76 +87,83 @@ class Example:
         return tie(self.images[n, 0], self.windows[n, index], output, self.derivatives[n, index])
 
 
-def example(name: str, **options: object) -> Example:
+def example(name: str, images: Tensor = IMAGES, room: Room | None = None, /, **options: object) -> Example:
     """The worked example of the operator or readout called ``name``.
 
     An operator that draws is shown in training mode, one draw of seed ``SEED``. The random numbers of the
     caller are left alone.
 
+    Args:
+        name: of an operator or a readout; of one that is both, the operator.
+        images: float64, (N, 1, H, W).
+        room: ``pool`` or ``readout``, to look for ``name`` in that alone.
+        options: of the operator.
+
     Raises:
-        ValueError: for an unknown name or option.
+        ValueError: in one line, for an unknown name or option, or one that does not fit the images.
     """
     with torch.random.fork_rng(devices=[]):
-        return _example(name, options)
+        try:
+            return _example(name, images, room, options)
+        except RuntimeError as error:
+            # torch's own refusals, such as a padding of more than half of the kernel.
+            raise ValueError(f"{name}: {str(error).splitlines()[0]}") from error
 
 
-def examples(name: str) -> list[Example]:
-    """The example with the operator's defaults and, where windows can overlap, with overlapping windows."""
-    shown = [example(name, **_defaults(name))]
-    if name in ("max", "avg"):
-        shown.append(example(name, kernel_size=3, stride=1))
+def examples(name: str, images: Tensor = IMAGES, room: Room | None = None, /) -> list[Example]:
+    """The example with the operator's defaults and, where windows can overlap, with overlapping windows.
+
+    Raises:
+        ValueError: as by :func:`example`.
+    """
+    shown = [example(name, images, room, **readable(name))]
+    if name in ("max", "avg") and min(images.shape[-2:]) >= 3:
+        shown.append(example(name, images, room, kernel_size=3, stride=1))
     if name == "max":
-        shown.append(example(name, ties="split"))
+        shown.append(example(name, images, room, ties="split"))
     return shown
 
 
-def _example(name: str, options: dict[str, object]) -> Example:
+def readable(name: str) -> dict[str, object]:
+    """Options other than the defaults, for an example that is easier to read."""
+    return {"strided": {"kernel_size": 2}, "flatten": {"hidden": 0}, "lps": {"tau": 20.0}}.get(name, {})
+
+
+def _example(name: str, images: Tensor, room: Room | None, options: dict[str, object]) -> Example:
     torch.manual_seed(SEED)
-    operator = _build(name, options).double()
+    operator = build(name, tuple(images.shape[-2:]), room, options).double()
     _plain_weights(operator)
     draws = getattr(operator, "random", False)
     # First, since an operator may remember what it drew.
-    evaluated = forward(copy.deepcopy(operator).eval(), IMAGES).detach() if draws else None
+    evaluated = forward(copy.deepcopy(operator).eval(), images).detach() if draws else None
     operator.train(draws)
     operator.keep_phase = True
-    images = IMAGES.clone().requires_grad_()
-    outputs = forward(operator, images)
+    inputs = images.clone().requires_grad_()
+    outputs = forward(operator, inputs)
+    if outputs[0].numel() > MOST_OUTPUTS:
+        raise ValueError(
+            f"{name}: {outputs[0].numel():,} outputs are too many to explain: at most {MOST_OUTPUTS}"
+        )
     upstream = 1.0 + torch.arange(outputs[0].numel(), dtype=torch.float64).reshape(outputs[0].shape)
-    (gradients,) = torch.autograd.grad(outputs, images, upstream.expand_as(outputs))
+    (gradients,) = torch.autograd.grad(outputs, inputs, upstream.expand_as(outputs))
     with torch.no_grad():
-        score, parts = phases(operator, IMAGES)
+        score, parts = phases(operator, images)
     settings = ", ".join(f"{key}={value}" for key, value in options.items())
     return Example(
         title=f"{name} ({settings})" if settings else name,
         formula=getattr(operator, "formula", UNKNOWN),
         facts={fact: getattr(operator, fact, UNKNOWN) for fact in FACTS},
-        images=IMAGES,
+        images=images,
         outputs=outputs.detach(),
         evaluated=evaluated,
         upstream=upstream.expand_as(outputs),
         gradients=without_noise(gradients),
-        derivatives=derivatives(operator, IMAGES),
-        windows=windows(operator, IMAGES.shape),
+        derivatives=derivatives(operator, images),
+        windows=windows(operator, images.shape),
         weights={key: value.detach() for key, value in operator.named_parameters()},
         score=score,
         phases=parts,
     )
-
-
-def _build(name: str, options: dict[str, object]) -> nn.Module:
-    if name not in pool.OPERATORS and name in {*readout.READOUTS, *_foreign_readouts()}:
-        return readout.build(name, 1, tuple(IMAGES.shape[-2:]), **options)
-    registry.lookup({**pool.OPERATORS, **readout.READOUTS}, "operators", name)
-    return pool.build(name, 1, **options)
-
-
-def _foreign_readouts() -> set[str]:
-    return set(entry_points(group="cnnpool.readouts").names)
-
-
-def _defaults(name: str) -> dict[str, object]:
-    """Options that make a 4x4 example readable."""
-    return {"strided": {"kernel_size": 2}, "flatten": {"hidden": 0}, "lps": {"tau": 20.0}}.get(name, {})
 
 
 def _plain_weights(operator: nn.Module) -> None:

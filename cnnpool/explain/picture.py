@@ -28,8 +28,8 @@ def figure(example: Example) -> "Figure":
     for n in range(samples):
         grid(axes[n, 0], example.images[n, 0], f"sample {n + 1}: input x", "Greens", low, high)
         grid(axes[n, 1], example.outputs[n, 0], "output y", "Greens", low, high)
-        grid(axes[n, 2], example.upstream[n, 0], "upstream gradient dL/dy", "RdBu_r", -peak, peak)
-        grid(axes[n, 3], example.gradients[n, 0], "input gradient dL/dx", "RdBu_r", -peak, peak)
+        grid(axes[n, 2], example.upstream[n, 0], f"upstream gradient dL_{n + 1}/dy", "RdBu_r", -peak, peak)
+        grid(axes[n, 3], example.gradients[n, 0], f"input gradient dL_{n + 1}/dx", "RdBu_r", -peak, peak)
         outline(axes[n, 0], axes[n, 1], example, n)
     picture.suptitle(textwrap.fill(f"{example.title}:  y = {example.formula}", 100))
     picture.supxlabel("\n".join(foot), fontsize="small")
@@ -90,12 +90,20 @@ def _foot(example: Example) -> list[str]:
         lines.append(f"Sample {n}: " + "   ".join(phase(part, example.score) for part in parts))
     if example.evaluated is not None:
         lines.append(drawn())
-    first, second = example.weight_gradients.tolist()
     covered = int((example.gradients != 0).any(0).sum())
     lines += [
-        "Each sample routes its own gradient. The mean is taken at a weight that samples share: "
-        f"x = w * image gives dL/dw = {number(first)} and {number(second)}, batch mean "
-        f"{number((first + second) / 2)}.",
+        _mean(example),
         f"{covered} of {example.images[0].numel()} positions get gradient from at least one sample.",
     ]
     return [part for line in lines for part in textwrap.wrap(line, 155)]
+
+
+def _mean(example: Example) -> str:
+    values, count = [number(value) for value in example.weight_gradients], len(example.images)
+    if count == 1:
+        return f"Of one sample the mean loss is its own; x = w * image gives dL/dw = {values[0]}."
+    return (
+        "Each sample routes the gradient of its own loss L_n. The loss of the batch is their mean, so each "
+        f"gradient is divided by {count}; at a weight that samples share they add up: x = w * image gives "
+        f"dL/dw = ({' + '.join(values)}) / {count} = {number(example.weight_gradients.mean())}."
+    )

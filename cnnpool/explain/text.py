@@ -22,12 +22,12 @@ def text(example: Example) -> str:
 
 
 def drawn() -> str:
-    """That what an operator drew is one of many."""
+    """Note that the output is one random draw."""
     return f"One draw of training mode, seed {SEED}; another seed gives another y, evaluation draws nothing."
 
 
 def tied(tie: Tie) -> str:
-    """Who is equal, and who of them gets the gradient."""
+    """The inputs that are equal, and those of them that get the gradient."""
     winners = f"rule {tie.rule}: {_places(tie.winners)}"
     return f"tie: {number(tie.value)} at {_places(tie.equals)}; {winners}"
 
@@ -79,26 +79,52 @@ def _places(places: list[tuple[int, int]]) -> str:
 
 
 def _backward(example: Example, n: int) -> list[str]:
-    gradient = example.gradients[n, 0]
+    gradient, loss = example.gradients[n, 0], f"L_{n + 1}"
     silent = int((gradient == 0).sum())
     return [
-        "backward: dL/dx = sum over outputs of dL/dy * dy/dx",
-        *side_by_side(["dL/dy (given)", "dL/dx"], [example.upstream[n, 0], gradient]),
+        f"backward, {loss} being this sample's own loss: d{loss}/dx = sum over outputs of d{loss}/dy * dy/dx",
+        *side_by_side([f"d{loss}/dy (given)", f"d{loss}/dx"], [example.upstream[n, 0], gradient]),
         f"{silent} of {gradient.numel()} inputs get no gradient",
     ]
 
 
 def _batch(example: Example) -> list[str]:
-    first, second = example.weight_gradients.tolist()
     covered = int((example.gradients != 0).any(0).sum())
-    size = example.images[0].numel()
     return [
-        "-- the batch --",
-        "Each sample routes its own gradient; nothing is averaged inside the operator. The mean is taken",
-        "where samples meet: at a weight they share. With x = w * image and w = 1,",
-        "dL/dw = sum of dL/dx * image:",
-        f"  sample 1: {number(first)}   sample 2: {number(second)}   mean: {number((first + second) / 2)}",
-        f"Positions that get gradient from at least one sample: {covered} of {size}",
+        "-- the batch: where 1/N enters --",
+        *(_mean_loss(example) if len(example.images) > 1 else _single_loss(example)),
+        f"Positions that get gradient from at least one sample: {covered} of {example.images[0].numel()}",
+    ]
+
+
+def _mean_loss(example: Example) -> list[str]:
+    count = len(example.images)
+    losses = " + ".join(f"L_{n + 1}" for n in range(count))
+    lines = [
+        f"The loss of a batch is the mean over its samples, L = ({losses}) / {count} (reduction='mean').",
+        f"So 1/N = 1/{count} enters once, at the loss, and is in every gradient that comes back from it:",
+    ]
+    for n in range(count):
+        titles = [f"dL/dy = dL_{n + 1}/dy / {count}", f"dL/dx = dL_{n + 1}/dx / {count}"]
+        grids = [example.batch_upstream[n, 0], example.batch_gradients[n, 0]]
+        lines += [f"sample {n + 1}", *(f"  {line}" for line in side_by_side(titles, grids))]
+    per_sample = [number(value) for value in example.weight_gradients]
+    total = float(example.weight_gradients.sum())
+    shares = "   ".join(f"sample {n}: {value} / {count}" for n, value in enumerate(per_sample, 1))
+    return [
+        *lines,
+        "The operator divides nothing by N: it routes the gradient of each sample by itself. Samples are",
+        "added up where they share a weight. With x = w * image and w = 1, dL/dw = sum of dL/dx * image:",
+        f"  {shares}   sum: {number(total / count)}, the mean over the samples",
+        f"With reduction='sum' there is no 1/N, and dL/dw = {number(total)}.",
+    ]
+
+
+def _single_loss(example: Example) -> list[str]:
+    gradient = number(example.weight_gradients[0])
+    return [
+        "The loss of a batch is the mean over its N samples; N = 1 here, so nothing is divided: L = L_1.",
+        f"With x = w * image and w = 1, dL/dw = sum of dL/dx * image = {gradient}.",
     ]
 
 

@@ -1,3 +1,4 @@
+import json
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -6,12 +7,17 @@ from matplotlib.patches import Circle, Rectangle
 from torch import nn
 from torch.nn import functional as F
 
-from cnnpool import explain, registry
-from cnnpool.explain import example as explain_example
+from cnnpool import explain, pool, readout, registry
 from cnnpool.explain.choices import tie
 from cnnpool.explain.example import IMAGES, example, examples
+from cnnpool.explain.operator import options_text
 from cnnpool.explain.picture import figure
 from cnnpool.explain.text import number, side_by_side, text
+from cnnpool.explain.values import batch
+
+
+def images(*texts):
+    return batch(list(texts))
 
 
 def test_max_of_the_first_image_worked_by_hand():
@@ -48,11 +54,36 @@ def test_the_batch_mean_is_the_gradient_of_the_mean_loss():
     assert shown.weight_gradients.mean() == expected
 
 
+def test_the_gradient_of_the_mean_loss_is_each_samples_own_divided_by_n():
+    shown = example("avg", images("1 2; 3 4", "5 6; 7 8", "0 0; 0 1"))
+    x = shown.images.clone().requires_grad_()
+    y = F.avg_pool2d(x, 2)
+    y.retain_grad()
+    (y * shown.upstream).sum((1, 2, 3)).mean().backward()
+    torch.testing.assert_close(shown.batch_gradients, x.grad, rtol=0, atol=1e-15)
+    torch.testing.assert_close(shown.batch_upstream, y.grad, rtol=0, atol=1e-15)
+
+
 def test_the_text_shows_windows_winners_and_the_batch():
     said = text(example("max"))
     assert "y[0,0] = 4  from  x[1,0]=4 (1)" in said
     assert "12 of 16 inputs get no gradient" in said
-    assert "mean: " in said
+    assert "L = (L_1 + L_2) / 2" in said and "1/N = 1/2" in said
+
+
+def test_the_text_says_in_numbers_where_the_mean_of_the_loss_enters():
+    said = text(example("max", images("1 2; 3 4", "6 5; 0 0")))
+    # Each sample has one window, whose winner gets dL_n/dy = 1, halved by the mean over two samples.
+    assert "  dL/dy = dL_1/dy / 2   dL/dx = dL_1/dx / 2\n  0.5                     0   0\n" in said
+    assert "  dL/dy = dL_2/dy / 2   dL/dx = dL_2/dx / 2\n  0.5                   0.5   0\n" in said
+    # The winners are 4 and 6.
+    assert "sample 1: 4 / 2   sample 2: 6 / 2   sum: 5, the mean over the samples\n" in said
+    assert "With reduction='sum' there is no 1/N, and dL/dw = 10.\n" in said
+
+
+def test_one_sample_is_divided_by_nothing():
+    said = text(example("max", images("1 2; 3 4")))
+    assert "L = L_1" in said and "dL/dw = sum of dL/dx * image = 4." in said and " / 1" not in said
 
 
 def test_max_is_shown_with_ties_and_overlap():
@@ -96,7 +127,7 @@ def test_help_gives_every_example_a_line_of_its_own(capsys):
     with pytest.raises(SystemExit):
         explain.main(["--help"])
     lines = capsys.readouterr().out.splitlines()
-    assert "  cnnpool explain max" in lines and "  cnnpool explain gap --image gap.png" in lines
+    assert "  cnnpool explain max" in lines and "  cnnpool explain readout=gem p=4 --image gem.png" in lines
 
 
 def test_a_tie_is_named_with_the_rule_that_decides_it():
@@ -142,7 +173,7 @@ def test_windows_are_where_the_operator_slides_them(name, options, cells):
 
 def test_samples_of_a_global_average_differ_so_that_their_mean_shows():
     assert example("gap").weight_gradients.tolist() == [36 / 16, 32 / 16]
-    assert "sample 1: 2.25   sample 2: 2   mean: 2.125" in text(example("gap"))
+    assert "sample 1: 2.25 / 2   sample 2: 2 / 2   sum: 2.125" in text(example("gap"))
 
 
 @pytest.mark.parametrize("name", ["stochastic", "s3", "fractional_max", "random_mixed", "lps"])
@@ -215,7 +246,6 @@ def test_operators_and_readouts_of_other_packages_need_state_nothing(monkeypatch
         "cnnpool.readouts": {"firstrow": EntryPoint("firstrow", f"{__name__}:FirstRow", "")},
     }
     monkeypatch.setattr(registry, "_foreign", lambda group: found[group])
-    monkeypatch.setattr(explain_example, "_foreign_readouts", lambda: set(found["cnnpool.readouts"]))
     monkeypatch.setattr(EntryPoint, "load", lambda self: globals()[self.value.split(":")[1]])
     assert explain.main(["minpool"]) == 0
     said = capsys.readouterr().out
@@ -251,3 +281,108 @@ def test_the_picture_marks_no_winner_where_all_inputs_count():
 @pytest.mark.parametrize(("name", "said"), [("max", "tie: 4"), ("aps", "kept"), ("stochastic", "One draw")])
 def test_the_picture_says_what_decided(name, said):
     assert said in figure(example(name)).get_supxlabel()
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["1 2; 3 4"], [[[1, 2], [3, 4]]]),
+        (["1,2;3,4;"], [[[1, 2], [3, 4]]]),
+        (["-1 .5 1e2"], [[[-1, 0.5, 100]]]),
+        (["1 2", "3 4"], [[[1, 2]], [[3, 4]]]),
+    ],
+)
+def test_images_are_typed_row_by_row(texts, expected):
+    found = batch(texts)
+    assert found.dtype == torch.float64 and found[:, 0].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["1 2; 3"], "'1 2; 3': rows of equal length are needed"),
+        ([""], "'': rows of equal length are needed"),
+        (["1 x"], "'1 x': 'x' is no finite number"),
+        (["1 nan"], "'nan' is no finite number"),
+        (["1 inf"], "'inf' is no finite number"),
+        (["1 2", "1 2; 3 4"], "the images of a batch have one size, got 1x2 and 2x2"),
+        (["1 " * 17], "at most 16 rows and columns, got 1x17"),
+        (["1"] * 9, "at most 8 images, got 9"),
+    ],
+)
+def test_what_is_no_image_is_refused_in_one_line(texts, message):
+    with pytest.raises(ValueError, match=f"^--values.*{message}"):
+        batch(texts)
+
+
+def test_own_options_and_numbers_worked_by_hand(capsys):
+    rows = "1 2 3; 4 9 6; 7 8 5"
+    assert explain.main(["max", "kernel_size=2", "stride=1", "--values", rows]) == 0
+    said = capsys.readouterr().out
+    # 9 in the middle wins all four windows, and takes 1 + 2 + 3 + 4.
+    assert said.count("== max") == 1 and "== max (kernel_size=2, stride=1) ==" in said
+    assert "x       y\n1 2 3   9 9\n4 9 6   9 9\n7 8 5\n" in said
+    assert "1 2                0  0  0\n3 4                0 10  0\n                   0  0  0\n" in said
+    assert "8 of 9 inputs get no gradient" in said and "= sum of dL/dx * image = 90." in said
+
+
+def test_a_mean_of_powers_worked_by_hand(capsys):
+    assert explain.main(["--values", "3 4; 0 0", "lp", "p=2", "form=sum"]) == 0
+    # sqrt(9 + 16) = 5, dy/dx = x / y.
+    said = capsys.readouterr().out
+    assert "y[0,0] = 5  from  x[0,0]=3 (0.6), x[0,1]=4 (0.8)" in said
+
+
+def test_a_room_before_the_name_tells_an_operator_from_a_readout(capsys):
+    explain.main(["gem", "--values", "2 2 2 2; 2 2 2 2"])
+    assert "y[0,1] = 2" in capsys.readouterr().out
+    explain.main(["readout=gem", "p=1", "--values", "1 2 3 2; 2 2 2 2"])
+    said = capsys.readouterr().out
+    assert "y[0,0] = 2" in said and "y[0,1]" not in said and "train readout=gem\n" in said
+    explain.main(["pool=avg", "pool.kernel_size=4"])
+    # Of all 16 pixels, of sum 36.
+    assert "y[0,0] = 2.25" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [*pool.OPERATORS, *(name for name in readout.READOUTS if name != "gap")])
+def test_every_option_is_listed_with_its_default_and_legal_values(name):
+    room = "pool" if name in pool.OPERATORS else "readout"
+    table = pool.OPERATORS if room == "pool" else readout.READOUTS
+    said = options_text(name, room).splitlines()
+    options = registry.options_of(table[name])
+    assert said[0].startswith("options of") if options else said == [f"{name} takes no options"]
+    for key, option in options.items():
+        (line,) = (line for line in said if line.split()[0] == key)
+        assert option.words in line and line.split()[1].strip("[,") in json.dumps(option.default).replace(
+            '"', ""
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["max", "kernel=3"], "max has no option 'kernel'; did you mean 'kernel_size'?"),
+        (["max", "kernel_size=0"], "max: kernel_size must be a whole number from 1 to 1,024.*, got 0"),
+        (["max", "kernel_size=2.5"], "kernel_size must be a whole number.*, got 2.5"),
+        (["max", "ties=middle"], "ties must be one of first, last, split, got 'middle'"),
+        (["max", "kernel_size=5"], "leaves nothing of a 4x4 map"),
+        (["max", "padding=2"], "padding must be at most half of kernel_size=2, got 2"),
+        (["flatten", "hidden=1000000000"], "hidden=1000000000 is too large to explain: at most 64"),
+        (["adaptive_avg", "output_size=20"], "400 outputs are too many to explain: at most 256"),
+        (["max", "avg"], "explain takes one operator.*got 'avg' too"),
+        (["max", "pool=avg"], "explain takes one operator.*got 'pool=avg' too"),
+        (["readout=max_blur"], "no readout named 'max_blur'"),
+        (["pool=gapp"], "no operator named 'gapp'"),
+        (["max", "=3"], "'=3' is not of the form KEY=VALUE"),
+    ],
+)
+def test_a_mistake_is_answered_in_one_line(words, message):
+    with pytest.raises(ValueError, match=message) as error:
+        explain.main(words)
+    assert "\n" not in str(error.value)
+
+
+def test_the_next_command_is_one_that_parses(capsys):
+    explain.main(["max_blur"])
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith("next: ") and said.endswith(" train pool=max_blur")

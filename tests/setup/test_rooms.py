@@ -32,7 +32,7 @@ ROOMS = {
     "claims": {"numpy", "cnnpool.report", RUN_FOLDER, TABLES},
     "explain": {
         *("torch", "matplotlib"),
-        *("cnnpool.cli_parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", TABLES),
+        *("cnnpool.cli_parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", SYSTEM, TABLES),
     },
     "bench": {"torch", *RIVALS, "cnnpool.pool", "cnnpool.cli_parser", RUN_FOLDER, SYSTEM, TABLES},
     "__init__": {"cnnpool.surgery"},

@@ -1,0 +1,38 @@
+"""The next command to type: printed where one ends, so that it can be copied into the same shell."""
+
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def next_lines(*commands: Sequence[str]) -> str:
+    """``next: cnnpool compare outputs/mnist``, and a line for each further command.
+
+    Args:
+        commands: words, the first of them the name of a program.
+    """
+    lines = [shlex.join([*shlex.split(program(name)), *words]) for name, *words in commands]
+    return "".join(f"{'' if place else 'next:':<6}{line}\n" for place, line in enumerate(lines))
+
+
+def program(name: str) -> str:
+    """How the shell finds the program ``name`` that belongs to this Python, quoted for it.
+
+    Its name alone where PATH leads to it, else its path; without such a file, ``python -m name``.
+    """
+    python = Path(sys.executable)
+    beside, found = shutil.which(name, path=str(python.parent)), shutil.which(name)
+    ours = {beside, sys.argv[0] if Path(sys.argv[0]).stem == name else None}
+    if found and any(one and Path(one).exists() and Path(one).samefile(found) for one in ours):
+        return name
+    if beside:
+        return shlex.quote(from_here(Path(beside)))
+    return name if found else f"{shlex.quote(from_here(python))} -m {name}"
+
+
+def from_here(path: Path) -> str:
+    """``path`` relative to the working directory where it lies below that."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
