@@ -8,7 +8,7 @@ from cnnpool.data.base import DataError, Raw, Source, Split, from_pixels
 from cnnpool.data.batches import Batches
 from cnnpool.data.cifar10 import CIFAR10
 from cnnpool.data.cifar100 import CIFAR100
-from cnnpool.data.dataset import Dataset, assemble
+from cnnpool.data.dataset import Dataset, assemble, digest
 from cnnpool.data.digits import Digits
 from cnnpool.data.fashion_mnist import FashionMNIST
 from cnnpool.data.image_folder import ImageFolder
@@ -34,6 +34,17 @@ def build(name: str, *, seed: int = 0, **options: Any) -> Dataset:
     return assemble(name, registry.construct(DATASETS, "datasets", name, **options), seed=seed)
 
 
+def identity(name: str, **options: Any) -> str:
+    """The ``sha256`` that :func:`build` would give the data set, whatever the seed.
+
+    Raises:
+        ValueError: for an unknown name or option, or a value out of range.
+        DataError: if the files are missing, damaged or inconsistent.
+    """
+    source = registry.construct(DATASETS, "datasets", name, **options)
+    return digest(source.read(), source)
+
+
 __all__ = [
     "CIFAR10",
     "CIFAR100",
@@ -51,6 +62,7 @@ __all__ = [
     "augment",
     "build",
     "from_pixels",
+    "identity",
     "mirror",
     "translate",
 ]

@@ -102,11 +102,9 @@ def assemble(name: str, source: Source, *, seed: int) -> Dataset:
     order = stratified(labels, seed=seed)
     # Sorted, so that a split's own order says nothing about the seed.
     val, rest = order[:val_size].sort().values, order[val_size:].sort().values
-    sha256 = raw.sha256
     if source.limit is not None and source.limit < len(rest):
         fixed = stratified(labels, seed=0)
         rest = fixed[torch.isin(fixed, rest)][: source.limit].sort().values
-        sha256 = hashlib.sha256(f"{sha256} limit={source.limit}".encode()).hexdigest()
     train = raw.train.take(rest)
     mean, std = statistics(train.images)
     if min(std) == 0:
@@ -114,10 +112,23 @@ def assemble(name: str, source: Source, *, seed: int) -> Dataset:
             f"{name}: channel {std.index(0)} has the same value in every pixel of every training image"
         )
     dataset = Dataset(
-        name, raw.classes, train, raw.train.take(val), raw.test, mean, std, sha256, seed, source
+        name, raw.classes, train, raw.train.take(val), raw.test, mean, std, digest(raw, source), seed, source
     )
     _tell(dataset)
     return dataset
+
+
+def digest(raw: Raw, source: Source) -> str:
+    """Identity of the images and labels that runs with the options of ``source`` train and test on.
+
+    Args:
+        raw: what ``source`` reads.
+        source: of its options only ``limit`` counts, where it takes effect.
+    """
+    total = len(raw.train)
+    if source.limit is None or source.limit >= total - _val_size(source.val_size, total):
+        return raw.sha256
+    return hashlib.sha256(f"{raw.sha256} limit={source.limit}".encode()).hexdigest()
 
 
 def statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

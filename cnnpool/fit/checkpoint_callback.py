@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.fit.module import DivergedError, Net
 from cnnpool.run_folder.checkpoint import keep
-from cnnpool.run_folder.layout import BEST, LAST, PREVIOUS
+from cnnpool.run_folder.layout import BEST, CHECKPOINTS, LAST, PREVIOUS, refuse_lost
 from cnnpool.system.signals import Signals, Stopped
 
 
@@ -22,13 +22,15 @@ class Checkpoints(Callback):
     are not finite is ever written.
 
     Args:
-        folder: of the checkpoints.
+        out: the run's folder.
+        name: the run's own random one.
         metrics: knows the latest validation accuracy; stands before this callback.
         signals: while training, a signal saves and stops at the end of the step or of the epoch.
     """
 
-    def __init__(self, folder: Path, metrics: MetricsCallback, signals: Signals):
-        self.folder = folder
+    def __init__(self, out: Path, name: str, metrics: MetricsCallback, signals: Signals):
+        self.out, self.name = out, name
+        self.folder = out / CHECKPOINTS
         self.metrics = metrics
         self.signals = signals
         self.best = -1.0
@@ -80,6 +82,8 @@ class Checkpoints(Callback):
         module.saved_steps, self.saved_time = module.steps, time.monotonic()
 
     def _check(self, module: Net) -> None:
+        if module.global_rank == 0:
+            refuse_lost(self.out, self.name)
         # One answer for all, since a GPU is waited for at each.
         if not torch.stack([value.isfinite().all() for value in module.state_dict().values()]).all():
             raise DivergedError(

@@ -49,6 +49,7 @@ class Training:
 
     Args:
         out: the run's folder.
+        name: the run's own random one, in the first process.
         facts: what was asked.
         asked: the settings that a checkpoint to go on from must share.
         recipe: how to train.
@@ -61,6 +62,7 @@ class Training:
     """
 
     out: Path
+    name: str
     facts: Facts
     asked: dict[str, Any]
     recipe: Recipe
@@ -100,8 +102,7 @@ def prepare(
         ValueError: if the batch cannot be divided among the devices.
     """
     out.mkdir(parents=True, exist_ok=True)
-    if not rank():
-        layout.begin(out)
+    name = "" if rank() else layout.begin(out)
     if recipe.keep_memory:
         keep_memory()
     if recipe.channels_last:
@@ -120,6 +121,7 @@ def prepare(
     total = min(steps, recipe.max_steps or steps)
     return Training(
         out=out,
+        name=name,
         facts=facts,
         asked=asked,
         recipe=recipe,

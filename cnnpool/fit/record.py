@@ -17,21 +17,29 @@ from cnnpool.model import Cnn
 from cnnpool.probe import Batch
 from cnnpool.probe.tags import scalars
 from cnnpool.quantity import records
+from cnnpool.run_folder import layout
 from cnnpool.run_folder.correct import packed
 from cnnpool.run_folder.results import Results, write
 from cnnpool.system.hardware import environment
 
 log = logging.getLogger(__name__)
 
+LEFT = (f"{layout.CHECKPOINTS}/{layout.LAST}", f"{layout.CHECKPOINTS}/{layout.BEST}")
+
 
 def record(run: Training, trained: Trained, measured: Measured, writer: MetricsWriter) -> Results:
-    """Write the end of ``run`` into its folder, results.json last."""
+    """Write the end of ``run`` into its folder, results.json last.
+
+    Raises:
+        LostError: if somebody else has deleted any of what the run left before.
+    """
     results = results_of(run, trained, measured)
     # A probe that is read while it trains has its curve already, on the validation images.
     curves = {probe.section for probe in run.probes.values() if probe.every_epochs}
     final = {section: result for section, result in measured.sections.items() if section not in curves}
     values = scalars(run.quantities, {"test": trained.test, **final})
     close(writer, results, values, run.model, measured.batch, pictures=run.recipe.pictures)
+    layout.refuse_lost(run.out, run.name, LEFT)
     results = dataclasses.replace(
         results,
         metrics_sha256=writer.metrics.digest(),

@@ -14,7 +14,6 @@ from cnnpool.fit.prepare import Training
 from cnnpool.fit.probe_batch import sample
 from cnnpool.fit.trainer import build_trainer, quieten
 from cnnpool.run_folder.checkpoint import Checkpoint
-from cnnpool.run_folder.layout import CHECKPOINTS
 from cnnpool.system.process import rank
 from cnnpool.system.signals import Signals
 
@@ -53,7 +52,7 @@ def train(run: Training, start: Checkpoint | None) -> Trained:
     metrics = MetricsCallback(writer, run.probes, sample(dataset, dataset.val if run.val else dataset.train))
     quieten()
     with Signals() as signals:
-        saving = Checkpoints(run.out / CHECKPOINTS, metrics, signals)
+        saving = Checkpoints(run.out, run.name, metrics, signals)
         trainer = build_trainer(run.recipe, [metrics, saving])
         move(run.batches, trainer.strategy.root_device)
         if start and start.steps >= module.total_steps:

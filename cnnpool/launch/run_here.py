@@ -5,16 +5,16 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from cnnpool.launch import check
 from cnnpool.launch.failures import describe, of_memory
+from cnnpool.launch.finished import finished
 from cnnpool.launch.job import Job, Outcome
-from cnnpool.run_folder import layout, results, status
-from cnnpool.run_folder.errors import DamagedError, InUseError, OccupiedError
+from cnnpool.launch.log import logged
+from cnnpool.run_folder import layout, status
+from cnnpool.run_folder.errors import InUseError, OccupiedError
 from cnnpool.run_folder.hold import held, refuse_foreign
-from cnnpool.run_folder.identity import asked as deciding
-from cnnpool.run_folder.identity import differences
 from cnnpool.run_folder.results import Results
 from cnnpool.system.process import importing, rank
 from cnnpool.system.signals import Stopped
@@ -45,8 +45,10 @@ def run(job: Job) -> Outcome:
         return _assist(job)
     try:
         with held(job.folder) as folder:
-            with _logged(job):
+            with logged(job.folder) as written:
                 outcome = _run(job)
+            if written.failure and outcome.state == "done":
+                sys.stderr.write(f"{outcome.log}: {written.failure.strerror}; the rest of it is lost\n")
             if outcome.status == 2 and not job.sweep and not (job.folder / layout.SETTINGS).exists():
                 folder.withdraw()
             return outcome
@@ -60,7 +62,7 @@ def already(job: Job) -> Outcome | None:
     """The outcome of a job that need not start: done earlier, or refused."""
     try:
         refuse_foreign(job.folder)
-        found = _finished(job)
+        found = finished(job)
     except OccupiedError as error:
         return _outcome(job, "refused", str(error), 2)
     return None if found is None else _done(job, found.accuracy)
@@ -79,7 +81,7 @@ def stopped(job: Job, stop: Stopped) -> Outcome:
 
 def _run(job: Job) -> Outcome:
     try:
-        found = _finished(job)
+        found = finished(job)
         if found is None:
             layout.begin(job.folder)
             status.write(job.folder, "running")
@@ -131,50 +133,6 @@ def _train(job: Job) -> Results | None:
         from cnnpool.launch.build import train
 
     return train(job.settings, recipe, job.folder, job.name, job.overrides)
-
-
-@contextmanager
-def _logged(job: Job) -> Iterator[None]:
-    """Log into the job's own file, and no longer than the job takes: its folder may be gone afterwards."""
-    console, file = (
-        logging.StreamHandler(sys.stdout),
-        logging.FileHandler(job.folder / layout.LOG, delay=True),
-    )
-    console.setFormatter(logging.Formatter("%(message)s"))
-    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[console, file], force=True)
-    try:
-        yield
-    finally:
-        for handler in (console, file):
-            logging.getLogger().removeHandler(handler)
-            handler.close()
-
-
-def _finished(job: Job) -> Results | None:
-    """The results of the same run, finished earlier.
-
-    Raises:
-        OccupiedError: if the folder holds another run, or results that are damaged.
-    """
-    if job.mistake:
-        return None
-    try:
-        found = results.read(job.folder)
-    except DamagedError as error:
-        said = f"{job.folder / layout.RESULTS} is damaged: delete it to train again ({error.reason})"
-        raise OccupiedError(said if error.reason else str(error)) from None
-    if found is None:
-        return None
-    if found.accuracy is None:
-        raise OccupiedError(f"{job.folder} holds results of something else: choose another folder by out=")
-    if differ := differences(found.asked, deciding(job.settings)):
-        raise OccupiedError(
-            f"{job.folder} holds a finished run with other settings ({'; '.join(differ)}): "
-            "delete it, or choose another folder by out= or hydra.run.dir="
-        )
-    log.info("%s is finished already", job.folder)
-    return found
 
 
 def _done(job: Job, accuracy: float | None) -> Outcome:

@@ -80,9 +80,13 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
     """Write ``content`` to ``path``, in the folder ``checkpoints`` of a run, and wait until the disk has it.
 
     Raises:
+        LostError: if the run's folder is gone.
         OSError: naming the file, and a disk that is full; what stood there still does.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        raise layout.lost(path.parent.parent) from None
     with replacing(path, maker=layout.maker(path.parent.parent)) as file:
         torch.save(content, file)
 

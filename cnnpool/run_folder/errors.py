@@ -1,5 +1,7 @@
 """Why a run's folder cannot be used; every message is one line that says what to do."""
 
+AGAIN = "give the same command again"
+
 
 class DamagedError(ValueError):
     """A file of a run that is not what the run wrote.
@@ -20,3 +22,7 @@ class InUseError(ValueError):
 
 class OccupiedError(ValueError):
     """The folder is not this run's: another's, or no run's at all. Nothing in it has been touched."""
+
+
+class LostError(RuntimeError):
+    """A file of a run was deleted or altered by somebody else while the run went on."""

@@ -3,10 +3,12 @@
 import json
 import os
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from cnnpool import __version__
+from cnnpool.run_folder.errors import AGAIN, LostError
 
 RESULTS = "results.json"
 STATUS = "status.json"
@@ -21,14 +23,37 @@ MARK = ".cnnpool"
 """Says that the folder is a run's, and holds the run's own random name."""
 
 
-def begin(folder: Path) -> None:
-    """Make ``folder`` a run's; what killed processes of the same run left unfinished there goes."""
+def begin(folder: Path) -> str:
+    """Make ``folder`` a run's; what killed processes of the same run left unfinished there goes.
+
+    Returns:
+        The run's own random name; empty if a power cut has damaged it.
+    """
     if not maker(folder):
         now = datetime.now(UTC).isoformat(timespec="seconds")
         content = {"id": secrets.token_hex(8), "cnnpool": __version__, "created": now}
         # If a power cut damages it, unfinished files stay, and nothing else happens.
         (folder / MARK).write_text(json.dumps(content) + "\n")
     sweep(folder)
+    return _name(folder)
+
+
+def refuse_lost(folder: Path, name: str, files: Sequence[str] = ()) -> None:
+    """Raise unless ``folder`` is still that of the run called ``name`` and holds ``files``.
+
+    Raises:
+        LostError: naming what is gone.
+    """
+    if _name(folder) != name:
+        raise lost(folder)
+    for file in files:
+        if not (folder / file).exists():
+            raise lost(folder / file)
+
+
+def lost(path: Path) -> LostError:
+    """The error that somebody else has deleted ``path``, or put another run in its place."""
+    return LostError(f"{path} was deleted or replaced while its run went on: {AGAIN}")
 
 
 def maker(folder: Path) -> str:

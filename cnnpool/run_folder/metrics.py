@@ -4,13 +4,14 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from cnnpool.run_folder.atomic import write_bytes
-from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.errors import AGAIN, DamagedError, LostError
 from cnnpool.run_folder.layout import METRICS, maker
 
 LARGEST = 1e308
@@ -39,22 +40,40 @@ class MetricsFile:
                 f"or delete {folder} to train anew"
             )
         write_bytes(self.path, written[:kept_bytes], maker=maker(folder))
+        self._size = kept_bytes
 
     def append(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
-        """Append one line; values that are not finite are left out."""
+        """Append one line; values that are not finite are left out.
+
+        Raises:
+            LostError: if somebody else deleted or altered the file meanwhile.
+            OSError: if it cannot be written.
+        """
         finite = {tag: value for tag, value in values.items() if math.isfinite(value)}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": step, "epoch": epoch, **finite}) + "\n")
+        line = json.dumps({"step": step, "epoch": epoch, **finite}) + "\n"
+        with self._opened() as file:
+            file.write(line.encode())
+        self._size += len(line)
 
     def sync(self) -> int:
-        """Bring all lines to the disk; returns their length in bytes."""
-        with self.path.open("a") as file:
+        """Bring all lines to the disk; returns their length in bytes. Raises as :meth:`append`."""
+        with self._opened() as file:
             os.fsync(file.fileno())
-            return file.tell()
+            return self._size
 
     def digest(self) -> str:
         """The sha256 of the file, by which results.json knows it again."""
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        try:
+            with self.path.open("r+b") as file:
+                if file.seek(0, os.SEEK_END) != self._size:
+                    raise LostError(f"{self.path} was altered while its run went on: {AGAIN}")
+                yield file
+        except FileNotFoundError:
+            raise LostError(f"{self.path} was deleted while its run went on: {AGAIN}") from None
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 
 import pytest
@@ -9,7 +10,9 @@ from cnnpool.fit import DamagedError, DivergedError
 from cnnpool.fit.checkpoint_callback import Checkpoints
 from cnnpool.fit.checkpoint_io import SafeCheckpointIO
 from cnnpool.fit.metrics_callback import MetricsCallback
+from cnnpool.run_folder import layout
 from cnnpool.run_folder.checkpoint import SCHEMA, load
+from cnnpool.run_folder.errors import LostError
 from cnnpool.system.signals import Signals, Stopped
 
 RECIPES = {
@@ -266,3 +269,33 @@ def test_checkpoints_hold_plain_numbers_and_no_path(runs, tmp_path, monkeypatch)
     folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
     content = load(folder / "last.ckpt")
     assert str(tmp_path) not in json.dumps(content, default=lambda value: "tensor")
+
+
+def deleted(out):
+    os.rename(out, f"{out}.gone")
+
+
+def replaced(out):
+    deleted(out)
+    out.mkdir()
+    layout.begin(out)
+    for name in ("metrics.jsonl", "events.out.tfevents.1"):
+        shutil.copy(next((out.parent / f"{out.name}.gone").glob(f"{name}*")), out / name)
+
+
+@pytest.mark.parametrize("hook", ["on_train_batch_end", "on_train_epoch_end"])
+@pytest.mark.parametrize("how", [deleted, replaced], ids=lambda how: how.__name__)
+def test_a_folder_that_is_gone_under_a_run_fails_it(runs, tmp_path, monkeypatch, how, hook):
+    out = tmp_path / "run"
+    cut(monkeypatch, 24 if hook == "on_train_epoch_end" else 11, lambda: how(out), hook)
+    with pytest.raises(LostError, match=r"was (deleted|altered|deleted or replaced) while its run went on"):
+        runs.run(out, **EVERY)
+    assert not out.exists() or not (out / "results.json").exists()
+    assert not out.exists() or not (out / "checkpoints").exists()
+
+
+def test_a_run_of_which_a_checkpoint_was_deleted_is_not_finished(runs, tmp_path, monkeypatch):
+    cut(monkeypatch, 24, (tmp_path / "checkpoints" / "best.ckpt").unlink, "on_train_epoch_end")
+    with pytest.raises(LostError, match=r"best\.ckpt was deleted or replaced while its run went on"):
+        runs.run(tmp_path, **EVERY)
+    assert not (tmp_path / "results.json").exists()

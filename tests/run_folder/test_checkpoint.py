@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cnnpool.run_folder.checkpoint import load, save
-from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.errors import DamagedError, LostError
 
 
 class Harm:
@@ -77,3 +77,9 @@ def test_a_failed_save_leaves_the_earlier_file(tmp_path, monkeypatch):
         save(path, {})
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["a.ckpt"]
+
+
+def test_a_folder_that_is_gone_is_not_made_again(tmp_path):
+    with pytest.raises(LostError, match=r"run was deleted or replaced while its run went on"):
+        write(tmp_path / "run" / "checkpoints" / "a.ckpt")
+    assert not any(tmp_path.iterdir())

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.errors import DamagedError, LostError
 from cnnpool.run_folder.metrics import MetricsFile, read
 
 GOOD = b'{"step": 1, "epoch": 0, "val/accuracy": 0.5}\n{"step": 2, "epoch": 1, "train/loss": 0.25}\n'
@@ -34,6 +34,22 @@ def test_lines_that_were_lost_are_told(tmp_path):
     with pytest.raises(DamagedError, match="has lost lines"):
         MetricsFile(tmp_path, len(GOOD) + 1)
     assert (tmp_path / "metrics.jsonl").read_bytes() == GOOD
+
+
+def test_a_file_that_is_deleted_or_altered_meanwhile_is_not_begun_anew(tmp_path):
+    file = MetricsFile(tmp_path)
+    file.append(1, 0, {"a": 1})
+    content = file.path.read_bytes()
+    file.path.unlink()
+    for use in (lambda: file.append(2, 0, {"a": 1}), file.sync):
+        with pytest.raises(LostError, match=r"metrics\.jsonl was deleted while its run went on"):
+            use()
+    assert not file.path.exists()
+    for other in (content + b"{}\n", content[:-1], b""):
+        file.path.write_bytes(other)
+        with pytest.raises(LostError, match=r"metrics\.jsonl was altered while its run went on"):
+            file.append(2, 0, {"a": 1})
+        assert file.path.read_bytes() == other
 
 
 @pytest.mark.parametrize(

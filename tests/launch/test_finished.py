@@ -1,0 +1,82 @@
+"""A finished run is known again by its settings and by what its images are, wherever they lie."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cnnpool.data import DATASETS, Digits, ImageFolder
+from cnnpool.data.published import Published
+from cnnpool.launch import finished
+
+FOLDER = "hydra.run.dir=here"
+
+
+@pytest.fixture(autouse=True)
+def each_command_reads_anew():
+    yield
+    finished._digest.cache_clear()
+
+
+def photos(root, colour):
+    for part, count in (("train", 8), ("test", 2)):
+        for shade, name in enumerate(("ant", "bee")):
+            (root / part / name).mkdir(parents=True)
+            for index in range(count):
+                pixels = np.full((28, 28, 3), 20 * index, np.uint8)
+                pixels[..., colour] = 90 * shade + 9 * index + 1
+                Image.fromarray(pixels).save(root / part / name / f"{index}.png")
+
+
+@pytest.fixture
+def train(call):
+    def run(root, *more):
+        finished._digest.cache_clear()
+        return call("train", *call.quick[1:], FOLDER, "data=image_folder", f"data.root={root}", *more)
+
+    return run
+
+
+def test_other_images_are_another_run(train, tmp_path):
+    photos(tmp_path / "insects", 0)
+    photos(tmp_path / "fruit", 1)
+    assert train("insects")[0] == 0
+    results = (tmp_path / "here" / "results.json").read_bytes()
+    status, _, err = train("fruit")
+    assert status == 2 and err.count("\n") == 1
+    assert "holds a finished run on other data (data.root: insects -> fruit; data_sha256: " in err
+    assert "choose another folder by out=" in err
+    assert (tmp_path / "here" / "results.json").read_bytes() == results
+
+
+def test_the_same_images_elsewhere_are_the_same_run(train, tmp_path):
+    photos(tmp_path / "insects", 0)
+    assert train("insects")[0] == 0
+    (tmp_path / "insects").rename(tmp_path / "moved")
+    status, out, err = train("moved")
+    assert (status, err) == (0, "") and "is finished already" in out
+
+
+def test_images_that_changed_or_are_gone_are_not_taken_for_those_of_the_run(train, tmp_path):
+    photos(tmp_path / "insects", 0)
+    assert train("insects")[0] == 0
+    Image.new("RGB", (28, 28), "white").save(tmp_path / "insects" / "test" / "bee" / "0.png")
+    status, _, err = train("insects")
+    assert status == 2 and "holds a finished run on other data (data_sha256: " in err
+    shutil.rmtree(tmp_path / "insects")
+    status, _, err = train("insects")
+    assert status == 2 and "of the same data or not: cannot read" in err and err.count("\n") == 1
+    assert json.loads((tmp_path / "here" / "status.json").read_text())["state"] == "done"
+
+
+def test_limited_images_are_the_same_run_again(train, tmp_path):
+    photos(tmp_path / "insects", 0)
+    assert train("insects", "data.limit=8")[0] == 0
+    assert "is finished already" in train("insects", "data.limit=8")[1]
+
+
+def test_published_sets_are_those_whose_content_their_name_says():
+    fixed = {name for name, kind in DATASETS.items() if issubclass(kind, Published | Digits)}
+    assert fixed == finished.PUBLISHED and not issubclass(ImageFolder, Published)
