@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 Range = tuple[float | None, float | None]
 
+Shown = Literal["compare", "probe", "file"]
 PLACEHOLDER = re.compile(r"<(\w+)>")
 
 
@@ -47,7 +48,7 @@ class Quantity:
     range: Range = (None, None)
     stages: Literal["mean", "sum", "max", "min"] = "mean"
     seeds: Literal["mean", "same"] = "mean"
-    shown: Literal["compare", "probe", "file"] = "probe"
+    shown: Shown = "probe"
     timed: bool = False
 
     def below(self, section: str) -> "Quantity":

@@ -74,7 +74,8 @@ def augment(
     """
     if flip:
         x = mirror(x, _send(torch.rand(len(x), generator=generator).lt(0.5), x.device))
-    for margin, fill in ((crop, "reflect"), (shift, "zero")):
+    steps: tuple[tuple[int, Literal["reflect", "zero"]], ...] = ((crop, "reflect"), (shift, "zero"))
+    for margin, fill in steps:
         if margin:
             offset = torch.randint(-margin, margin + 1, (len(x), 2), generator=generator)
             x = translate(x, _send(offset, x.device), margin=margin, fill=fill)

@@ -41,7 +41,7 @@ class Split:
     images: Tensor
     labels: Tensor
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.images.ndim != 4 or self.images.dtype != torch.uint8:
             raise ValueError(
                 f"images must be uint8 (N, C, H, W), got {self.images.dtype} {tuple(self.images.shape)}"
@@ -89,8 +89,8 @@ class Raw:
         digest = hashlib.sha256()
         for split in (self.test, self.train):
             digest.update(repr(tuple(split.pixels.shape)).encode())
-            digest.update(split.pixels.numpy())
-            digest.update(split.labels.numpy().astype("<i8", copy=False))
+            digest.update(split.pixels.numpy().data)
+            digest.update(split.labels.numpy().astype("<i8", copy=False).data)
         return digest.hexdigest()
 
 

@@ -1,6 +1,7 @@
 """Batches from images in memory: reproducible, resumable, without worker processes."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,7 +68,7 @@ class Batches:
                 raise ValueError(f"{key} must be at least 0 and less than {min(height, width)}, got {pixels}")
         self.split, self.batch_size, self.seed, self.shuffle = split, batch_size, seed, shuffle
         self.drop_last, self.shard, self.dtype = drop_last, shard, dtype
-        self.augmentation = {"crop": crop, "shift": shift, "flip": flip}
+        self.augmentation: dict[str, Any] = {"crop": crop, "shift": shift, "flip": flip}
         # Constants for every value of an image, because a broadcast over 3 channels does not vectorise.
         scale = 1 / (255 * torch.tensor(std, dtype=torch.float64))
         bias = -255 * torch.tensor(mean, dtype=torch.float64) * scale

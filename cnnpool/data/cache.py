@@ -84,8 +84,8 @@ def _save(path: Path, key: str, raw: Raw) -> None:
         with part.open("wb") as file:
             file.write(b"%s\n%s" % (hashlib.sha256(header).hexdigest().encode(), header))
             for split in splits:
-                file.write(split.pixels.numpy())
-                file.write(split.labels.numpy().astype("<i8", copy=False))
+                file.write(split.pixels.numpy().data)
+                file.write(split.labels.numpy().astype("<i8", copy=False).data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)

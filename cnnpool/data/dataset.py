@@ -52,7 +52,8 @@ class Dataset:
     @property
     def size(self) -> tuple[int, int]:
         """(H, W) of every image."""
-        return tuple(self.test.images.shape[2:])
+        height, width = self.test.images.shape[2:]
+        return height, width
 
     def train_batches(self, *, shard: tuple[int, int] = (0, 1)) -> Batches:
         """Shuffled and augmented; a last batch that is not full is left out, unless it is the only one.

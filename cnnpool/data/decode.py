@@ -4,12 +4,14 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
 from cnnpool.data.base import DataError
 
+Found = TypeVar("Found")
 SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp"))
 LARGEST = 512
 """Pixels of H and W up to which a size is chosen without being asked for: everything must fit in memory."""
@@ -52,10 +54,10 @@ def decode_all(paths: Sequence[str], size: tuple[int, int], channels: int) -> np
     return pixels
 
 
-def _in_threads(work: Callable, paths: Sequence[str]) -> Iterator:
+def _in_threads(work: Callable[[str], Found], paths: Sequence[str]) -> Iterator[Found]:
     """``work`` of each path, in order, whatever thread did it."""
 
-    def block(begin: int) -> list:
+    def block(begin: int) -> list[Found]:
         return [_named(work, path) for path in paths[begin : begin + _BLOCK]]
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -63,7 +65,7 @@ def _in_threads(work: Callable, paths: Sequence[str]) -> Iterator:
             yield from results
 
 
-def _named(work: Callable, path: str) -> object:
+def _named(work: Callable[[str], Found], path: str) -> Found:
     try:
         return work(path)
     except DataError:
@@ -83,7 +85,8 @@ def _upright_size(path: str) -> tuple[int, int]:
 
 
 def _decode(path: str, size: tuple[int, int], channels: int) -> np.ndarray:
-    with Image.open(path) as image:
+    with Image.open(path) as file:
+        image: Image.Image = file
         if image.mode.startswith(("I", "F")):
             raise DataError(f"{path} has more than 8 bits per channel (mode {image.mode}): save it with 8")
         ImageOps.exif_transpose(image, in_place=True)

@@ -60,8 +60,8 @@ def enlarge(images: np.ndarray, size: int) -> np.ndarray:
 def _table() -> np.ndarray:
     """The file behind ``sklearn.datasets.load_digits``, without the second it takes to import that."""
     spec = find_spec("sklearn")
-    places = spec.submodule_search_locations if spec else []
-    for path in (Path(place, "datasets", "data", "digits.csv.gz") for place in places):
+    places = spec.submodule_search_locations if spec else None
+    for path in (Path(place, "datasets", "data", "digits.csv.gz") for place in places or []):
         if path.exists():
             return np.loadtxt(path, delimiter=",", dtype=np.int64)
     raise DataError("scikit-learn with its digits.csv.gz is not installed: pip install scikit-learn")

@@ -85,7 +85,7 @@ def _listing(root: Path, part: str) -> Listing:
     return listing
 
 
-def _is_image(entry: os.DirEntry) -> bool:
+def _is_image(entry: os.DirEntry[str]) -> bool:
     suffix = os.path.splitext(entry.name)[1].lower()
     return suffix in SUFFIXES and not entry.name.startswith(".") and entry.is_file()
 

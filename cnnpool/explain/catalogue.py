@@ -1,5 +1,7 @@
 """All operators and readouts in two tables, read and measured from the code."""
 
+import math
+
 import torch
 from torch import nn
 
@@ -60,13 +62,15 @@ def _readout(name: str) -> Row:
     return _row(name, readout.build(name, CHANNELS, SIZE), "no")
 
 
-def _row(name: str, operator: nn.Module, draws: str) -> Row:
+def _row(name: str, operator: pool.Pool2d | readout.Readout, draws: str) -> Row:
+
     options = ", ".join(
         f"{key}={'null' if parameter.default is None else parameter.default}"
         for key, parameter in registry.options_of(type(operator)).items()
     )
     learnt = sum(p.numel() for p in operator.parameters())
-    work = operator.flops(*SIZE) / (CHANNELS * SIZE[0] * SIZE[1])
+    flops = operator.flops(*SIZE)
+    work = math.nan if flops is None else flops / (CHANNELS * SIZE[0] * SIZE[1])
     return (
         f"`{name}`", f"`{operator.formula}`", options or "none", f"{learnt:,}" if learnt else "no", draws,
         f"{density(operator):.3g}", operator.shift, f"{work:.3g}", operator.paper,

@@ -53,6 +53,7 @@ def phases(operator: nn.Module, images: Tensor) -> tuple[str, list[list[Phase]]]
     if not isinstance(operator, PolyphasePool2d):
         return "", []
     whole, stride = complete(images, operator.stride), operator.stride
+    assert operator.phase is not None
     weights = operator.phase.detach()
     if not weights.is_floating_point():
         weights = nn.functional.one_hot(weights, stride[0] * stride[1])

@@ -13,7 +13,7 @@ PROBES = 128
 def forward(operator: nn.Module, images: Tensor) -> Tensor:
     """Outputs as maps, (N, 1, h, w); a readout's vector is (N, 1, 1, D). The same draw at every call."""
     torch.manual_seed(SEED)
-    outputs = operator(images)
+    outputs: Tensor = operator(images)
     return outputs[:, None, None, :] if outputs.ndim == 2 else outputs
 
 

@@ -126,18 +126,24 @@ def examples(name: str, images: Tensor = IMAGES, room: Room | None = None, /) ->
 
 def readable(name: str) -> dict[str, object]:
     """Options other than the defaults, for an example that is easier to read."""
-    return {"strided": {"kernel_size": 2}, "flatten": {"hidden": 0}, "lps": {"tau": 20.0}}.get(name, {})
+    known: dict[str, dict[str, object]] = {
+        "strided": {"kernel_size": 2},
+        "flatten": {"hidden": 0},
+        "lps": {"tau": 20.0},
+    }
+    return known.get(name, {})
 
 
 def _example(name: str, images: Tensor, room: Room | None, options: dict[str, object]) -> Example:
     torch.manual_seed(SEED)
-    operator = build(name, tuple(images.shape[-2:]), room, options).double()
+    operator = build(name, (images.shape[2], images.shape[3]), room, options).double()
     _plain_weights(operator)
     draws = getattr(operator, "random", False)
     # First, since an operator may remember what it drew.
     evaluated = forward(copy.deepcopy(operator).eval(), images).detach() if draws else None
     operator.train(draws)
-    operator.keep_phase = True
+    # Read by operators with phases alone.
+    operator.__dict__["keep_phase"] = True
     inputs = images.clone().requires_grad_()
     outputs = forward(operator, inputs)
     if outputs[0].numel() > MOST_OUTPUTS:

@@ -1,7 +1,7 @@
 """The worked example as a picture."""
 
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -22,9 +22,9 @@ def figure(example: Example) -> "Figure":
     samples, foot = len(example.images), _foot(example)
     picture = Figure(figsize=(10.5, 2.7 * samples + 0.9 + 0.16 * len(foot)), layout="constrained")
     axes = picture.subplots(samples, 4, squeeze=False)
-    peak = float(max(example.gradients.abs().max(), example.upstream.max()))
-    low = float(min(0, example.outputs.min()))
-    high = float(max(example.images.max(), example.outputs.max()))
+    peak = max(float(example.gradients.abs().max()), float(example.upstream.max()))
+    low = min(0.0, float(example.outputs.min()))
+    high = max(float(example.images.max()), float(example.outputs.max()))
     for n in range(samples):
         grid(axes[n, 0], example.images[n, 0], f"sample {n + 1}: input x", "Greens", low, high)
         grid(axes[n, 1], example.outputs[n, 0], "output y", "Greens", low, high)
@@ -46,7 +46,7 @@ def outline(inputs: "Axes", outputs: "Axes", example: Example, n: int) -> None:
     step = 0.3 / max(len(windows), 6)
     for index, window in enumerate(windows):
         colour = colormaps[COLOURS](index % colormaps[COLOURS].N)
-        line = {"fill": False, "edgecolor": colour, "linewidth": 2}
+        line: dict[str, Any] = {"fill": False, "edgecolor": colour, "linewidth": 2}
         row, column = divmod(index, width)
         outputs.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, **line))
         rows, columns = window.any(1).nonzero(), window.any(0).nonzero()

@@ -4,7 +4,6 @@ import pkgutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -128,7 +127,7 @@ def _random(name: str, seed: int, make: Callable[[Dataset], nn.Module]) -> Subje
     return Subject(name, build, f"random, seed {seed}: the figures describe the architecture, untrained")
 
 
-def _fetched(make: Callable[[], Any]) -> nn.Module:
+def _fetched(make: Callable[[], nn.Module]) -> nn.Module:
     try:
         return make()
     except (OSError, RuntimeError) as error:

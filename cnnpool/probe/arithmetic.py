@@ -13,7 +13,7 @@ class Arithmetic(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         # It brings Triton along, for which no training need wait.
         from torch.utils.flop_counter import flop_registry
 

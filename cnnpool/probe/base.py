@@ -105,6 +105,11 @@ def device_of(model: nn.Module) -> torch.device:
     return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
+def size_of(maps: Tensor) -> tuple[int, int]:
+    """(H, W) of images or maps, (N, C, H, W)."""
+    return maps.shape[2], maps.shape[3]
+
+
 def paddings(model: nn.Module) -> list[str]:
     """How the model's convolutions see beyond the border: ``none``, or their padding modes."""
     found = {

@@ -70,4 +70,4 @@ def unchanged_maximum(kernel: tuple[int, int], down: int, right: int) -> float:
 
 
 def _distance(a: Tensor, b: Tensor) -> float:
-    return (a - b).norm(dim=1).mean().item()
+    return float((a - b).norm(dim=1).mean())

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.probe.answers import answers, logits
+from cnnpool.probe.base import size_of
 from cnnpool.probe.presets import Preset
 
 
@@ -29,13 +30,16 @@ def paired_answers(
 ) -> tuple[Tensor, Tensor]:
     """Top-1 classes (N,) of two shifted views of every image (N, C, H, W), drawn by ``preset``."""
     generator = torch.Generator().manual_seed(seed)
-    shifts = preset.draw(len(images), tuple(images.shape[-2:]), generator)
-    return tuple(answers(model, images, s, lambda x, by: preset.view(x, by, black)) for s in shifts)
+    first, second = (
+        answers(model, images, shifts, lambda x, by: preset.view(x, by, black))
+        for shifts in preset.draw(len(images), size_of(images), generator)
+    )
+    return first, second
 
 
 def refusal(model: nn.Module, preset: Preset, images: Tensor) -> str | None:
     """Why ``model`` cannot be measured by ``preset`` on such images; None if it can."""
-    if reason := preset.refusal(tuple(images.shape[-2:])):
+    if reason := preset.refusal(size_of(images)):
         return reason
     if preset.border == "crop":
         view = preset.view(images[:1], torch.zeros(1, 2, dtype=torch.int64))

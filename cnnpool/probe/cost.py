@@ -2,7 +2,7 @@
 
 import weakref
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from annotated_types import Ge, Le
@@ -137,7 +137,7 @@ def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
     pooling: list[int | None] = []
     counter = Arithmetic()
 
-    def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def add(module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         counted = Arithmetic()
         with torch.no_grad(), counted:
             module.forward(inputs[0].detach())
@@ -155,7 +155,8 @@ def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
     finally:
         for hook in hooks:
             hook.remove()
-    return None if None in pooling else int(counter.total + sum(pooling))
+    known = [said for said in pooling if said is not None]
+    return int(counter.total + sum(known)) if len(known) == len(pooling) else None
 
 
 def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:

@@ -11,14 +11,17 @@ from cnnpool.probe.base import Batch, Probe, Result, Stages, examined
 from cnnpool.probe.gradient_taps import Tap, adjacent_weights, backpropagate
 from cnnpool.probe.sparsity import coverage, phase_imbalance, sparsity
 from cnnpool.probe.windows import stride_of, tie_rule, ties, winner_shares
-from cnnpool.quantity import Quantity, fraction, ratio
+from cnnpool.quantity import Quantity, Shown, fraction, ratio
 from cnnpool.registry import checked
+
+ZERO_SHOWN: dict[str, Shown] = {"": "compare", "before_activation.": "probe"}
 
 
 def _sparsity(where: str, title: str, of: str) -> tuple[Quantity, ...]:
     """The quantities of ``sparsity`` at ``where`` of every stage."""
-    key, shown = f"<stage>.{where}", "file" if where else "probe"
-    zero = {"": "compare", "before_activation.": "probe"}.get(where, "file")
+    key = f"<stage>.{where}"
+    shown: Shown = "file" if where else "probe"
+    zero = ZERO_SHOWN.get(where, "file")
     return (
         fraction(
             f"{key}zero_fraction",

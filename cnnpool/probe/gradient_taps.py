@@ -1,6 +1,6 @@
 """Where gradients are read: at a stage's input, before the activation that made it, and at weights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -52,7 +52,7 @@ def backpropagate(
     before: dict[str, Tensor] = {}
     hooks = []
 
-    def enter(stage: str):
+    def enter(stage: str) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]:
         def hook(module: nn.Module, received: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             x = received[0]
             if x.grad_fn is not None and x.grad_fn.name().removesuffix("Backward0") in ACTIVATIONS:

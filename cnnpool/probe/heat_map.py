@@ -7,7 +7,18 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import Count
 from cnnpool.probe.answers import square
-from cnnpool.probe.base import Batch, Pixels, Probe, Result, Stages, captured, device_of, examined, paddings
+from cnnpool.probe.base import (
+    Batch,
+    Pixels,
+    Probe,
+    Result,
+    Stages,
+    captured,
+    device_of,
+    examined,
+    paddings,
+    size_of,
+)
 from cnnpool.probe.shift import shift
 from cnnpool.quantity import ratio
 from cnnpool.registry import checked
@@ -64,7 +75,7 @@ def feature_distance(model: nn.Module, stages: Stages, images: Tensor, radius: i
     F is the stage's output enlarged to the image's size, each pixel repeated; d is the cosine distance over
     channels, 0..2, the mean over positions and images.
     """
-    size = tuple(images.shape[-2:])
+    size = size_of(images)
     with examined(model), captured(stages) as seen, torch.no_grad():
 
         def outputs(batch: Tensor) -> dict[str, Tensor]:
@@ -107,4 +118,5 @@ def enlarged_product(a: Tensor, b: Tensor, size: tuple[int, int], way: tuple[int
 def _meetings(a: int, b: int, length: int, moved: int) -> tuple[Tensor, Tensor]:
     place = torch.arange(length)
     pairs = torch.stack((place * a // length, (place - moved) % length * b // length))
-    return torch.unique(pairs, dim=1, return_counts=True)
+    found: tuple[Tensor, Tensor] = torch.unique(pairs, dim=1, return_counts=True)
+    return found

@@ -138,7 +138,7 @@ class ShiftInvariance(Probe):
         views = images[: self.samples], labels[: self.samples]
         some, few = images[: self.shift_samples], images[: self.stage_samples]
         mapped = images[: self.map_samples], labels[: self.map_samples]
-        presets = {name: PRESETS[name] for name in self.presets}
+        presets: dict[str, Preset] = {name: PRESETS[name] for name in self.presets}
         changes = relative_change(model, stages, few, self.max_shift_px)
         unchanged = unchanged_outputs(model, stages, few, self.max_shift_px)
         return {

@@ -132,7 +132,7 @@ class Moments:
             exact = gradient.double()
             self.total[index] += exact
             self.square[index] += exact.square().sum().item()
-            self.zeros[index] += (gradient == 0).sum().item()
+            self.zeros[index] += int((gradient == 0).sum())
 
     def noise(self, parameters: Iterable[nn.Parameter]) -> dict[str, float]:
         """Of ``parameters`` taken together (McCandlish 2018, arXiv:1812.06162, the simple noise scale).

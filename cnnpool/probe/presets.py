@@ -47,7 +47,7 @@ class Preset:
         """(lowest, highest) shift in pixels along an axis of ``length`` pixels."""
         if self.quarter:
             return -(length // 4), length // 4
-        if self.low is not None:
+        if self.low is not None and self.high is not None:
             return self.low, self.high
         return 0, (length if self.border in ("circular", "black") else length // 8) - 1
 
@@ -64,7 +64,10 @@ class Preset:
             second = torch.randint(positions, (pairs,), generator=generator)
         if not self.per_image:
             first, second = (p.repeat_interleave(self.batch)[:n] for p in (first, second))
-        return tuple(torch.stack((p // columns + top, p % columns + left), 1) for p in (first, second))
+        first, second = (
+            torch.stack((place // columns + top, place % columns + left), 1) for place in (first, second)
+        )
+        return first, second
 
     def view(self, images: Tensor, shifts: Tensor, black: Tensor | None = None) -> Tensor:
         """Images (N, C, H, W) as one view shows them; ``shifts`` (N, 2): down, right; ``black`` (C,)."""

@@ -56,11 +56,12 @@ def _filtered(images: Tensor, response: Tensor, axis: int) -> Tensor:
     length = images.shape[axis]
     spectrum = torch.fft.rfft(images, dim=axis) * response
     # irfft drops the imaginary part at Nyquist, which is what its two halves cancel to.
-    return torch.fft.irfft(spectrum, n=length, dim=axis)
+    filtered: Tensor = torch.fft.irfft(spectrum, n=length, dim=axis)
+    return filtered
 
 
 def _frequencies(images: Tensor, axis: int) -> Tensor:
-    frequencies = torch.fft.rfftfreq(images.shape[axis], dtype=images.dtype, device=images.device)
+    frequencies: Tensor = torch.fft.rfftfreq(images.shape[axis], dtype=images.dtype, device=images.device)
     return frequencies[:, None] if axis == 2 else frequencies
 
 

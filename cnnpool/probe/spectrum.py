@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from cnnpool.probe.base import size_of
 from cnnpool.probe.shift import shift
 
 PASS = 10 ** (-20 / 10)
@@ -37,7 +38,8 @@ def low_frequencies(size: tuple[int, int], stride: tuple[int, int]) -> Tensor:
         (torch.fft.fftfreq(length, 1 / length, dtype=torch.float64).abs() * 2 * s < length)
         for length, s in zip(size, stride, strict=True)
     )
-    return rows[:, None] & columns
+    low: Tensor = rows[:, None] & columns
+    return low
 
 
 def alias_energy_ratio(dense: Tensor, stride: tuple[int, int]) -> float:
@@ -47,7 +49,7 @@ def alias_energy_ratio(dense: Tensor, stride: tuple[int, int]) -> float:
     high frequencies; of a map of zeros 0 too.
     """
     dense = dense.double()
-    keep = low_frequencies(tuple(dense.shape[-2:]), stride).to(dense.device)
+    keep = low_frequencies(size_of(dense), stride).to(dense.device)
     low = torch.fft.ifft2(torch.fft.fft2(dense) * keep).real
     sampled, clean = (u[..., :: stride[0], :: stride[1]] for u in (dense, low))
     total = sampled.square().sum()
@@ -57,7 +59,7 @@ def alias_energy_ratio(dense: Tensor, stride: tuple[int, int]) -> float:
 def high_frequency_share(dense: Tensor, stride: tuple[int, int]) -> float:
     """Energy of u (N, C, H, W) that is not below the new Nyquist frequency, divided by all (0 for zeros)."""
     power = torch.fft.fft2(dense.double()).abs().square()
-    low = power[..., low_frequencies(tuple(dense.shape[-2:]), stride).to(power.device)].sum()
+    low = power[..., low_frequencies(size_of(dense), stride).to(power.device)].sum()
     total = power.sum()
     return (1 - low / total).clamp(0, 1).item() if total > 0 else 0.0
 
@@ -80,7 +82,7 @@ def alias_classes(dense: Tensor, stride: tuple[int, int]) -> dict[str, float]:
     spectrum = torch.fft.fft2(dense.double()).unflatten(-1, shape[2:]).unflatten(-3, shape[:2])
     strongest = spectrum.mean((-2, -4)).abs().square().amax((-1, -2))
     passing = spectrum.abs().square() > PASS * strongest[..., None, None, None, None]
-    low = low_frequencies(tuple(dense.shape[-2:]), stride).reshape(shape).to(passing.device)
+    low = low_frequencies(size_of(dense), stride).reshape(shape).to(passing.device)
     count = passing.sum((-2, -4))
     is_low = (passing & low).sum((-2, -4)) == 1
     classes = {

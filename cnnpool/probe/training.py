@@ -1,9 +1,9 @@
 """The quantities that a training reports beside its probes."""
 
-from cnnpool.quantity import Quantity, count, fraction, ratio
+from cnnpool.quantity import Quantity, Shown, count, fraction, ratio
 
 
-def _scores(split: str, images: str, shown: str) -> tuple[Quantity, ...]:
+def _scores(split: str, images: str, shown: Shown) -> tuple[Quantity, ...]:
     accuracy = "Images classified correctly, divided by all images"
     return (
         fraction(

@@ -1,6 +1,7 @@
 """The windows of an operator: their geometry, their ties, and which of their places win."""
 
 from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +50,7 @@ def ties(activation: Tensor, operator: nn.Module) -> dict[str, float]:
         for column in range(0, reach[1], dilation[1])
     ]
     largest = reduce(torch.maximum, places)
-    winners = sum((place == largest).to(torch.int32) for place in places)
+    winners = reduce(torch.add, [(place == largest).to(torch.int32) for place in places])
     return {
         "tied_windows": share(winners > 1),
         "zero_windows": share(~reduce(torch.logical_or, [place != 0 for place in places])),
@@ -70,9 +71,9 @@ def winner_shares(activation: Tensor, operator: nn.Module) -> list[float] | None
     return None
 
 
-def _kept(activation: Tensor, operator: nn.Module, pool: nn.Module) -> list[float]:
+def _kept(activation: Tensor, operator: nn.Module, pool: Any) -> list[float]:
     own = vars(pool)
-    before = {name: own[name] for name in ("keep_winners", "winners") if name in own}
+    before: dict[str, Any] = {name: own[name] for name in ("keep_winners", "winners") if name in own}
     pool.keep_winners = True
     try:
         with torch.no_grad():
@@ -85,7 +86,8 @@ def _kept(activation: Tensor, operator: nn.Module, pool: nn.Module) -> list[floa
     if pool.ties != "split":
         return _shares(winners, cells)
     won = torch.stack([(winners >> place) & 1 for place in range(cells)]).double()
-    return (won / won.sum(0)).flatten(1).mean(1).tolist()
+    shares: list[float] = (won / won.sum(0)).flatten(1).mean(1).tolist()
+    return shares
 
 
 def _recomputed(activation: Tensor, operator: nn.MaxPool2d) -> list[float]:
@@ -104,7 +106,8 @@ def _recomputed(activation: Tensor, operator: nn.MaxPool2d) -> list[float]:
 
 def _shares(places: Tensor, cells: int) -> list[float]:
     counts = torch.bincount(places.flatten().long(), minlength=cells).double()
-    return (counts / counts.sum()).tolist()
+    shares: list[float] = (counts / counts.sum()).tolist()
+    return shares
 
 
 def _pair(value: int | Pair) -> Pair:

@@ -45,22 +45,18 @@ def measure_tables(comparison: Comparison) -> list[list[Column]]:
 def pair_columns(comparison: Comparison) -> list[Column]:
     """Choice, then what else is known of its difference to the baseline."""
     rows, metric = comparison.rows[1:], comparison.metric
+    pairs = [row.versus for row in rows if row.versus]
     sense = "higher" if metric.sense == 0 else "better"
     columns = [
         Column("choice", [row.choice.label for row in rows], words=True),
         Column("pairs", [str(_pairs(row)) for row in rows]),
-        Column("p (paired t)", [probability(row.versus.p) for row in rows]),
-        Column(
-            "p (sign flip)", [probability(row.versus.p_sign_flip) if _pairs(row) else NONE for row in rows]
-        ),
-        Column("effect size d", [_plain(row.versus.d) for row in rows]),
-        Column(f"share of seeds in which it is {sense}", [_plain(row.versus.superiority) for row in rows]),
+        Column("p (paired t)", [probability(one.p) for one in pairs]),
+        Column("p (sign flip)", [probability(one.p_sign_flip) if one.summary.n else NONE for one in pairs]),
+        Column("effect size d", [_plain(one.d) for one in pairs]),
+        Column(f"share of seeds in which it is {sense}", [_plain(one.superiority) for one in pairs]),
         Column(
             f"smallest difference shown in 80 % ({metric.step_unit or 'units'})",
-            [
-                NONE if math.isnan(row.versus.detectable) else metric.format(row.versus.detectable)
-                for row in rows
-            ],
+            [NONE if math.isnan(one.detectable) else metric.format(one.detectable) for one in pairs],
         ),
     ]
     return columns if rows else []
@@ -93,6 +89,7 @@ def ranking(comparison: Comparison) -> str:
     places = ", ".join(
         f"{row.choice.label} {row.rank.low}" + (f"–{row.rank.high}" if row.rank.high > row.rank.low else "")
         for row in rows
+        if row.rank
     )
     return f"Place among {len(rows)}, simultaneous 95 % intervals: {places}."
 
@@ -179,7 +176,7 @@ def _interval(metric: Measure, s: Summary) -> str:
 
 
 def _difference(metric: Measure, row: Row) -> str:
-    if not _pairs(row):
+    if not row.versus or not row.versus.summary.n:
         return NONE
     s = row.versus.summary
     between = f" [{metric.format(s.low, sign=True)}, {metric.format(s.high, sign=True)}]" if s.n > 1 else ""

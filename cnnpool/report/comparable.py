@@ -139,7 +139,7 @@ def _some(runs: list[Run]) -> str:
 
 def _name(run: Run, key: str) -> str:
     if key in NAMED:
-        return getattr(run.results, key)["name"]
+        return str(getattr(run.results, key)["name"])
     return _text(value_at(run.results, key))
 
 

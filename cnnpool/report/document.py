@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from cnnpool.report import glossary
-from cnnpool.report.columns import Column, main_columns, measure_tables, pair_columns, ranking
+from cnnpool.report.columns import main_columns, measure_tables, pair_columns, ranking
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.facts import facts
 from cnnpool.report.pairwise import LEAST_DECIDED
 from cnnpool.report.plots import Plot
 from cnnpool.report.statistics import EXACT_PAIRS
+from cnnpool.tables import Column
 
 
 @dataclass(frozen=True)

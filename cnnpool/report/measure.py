@@ -1,14 +1,19 @@
 """One measured number: where it stands in results.json, and how its quantity says to read and show it."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cnnpool.quantity import Quantity, find, from_records, numbers
 from cnnpool.report.runs import Run, is_number
 
-MERGED = {"mean": lambda x: math.fsum(x) / len(x), "sum": math.fsum, "max": max, "min": min}
+MERGED: dict[str, Callable[[list[float]], float]] = {
+    "mean": lambda x: math.fsum(x) / len(x),
+    "sum": math.fsum,
+    "max": max,
+    "min": min,
+}
 BETTER = {"higher": 1, "lower": -1, None: 0}
 
 

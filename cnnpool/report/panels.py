@@ -1,6 +1,7 @@
 """Drawing on bare axes: dots, curves, lines and trade-offs, in colours and marks that all eyes tell apart."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -76,15 +77,14 @@ def curves(series: Mapping[str, tuple[Sequence[int], np.ndarray]], x_label: str,
         colour, mark, dash = look(index)
         axes.plot(x, mean, dash, marker=mark, color=colour, label=name, markersize=4, linewidth=1.6)
         axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    _plain_ticks(axes)
+    _plain_ticks(axes, integer=True)
     axes.set(xlabel=x_label, ylabel=y_label)
     _legend(figure, axes)
     return figure
 
 
 def lines(
-    panels: Mapping[str, tuple[Sequence, Mapping[str, np.ndarray]]],
+    panels: Mapping[str, tuple[Sequence[Any], Mapping[str, np.ndarray]]],
     x_label: str,
     y_label: str,
     *,
@@ -157,9 +157,10 @@ def front(labels: Sequence[str], goals: Sequence[tuple[Measure, Sequence[Summary
 
 def dominated(goals: np.ndarray) -> np.ndarray:
     """For each row of (labels, goals), more is better: is another at least as good in all, better in one?"""
-    as_good = (goals[None] >= goals[:, None]).all(2)
-    better = (goals[None] > goals[:, None]).any(2)
-    return (as_good & better).any(1)
+    as_good = np.all(goals[None] >= goals[:, None], axis=2)
+    better = np.any(goals[None] > goals[:, None], axis=2)
+    found: np.ndarray = np.any(as_good & better, axis=1)
+    return found
 
 
 def _half(one: Measure, s: Summary) -> list[list[float]] | None:
@@ -169,10 +170,10 @@ def _half(one: Measure, s: Summary) -> list[list[float]] | None:
     return [[mean - low], [high - mean]]
 
 
-def _plain_ticks(axes: Axes) -> None:
+def _plain_ticks(axes: Axes, *, integer: bool = False) -> None:
     # An offset such as "+9.8e1" at the axis' end is misread.
     axes.ticklabel_format(axis="x", useOffset=False)
-    axes.xaxis.get_major_locator().set_params(nbins=6)
+    axes.locator_params(axis="x", nbins=6, integer=integer)
 
 
 def _legend(figure: Figure, *row: Axes) -> None:

@@ -1,8 +1,9 @@
 """The report's figures: ``draw`` returns each as PNG and SVG."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -43,7 +44,7 @@ def draw(comparison: Comparison) -> list[Plot]:
     # A user's own matplotlibrc must not change what the report looks like.
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE)
+        matplotlib.rcParams.update(STYLE)  # type: ignore[arg-type]
         made = [_plot(name, paint, comparison) for name, paint in zip(NAMES, painters, strict=True)]
     return [plot for plot in made if plot]
 
@@ -87,7 +88,8 @@ def _differences(comparison: Comparison) -> tuple[Figure, str] | None:
     metric, label = comparison.metric, comparison.baseline.choice.label
     series = {
         f"{row.choice.label} (n={row.versus.summary.n})": [metric.shown(d) for d in row.versus.differences]
-        for row in comparison.rows[1:]
+        for row in comparison.rows
+        if row.versus
     }
     if not any(series.values()):
         return None
@@ -180,7 +182,7 @@ def _shift(comparison: Comparison) -> tuple[Figure, str] | None:
     return lines(panels, "shift of the input (px)", "relative change"), caption
 
 
-def _changes(results: dict, stage: str) -> dict:
+def _changes(results: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
     return (results["invariance"].get("stages", {}).get(stage) or {}).get("relative_change") or {}
 
 
