@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -44,10 +44,26 @@ def field_figure(panels: Mapping[str, Matrix], label: str) -> "Figure":
     return figure
 
 
-def winner_figure(shares: Mapping[str, Sequence[float]]) -> "Figure":
-    """Share of the windows that each place of a square window wins, in numbers, one panel per stage."""
-    figure, row = _grid(len(shares))
-    for axes, (stage, values) in zip(row, shares.items(), strict=True):
+def winner_panels(gradient: Mapping[str, Mapping[str, Any]]) -> dict[str, Sequence[float]]:
+    """Title -> shares for ``winner_figure``, from the section ``gradient`` of a run's results.
+
+    Windows with a single maximum, whose winner the image decides, apart from tied ones, whose winner the tie
+    rule decides; all together for results that do not tell them apart.
+    """
+    kinds = {"winners_untied": "untied windows won (%)", "winners_tied": "tied windows won (%)"}
+    panels: dict[str, Sequence[float]] = {}
+    for stage, one in gradient.items():
+        parts = {f"{stage}:\n{words}": one[kind] for kind, words in kinds.items() if kind in one}
+        if not parts and "winners" in one:
+            parts = {f"{stage}:\nwindows won (%)": one["winners"]}
+        panels |= parts
+    return panels
+
+
+def winner_figure(panels: Mapping[str, Sequence[float]]) -> "Figure":
+    """Share of the windows that each place of a square window wins, in numbers, one panel per title."""
+    figure, row = _grid(len(panels))
+    for axes, (title, values) in zip(row, panels.items(), strict=True):
         side = math.isqrt(len(values))
         width = side if side * side == len(values) else len(values)
         grid = [list(values[start : start + width]) for start in range(0, len(values), width)]
@@ -56,7 +72,7 @@ def winner_figure(shares: Mapping[str, Sequence[float]]) -> "Figure":
             for j, value in enumerate(line):
                 colour = "white" if value > 0.6 else "black"
                 axes.text(j, i, f"{100 * value:.1f}", ha="center", va="center", color=colour)
-        axes.set(title=f"{stage}:\nwindows won (%)", xticks=[], yticks=[])
+        axes.set(title=title, xticks=[], yticks=[])
     return figure
 
 

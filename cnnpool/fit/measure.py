@@ -41,7 +41,11 @@ def measure(run: Training, trained: Trained) -> Measured:
             progress.step()
     run.model.cpu()
     metrics = trained.metrics
-    speed = metrics.images / metrics.seconds if metrics.seconds else None
-    cost = {"train_images_per_s": speed, "wall_s": time.perf_counter() - metrics.begun}
+    seconds = metrics.training.seconds
+    cost = {
+        "train_images_per_s": metrics.images / seconds if seconds else None,
+        "wall_s": time.perf_counter() - metrics.begun,
+        "load": metrics.training.load,
+    }
     sections["cost"] = sections.get("cost", {}) | cost
     return Measured(sections, batch)

@@ -12,6 +12,7 @@ from cnnpool.fit.metrics_writer import MetricsWriter
 from cnnpool.fit.module import Net
 from cnnpool.probe import Batch, Probe, declared
 from cnnpool.probe.tags import scalars
+from cnnpool.system.load import Stopwatch
 
 log = logging.getLogger(__name__)
 
@@ -33,15 +34,16 @@ class MetricsCallback(Callback):
         self.batch = batch
         self.latest: dict[str, dict[str, float]] = {}
         self.images = 0
-        self.seconds = 0.0
+        self.training = Stopwatch()
         self.begun = self._started = time.perf_counter()
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
-        # Lightning announces no epoch's start to a run that goes on within an epoch.
-        self._started = time.perf_counter()
+        self.training.processes = trainer.world_size
+        # A run that goes on within an epoch is told of no epoch's start.
+        self._start()
 
     def on_train_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
-        self._started = time.perf_counter()
+        self._start()
 
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -59,12 +61,11 @@ class MetricsCallback(Callback):
                 self.writer.scalars(module.steps, trainer.current_epoch, values)
 
     def on_validation_start(self, trainer: Trainer, module: LightningModule) -> None:
-        self._trained()
+        self.training.stop()
 
     def on_train_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
         assert isinstance(module, Net)
-        if not module.evaluation_sums:
-            self._trained()
+        self.training.stop()
         epoch = trainer.current_epoch + 1
         self.latest = {"train": module.take(module.training_sums)}
         if module.evaluation_sums:
@@ -85,20 +86,25 @@ class MetricsCallback(Callback):
         log.info("epoch %d/%d   %s   %.1f s", epoch, trainer.max_epochs, scores, self._elapsed())
 
     def state_dict(self) -> dict[str, Any]:
+        self.training.lap()
         return {
             "latest": self.latest,
             "images": self.images,
-            "seconds": self.seconds,
+            "seconds": self.training.seconds,
+            "taken": self.training.taken,
             "wall_s": time.perf_counter() - self.begun,
             "metrics_bytes": self.writer.sync() if self.writer else 0,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.latest, self.images, self.seconds = state["latest"], state["images"], state["seconds"]
+        self.latest, self.images = state["latest"], state["images"]
+        # Checkpoints of before the load was measured do not know it.
+        self.training.restore(state["seconds"], state.get("taken"))
         self.begun -= state["wall_s"]
 
-    def _trained(self) -> None:
-        self.seconds += self._elapsed()
+    def _start(self) -> None:
+        self._started = time.perf_counter()
+        self.training.start()
 
     def _elapsed(self) -> float:
         return time.perf_counter() - self._started

@@ -3,7 +3,7 @@
 from torch.utils.tensorboard import SummaryWriter
 
 from cnnpool.explain.example import examples
-from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure
+from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure, winner_panels
 from cnnpool.explain.picture import figure
 from cnnpool.model import Cnn
 from cnnpool.probe import Batch
@@ -33,8 +33,7 @@ def draw(board: SummaryWriter, model: Cnn, batch: Batch, results: Results) -> No
     }
     if fields:
         board.add_figure("maps/receptive_field", field_figure(fields, "mean |gradient|, largest 1"), step)
-    winners = {s: one["winners"] for s, one in measured.get("gradient", {}).items() if "winners" in one}
-    if winners:
+    if winners := winner_panels(measured.get("gradient", {})):
         board.add_figure("maps/winners", winner_figure(winners), step)
     for name in (results.pool["name"], results.readout["name"]):
         board.add_figure(f"explain/{name}", figure(examples(name)[0]), step)

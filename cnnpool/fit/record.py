@@ -12,12 +12,13 @@ from cnnpool.fit.measure import Measured
 from cnnpool.fit.metrics_writer import MetricsWriter
 from cnnpool.fit.pictures import draw
 from cnnpool.fit.prepare import Training
+from cnnpool.fit.routing import routing_of
 from cnnpool.fit.train import Trained
 from cnnpool.model import Cnn
 from cnnpool.probe import Batch
 from cnnpool.probe.tags import scalars
 from cnnpool.quantity import records
-from cnnpool.run_folder import layout
+from cnnpool.run_folder import layout, routing
 from cnnpool.run_folder.correct import packed
 from cnnpool.run_folder.results import Results, write
 from cnnpool.system.hardware import environment
@@ -40,6 +41,8 @@ def record(run: Training, trained: Trained, measured: Measured, writer: MetricsW
     values = scalars(run.quantities, {"test": trained.test, **final})
     close(writer, results, values, run.model, measured.batch, pictures=run.recipe.pictures)
     layout.refuse_lost(run.out, run.name, LEFT)
+    if "gradient" in measured.sections:
+        routing.write(run.out, routing_of(run.model, measured.batch))
     results = dataclasses.replace(
         results,
         metrics_sha256=writer.metrics.digest(),

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure
+from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure, winner_panels
 from cnnpool.probe import Batch
 from cnnpool.probe.gradient_taps import stage_gradients
 from cnnpool.run_folder.results import Results
@@ -27,8 +27,7 @@ def draw(
         taps = stage_gradients(model, stages, images, batch.labels[:SHOWN])
         gradients = {stage: tap.gradient for stage, tap in taps.items()}
         figures["gradient_routing"] = routing_figure(images, gradients)
-        winners = {stage: one["winners"] for stage, one in gradient.items() if "winners" in one}
-        if winners:
+        if winners := winner_panels(gradient):
             figures["winners"] = winner_figure(winners)
     if maps := _maps(measured, "heat_map"):
         figures["heat_map"] = shift_figure(maps, "cosine distance of features", limits=(0, 0.5))

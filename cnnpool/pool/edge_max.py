@@ -26,8 +26,8 @@ class EdgeMaxPool2d(MaxPool2d):
         # Before channels are left out: of a single one the memory format would be lost.
         padded = pad(x, (across, across, down, down), self.padding_mode)[..., : self.channels, :, :]
         if not self.keep_winners:
-            return max_pool2d(padded, self.kernel_size, self.stride)
-        y, self.winners = max_pool2d_with_winners(padded, self.kernel_size, self.stride)
+            return max_pool2d(padded, self.kernel_size, self.stride, ties=self.ties)
+        y, self.winners = max_pool2d_with_winners(padded, self.kernel_size, self.stride, ties=self.ties)
         return y
 
     def extra_repr(self) -> str:

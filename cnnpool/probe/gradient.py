@@ -73,7 +73,7 @@ class GradientRouting(Probe):
     By stage: ``sparsity`` and ``coverage`` of the gradient at the stage's input, the same sparsity in
     ``before_activation``, and for the batch gradient of the learnt filters next to it in ``weights_before``,
     ``weights_own`` and ``weights_after``; ``ties`` (the rule in force), tied and zero windows, ``winners`` by
-    place in the window, ``phase_imbalance``.
+    place in the window (``winners_untied`` and ``winners_tied`` apart), ``phase_imbalance``.
 
     Args:
         samples: images of the probe batch, >= 1; coverage depends on it.
@@ -145,7 +145,7 @@ def routing(
         "samples": len(tap.gradient),
     }
     if (shares := winner_shares(tap.activation, operator)) is not None:
-        result["winners"] = shares
+        result |= shares
     if tap.before is not None:
         result["before_activation"] = sparsity(tap.before, epsilon)
     for side, gradient in weights.items():

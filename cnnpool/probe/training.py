@@ -39,4 +39,11 @@ TRAINING = (
         shown="compare",
         timed=True,
     ),
+    fraction(
+        "cost.load",
+        "load by others",
+        "Processor time that other programs took while the run trained, divided by that of all processors it "
+        "could use. Times of a run with more than 10 % say little.",
+        shown="file",
+    ),
 )

@@ -43,12 +43,7 @@ def ties(activation: Tensor, operator: nn.Module) -> dict[str, float]:
     if any(length < r for length, r in zip(activation.shape[-2:], reach, strict=True)):
         return {"tied_windows": 0.0, "zero_windows": 0.0}
     down, across = ((n - r) // s + 1 for n, r, s in zip(activation.shape[-2:], reach, stride, strict=True))
-    # The k-th place of all windows at once is a strided view; to gather windows takes three times as long.
-    places = [
-        activation[..., row :: stride[0], column :: stride[1]][..., :down, :across]
-        for row in range(0, reach[0], dilation[0])
-        for column in range(0, reach[1], dilation[1])
-    ]
+    places = _places(activation, kernel, stride, dilation, (down, across))
     largest = reduce(torch.maximum, places)
     winners = reduce(torch.add, [(place == largest).to(torch.int32) for place in places])
     return {
@@ -57,57 +52,94 @@ def ties(activation: Tensor, operator: nn.Module) -> dict[str, float]:
     }
 
 
-def winner_shares(activation: Tensor, operator: nn.Module) -> list[float] | None:
+def winner_shares(activation: Tensor, operator: nn.Module) -> dict[str, list[float]] | None:
     """Share of the windows of a max pooling that each place of the window wins, row by row.
 
-    By the operator's own tie rule; a window split among equals gives each its part. None for an operator
-    that takes no maximum over windows.
+    By the operator's own tie rule; a window split among equals gives each its part.
+
+    Returns:
+        ``winners`` over all windows, ``winners_untied`` over those with a single maximum, whose winner the
+        image decides, and ``winners_tied`` over the others, whose winner the tie rule decides; each sums to 1
+        and is left out if there are no such windows. None for an operator that takes no maximum over windows.
     """
     for module in operator.modules():
         if hasattr(module, "keep_winners"):
-            return _kept(activation, operator, module)
-    if isinstance(operator, nn.MaxPool2d):
-        return _recomputed(activation, operator)
-    return None
+            won, tied = _kept(activation, operator, module)
+            break
+    else:
+        if not isinstance(operator, nn.MaxPool2d):
+            return None
+        won, tied = _recomputed(activation, operator)
+    parts = {"winners": won, "winners_untied": won[:, ~tied], "winners_tied": won[:, tied]}
+    return {name: part.double().mean(1).tolist() for name, part in parts.items() if part.shape[1]}
 
 
-def _kept(activation: Tensor, operator: nn.Module, pool: Any) -> list[float]:
-    own = vars(pool)
-    before: dict[str, Any] = {name: own[name] for name in ("keep_winners", "winners") if name in own}
-    pool.keep_winners = True
+def _kept(activation: Tensor, operator: nn.Module, pool: Any) -> tuple[Tensor, Tensor]:
+    """(cells, windows): the part of each window that each place wins; (windows,): which are tied."""
+    cells = pool.kernel_size[0] * pool.kernel_size[1]
+    winners = _winners(activation, operator, pool, pool.ties)
+    if pool.ties == "split":
+        won = torch.stack([(winners >> place) & 1 for place in range(cells)]).double()
+        return won / won.sum(0), won.sum(0) > 1
+    # Where the first and the last of the equals are the same there is one.
+    other = _winners(activation, operator, pool, "last" if pool.ties == "first" else "first")
+    return _one_hot(winners, cells), winners != other
+
+
+def _winners(activation: Tensor, operator: nn.Module, pool: Any, ties: str) -> Tensor:
+    own, names = vars(pool), ("keep_winners", "winners", "ties")
+    before = {name: own[name] for name in names if name in own}
+    pool.keep_winners, pool.ties = True, ties
     try:
         with torch.no_grad():
             operator(activation)
-        winners = pool.winners
+        winners: Tensor = pool.winners
+        return winners.flatten()
     finally:
-        own.pop("keep_winners"), own.pop("winners", None)
+        for name in names:
+            own.pop(name, None)
         own.update(before)
-    cells = pool.kernel_size[0] * pool.kernel_size[1]
-    if pool.ties != "split":
-        return _shares(winners, cells)
-    won = torch.stack([(winners >> place) & 1 for place in range(cells)]).double()
-    shares: list[float] = (won / won.sum(0)).flatten(1).mean(1).tolist()
-    return shares
 
 
-def _recomputed(activation: Tensor, operator: nn.MaxPool2d) -> list[float]:
+def _recomputed(activation: Tensor, operator: nn.MaxPool2d) -> tuple[Tensor, Tensor]:
+    """The same of torch's module, whose tie rule is the first."""
     kernel, stride, padding, dilation = (
         _pair(getattr(operator, name)) for name in ("kernel_size", "stride", "padding", "dilation")
     )
-    _, index = F.max_pool2d(
+    largest, index = F.max_pool2d(
         activation, kernel, stride, padding, dilation, operator.ceil_mode, return_indices=True
     )
     down, across = (torch.arange(count, device=index.device) for count in index.shape[-2:])
     width = activation.shape[-1]
     row = (index // width - (down * stride[0] - padding[0])[:, None]) // dilation[0]
     column = (index % width - (across * stride[1] - padding[1])) // dilation[1]
-    return _shares(row * kernel[1] + column, kernel[0] * kernel[1])
+    won = _one_hot((row * kernel[1] + column).flatten(), kernel[0] * kernel[1])
+    # As far as the last window reaches, which ceil_mode lets hang over the edge.
+    reach = [
+        (count - 1) * s + d * (k - 1) + 1
+        for count, s, k, d in zip(index.shape[-2:], stride, kernel, dilation, strict=True)
+    ]
+    beyond = [r - p - n for r, p, n in zip(reach, padding, activation.shape[-2:], strict=True)]
+    padded = F.pad(activation, (padding[1], beyond[1], padding[0], beyond[0]), value=-torch.inf)
+    places = _places(padded, kernel, stride, dilation, (len(down), len(across)))
+    equal = reduce(torch.add, [(place == largest).to(torch.int32) for place in places])
+    return won, equal.flatten() > 1
 
 
-def _shares(places: Tensor, cells: int) -> list[float]:
-    counts = torch.bincount(places.flatten().long(), minlength=cells).double()
-    shares: list[float] = (counts / counts.sum()).tolist()
-    return shares
+def _places(x: Tensor, kernel: Pair, stride: Pair, dilation: Pair, windows: Pair) -> list[Tensor]:
+    """For each place of a window, row by row, the cell that all of ``windows`` (down, across) have there.
+
+    The k-th place of all windows at once is a strided view; to gather windows takes three times as long.
+    """
+    return [
+        x[..., row :: stride[0], column :: stride[1]][..., : windows[0], : windows[1]]
+        for row in range(0, dilation[0] * kernel[0], dilation[0])
+        for column in range(0, dilation[1] * kernel[1], dilation[1])
+    ]
+
+
+def _one_hot(winners: Tensor, cells: int) -> Tensor:
+    return torch.stack([winners == place for place in range(cells)])
 
 
 def _pair(value: int | Pair) -> Pair:

@@ -13,6 +13,7 @@ from cnnpool.run_folder.errors import AGAIN, LostError
 RESULTS = "results.json"
 STATUS = "status.json"
 METRICS = "metrics.jsonl"
+ROUTING = "routing.npz"
 CHECKPOINTS = "checkpoints"
 LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
 LOG = "train.log"

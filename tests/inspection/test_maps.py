@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure
+from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure, winner_panels
 
 
 def panels(figure):
@@ -37,6 +37,16 @@ def test_winners_stand_in_their_places_in_percent():
     assert written == {(0, 0): "75.0", (1, 0): "12.5", (0, 1): "12.5", (1, 1): "0.0"}
 
 
+def test_tied_and_untied_windows_have_panels_of_their_own():
+    s1 = {"winners": [0.5, 0.5], "winners_untied": [0.25, 0.75], "winners_tied": [1.0, 0.0], "samples": 8}
+    old = {"winners": [0.5, 0.5]}
+    assert winner_panels({"s1": s1, "s2": old, "s3": {"samples": 8}}) == {
+        "s1:\nuntied windows won (%)": [0.25, 0.75],
+        "s1:\ntied windows won (%)": [1.0, 0.0],
+        "s2:\nwindows won (%)": [0.5, 0.5],
+    }
+
+
 def test_routing_shows_the_share_of_channels_with_gradient():
     gradient = torch.zeros(2, 4, 1, 2)
     gradient[1, :3, 0, 1] = -1.0
@@ -63,7 +73,9 @@ def test_long_names_of_stages_neither_overlap_nor_are_cut():
 
 
 def test_titles_of_neighbouring_winner_maps_do_not_overlap():
-    figure = winner_figure({f"layer4_{i}_downsample_0": [0.25] * 4 for i in range(3)})
+    figure = winner_figure(
+        winner_panels({f"layer4_{i}_downsample_0": {"winners_tied": [0.25] * 4} for i in range(3)})
+    )
     figure.draw_without_rendering()
     boxes = [axes.title.get_window_extent() for axes in panels(figure)]
     assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))

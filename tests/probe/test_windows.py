@@ -41,8 +41,76 @@ def test_a_map_smaller_than_the_window_has_no_windows():
 def test_winners_of_a_hand_worked_map_go_by_the_tie_rule(rule, shares):
     operator = pool.build("max", 1, ties=rule)
     assert tie_rule(operator) == rule
-    assert winner_shares(MAP, operator) == pytest.approx(shares)
-    assert operator.winners is None and not operator.keep_winners
+    assert winner_shares(MAP, operator)["winners"] == pytest.approx(shares)
+    assert operator.winners is None and not operator.keep_winners and operator.ties == rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "tied"),
+    [
+        ("first", [1.0, 0, 0, 0]),
+        ("last", [0, 1 / 3, 0, 2 / 3]),
+        ("split", [(1 / 3 + 1 / 4 + 1 / 2) / 3, (1 / 3 + 1 / 4 + 1 / 2) / 3, 1 / 12, (1 / 3 + 1 / 4) / 3]),
+    ],
+)
+def test_windows_with_one_maximum_are_counted_apart_from_tied_ones(rule, tied):
+    shares = winner_shares(MAP, pool.build("max", 1, ties=rule))
+    # Of the four windows only the one with the 5 at its first place has a single maximum.
+    assert shares["winners_untied"] == [1.0, 0, 0, 0]
+    assert shares["winners_tied"] == pytest.approx(tied)
+
+
+def test_without_ties_or_with_ties_alone_the_other_part_is_left_out():
+    operator = pool.build("max", 1)
+    assert set(winner_shares(torch.zeros(1, 1, 4, 4), operator)) == {"winners", "winners_tied"}
+    assert set(winner_shares(torch.arange(16.0).reshape(1, 1, 4, 4), operator)) == {
+        "winners",
+        "winners_untied",
+    }
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "dilation", "ceil"),
+    [(2, 2, 0, 1, False), (3, 2, 1, 1, False), (3, 2, 0, 2, False), (2, 2, 0, 1, True), (3, 3, 1, 1, True)],
+)
+@pytest.mark.parametrize("rule", ["first", "last", "split", "torch"])
+def test_winners_are_those_of_a_slow_loop_over_windows(kernel, stride, padding, dilation, ceil, rule):
+    x = torch.randint(0, 4, (2, 2, 7, 9), generator=torch.Generator().manual_seed(1)).double()
+    window = {"kernel_size": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+    operator = nn.MaxPool2d(**window, ceil_mode=ceil)
+    rows, columns = operator(x).shape[-2:]
+    if rule != "torch":
+        operator = pool.build("max", 2, **window, ceil_mode=ceil, ties=rule)
+    parts = {"winners_untied": [], "winners_tied": []}
+    for n, c, i, j in np.ndindex(2, 2, rows, columns):
+        cells = [
+            x[n, c, row, column].item() if 0 <= row < 7 and 0 <= column < 9 else -np.inf
+            for row in (i * stride - padding + dilation * k for k in range(kernel))
+            for column in (j * stride - padding + dilation * k for k in range(kernel))
+        ]
+        best = [place for place, cell in enumerate(cells) if cell == max(cells)]
+        winners = {"last": best[-1:], "split": best}.get(rule, best[:1])
+        share = [(place in winners) / len(winners) for place in range(kernel**2)]
+        parts["winners_untied" if len(best) == 1 else "winners_tied"].append(share)
+    found = winner_shares(x, operator)
+    assert found["winners"] == pytest.approx(
+        np.mean([*parts["winners_untied"], *parts["winners_tied"]], axis=0)
+    )
+    for name, windows in parts.items():
+        assert found[name] == pytest.approx(np.mean(windows, axis=0))
+
+
+@pytest.mark.parametrize("mode", ["circular", "reflect"])
+def test_winners_behind_a_convolution_are_those_of_the_map_that_the_maximum_sees(mode):
+    operator = pool.build("conv_pool", 2, padding_mode=mode)
+    x = torch.randn(4, 2, 16, 16, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        operator.conv.bias.fill_(100.0)
+    assert set(winner_shares(x, operator)) == {"winners", "winners_untied"}
+    with torch.no_grad():
+        operator.conv.bias.fill_(-100.0)
+    # Nothing is left of the map: the first place wins by the rule alone.
+    assert winner_shares(x, operator) == {"winners": [1.0] + [0.0] * 8, "winners_tied": [1.0] + [0.0] * 8}
 
 
 @pytest.mark.parametrize("options", [{}, {"kernel_size": 3, "padding": 1}, {"kernel_size": 3, "dilation": 2}])
@@ -61,13 +129,13 @@ def test_torchs_own_pooling_gives_the_same_winners(options):
 def test_winners_of_noise_are_uniform():
     x = torch.randn(4, 4, 64, 64, generator=torch.Generator().manual_seed(0))
     # 16,384 windows: standard deviation of a share 0.0034.
-    assert np.allclose(winner_shares(x, pool.build("max", 4)), 0.25, atol=0.015)
+    assert np.allclose(winner_shares(x, pool.build("max", 4))["winners"], 0.25, atol=0.015)
 
 
 def test_the_maximum_inside_a_blur_is_found():
     operator = pool.build("max_blur", 1, ties="last")
     assert tie_rule(operator) == "last"
-    assert sum(winner_shares(MAP, operator)) == pytest.approx(1)
+    assert sum(winner_shares(MAP, operator)["winners"]) == pytest.approx(1)
 
 
 def test_what_takes_no_maximum_has_no_winners_and_no_rule():

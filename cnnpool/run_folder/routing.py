@@ -1,0 +1,71 @@
+"""routing.npz: which positions of a few test images got gradient, for the picture in the report."""
+
+import io
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cnnpool.run_folder.atomic import write_bytes
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.layout import ROUTING, maker
+
+IMAGES = "images"
+STAGE = "stage."
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Images and what reached them.
+
+    Args:
+        images: (N, H, W, 1 or 3), uint8.
+        shares: by stage (N, H', W'), 0..1: the share of a position's channels that get gradient at the
+            stage's input.
+    """
+
+    images: np.ndarray
+    shares: dict[str, np.ndarray]
+
+
+def write(folder: Path, routing: Routing) -> None:
+    """Write ``routing`` into the folder of a run, its shares in steps of 1/255, only 0 as 0.
+
+    Raises:
+        OSError: naming the file.
+    """
+    arrays: dict[str, Any] = {IMAGES: routing.images}
+    arrays |= {
+        f"{STAGE}{stage}": np.ceil(255 * one).astype(np.uint8) for stage, one in routing.shares.items()
+    }
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)
+    write_bytes(folder / ROUTING, stream.getvalue(), maker=maker(folder))
+
+
+def read(folder: Path) -> Routing | None:
+    """What ``write`` left in ``folder``; None where there is nothing.
+
+    Raises:
+        DamagedError: if the file is not what a run wrote.
+    """
+    path = folder / ROUTING
+    try:
+        # From memory: of a damaged file numpy would leave the handle open.
+        content = io.BytesIO(path.read_bytes())
+        if not zipfile.is_zipfile(content):
+            raise ValueError("not a zip archive")
+        content.seek(0)
+        with np.load(content) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DamagedError(f"{path} is damaged: {error}") from None
+    images = arrays.pop(IMAGES, np.empty(0))
+    if images.ndim != 4 or any(one.ndim != 3 or len(one) != len(images) for one in arrays.values()):
+        raise DamagedError(f"{path} is damaged: its arrays have other shapes than a run's")
+    return Routing(images, {name.removeprefix(STAGE): one / 255 for name, one in arrays.items()})

@@ -1,0 +1,39 @@
+import numpy as np
+import pytest
+
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.layout import ROUTING
+from cnnpool.run_folder.routing import Routing, read, write
+
+
+def test_what_was_written_is_read_and_only_nothing_is_zero(tmp_path):
+    images = np.arange(2 * 3 * 4 * 3, dtype=np.uint8).reshape(2, 3, 4, 3)
+    shares = {"s1": np.array([[[0.0, 1.0]], [[1e-6, 0.5]]]), "layer1.0": np.zeros((2, 1, 1))}
+    write(tmp_path, Routing(images, shares))
+    found = read(tmp_path)
+    assert found.images.tolist() == images.tolist()
+    assert found.shares["s1"] == pytest.approx(np.array([[[0, 1]], [[1 / 255, 128 / 255]]]))
+    assert found.shares["layer1.0"].tolist() == [[[0.0]], [[0.0]]]
+
+
+def test_where_nothing_was_written_there_is_none(tmp_path):
+    assert read(tmp_path) is None
+
+
+@pytest.mark.parametrize("cut", [0, 10, 200])
+def test_a_cut_file_is_damage(tmp_path, cut):
+    write(tmp_path, Routing(np.zeros((1, 8, 8, 1), np.uint8), {"s1": np.ones((1, 4, 4))}))
+    path = tmp_path / ROUTING
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(DamagedError, match="damaged"):
+        read(tmp_path)
+
+
+def test_arrays_that_do_not_belong_together_are_damage(tmp_path):
+    for routing in (
+        Routing(np.zeros((1, 8, 8, 1), np.uint8), {"s1": np.ones((2, 4, 4))}),
+        Routing(np.zeros((8, 8), np.uint8), {}),
+    ):
+        write(tmp_path, routing)
+        with pytest.raises(DamagedError, match="shapes"):
+            read(tmp_path)
