@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cnnpool import data, model, pool, probe, readout, registry
 from cnnpool.bounds import describe
-from cnnpool.launch.sweep import RUNNERS
+from cnnpool.launch.runners import RUNNERS
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder.identity import as_json
 

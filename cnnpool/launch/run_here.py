@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from cnnpool.launch import check
-from cnnpool.launch.failures import describe, of_memory
 from cnnpool.launch.finished import finished
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.log import logged
@@ -70,6 +69,8 @@ def already(job: Job) -> Outcome | None:
 
 def failed(job: Job, error: BaseException) -> Outcome:
     """The outcome of a job that ``error`` ended; a ValueError is a mistake in what was asked."""
+    from cnnpool.launch.failures import describe, of_memory
+
     mistake = isinstance(error, ValueError) and not of_memory(error)
     return _outcome(job, "failed", describe(error, job), 2 if mistake else 1)
 

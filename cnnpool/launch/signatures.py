@@ -23,7 +23,7 @@ TABLES = {
     "pool": ("cnnpool.pool", "OPERATORS"),
     "readout": ("cnnpool.readout", "READOUTS"),
     "probe": ("cnnpool.probe", "PROBES"),
-    "launch": ("cnnpool.launch.sweep", "RUNNERS"),
+    "launch": ("cnnpool.launch.runners", "RUNNERS"),
 }
 LIGHT = {one.__name__: one for one in (builtins, typing, math, annotated_types, bounds)}
 """Modules that types are made of."""

@@ -3,30 +3,14 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cnnpool import registry, tables
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_here import run_here
-from cnnpool.launch.run_processes import run_processes
-from cnnpool.launch.run_ray import run_ray
-from cnnpool.launch.run_slurm import run_slurm
 from cnnpool.system.process import in_group
 from cnnpool.system.signals import Signals, Stopped
-
-Runner = Callable[..., Iterator[Outcome]]
-"""Jobs in, outcomes out as they end; keyword-only parameters are the options of ``conf/launch``.
-
-A signal is raised inside as ``Stopped``: a runner passes it on to the jobs that run, waits for them, and
-raises it again.
-"""
-RUNNERS: dict[str, Runner] = {
-    "local": run_here,
-    "processes": run_processes,
-    "slurm": run_slurm,
-    "ray": run_ray,
-}
 
 
 def run_all(jobs: Sequence[Job]) -> int:
@@ -60,13 +44,18 @@ def outcomes_of(jobs: Sequence[Job]) -> Iterator[Outcome]:
             options = dict(job.settings.get("launch", {}))
             name = options.pop("name", name)
             break
+    if name == "local" and not options and all(job.devices == 1 for job in jobs):
+        return run_here(jobs)
+    # Late, since most commands need no other way than this process.
+    from cnnpool.launch.runners import RUNNERS
+
     # Checked even where they are not used.
     options = registry.check(registry.lookup(RUNNERS, "launchers", name), name, options, "launch")
     if in_group() or (name == "processes" and len(jobs) == 1 and jobs[0].devices == 1):
         return run_here(jobs)
-    if name == "local" and any(job.devices > 1 for job in jobs):
+    if name == "local":
         threads = os.environ.get("OMP_NUM_THREADS", "")
-        return run_processes(jobs, jobs=1, threads=int(threads) if threads.isdigit() else None)
+        return RUNNERS["processes"](jobs, jobs=1, threads=int(threads) if threads.isdigit() else None)
     return RUNNERS[name](jobs, **options)
 
 

@@ -12,8 +12,8 @@ from cnnpool import data, model, pool, probe, readout, registry
 from cnnpool.bounds import Count
 from cnnpool.launch import conf_dir
 from cnnpool.launch.help import CLOSING
+from cnnpool.launch.runners import RUNNERS
 from cnnpool.launch.signatures import choices, options_of
-from cnnpool.launch.sweep import RUNNERS
 from cnnpool.recipe import Recipe
 
 TABLES = {

@@ -13,6 +13,7 @@ from cnnpool.launch import build
 from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_processes import shares
+from cnnpool.launch.runners import RUNNERS
 from cnnpool.launch.sweep import conclude, outcomes_of
 from cnnpool.run_folder.checkpoint import load
 
@@ -194,7 +195,7 @@ def test_a_training_on_several_devices_gets_a_process_for_each(monkeypatch, call
         seen.append((len(asked), options))
         return iter(())
 
-    monkeypatch.setattr("cnnpool.launch.sweep.run_processes", note)
+    monkeypatch.setitem(RUNNERS, "processes", note)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     call("train", *sweep, "fit.devices=2", *call.quick)
     assert seen == [(count, {"jobs": 1, "threads": 3})]
@@ -207,7 +208,7 @@ SRUN = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}
 def test_a_process_that_torchrun_or_srun_started_starts_none_itself(monkeypatch, place):
     asked = [Job(Path("run"), [], {"fit": {"devices": 2}, "launch": {"name": "local"}})]
     monkeypatch.setattr("cnnpool.launch.sweep.run_here", lambda jobs: iter([jobs]))
-    monkeypatch.setattr("cnnpool.launch.sweep.run_processes", lambda asked, **options: iter(["processes"]))
+    monkeypatch.setitem(RUNNERS, "processes", lambda asked, **options: iter(["processes"]))
     assert list(outcomes_of(asked)) == ["processes"]
     for name, value in place.items():
         monkeypatch.setenv(name, value)

@@ -4,10 +4,9 @@ import ast
 
 import pytest
 
-from scripts.figures import MOST_LINES, circles, functions, imports, modules, on_the_way, private_names
+from scripts.figures import MOST_LINES, circles, functions, imports, launched, modules, private_names
 
 TREES = modules()
-LARGE = {"cnnpool.fit.fit.fit", "cnnpool.launch.build.train"}
 """Functions that are still to be divided."""
 
 
@@ -19,8 +18,8 @@ def test_no_modules_import_each_other_in_a_circle():
     assert circles(imports(TREES, lazy=False)) == []
 
 
-def test_no_other_function_is_long():
-    assert {one.name for one in functions(TREES) if one.lines > MOST_LINES} <= LARGE
+def test_no_function_is_long():
+    assert [one for one in functions(TREES) if one.lines > MOST_LINES] == []
 
 
 def test_a_circle_is_found_and_a_lazy_import_is_none():
@@ -33,13 +32,23 @@ def test_a_circle_is_found_and_a_lazy_import_is_none():
     assert circles(imports(lazy, lazy=True)) == [["cnnpool.a", "cnnpool.b"]]
 
 
-def test_the_way_of_a_run_is_followed_through_lazy_imports():
+def test_a_plain_run_imports_no_module_that_only_a_function_names():
     trees = parsed(
-        cli="def f():\n    from cnnpool.launch import here",
-        **{"launch.here": "import cnnpool.fit.fit", "launch.help": "", "fit.fit": ""},
+        **{
+            "launch.compose": "from cnnpool.launch.job import Job",
+            "launch.sweep": "def f():\n    import cnnpool.launch.ray",
+            "launch.build": "import cnnpool.fit",
+            **dict.fromkeys(("launch.job", "launch.ray", "fit"), ""),
+        }
     )
-    trees["cnnpool.launch"] = ast.parse("")
-    assert on_the_way(imports(trees, lazy=True)) == {"cnnpool.launch.here"}
+    found = launched(imports(trees, lazy=False))
+    assert {name.rpartition(".")[2] for name in found} == {"build", "compose", "job", "sweep"}
+
+
+def test_a_plain_run_loads_no_way_to_run_jobs_elsewhere():
+    assert not {f"cnnpool.launch.run_{way}" for way in ("processes", "ray", "slurm")} & launched(
+        imports(TREES, lazy=False)
+    )
 
 
 def test_lines_are_counted_without_decorators_and_docstring():

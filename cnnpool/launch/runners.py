@@ -1,0 +1,22 @@
+"""The ways to run jobs by name: the choices of ``launch``."""
+
+from collections.abc import Callable, Iterator
+
+from cnnpool.launch.job import Outcome
+from cnnpool.launch.run_here import run_here
+from cnnpool.launch.run_processes import run_processes
+from cnnpool.launch.run_ray import run_ray
+from cnnpool.launch.run_slurm import run_slurm
+
+Runner = Callable[..., Iterator[Outcome]]
+"""Jobs in, outcomes out as they end; keyword-only parameters are the options of ``conf/launch``.
+
+A signal is raised inside as ``Stopped``: a runner passes it on to the jobs that run, waits for them, and
+raises it again.
+"""
+RUNNERS: dict[str, Runner] = {
+    "local": run_here,
+    "processes": run_processes,
+    "slurm": run_slurm,
+    "ray": run_ray,
+}
