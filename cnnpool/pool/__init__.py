@@ -16,6 +16,7 @@ from cnnpool.pool.base import Pool2d
 from cnnpool.pool.blur import BlurPool2d, blur_pool2d
 from cnnpool.pool.conv_blur import ConvBlur2d
 from cnnpool.pool.conv_pool import ConvPool2d
+from cnnpool.pool.daubechies import wavelet_bank
 from cnnpool.pool.depthwise import DepthwiseConv2d
 from cnnpool.pool.diffstride import DiffStride2d
 from cnnpool.pool.dpp import DppPool2d, dpp_pool2d
@@ -62,7 +63,7 @@ from cnnpool.pool.sum import SumPool2d, sum_pool2d
 from cnnpool.pool.tips import TipsPool2d
 from cnnpool.pool.tree import TreePool2d, tree_pool2d
 from cnnpool.pool.unshuffle import UnshuffleConv2d, pixel_unshuffle2d
-from cnnpool.pool.wavelet import WaveletPool2d, wavelet_bands2d, wavelet_bank
+from cnnpool.pool.wavelet import WaveletPool2d, wavelet_bands2d
 
 OPERATORS: dict[str, type[Pool2d]] = {
     "ada": AdaPool2d,
@@ -120,7 +121,8 @@ def build(name: str, channels: int, **options: Any) -> Pool2d:
         ValueError: for an unknown name or option, or a value out of range.
     """
     registry.Option(Count).take(f"{name}: channels", channels)
-    return registry.construct(OPERATORS, "operators", name, channels, **options)
+    operator: Pool2d = registry.construct(OPERATORS, "operators", name, channels, **options)
+    return operator
 
 
 __all__ = [

@@ -8,7 +8,7 @@ from cnnpool.pool.base import Cells, Padding, Side, Size
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Fraction
 from cnnpool.pool.soft import soft_pool2d
-from cnnpool.pool.window import WindowPool2d, cells, count, inside, window_of
+from cnnpool.pool.window import WindowPool2d, added, cells, count, inside, window_of
 
 
 def dice_pool2d(
@@ -35,12 +35,12 @@ def dice_pool2d(
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
     exact = wide(x)
     parts, present = cells(exact, window), inside(exact, window)
-    mean = sum(parts) / count(exact, window)
+    mean = added(parts) / count(exact, window)
     weights = [_dice(part, mean).exp() for part in parts]
     if present is not None:
         weights = [weight * mask for weight, mask in zip(weights, present, strict=True)]
-    weighted = sum(part * weight for part, weight in zip(parts, weights, strict=True))
-    return (weighted / sum(weights)).to(x.dtype)
+    weighted = added(part * weight for part, weight in zip(parts, weights, strict=True))
+    return (weighted / added(weights)).to(x.dtype)
 
 
 def _dice(a: Tensor, b: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """A low-pass filter that the map itself chooses: :func:`adaptive_blur_pool2d`."""
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le, Predicate
 from torch import Tensor, nn
@@ -54,13 +54,14 @@ def adaptive_blur_pool2d(
     weights = exact.clamp(-bound, bound).unflatten(1, (groups, cells)).softmax(2)
     down, across = kernel[0] // 2, kernel[1] // 2
     padded = pad(x, (across, across, down, down), padding_mode).unflatten(1, (groups, -1))
-    total = 0
+    total: Any = 0
     for place in range(cells):
         i, j = divmod(place, kernel[1])
         cell = padded[..., i : i + (rows - 1) * sh + 1 : sh, j : j + (columns - 1) * sw + 1 : sw]
         # The map comes first, so that the sum takes its memory format.
         total = cell * weights[:, :, place, None] + total
-    return total.flatten(1, 2).to(x.dtype)
+    y: Tensor = total.flatten(1, 2).to(x.dtype)
+    return y
 
 
 def _odd(filter_size: Size) -> tuple[int, int]:
@@ -143,10 +144,11 @@ class AdaptiveBlurPool2d(Pool2d):
 
     def _logits(self, x: Tensor) -> Tensor:
         if not isinstance(self.norm, nn.Identity):
-            return self.norm(self.conv(x))
+            logits: Tensor = self.norm(self.conv(x))
+            return logits
         exact = wide(x)
-        weight, bias = (p.to(exact.dtype) for p in (self.conv.weight, self.conv.bias))
-        return conv2d(exact, weight, bias, self.stride, 1, self.padding_mode)
+        bias = None if self.conv.bias is None else self.conv.bias.to(exact.dtype)
+        return conv2d(exact, self.conv.weight.to(exact.dtype), bias, self.stride, 1, self.padding_mode)
 
     def extra_repr(self) -> str:
         return f"filter_size={self.filter_size}, stride={self.stride}, groups={self.groups}"

@@ -1,12 +1,13 @@
 """Adaptive polyphase sampling: :func:`aps_pool2d`."""
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from annotated_types import Predicate, doc
 from torch import Tensor
 
+from cnnpool.pool.autograd.kernels import PhaseKernels
 from cnnpool.pool.autograd.phases import blocks, complete, sample_phase
 from cnnpool.pool.base import Size, Taps, pair
 from cnnpool.pool.dispatch import kernels
@@ -80,10 +81,12 @@ def _norms(x: Tensor, stride: tuple[int, int], p: float) -> Tensor:
     count = x.shape[1:].numel() // (stride[0] * stride[1])
     if torch.compiler.is_compiling():
         # The same power of 2, of a number that may be a symbol.
-        scale = torch.exp2(61 - torch.full((), count, dtype=torch.float64, device=x.device).log2().floor())
+        scale: Any = torch.exp2(
+            61 - torch.full((), count, dtype=torch.float64, device=x.device).log2().floor()
+        )
     else:
         scale = 2.0 ** (62 - count.bit_length())
-    kernel = kernels("phases", x, cells=stride[0] * stride[1]) if p != math.inf else None
+    kernel: PhaseKernels | None = kernels("phases", x, cells=stride[0] * stride[1]) if p != math.inf else None
     if kernel is not None:
         return kernel.norms(x, stride, scale, p == 2)
     # NaN and infinity count as the largest number, so that they win wherever they are.

@@ -62,4 +62,5 @@ class AvgConv2d(Pool2d):
     def forward(self, x: Tensor) -> Tensor:
         self.output_size(*x.shape[-2:])
         mean = avg_pool2d(x, self.kernel_size, self.stride, ceil_mode=True)
-        return self.activation(self.norm(self.conv(mean)))
+        y: Tensor = self.activation(self.norm(self.conv(mean)))
+        return y

@@ -85,7 +85,7 @@ def _placed(operator: type["Pool2d"]) -> None:
         if dtype is not None:
             self.to(dtype)
 
-    operator.__init__ = __init__  # type: ignore[method-assign]
+    operator.__init__ = __init__  # type: ignore[assignment]
 
 
 class Pool2d(nn.Module):
@@ -106,7 +106,7 @@ class Pool2d(nn.Module):
     """How the output changes under a shift of the input, in a few words."""
     gradient: ClassVar[Literal["dense", "sparse", "uneven"]]
     """dense: every covered input gets gradient; sparse: few do; uneven: all, in unequal counts."""
-    gain: ClassVar[float | None] = 1.0
+    gain: float | None = 1.0
     """A constant image c comes out as gain*c everywhere, borders included; None: not promised."""
     random: ClassVar[bool] = False
     """Draws random numbers in training mode (never in eval mode)."""
@@ -133,18 +133,18 @@ class Pool2d(nn.Module):
         Raises:
             ValueError: if nothing would be left.
         """
-        size = tuple(
+        rows, columns = (
             window_size(length, k, s, p, d, self.ceil_mode)
             for length, k, s, p, d in zip(
                 (height, width), self.kernel_size, self.stride, self.padding, self.dilation, strict=True
             )
         )
-        if min(size) < 1:
+        if rows < 1 or columns < 1:
             raise ValueError(
                 f"{type(self).__name__} leaves nothing of a {height}x{width} map: "
                 f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
             )
-        return size
+        return rows, columns
 
     def flops(self, height: int, width: int) -> int | None:
         """Additions, multiplications, comparisons and elementary functions per sample, one each; None where

@@ -54,7 +54,7 @@ def blurring_of(x: Tensor, filter_size: Taps, stride: Size, padding_mode: Paddin
         pair(filter_size, "filter_size", least=1),
         pair(stride, "stride", least=1),
         padding_mode,
-        tuple(x.shape[-2:]),
+        (x.shape[-2], x.shape[-1]),
         x.dim() == 4 and is_channels_last(x),
     )
 

@@ -84,5 +84,7 @@ class ConvBlur2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.order == "conv_blur":
-            return self.blur(self.activation(self.norm(self.conv(x))))
-        return self.activation(self.norm(self.conv(self.blur(x))))
+            y: Tensor = self.blur(self.activation(self.norm(self.conv(x))))
+        else:
+            y = self.activation(self.norm(self.conv(self.blur(x))))
+        return y

@@ -58,7 +58,7 @@ class ConvPool2d(Pool2d):
         self.channels = channels
         self.conv_size = both(conv_size)
         window = both(kernel_size)
-        same = tuple((k - 1) // 2 for k in window)
+        same = (window[0] - 1) // 2, (window[1] - 1) // 2
         self.conv = EdgeConv2d(channels, channels, self.conv_size, mode=padding_mode, bias=norm == "none")
         self.norm = NORMS[norm](channels)
         self.activation = ACTIVATIONS[activation]()
@@ -77,4 +77,5 @@ class ConvPool2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         self.output_size(*x.shape[-2:])
-        return self.pool(self.activation(self.norm(self.conv(x))))
+        y: Tensor = self.pool(self.activation(self.norm(self.conv(x))))
+        return y

@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -68,8 +68,10 @@ def use(wanted: bool | None) -> Iterator[None]:
         _wanted = before
 
 
-def kernels(stem: str, *tensors: Tensor, cells: int = 1) -> ModuleType | None:
+def kernels(stem: str, *tensors: Tensor, cells: int = 1) -> Any:
     """The module of kernels that is to work on ``tensors``, or None if torch's operators are.
+
+    ``autograd/kernels.py`` has the signatures of each.
 
     Args:
         stem: name of the module in ``cnnpool.pool.cpu`` and ``cnnpool.pool.gpu``.
@@ -91,7 +93,7 @@ def kernels(stem: str, *tensors: Tensor, cells: int = 1) -> ModuleType | None:
     return _module("cpu", stem)
 
 
-def kernels_without_forward_mode(stem: str, x: Tensor, *others: Tensor, cells: int = 1) -> ModuleType | None:
+def kernels_without_forward_mode(stem: str, x: Tensor, *others: Tensor, cells: int = 1) -> Any:
     """``kernels`` for an autograd function that has a backward rule alone."""
     if torch.compiler.is_compiling() or is_transforming():
         return None

@@ -1,5 +1,6 @@
 """Detail-preserving pooling: :func:`dpp_pool2d`."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor, nn
 
 from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.precision import wide
-from cnnpool.pool.window import Window, WindowPool2d, cells, count, inside, window_of
+from cnnpool.pool.window import Window, WindowPool2d, added, cells, count, inside, window_of
 
 Form = Literal["symmetric", "asymmetric"]
 
@@ -54,13 +55,13 @@ def dpp_pool2d(
     _check(form, eps)
     exact = wide(x)
     parts, present = cells(exact, window), count(exact, window)
-    masks = inside(exact, window) or [1] * len(parts)
-    centre = sum(parts) / present if reference is None else reference
+    masks: Sequence[Tensor | int] = inside(exact, window) or [1] * len(parts)
+    centre = added(parts) / present if reference is None else reference
     gaps = [part - centre for part in parts]
     if form == "asymmetric":
         gaps = [gap.relu() for gap in gaps]
     details = [(gap.square() + eps) * mask for gap, mask in zip(gaps, masks, strict=True)]
-    mean = sum(details) / present
+    mean = added(details) / present
     weights = [
         mask * (alpha + _power(detail / mean, strength / 2, mask))
         for detail, mask in zip(details, masks, strict=True)
@@ -76,8 +77,8 @@ def _check(form: str, eps: float) -> None:
 
 
 def _weighted_mean(parts: list[Tensor], weights: list[Tensor]) -> Tensor:
-    weighted = sum(part * weight for part, weight in zip(parts, weights, strict=True))
-    return weighted / sum(weights)
+    weighted = added(part * weight for part, weight in zip(parts, weights, strict=True))
+    return weighted / added(weights)
 
 
 def _power(base: Tensor, exponent: float | Tensor, mask: Tensor | int) -> Tensor:
@@ -152,7 +153,7 @@ class DppPool2d(WindowPool2d):
         rows, columns = self.output_size(*x.shape[-2:])
         taps = self.filter.to(x.dtype)[:, :, None, None].unbind(1)
         parts = cells(x, self.grown)
-        return sum(part[..., :rows, :columns] * tap for part, tap in zip(parts, taps, strict=True))
+        return added(part[..., :rows, :columns] * tap for part, tap in zip(parts, taps, strict=True))
 
     def forward(self, x: Tensor) -> Tensor:
         exact = wide(x)

@@ -67,7 +67,8 @@ def _extend(x: Tensor, axis: int, before: int, after: int, mode: PaddingMode) ->
         sides = x.narrow(axis, 1, before), x.narrow(axis, length - 1 - after, after)
         return _between([side.flip(axis) for side in sides], x, axis)
     outside = [*range(-before, 0), *range(length, length + after)]
-    strips = [x.narrow(axis, source(index, length, mode), 1) for index in outside]
+    pixels = (source(index, length, mode) for index in outside)
+    strips = [x.narrow(axis, pixel, 1) for pixel in pixels if pixel is not None]
     return torch.cat([*strips[:before], x, *strips[before:]], axis)
 
 
@@ -96,6 +97,10 @@ def conv2d(
 class EdgeConv2d(nn.Conv2d):
     """``nn.Conv2d`` by :func:`conv2d`: any padding mode on any map; without ``padding`` H' = ceil(H/s)."""
 
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    padding_mode: PaddingMode
+
     def __init__(
         self,
         in_channels: int,
@@ -112,7 +117,7 @@ class EdgeConv2d(nn.Conv2d):
         if padding is None and any(k % 2 == 0 for k in kernel):
             raise ValueError(f"kernel_size must be odd, to keep the size of the map, got {kernel_size!r}")
         check_mode(mode)
-        sides = tuple(k // 2 for k in kernel) if padding is None else padding
+        sides = (kernel[0] // 2, kernel[1] // 2) if padding is None else padding
         super().__init__(
             in_channels, out_channels, kernel, stride, sides, groups=groups, bias=bias, padding_mode=mode
         )

@@ -15,7 +15,7 @@ from cnnpool.pool.precision import wide
 from cnnpool.pool.window import is_channels_last, memory_format
 
 
-def full_precision(x: Tensor) -> AbstractContextManager:
+def full_precision(x: Tensor) -> AbstractContextManager[object]:
     """Keeps autocast from rounding the matrices to half precision, which would lose the gain of 1."""
     kind = x.device.type
     return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()

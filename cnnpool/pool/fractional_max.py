@@ -124,4 +124,5 @@ def max_between(x: Tensor, start: Tensor, last: Tensor, reach: int, axis: int) -
     samples, count = places.shape[:2]
     places = places.reshape([samples if i == 0 else count * reach if i == axis else 1 for i in range(4)])
     shape = [count * reach if i == axis else n for i, n in enumerate(x.shape)]
-    return x.gather(axis, places.expand(shape)).unflatten(axis, (count, reach)).max(axis + 1).values
+    windows: Tensor = x.gather(axis, places.expand(shape)).unflatten(axis, (count, reach))
+    return windows.max(axis + 1).values

@@ -9,7 +9,7 @@ from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.mixed import max_and_average
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
-from cnnpool.pool.window import WindowPool2d, cells, window_of
+from cnnpool.pool.window import WindowPool2d, added, cells, window_of
 
 
 def filtered(parts: list[Tensor], weight: Tensor) -> Tensor:
@@ -17,7 +17,7 @@ def filtered(parts: list[Tensor], weight: Tensor) -> Tensor:
     if weight.dim() != 2 or weight.shape[1] != len(parts):
         raise ValueError(f"weight must be (C or 1, {len(parts)}), got {tuple(weight.shape)}")
     taps = weight.to(parts[0].dtype)[:, :, None, None].unbind(1)
-    return sum(part * tap for part, tap in zip(parts, taps, strict=True))
+    return added(part * tap for part, tap in zip(parts, taps, strict=True))
 
 
 def share(logits: Tensor) -> Tensor:

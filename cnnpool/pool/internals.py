@@ -14,7 +14,8 @@ _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", None)
 
 def is_watched() -> bool:
     """Whether a dispatch mode or a trace must see every operator of torch that is called."""
-    return _count_modes is None or _count_modes() > 0 or torch.jit.is_tracing()
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return _count_modes is None or _count_modes() > 0 or tracing
 
 
 def is_transforming() -> bool:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from cnnpool.bounds import AboveZero, CountOrZero
 from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.precision import largest_finite, wide
-from cnnpool.pool.window import Window, WindowPool2d, cells, peak, window_of
+from cnnpool.pool.window import Window, WindowPool2d, added, cells, peak, window_of
 
 
 def lip_pool2d(
@@ -50,8 +50,8 @@ def softmax_mean(x: Tensor, logits: Tensor, window: Window) -> Tensor:
     """sum e^g_i x_i / sum e^g_i in every window, for ``logits`` whose difference does not overflow to NaN."""
     values, largest = cells(x, window), peak(logits, window)
     weights = [(part - largest).exp() for part in cells(logits, window, fill=-float("inf"))]
-    weighted = sum(value * weight for value, weight in zip(values, weights, strict=True))
-    return weighted / sum(weights)
+    weighted = added(value * weight for value, weight in zip(values, weights, strict=True))
+    return weighted / added(weights)
 
 
 class Importance(nn.Module):
@@ -65,7 +65,7 @@ class Importance(nn.Module):
         self.scale = scale
         if bottleneck:
             width = max(channels // bottleneck, 1)
-            self.stem = nn.Sequential(
+            self.stem: nn.Module = nn.Sequential(
                 WideConv2d(channels, width, 1),
                 SampleNorm(width),
                 nn.ReLU(),
@@ -81,7 +81,8 @@ class Importance(nn.Module):
         nn.init.zeros_(self.conv.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.scale * self.norm(self.conv(self.stem(wide(x)))).sigmoid()
+        logits: Tensor = self.scale * self.norm(self.conv(self.stem(wide(x)))).sigmoid()
+        return logits
 
 
 class WideConv2d(nn.Conv2d):

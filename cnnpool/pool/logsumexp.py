@@ -9,7 +9,7 @@ from cnnpool.bounds import AboveZero
 from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import WindowPool2d, cells, count, peak, window_of
+from cnnpool.pool.window import WindowPool2d, added, cells, count, peak, window_of
 
 
 def logsumexp_pool2d(
@@ -51,7 +51,7 @@ def logsumexp_pool2d(
     top = largest.clamp(-bound, bound)
     present = count(exact, window)
     # A cell outside the map counts expm1(-inf) = -1; adding them back leaves the sum over those inside.
-    excess = sum(torch.expm1(r * (part - top)) for part in parts) + (len(parts) - present)
+    excess = added(torch.expm1(r * (part - top)) for part in parts) + (len(parts) - present)
     smooth = top + torch.log1p(excess / present) / r
     return torch.where(largest.isinf(), largest, smooth).to(x.dtype)
 

@@ -1,20 +1,20 @@
 """Lp (power-average) pooling: :func:`lp_pool2d`."""
 
 import math
-from types import ModuleType
 from typing import Annotated, Literal, NamedTuple, Self
 
 import torch
 from annotated_types import Gt
 from torch import Tensor, nn
 
+from cnnpool.pool.autograd.kernels import MeanKernels
 from cnnpool.pool.autograd.means import FLOORED, POWER, Mean
 from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import Window, WindowPool2d, cells, count, peak, window_like, window_on
+from cnnpool.pool.window import Window, WindowPool2d, added, cells, count, peak, window_like, window_on
 
 Power = Annotated[float, Gt(0)]
 """Infinite, it is the maximum."""
@@ -81,7 +81,7 @@ class PowerMean(NamedTuple):
         parts, largest = cells(size, self.window), peak(size, self.window)
         endless = largest.isinf()
         scale = torch.where((largest == 0) | endless, 1.0, largest)
-        total = sum(_power(torch.where(endless, 0.0, part) / scale, p) for part in parts)
+        total = added(_power(torch.where(endless, 0.0, part) / scale, p) for part in parts)
         if self.mean:
             total = total / count(size, self.window)
         # At zero the root has an infinite slope: take it of 1 instead and give 0.
@@ -89,11 +89,11 @@ class PowerMean(NamedTuple):
         root = torch.where(empty, 1.0, total).pow(1 / p)
         return torch.where(endless, largest, torch.where(empty, 0.0, root * scale)).to(x.dtype)
 
-    def forward(self, kernel: ModuleType, x: Tensor, p: float | Tensor) -> Tensor:
+    def forward(self, kernel: MeanKernels, x: Tensor, p: float | Tensor) -> Tensor:
         return kernel.forward(x, p, self._how())
 
     def backward(
-        self, kernel: ModuleType, grad: Tensor, x: Tensor, p: float | Tensor, learnt: bool
+        self, kernel: MeanKernels, grad: Tensor, x: Tensor, p: float | Tensor, learnt: bool
     ) -> tuple[Tensor, Tensor | None]:
         return kernel.backward(grad, x, p, self._how(), learnt)
 

@@ -65,7 +65,8 @@ class LpsPool2d(PolyphasePool2d):
         """One number per sample and phase of a complete map, (N, P)."""
         parts = torch.stack(components(x, self.stride), 1)
         score = self._convolve(self.second, self._convolve(self.first, parts.flatten(0, 1)).relu())
-        return score.mean((1, 2, 3)).unflatten(0, parts.shape[:2])
+        logits: Tensor = score.mean((1, 2, 3)).unflatten(0, parts.shape[:2])
+        return logits
 
     def decide(self, x: Tensor) -> Tensor:
         logits = self.logits(x)
@@ -76,7 +77,8 @@ class LpsPool2d(PolyphasePool2d):
 
     @staticmethod
     def _convolve(conv: EdgeConv2d, x: Tensor) -> Tensor:
-        return conv2d(x, conv.weight.to(x.dtype), conv.bias.to(x.dtype), 1, 1, conv.padding_mode)
+        bias = None if conv.bias is None else conv.bias.to(x.dtype)
+        return conv2d(x, conv.weight.to(x.dtype), bias, 1, 1, conv.padding_mode)
 
     def flops(self, height: int, width: int) -> int:
         weights = self.first.weight.numel() + self.second.weight.numel()

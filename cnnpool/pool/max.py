@@ -80,10 +80,12 @@ def max_pool2d(
     small = ties == "first" and torch_is_faster(input, MAX_TILES if tiles else MAX_OVERLAPPING)
     refused = None
     if small and dilation == 1 and (tiles or input.dtype.itemsize > 2 or input.is_cuda):
-        pool = F.max_pool2d_with_indices if return_indices else torch.max_pool2d
+        pool: Any = F.max_pool2d_with_indices if return_indices else torch.max_pool2d
         try:
             # torch checks its arguments itself; to check them before takes a tenth of its time.
-            return pool(input, kernel_size, () if tiles else stride, padding, 1, ceil_mode)
+            found: Tensor | tuple[Tensor, Tensor]
+            found = pool(input, kernel_size, () if tiles else stride, padding, 1, ceil_mode)
+            return found
         except (RuntimeError, TypeError, IndexError) as error:
             refused = error
     window = _window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)

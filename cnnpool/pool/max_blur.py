@@ -44,7 +44,8 @@ def max_blur_pool2d(
         blurring = blurring_of(x, filter_size, stride, padding_mode)
         fused = fuses(x, blurring)
         if fused is not None:
-            return MaxBlur.apply(x, blurring, fused)
+            y: Tensor = MaxBlur.apply(x, blurring, fused)
+            return y
     dense = max_pool2d(x, kernel, 1, (kernel[0] // 2, kernel[1] // 2), ties=ties)
     return blur_pool2d(_drop_first(dense, kernel), filter_size, stride, padding_mode)
 
@@ -109,6 +110,7 @@ class MaxBlurPool2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.max.keep_winners:
-            return self.blur(_drop_first(self.max(x), self.max.kernel_size))
+            y: Tensor = self.blur(_drop_first(self.max(x), self.max.kernel_size))
+            return y
         blur = self.blur.filter_size, self.blur.stride, self.blur.padding_mode
         return max_blur_pool2d(x, self.max.kernel_size, *blur, ties=self.max.ties)

@@ -9,7 +9,7 @@ from cnnpool.pool.base import Cells, Padding, Size
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
 from cnnpool.pool.sorting import comparisons, order
-from cnnpool.pool.window import WindowPool2d, cells, count, window_of
+from cnnpool.pool.window import WindowPool2d, added, cells, count, window_of
 
 
 def ordinal_pool2d(
@@ -51,12 +51,12 @@ def ordinal_pool2d(
     taps = weight.to(exact.dtype)[:, :, None, None].unbind(1)
     ranked = order(parts, range(len(parts)))[::-1]
     if isinstance(present, int):
-        return sum(part * tap for part, tap in zip(ranked, taps, strict=True)).to(x.dtype)
+        return added(part * tap for part, tap in zip(ranked, taps, strict=True)).to(x.dtype)
     used = [present > rank for rank in range(len(parts))]
-    total = sum(torch.where(u, part, 0) * tap for u, part, tap in zip(used, ranked, taps, strict=True))
+    total = added(torch.where(u, part, 0) * tap for u, part, tap in zip(used, ranked, taps, strict=True))
     if normalise:
-        share = sum(torch.where(u, tap, 0) for u, tap in zip(used, taps, strict=True))
-        total = total / share * sum(taps)
+        share = added(torch.where(u, tap, 0) for u, tap in zip(used, taps, strict=True))
+        total = total / share * added(taps)
     return total.to(x.dtype)
 
 

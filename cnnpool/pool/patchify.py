@@ -47,7 +47,8 @@ class PatchConv2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         self.output_size(*x.shape[-2:])
-        return self.norm(self.conv(self.before(x)))
+        y: Tensor = self.norm(self.conv(self.before(x)))
+        return y
 
 
 class ChannelNorm(nn.LayerNorm):

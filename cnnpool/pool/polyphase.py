@@ -54,6 +54,6 @@ class PolyphasePool2d(Pool2d):
         return f"stride={self.stride}, filter_size={self.filter_size}"
 
 
-def _full_precision(device_type: str) -> AbstractContextManager:
+def _full_precision(device_type: str) -> AbstractContextManager[object]:
     available = torch.amp.is_autocast_available(device_type)
     return torch.autocast(device_type, enabled=False) if available else nullcontext()

@@ -57,7 +57,7 @@ class ReductionBlock2d(Pool2d):
         super().__init__()
         self.channels, self.pooled = channels, channels // 2
         window = both(kernel_size)
-        same = tuple((k - 1) // 2 for k in window)
+        same = (window[0] - 1) // 2, (window[1] - 1) // 2
         self.pool = EdgeMaxPool2d(
             self.pooled,
             kernel_size=window,

@@ -1,13 +1,13 @@
 """SoftPool: :func:`soft_pool2d`."""
 
 import math
-from types import ModuleType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from cnnpool.bounds import AboveZero
+from cnnpool.pool.autograd.kernels import MeanKernels
 from cnnpool.pool.autograd.means import SOFT, Mean
 from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.base import Cells, Padding, Size
@@ -72,11 +72,11 @@ class SoftMean(NamedTuple):
         largest = peak(exact, self.window)
         return torch.where(largest.isinf(), largest, soft).to(x.dtype)
 
-    def forward(self, kernel: ModuleType, x: Tensor, beta: float | Tensor) -> Tensor:
+    def forward(self, kernel: MeanKernels, x: Tensor, beta: float | Tensor) -> Tensor:
         return kernel.forward(x, beta, self._how())
 
     def backward(
-        self, kernel: ModuleType, grad: Tensor, x: Tensor, beta: float | Tensor, learnt: bool
+        self, kernel: MeanKernels, grad: Tensor, x: Tensor, beta: float | Tensor, learnt: bool
     ) -> tuple[Tensor, Tensor | None]:
         return kernel.backward(grad, x, beta, self._how(), learnt)
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from itertools import accumulate
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from cnnpool.pool.autograd.kernels import MaxKernels, MultinomialKernels
 from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.autograd.routing import Route, Scatter
 from cnnpool.pool.autograd.transforms import apply
@@ -18,6 +18,7 @@ from cnnpool.pool.precision import wide
 from cnnpool.pool.window import (
     Window,
     WindowPool2d,
+    added,
     cells,
     is_channels_last,
     memory_format,
@@ -62,11 +63,14 @@ def stochastic_pool2d(
         return evaluate(Expectation(window), x, 1.0)
     rows, columns = window.output_size(*x.shape[-2:])
     uniforms = torch.rand((*x.shape[:-2], rows, columns), dtype=wide(x).dtype, device=x.device)
-    kernel = kernels_without_forward_mode("multinomial", x, cells=window.cells) if x.dim() == 4 else None
+    kernel: MultinomialKernels | None = (
+        kernels_without_forward_mode("multinomial", x, cells=window.cells) if x.dim() == 4 else None
+    )
     if kernel is not None:
         y, winners, finite, won = kernel.drawn(x.detach(), uniforms, window)
         if finite:
-            return Drawn.apply(x, (y, winners, won), window) if x.requires_grad else y
+            y = Drawn.apply(x, (y, winners, won), window) if x.requires_grad else y
+            return y
     return _finish(x, window, lambda parts, _: _draw(parts, uniforms))
 
 
@@ -79,13 +83,15 @@ class Expectation(NamedTuple):
     def kernels(self) -> str:
         return "multinomial"
 
-    def plain(self, x: Tensor, _: float) -> Tensor:
+    def plain(self, x: Tensor, number: Tensor | float) -> Tensor:
         return _finish(x, self.window, _weigh)
 
-    def forward(self, kernel: ModuleType, x: Tensor, _: float) -> Tensor:
+    def forward(self, kernel: MultinomialKernels, x: Tensor, number: Tensor | float) -> Tensor:
         return kernel.expected(x, self.window)
 
-    def backward(self, kernel: ModuleType, grad: Tensor, x: Tensor, _: float, learnt: bool) -> None:
+    def backward(
+        self, kernel: MultinomialKernels, grad: Tensor, x: Tensor, number: Tensor | float, learnt: bool
+    ) -> None:
         return None
 
 
@@ -113,7 +119,7 @@ class Drawn(Function):
 
 def _sends_nothing_nowhere(grad: Tensor, window: Window) -> bool:
     """Whether the kernels of the gradient skip windows without winner by themselves, as Triton's do."""
-    kernel = None if torch.is_grad_enabled() else kernels("max", grad, cells=window.cells)
+    kernel: MaxKernels | None = None if torch.is_grad_enabled() else kernels("max", grad, cells=window.cells)
     return kernel is not None and kernel.SKIPS_NOWHERE
 
 
@@ -133,7 +139,7 @@ def _finish(x: Tensor, window: Window, choose: Callable[[list[Tensor], Tensor], 
 
 def _weigh(parts: list[Tensor], total: Tensor) -> Tensor:
     share = torch.where(total == 0, 1, total)
-    return sum(part / share * part for part in parts)
+    return added(part / share * part for part in parts)
 
 
 def _draw(parts: list[Tensor], uniforms: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """A learnt convolution with a stride in place of pooling."""
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from torch import Tensor, nn
@@ -7,8 +8,16 @@ from torch import Tensor, nn
 from cnnpool.pool.base import Padding, Pool2d, Size, Taps, both
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 
-NORMS = {"none": lambda channels: nn.Identity(), "batch": nn.BatchNorm2d}
-ACTIVATIONS = {"none": nn.Identity, "relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
+NORMS: dict[str, Callable[[int], nn.Module]] = {
+    "none": lambda channels: nn.Identity(),
+    "batch": nn.BatchNorm2d,
+}
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "none": nn.Identity,
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+}
 
 
 class StridedConv2d(Pool2d):
@@ -56,9 +65,9 @@ class StridedConv2d(Pool2d):
         self.channels = channels
         self.kernel_size = both(kernel_size)
         self.stride = both(stride)
-        same = tuple((k - 1) // 2 for k in self.kernel_size)
+        down, across = ((k - 1) // 2 for k in self.kernel_size)
         self.padding_mode = padding_mode
-        self.padding = same if padding is None else both(padding)
+        self.padding = (down, across) if padding is None else both(padding)
         self.conv = EdgeConv2d(
             channels,
             channels,
@@ -78,4 +87,5 @@ class StridedConv2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         self.output_size(*x.shape[-2:])
-        return self.activation(self.norm(self.conv(x)))
+        y: Tensor = self.activation(self.norm(self.conv(x)))
+        return y

@@ -102,7 +102,8 @@ class UnshuffleConv2d(Pool2d):
         self.output_size(height, width)
         missing = (0, -width % self.stride[1], 0, -height % self.stride[0])
         whole = F.pad(x, missing) if any(missing) else x
-        return self.activation(self.norm(self.conv(pixel_unshuffle2d(whole, self.stride))))
+        y: Tensor = self.activation(self.norm(self.conv(pixel_unshuffle2d(whole, self.stride))))
+        return y
 
     def extra_repr(self) -> str:
         return f"stride={self.stride}, ragged={self.ragged!r}"

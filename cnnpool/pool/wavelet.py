@@ -82,7 +82,7 @@ class WaveletPool2d(Pool2d):
     paper = "Li 2020, arXiv:2005.03337"
     shift = "commutes with shifts by multiples of the stride; aliases the less, the higher the order"
     gradient = "dense"
-    gain = 2.0
+    gain: float | None = 2.0
 
     bank: Tensor
 

@@ -1,6 +1,6 @@
 """Windows that slide over a feature map: their sizes, their checks, and the map seen from each cell."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,6 +13,8 @@ from cnnpool.pool.precision import check_floating
 
 T = TypeVar("T")
 PAIR = [int, int]
+# As torch takes it for the kernel's size.
+_NO_STRIDE: tuple[Any, ...] = ((), [])
 
 
 class Window(NamedTuple):
@@ -75,7 +77,7 @@ def window_of(
     pads = _pair(padding, "padding", 0)
     if any(2 * p > k for p, k in zip(pads, kernel, strict=True)):
         raise ValueError(f"padding must be at most half of kernel_size={kernel_size}, got {padding}")
-    steps = kernel if stride in (None, (), []) else _pair(stride, "stride", 1)
+    steps = kernel if stride is None or stride in _NO_STRIDE else _pair(stride, "stride", 1)
     return Window(kernel, steps, pads, _pair(dilation, "dilation", 1), bool(ceil_mode))
 
 
@@ -93,8 +95,9 @@ def window_like(module: nn.Module, kind: type[nn.Module], *more: str) -> dict[st
 
 def _pair(value: Size, name: str, least: int) -> tuple[int, int]:
     # A sequence of one stands for both axes, as in torch.
-    one = not isinstance(value, int) and len(value) == 1
-    return pair(value[0] if one else value, name, least=least)
+    if not isinstance(value, int) and len(value) == 1:
+        value = value[0]
+    return pair(value, name, least=least)
 
 
 def remembered(check: Callable[..., T]) -> Callable[..., T]:
@@ -225,6 +228,12 @@ def count(x: Tensor, window: Window) -> Tensor | int:
     """Number of cells of each window that lie in the map, (1, H', W') or one number for all."""
     present = inside(x, window)
     return window.cells if present is None else sum(present)
+
+
+def added(parts: Iterable[Tensor]) -> Tensor:
+    """The sum of one tensor or more, in their order."""
+    # Not without the start at 0, which makes 0 of -0: a sum of one is no exception.
+    return sum(parts)  # type: ignore[return-value]
 
 
 def peak(x: Tensor, window: Window) -> Tensor:

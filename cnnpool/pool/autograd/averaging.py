@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cnnpool.pool.autograd.kernels import LinearKernels
 from cnnpool.pool.autograd.linear_maps import Averaging, Counting
 from cnnpool.pool.autograd.transforms import Transformable, apply, fold, unfold
 from cnnpool.pool.dispatch import kernels
@@ -14,7 +15,7 @@ from cnnpool.pool.window import Window, is_channels_last, memory_format
 
 def forward(x: Tensor, window: Window, counting: Counting) -> Tensor:
     """Means (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
-    kernel = kernels("linear", x, cells=window.cells)
+    kernel: LinearKernels | None = kernels("linear", x, cells=window.cells)
     if kernel is not None:
         averaging = Averaging(window, counting, (x.shape[2], x.shape[3]), is_channels_last(x))
         return kernel.average(x, averaging, False)
@@ -25,9 +26,9 @@ def backward(
     grad: Tensor, window: Window, counting: Counting, size: tuple[int, int], channels_last: bool
 ) -> Tensor:
     """Gradient of the (N, C, *size) input, the adjoint of ``forward``; no autograd."""
-    kernel = kernels("linear", grad, cells=window.cells)
+    kernel: LinearKernels | None = kernels("linear", grad, cells=window.cells)
     if kernel is not None:
-        return kernel.average(grad, Averaging(window, counting, tuple(size), channels_last), True)
+        return kernel.average(grad, Averaging(window, counting, (size[0], size[1]), channels_last), True)
     half = grad.dtype in (torch.bfloat16, torch.float16)
     # Summed in float32 and rounded once, where an input belongs to several windows.
     wide = grad.float() if half and window.overlaps else grad
@@ -43,7 +44,7 @@ def backward(
     like = torch.empty(
         (*grad.shape[:2], height, width), dtype=wide.dtype, device=wide.device, memory_format=layout
     )
-    out = torch.ops.aten.avg_pool2d_backward(wide, like, *window[:3], False, *counting)
+    out: Tensor = torch.ops.aten.avg_pool2d_backward(wide, like, *window[:3], False, *counting)
     if (height, width) != size:
         # A negative padding crops to a fresh tensor: batched gradients cannot pass through a full slice.
         out = F.pad(out, (0, size[1] - width, 0, size[0] - height))
@@ -53,7 +54,7 @@ def backward(
 def _counts(like: Tensor, window: Window, counting: Counting, size: tuple[int, int]) -> Tensor | int:
     if counting.override is not None:
         return counting.override
-    sides = []
+    sides: list[Tensor] = []
     for length, k, s, p in zip(size, *window[:3], strict=True):
         start = torch.arange(like.shape[-2 + len(sides)], device=like.device) * s - p
         outer = p if counting.include_pad else 0
@@ -69,7 +70,7 @@ class Average(Transformable):
         return forward(x, window, counting)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, *ctx.rule = inputs
         ctx.map = (x.shape[2], x.shape[3]), is_channels_last(x)
 
@@ -82,7 +83,7 @@ class Average(Transformable):
         return apply(Average, tangent, *ctx.rule)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, x: Tensor, *rule: Any) -> tuple[Tensor, int]:
+    def vmap(info: Any, in_dims: tuple[Any, ...], x: Tensor, *rule: Any) -> tuple[Tensor, int]:
         return unfold(info.batch_size, apply(Average, fold(info.batch_size, x, in_dims[0]), *rule)), 0
 
 
@@ -90,11 +91,13 @@ class Spread(Transformable):
     """(gradient of the means, window, counting, size, channels_last) -> gradient of the input."""
 
     @staticmethod
-    def forward(grad: Tensor, window: Window, counting: Counting, size: tuple, channels_last: bool) -> Tensor:
+    def forward(
+        grad: Tensor, window: Window, counting: Counting, size: tuple[int, int], channels_last: bool
+    ) -> Tensor:
         return backward(grad, window, counting, size, channels_last)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         _, *ctx.rule = inputs
 
     @staticmethod
@@ -106,5 +109,5 @@ class Spread(Transformable):
         return apply(Spread, tangent, *ctx.rule)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, grad: Tensor, *rule: Any) -> tuple[Tensor, int]:
+    def vmap(info: Any, in_dims: tuple[Any, ...], grad: Tensor, *rule: Any) -> tuple[Tensor, int]:
         return unfold(info.batch_size, apply(Spread, fold(info.batch_size, grad, in_dims[0]), *rule)), 0

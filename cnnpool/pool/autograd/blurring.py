@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from cnnpool.pool.autograd.kernels import LinearKernels
 from cnnpool.pool.autograd.linear_maps import Blurring, taps
 from cnnpool.pool.autograd.transforms import Transformable, apply, fold, unfold
 from cnnpool.pool.dispatch import kernels
@@ -47,7 +48,7 @@ def _moves(length: int, filter_size: int, stride: int, mode: PaddingMode) -> Ite
 
 def forward(x: Tensor, blurring: Blurring) -> Tensor:
     """Blurred and subsampled (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
-    kernel = kernels("linear", x, cells=blurring.cells)
+    kernel: LinearKernels | None = kernels("linear", x, cells=blurring.cells)
     if kernel is not None:
         return kernel.blur(x, blurring, False)
     half = x.dtype in (torch.bfloat16, torch.float16)
@@ -78,7 +79,7 @@ def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mod
 
 def adjoint(grad: Tensor, blurring: Blurring) -> Tensor:
     """Gradient of the (N, C, *size) input: the transpose of ``forward``; no autograd."""
-    kernel = kernels("linear", grad, cells=blurring.cells)
+    kernel: LinearKernels | None = kernels("linear", grad, cells=blurring.cells)
     if kernel is not None:
         return kernel.blur(grad, blurring, True)
     half = grad.dtype in (torch.bfloat16, torch.float16)
@@ -98,7 +99,8 @@ def adjoint(grad: Tensor, blurring: Blurring) -> Tensor:
 
 def _part(x: Tensor, axis: int, part: slice) -> Tensor:
     # As indexing, but always one and the same operation, which batched gradients can go through.
-    return torch.ops.aten.slice(x, axis - 2, part.start, part.stop, part.step or 1)
+    sliced: Tensor = torch.ops.aten.slice(x, axis - 2, part.start, part.stop, part.step or 1)
+    return sliced
 
 
 class Blur(Transformable):
@@ -109,7 +111,7 @@ class Blur(Transformable):
         return adjoint(x, blurring) if transposed else forward(x, blurring)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         _, ctx.blurring, ctx.transposed = inputs
 
     @staticmethod
@@ -121,6 +123,8 @@ class Blur(Transformable):
         return apply(Blur, tangent, ctx.blurring, ctx.transposed)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, x: Tensor, blurring: Blurring, transposed: bool) -> tuple:
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], x: Tensor, blurring: Blurring, transposed: bool
+    ) -> tuple[Tensor, int]:
         folded = fold(info.batch_size, x, in_dims[0])
         return unfold(info.batch_size, apply(Blur, folded, blurring, transposed)), 0

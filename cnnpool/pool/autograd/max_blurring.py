@@ -1,6 +1,5 @@
 """The maximum of 2x2 windows around every pixel, blurred, in one step that saves the winners alone."""
 
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from cnnpool.pool.autograd.blurring import Blur
+from cnnpool.pool.autograd.kernels import MaxBlurKernels
 from cnnpool.pool.autograd.linear_maps import Blurring
 from cnnpool.pool.autograd.routing import Route, Scatter
 from cnnpool.pool.autograd.transforms import apply
@@ -19,16 +19,17 @@ from cnnpool.pool.window import Window
 DENSE = Window((2, 2), (1, 1), (1, 1), (1, 1), False)
 
 
-def fuses(x: Tensor, blurring: Blurring) -> ModuleType | None:
+def fuses(x: Tensor, blurring: Blurring) -> MaxBlurKernels | None:
     """The kernels of ``MaxBlur`` for ``x``, if there are any."""
-    return kernels_without_forward_mode("max_blur", x, cells=blurring.cells)
+    found: MaxBlurKernels | None = kernels_without_forward_mode("max_blur", x, cells=blurring.cells)
+    return found
 
 
 class MaxBlur(Function):
     """(x, blurring, kernels of ``fuses``) -> blurred maxima of 2x2 windows around every pixel."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, blurring: Blurring, fused: ModuleType) -> Tensor:
+    def forward(ctx: Any, x: Tensor, blurring: Blurring, fused: MaxBlurKernels) -> Tensor:
         y, winners = fused.forward(x, blurring)
         ctx.blurring = blurring
         ctx.save_for_backward(winners)

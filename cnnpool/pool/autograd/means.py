@@ -4,7 +4,9 @@ from typing import Literal, NamedTuple
 
 from cnnpool.pool.window import Window
 
-POWER, FLOORED, SOFT = 0, 1, 2
+POWER: Literal[0] = 0
+FLOORED: Literal[1] = 1
+SOFT: Literal[2] = 2
 
 
 class Mean(NamedTuple):

@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from cnnpool.pool.autograd.kernels import PhaseKernels
 from cnnpool.pool.autograd.transforms import Transformable, apply, fold, save, unfold
 from cnnpool.pool.blur import blur_pool2d
 from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.edges import pad
 from cnnpool.pool.precision import wide
-from cnnpool.pool.window import cells, is_channels_last, memory_format, window_of
+from cnnpool.pool.window import added, cells, is_channels_last, memory_format, window_of
 
 
 def complete(x: Tensor, stride: tuple[int, int]) -> Tensor:
@@ -54,7 +55,7 @@ def sample_phase(
         x = blur_pool2d(x, filter_size, 1, "circular")
     _check_phase(x, phase, stride[0] * stride[1])
     if not phase.is_floating_point():
-        lattice = Lattice(stride, tuple(x.shape[-2:]), is_channels_last(x))
+        lattice = Lattice(stride, (x.shape[-2], x.shape[-1]), is_channels_last(x))
         if torch.compiler.is_compiling():
             # As plain operations, of which a compiler makes one graph for maps of any size.
             view, index = lattice.place(x, phase)
@@ -62,11 +63,11 @@ def sample_phase(
         return apply(Take, x, phase, lattice, False)
     weights = phase.unsqueeze(2) if phase.dim() == 2 else phase
     parts = zip(components(wide(x), stride), weights.unbind(1), strict=True)
-    return sum(part * weight[..., None, None] for part, weight in parts).to(x.dtype)
+    return added(part * weight[..., None, None] for part, weight in parts).to(x.dtype)
 
 
 def _check_phase(x: Tensor, phase: Tensor, count: int) -> None:
-    shapes = [x.shape[:1]]
+    shapes: list[tuple[int, ...]] = [x.shape[:1]]
     if phase.is_floating_point():
         shapes = [(x.shape[0], count), (x.shape[0], count, x.shape[1])]
     if all(phase.shape != shape for shape in shapes):
@@ -81,7 +82,7 @@ class Lattice(NamedTuple):
     size: tuple[int, int]
     channels_last: bool
 
-    def place(self, x: Tensor, phase: Tensor) -> tuple[Tensor, tuple]:
+    def place(self, x: Tensor, phase: Tensor) -> tuple[Tensor, tuple[Any, ...]]:
         """A view of the complete map and the index of every sample's phase in it."""
         whole, samples = slice(None), torch.arange(x.shape[0], device=x.device)
         row = torch.div(phase, self.stride[1], rounding_mode="floor")
@@ -100,7 +101,7 @@ class Take(Transformable):
 
     @staticmethod
     def forward(x: Tensor, phase: Tensor, lattice: Lattice, transposed: bool) -> Tensor:
-        kernel = kernels("phases", x) if phase.dtype == torch.int64 else None
+        kernel: PhaseKernels | None = kernels("phases", x) if phase.dtype == torch.int64 else None
         if kernel is not None:
             # Torch's operators look at every index; on a GPU nobody waits for one.
             if x.is_cpu and len(phase):
@@ -119,7 +120,7 @@ class Take(Transformable):
         return zeros
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         _, phase, ctx.lattice, ctx.transposed = inputs
         save(ctx, phase)
 
@@ -132,7 +133,7 @@ class Take(Transformable):
         return apply(Take, tangent, *ctx.saved_tensors, ctx.lattice, ctx.transposed)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, x: Tensor, phase: Tensor, *rule: Any) -> tuple[Tensor, int]:
+    def vmap(info: Any, in_dims: tuple[Any, ...], x: Tensor, phase: Tensor, *rule: Any) -> tuple[Tensor, int]:
         size = info.batch_size
         folded = fold(size, x, in_dims[0]), fold(size, phase, in_dims[1])
         return unfold(size, apply(Take, *folded, *rule)), 0

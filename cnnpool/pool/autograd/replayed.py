@@ -1,6 +1,5 @@
 """Kernels under autograd: values and first gradients by kernels, all else replayed by torch's operators."""
 
-from types import ModuleType
 from typing import Any, Protocol
 
 import torch
@@ -27,12 +26,12 @@ class Formula(Protocol):
         """By differentiable operators of torch."""
         ...
 
-    def forward(self, kernel: ModuleType, x: Tensor, number: Tensor | float) -> Tensor:
+    def forward(self, kernel: Any, x: Tensor, number: Tensor | float) -> Tensor:
         """By a kernel."""
         ...
 
     def backward(
-        self, kernel: ModuleType, grad: Tensor, x: Tensor, number: Tensor | float, learnt: bool
+        self, kernel: Any, grad: Tensor, x: Tensor, number: Tensor | float, learnt: bool
     ) -> tuple[Tensor, Tensor | None] | None:
         """Gradients of ``x`` and, if it is ``learnt``, of the number, by a kernel; None if there is none."""
         ...
@@ -43,11 +42,11 @@ def evaluate(formula: Formula, x: Tensor, number: Tensor | float) -> Tensor:
     kernel = _kernel(formula, x, number)
     if kernel is None:
         return formula.plain(x, number)
-    y = Replayed.apply(x if x.dim() == 4 else x.unsqueeze(0), number, formula, kernel)
+    y: Tensor = Replayed.apply(x if x.dim() == 4 else x.unsqueeze(0), number, formula, kernel)
     return y if x.dim() == 4 else y.squeeze(0)
 
 
-def _kernel(formula: Formula, x: Tensor, number: Tensor | float) -> ModuleType | None:
+def _kernel(formula: Formula, x: Tensor, number: Tensor | float) -> Any:
     stem, cells = formula.kernels, formula.window.cells
     if not isinstance(number, Tensor):
         return kernels_without_forward_mode(stem, x, cells=cells)
@@ -60,7 +59,7 @@ class Replayed(Function):
     """(x, number, formula, kernels) -> values; saves ``x`` alone."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, number: Tensor | float, formula: Formula, kernel: ModuleType) -> Tensor:
+    def forward(ctx: Any, x: Tensor, number: Tensor | float, formula: Formula, kernel: Any) -> Tensor:
         ctx.formula, ctx.number = formula, None if isinstance(number, Tensor) else number
         ctx.save_for_backward(x, number if isinstance(number, Tensor) else None)
         return formula.forward(kernel, x, number)

@@ -1,6 +1,5 @@
 """Max pooling under autograd: gradients travel by the winners, to any order and in both modes."""
 
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -8,6 +7,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from cnnpool.pool.autograd import winners as arithmetic
+from cnnpool.pool.autograd.kernels import PackedMaxKernels
 from cnnpool.pool.autograd.transforms import Transformable, apply, fold, save, unfold
 from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
 from cnnpool.pool.window import Window, is_channels_last
@@ -32,7 +32,7 @@ class Max(Transformable):
         return arithmetic.forward(x, window, ties)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         x, window, ties = inputs
         ctx.route = Route(window, ties, (x.shape[2], x.shape[3]), is_channels_last(x))
         ctx.set_materialize_grads(False)
@@ -50,25 +50,28 @@ class Max(Transformable):
         return apply(Gather, tangent, *ctx.saved_tensors, ctx.route), None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, x: Tensor, window: Window, ties: arithmetic.Ties) -> tuple:
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], x: Tensor, window: Window, ties: arithmetic.Ties
+    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
         y, winners = apply(Max, fold(info.batch_size, x, in_dims[0]), window, ties)
         return (unfold(info.batch_size, y), unfold(info.batch_size, winners)), (0, 0)
 
 
-def packs(x: Tensor, window: Window, ties: arithmetic.Ties) -> ModuleType | None:
+def packs(x: Tensor, window: Window, ties: arithmetic.Ties) -> PackedMaxKernels | None:
     """The kernels that pool ``x`` and keep two bits per output, if there are any for this window."""
     if ties != "first" or window[:4] != TILES or not torch.is_grad_enabled():
         return None
     if window.ceil_mode and any(n % 2 for n in x.shape[2:]):
         return None
-    return kernels_without_forward_mode("max_2x2_packed", x)
+    found: PackedMaxKernels | None = kernels_without_forward_mode("max_2x2_packed", x)
+    return found
 
 
 class MaxTiles(Function):
     """(x, window, kernels of ``packs``) -> maxima of 2x2 tiles; saves two bits per output."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, window: Window, packed: ModuleType) -> Tensor:
+    def forward(ctx: Any, x: Tensor, window: Window, packed: PackedMaxKernels) -> Tensor:
         y, winners = packed.forward(x)
         ctx.packed = packed
         ctx.route = Route(window, "first", (x.shape[2], x.shape[3]), is_channels_last(x))
@@ -78,7 +81,7 @@ class MaxTiles(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (winners,), last = ctx.saved_tensors, ctx.route.channels_last
-        kernel = None if torch.is_grad_enabled() else kernels("max_2x2_packed", grad)
+        kernel: PackedMaxKernels | None = None if torch.is_grad_enabled() else kernels("max_2x2_packed", grad)
         if kernel is not None:
             return kernel.backward(grad, winners, ctx.route.size, last), None, None
         places = ctx.packed.unpack(winners, grad.shape[-4:], last)
@@ -93,7 +96,7 @@ class Scatter(Transformable):
         return arithmetic.backward(grad, winners, *route)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         save(ctx, inputs[1])
         ctx.route = inputs[2]
 
@@ -106,7 +109,9 @@ class Scatter(Transformable):
         return apply(Scatter, tangent, *ctx.saved_tensors, ctx.route)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, grad: Tensor, winners: Tensor, route: Route) -> tuple[Tensor, int]:
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], grad: Tensor, winners: Tensor, route: Route
+    ) -> tuple[Tensor, int]:
         size = info.batch_size
         folded = fold(size, grad, in_dims[0]), fold(size, winners, in_dims[1])
         return unfold(size, apply(Scatter, *folded, route)), 0
@@ -130,7 +135,9 @@ class Gather(Transformable):
         return apply(Gather, tangent, *ctx.saved_tensors, ctx.route)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, x: Tensor, winners: Tensor, route: Route) -> tuple[Tensor, int]:
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], x: Tensor, winners: Tensor, route: Route
+    ) -> tuple[Tensor, int]:
         size = info.batch_size
         folded = fold(size, x, in_dims[0]), fold(size, winners, in_dims[1])
         return unfold(size, apply(Gather, *folded, route)), 0

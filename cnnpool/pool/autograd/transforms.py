@@ -1,13 +1,15 @@
 """Autograd functions that work under ``torch.func`` and ``torch.compile`` alike."""
 
 from functools import cache
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd import Function, forward_ad
 
 from cnnpool.pool.internals import is_transforming
+
+Output = TypeVar("Output", covariant=True)
 
 
 class Transformable(Function):
@@ -16,20 +18,30 @@ class Transformable(Function):
     """
 
     @staticmethod
-    def push(ctx: Any, *tangents: Tensor | None) -> Any:
+    def push(ctx: Any, *tangents: Any, **_: Any) -> Any:
         raise NotImplementedError
 
 
-def apply(function: type[Transformable], *args: Any) -> Any:
+class Returning(Protocol[Output]):
+    """The class of a ``Transformable`` whose ``forward`` returns ``Output``."""
+
+    def forward(self, *args: Any, **_: Any) -> Output: ...
+    def apply(self, *args: Any, **_: Any) -> Any: ...
+
+
+def apply(function: Returning[Output], *args: Any) -> Output:
     """``function.apply(*args)``, differentiable in forward mode too where torch allows that."""
     # torch.compile refuses a Function that has a jvp, and forward mode one that has none.
+    output: Output
     if torch.compiler.is_compiling():
-        return function.apply(*args)
-    if is_transforming():
-        return _with_jvp(function).apply(*args)
-    if torch.is_grad_enabled() or any(map(_has_tangent, args)):
-        return _at_once(function).apply(*args)
-    return function.forward(*args)
+        output = function.apply(*args)
+    elif is_transforming():
+        output = _with_jvp(function).apply(*args)  # type: ignore[arg-type]
+    elif torch.is_grad_enabled() or any(map(_has_tangent, args)):
+        output = _at_once(function).apply(*args)  # type: ignore[arg-type]
+    else:
+        output = function.forward(*args)
+    return output
 
 
 def _has_tangent(value: Any) -> bool:
@@ -51,16 +63,17 @@ def fold(batch_size: int, t: Tensor, axis: int | None) -> Tensor:
 
 def unfold(batch_size: int, t: Tensor) -> Tensor:
     """The mapped axis taken out of N again, in front."""
-    return t.unflatten(0, (batch_size, t.shape[0] // max(batch_size, 1)))
+    batches: Tensor = t.unflatten(0, (batch_size, t.shape[0] // max(batch_size, 1)))
+    return batches
 
 
 @cache
-def _with_jvp(function: type[Transformable]) -> type[Function]:
+def _with_jvp(function: Any) -> Any:
     return type(function)(function.__name__, (function,), {"jvp": staticmethod(function.push)})
 
 
 @cache
-def _at_once(function: type[Transformable]) -> type[Function]:
+def _at_once(function: Any) -> Any:
     """``function`` with forward and context in one: not for ``torch.func``, but it starts much sooner."""
 
     def forward(ctx: Any, *args: Any) -> Any:

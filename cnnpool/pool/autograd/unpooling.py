@@ -18,8 +18,8 @@ def unpool(x: Tensor, index: Tensor, size: tuple[int, int]) -> Tensor:
     # The largest of several is the same in whichever order they come.
     owner = flat.new_full((*flat.shape[:2], size[0] * size[1]), -1)
     owner = owner.scatter_reduce(2, flat, order.expand_as(flat), "amax")
-    result: Tensor = apply(Unpool, x.flatten(2), flat, owner, False)
-    return result.unflatten(2, size)
+    planes: Tensor = apply(Unpool, x.flatten(2), flat, owner, False).unflatten(2, size)
+    return planes
 
 
 class Unpool(Transformable):
@@ -43,8 +43,7 @@ class Unpool(Transformable):
 
     @staticmethod
     def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        result: Tensor = apply(Unpool, tangent, *ctx.saved_tensors, ctx.adjoint)
-        return result
+        return apply(Unpool, tangent, *ctx.saved_tensors, ctx.adjoint)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:

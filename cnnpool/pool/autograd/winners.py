@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cnnpool.pool.autograd.kernels import MaxKernels
 from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.window import Window, cell_views, cells, memory_format
 
@@ -19,7 +20,7 @@ Ties = Literal["first", "last", "split"]
 
 def forward(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
     """Maxima and winners, both (N, C, H', W'), of ``x`` (N, C, H, W)."""
-    kernel = kernels("max", x, cells=window.cells) if ties == "first" else None
+    kernel: MaxKernels | None = kernels("max", x, cells=window.cells) if ties == "first" else None
     if kernel is not None:
         return kernel.forward(x, window)
     y, index = F.max_pool2d(x, *window, return_indices=True)
@@ -43,7 +44,7 @@ def backward(
     grad: Tensor, winners: Tensor, window: Window, ties: Ties, size: tuple[int, int], channels_last: bool
 ) -> Tensor:
     """Gradient of the (N, C, *size) input: each output's gradient added at its winners."""
-    kernel = kernels("max", grad, cells=window.cells) if ties != "split" else None
+    kernel: MaxKernels | None = kernels("max", grad, cells=window.cells) if ties != "split" else None
     if kernel is not None:
         return kernel.backward(grad, winners, window, size, channels_last)
     half = grad.dtype in (torch.bfloat16, torch.float16)
@@ -51,11 +52,11 @@ def backward(
     wide = grad.float() if half and (window.overlaps or ties == "split") else grad
     shape, layout = (*grad.shape[:2], *size), memory_format(channels_last)
     if ties == "split":
-        out = _share(wide, winners, window, shape).to(grad.dtype)
-        return out.contiguous(memory_format=layout) if channels_last else out
+        shared = _share(wide, winners, window, shape).to(grad.dtype)
+        return shared.contiguous(memory_format=layout) if channels_last else shared
     like = torch.empty(shape, dtype=wide.dtype, device=wide.device, memory_format=layout)
     index = indices_of(winners, window, *size)
-    out = torch.ops.aten.max_pool2d_with_indices_backward(wide, like, *window, index)
+    out: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(wide, like, *window, index)
     return out.to(grad.dtype)
 
 

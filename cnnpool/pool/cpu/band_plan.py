@@ -19,8 +19,8 @@ class Frame(NamedTuple):
 
     out_size: tuple[int, int]
     units: int
-    rule: tuple
-    room: tuple
+    rule: tuple[Any, ...]
+    room: tuple[Any, ...]
     scratch: int
     layout: torch.memory_format
 

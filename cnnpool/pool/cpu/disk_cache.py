@@ -11,11 +11,12 @@ import logging
 import os
 import sys
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from numba import __version__ as numba_version
 from numba import njit
@@ -28,26 +29,44 @@ CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPE
 # Numba's mark for the version of Python in the name of every file.
 PYTHON = f".py{sys.version_info.major}{sys.version_info.minor}."
 
-versions: dict[Any, int] = {}
+P = ParamSpec("P")
+Result = TypeVar("Result", covariant=True)
+
+
+class Kernel(Protocol[P, Result]):
+    """A function that Numba compiles for the types of each call."""
+
+    @property
+    def py_func(self) -> Callable[P, Result]: ...
+    @property
+    def overloads(self) -> Mapping[Any, Any]: ...
+    @property
+    def stats(self) -> Any: ...
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Result: ...
+
+
+versions: dict[Kernel[..., Any], int] = {}
 """Every kernel, and how many compiled versions of it ``account`` knows."""
 
-_misses: dict[Any, int] = {}
+_misses: dict[Kernel[..., Any], int] = {}
 _complained = False
 
 
-def compiled(function: Any) -> Any:
+def compiled(function: Callable[P, Result]) -> Kernel[P, Result]:
     """``function`` compiled on first use, without the GIL, and kept on disk where that is possible."""
+    kernel: Kernel[P, Result]
     try:
         kernel = njit(nogil=True, cache=True)(function)
     except RuntimeError:
         # Neither the package's folder nor the user's cache can be written: compile in every process.
-        return njit(nogil=True)(function)
+        kernel = njit(nogil=True)(function)
+        return kernel
     versions[kernel] = _misses[kernel] = 0
     _verify(kernel)
     return kernel
 
 
-def account(kernel: Any) -> None:
+def account(kernel: Kernel[..., Any]) -> None:
     """Write the checksums of what was compiled for ``kernel``; to be called when it has a new version."""
     if kernel not in versions:
         return
@@ -93,7 +112,7 @@ def _complain(error: BaseException) -> None:
     _complained = True
 
 
-def _verify(kernel: Any) -> bool:
+def _verify(kernel: Kernel[..., Any]) -> bool:
     """Whether the files of ``kernel`` are as they were written; those that are not are removed."""
     folder, name = Path(kernel.stats.cache_path), _name(kernel)
     files = [folder / file for file in _listed(folder)[name]]
@@ -114,7 +133,7 @@ def _verify(kernel: Any) -> bool:
     return False
 
 
-def _write_sums(kernel: Any) -> None:
+def _write_sums(kernel: Kernel[..., Any]) -> None:
     folder, name, target = Path(kernel.stats.cache_path), _name(kernel), _sums_file(kernel)
     files = [folder / file for file in _listed(folder)[name]]
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
@@ -147,13 +166,13 @@ def _key() -> str:
     return f"# {total.hexdigest()}"
 
 
-def _name(kernel: Any) -> str:
+def _name(kernel: Kernel[..., Any]) -> str:
     """How the names of a kernel's files begin, up to the number of its line."""
     code = kernel.py_func.__code__
     return f"{Path(code.co_filename).stem}.{kernel.py_func.__qualname__}"
 
 
-def _sums_file(kernel: Any) -> Path:
+def _sums_file(kernel: Kernel[..., Any]) -> Path:
     return Path(kernel.stats.cache_path) / f"{_name(kernel)}{PYTHON}sha256"
 
 

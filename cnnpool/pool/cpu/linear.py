@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.autograd.linear_maps import Averaging, Blurring, Entries, transposed
+from cnnpool.pool.cpu.disk_cache import Kernel
 from cnnpool.pool.cpu.loops import avg_2x2, separable
 from cnnpool.pool.cpu.memory import aligned, empty, scalar, table
 from cnnpool.pool.cpu.threads import spread
@@ -58,7 +59,7 @@ class Plan:
     ):
         self.axes, self.divisors, self.tile = (down, across), divisors, tile
         self.size, self.out_size = (down.length, across.length), (len(down.entries), len(across.entries))
-        self.ready: dict[tuple[bool, torch.dtype], tuple] = {}
+        self.ready: dict[tuple[bool, torch.dtype], tuple[Any, ...]] = {}
 
     def tables(self, adjoint: bool, wide: torch.dtype) -> tuple[Table, Table, Table, Tensor | None]:
         """Tables of rows, of columns, of what columns have in common, and divisors."""
@@ -74,11 +75,11 @@ class Plan:
 @lru_cache(maxsize=256)
 def blur_plan(blurring: Blurring) -> Plan:
     """Binomial blur and subsampling."""
-    axes = (
+    down, across = (
         Axis(length, stride, blurring.entries(axis), blurring.window(axis))
         for axis, (length, stride) in enumerate(zip(blurring.size, blurring.stride, strict=True))
     )
-    return Plan(*axes)
+    return Plan(down, across)
 
 
 @lru_cache(maxsize=256)
@@ -89,18 +90,17 @@ def average_plan(averaging: Averaging) -> Plan:
     for axis, (length, k, s, p) in enumerate(zip(size, *window[:3], strict=True)):
         entries = tuple(tuple((i, 1.0) for i in cells) for cells in averaging.cells(axis))
         axes.append(Axis(length, s, entries, tuple((i - p, 1.0) for i in range(k))))
+    down, across = axes
     counts = averaging.counts(0), averaging.counts(1)
     divisors = [[counting.override or rows * columns for columns in counts[1]] for rows in counts[0]]
     only = {number for row in divisors for number in row}
     if len(only) > 1 or abs(frexp(next(iter(only)))[0]) != 0.5:
-        return Plan(*axes, divisors)
+        return Plan(down, across, divisors)
     # A power of two divides exactly beforehand too.
     weight = 1 / next(iter(only))
-    down = axes[0]._replace(
-        entries=tuple(tuple((i, weight) for i, _ in several) for several in axes[0].entries)
-    )
+    down = down._replace(entries=tuple(tuple((i, weight) for i, _ in several) for several in down.entries))
     tiles = window[:3] == ((2, 2), (2, 2), (0, 0)) and averaging.output_size == (size[0] // 2, size[1] // 2)
-    return Plan(down, axes[1], tile=weight if tiles else None)
+    return Plan(down, across, tile=weight if tiles else None)
 
 
 def blur(x: Tensor, blurring: Blurring, adjoint: bool) -> Tensor:
@@ -129,6 +129,7 @@ def _run(adjoint: bool, x: Tensor, plan: Plan, last: bool) -> Tensor:
     down, across, common, divisors = plan.tables(adjoint, wide)
     divided = 0 if divisors is None else divisors.data_ptr()
     pixels = out_size[0] * out_size[1]
+    kernel: Kernel[..., None]
     if last:
         kernel = separable.adjoint_last if adjoint else separable.forward_last
         units = samples if adjoint else samples * out_size[0]
@@ -150,6 +151,7 @@ def _tiles(adjoint: bool, x: Tensor, result: Tensor, plan: Plan, last: bool, wei
     (samples, channels), lines = x.shape[:2], result.shape[2]
     where, rest = (x.data_ptr(), result.data_ptr(), plan.size, plan.out_size), (weight, scalar(0.0, x.dtype))
     moved = x.nbytes + result.nbytes
+    kernel: Kernel[..., None]
     if last:
         kernel = avg_2x2.adjoint_last if adjoint else avg_2x2.forward_last
         spread(kernel, samples * lines, moved, *where, channels, *rest)
@@ -176,7 +178,7 @@ def _common(axis: Axis, adjoint: bool, rows: int, columns: int, wide: torch.dtyp
     return Table(tuple(plain), wide, (stride, *ends))
 
 
-def _ends(entries: Entries, plain: list) -> tuple[int, int]:
+def _ends(entries: Entries, plain: list[tuple[tuple[int, float], ...]]) -> tuple[int, int]:
     """How many results on the left and on the right include all that differ from the plain ones."""
     count = len(plain)
     other = [i for i, (a, b) in enumerate(zip(entries, plain, strict=True)) if sorted(a) != sorted(b)]

@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ SKIPS_NOWHERE = False
 
 
 @lru_cache(maxsize=1024)
-def _plan(window: Window, height: int, width: int) -> tuple[tuple[int, int], tuple, bool]:
+def _plan(window: Window, height: int, width: int) -> tuple[tuple[int, int], tuple[Any, ...], bool]:
     """Output size, the numbers that sliding kernels take, and whether windows are 2x2 tiles."""
     out_size = window.output_size(height, width)
     tile = window[:4] == ((2, 2), (2, 2), (0, 0), (1, 1)) and out_size == (height // 2, width // 2)

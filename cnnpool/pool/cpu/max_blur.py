@@ -1,6 +1,7 @@
 """The maximum of 2x2 windows around every pixel, blurred, of plain CPU tensors by compiled kernels."""
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,7 +30,7 @@ def forward(x: Tensor, blurring: Blurring) -> tuple[Tensor, Tensor]:
         turns, slots = _ring(plan.axes[0].entries, wide)
         stretch = width * channels
         rows, scratch = room_of(wide.itemsize, stretch, channels, 2 * turns, turns * stretch)
-        rest = channels, down.pointers, slots.pointers, across.pointers, (turns, rows)
+        rest: tuple[Any, ...] = channels, down.pointers, slots.pointers, across.pointers, (turns, rows)
         spread(
             max_blur.forward_last, samples * plan.out_size[0], moved, *where, *rest, *numbers, scratch=scratch
         )
@@ -53,7 +54,7 @@ def backward(grad: Tensor, winners: Tensor, blurring: Blurring) -> Tensor:
         (rows, columns), width = plan.out_size, plan.size[1]
         counts = rows * columns * channels, columns * channels, channels, 2 * width * channels
         rest_of, scratch = room_of(wide.itemsize, *counts)
-        rest = channels, down.pointers, across.pointers, rest_of
+        rest: tuple[Any, ...] = channels, down.pointers, across.pointers, rest_of
         spread(max_blur.backward_last, samples, moved, *where, *rest, *numbers, scratch=scratch)
     else:
         room, scratch = _planes(plan, wide, grad.element_size())
@@ -62,7 +63,7 @@ def backward(grad: Tensor, winners: Tensor, blurring: Blurring) -> Tensor:
     return out
 
 
-def _planes(plan: Plan, wide: torch.dtype, size: int) -> tuple[tuple, int]:
+def _planes(plan: Plan, wide: torch.dtype, size: int) -> tuple[tuple[Any, ...], int]:
     # A dense plane, and behind it what the blur needs.
     (height, width), (rows, columns) = plan.size, plan.out_size
     behind = aligned(height * width * size) + 64

@@ -21,7 +21,7 @@ class Plan(NamedTuple):
     """How maps of one size are worked at: where they lie if ``room`` is None, else dealt in bands."""
 
     size: tuple[int, int, int, int]
-    room: tuple | None
+    room: tuple[Any, ...] | None
     lanes: int
     units: int
     scratch: tuple[int, int]
@@ -58,7 +58,7 @@ def plan(x: Tensor, window: Window, numbers: int) -> Plan | None:
     return _plan(tuple(x.shape), window, numbers == 1 and is_channels_last(x), x.dtype, numbers)
 
 
-def forward(plan: Plan, x: Tensor, numbers: Tensor, rule: tuple) -> Tensor:
+def forward(plan: Plan, x: Tensor, numbers: Tensor, rule: tuple[Any, ...]) -> Tensor:
     """Means in the memory format of ``x``, by what the kernels take as ``numbers`` and ``rule``."""
     last = is_channels_last(x)
     stated, same = stated_format(x, last), plan.layout == memory_format(last)
@@ -66,7 +66,7 @@ def forward(plan: Plan, x: Tensor, numbers: Tensor, rule: tuple) -> Tensor:
     y = empty(plan.shape, x.dtype, stated if same else plan.layout)
     where, moved = (x.data_ptr(), y.data_ptr(), numbers.data_ptr(), plan.size), x.nbytes + y.nbytes
     if plan.room is None:
-        rest = plan.lanes, rule, plan.total, plan.like, x.itemsize
+        rest: tuple[Any, ...] = plan.lanes, rule, plan.total, plan.like, x.itemsize
         spread(means_2x2.forward_last, plan.units, moved, *where, *rest)
     else:
         rest = plan.room, rule, plan.total, plan.like
@@ -75,7 +75,7 @@ def forward(plan: Plan, x: Tensor, numbers: Tensor, rule: tuple) -> Tensor:
 
 
 def backward(
-    plan: Plan, grad: Tensor, x: Tensor, numbers: Tensor, rule: tuple, learnt: bool
+    plan: Plan, grad: Tensor, x: Tensor, numbers: Tensor, rule: tuple[Any, ...], learnt: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Gradients of ``x`` and, if it is ``learnt``, what the number gets of every unit of work."""
     stated = stated_format(x, is_channels_last(x))
@@ -86,7 +86,8 @@ def backward(
         slots = torch.zeros(max(plan.units, numbers.numel()), dtype=numbers.dtype, device=CPU)
     out = torch.empty_like(x)
     where = x.data_ptr(), grad.data_ptr(), out.data_ptr(), None if slots is None else slots.data_ptr()
-    rest, moved = (numbers.data_ptr(), plan.size), 2 * x.nbytes + grad.nbytes
+    rest: tuple[Any, ...] = numbers.data_ptr(), plan.size
+    moved = 2 * x.nbytes + grad.nbytes
     if plan.room is None:
         sizes = x.itemsize, numbers.itemsize
         rest = *rest, plan.lanes, rule, plan.total, plan.like, *sizes

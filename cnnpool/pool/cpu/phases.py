@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from cnnpool.pool.cpu.disk_cache import Kernel
 from cnnpool.pool.cpu.loops import polyphase
 from cnnpool.pool.cpu.memory import empty, scalar
 from cnnpool.pool.cpu.threads import spread
@@ -39,7 +40,16 @@ def put(y: Tensor, phase: Tensor, stride: tuple[int, int], last: bool) -> Tensor
     return _move(polyphase.put_last if last else polyphase.put, y, phase, stride, last, size, size, size[0])
 
 
-def _move(kernel, x, phase, stride, last, out_size, size, lines) -> Tensor:
+def _move(
+    kernel: Kernel[..., None],
+    x: Tensor,
+    phase: Tensor,
+    stride: tuple[int, int],
+    last: bool,
+    out_size: tuple[int, int],
+    size: tuple[int, ...],
+    lines: int,
+) -> Tensor:
     layout = memory_format(last)
     x, phase = x.contiguous(memory_format=layout), phase.contiguous()
     samples, channels = x.shape[:2]

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from cnnpool.pool.cpu import disk_cache
+from cnnpool.pool.cpu.disk_cache import Kernel
 from cnnpool.pool.cpu.memory import scratch as scratch_memory
 
 # Less than this is not worth waking a thread for; twice as much of a kernel that does little but move it.
@@ -30,7 +31,7 @@ _size = 0
 
 
 def spread(
-    kernel: Any,
+    kernel: Kernel[..., None],
     units: int,
     moved: int,
     *args: Any,
@@ -63,8 +64,10 @@ def spread(
         disk_cache.account(kernel)
 
 
-def _share(kernel: Any, units: int, threads: int, scratch: int, args: tuple[Any, ...]) -> None:
-    shares = [(units * i // threads, units * (i + 1) // threads) for i in range(threads)]
+def _share(kernel: Kernel[..., None], units: int, threads: int, scratch: int, args: tuple[Any, ...]) -> None:
+    shares: list[tuple[int, ...]] = [
+        (units * i // threads, units * (i + 1) // threads) for i in range(threads)
+    ]
     room = scratch_memory(scratch * threads) if scratch else None
     if room is not None:
         first = room.data_ptr()

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 from math import inf, log
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,7 +52,7 @@ class Cell(NamedTuple):
 
     floor: float | None
 
-    def numbers(self, dtype: torch.dtype, wide: torch.dtype) -> tuple:
+    def numbers(self, dtype: torch.dtype, wide: torch.dtype) -> tuple[Any, ...]:
         values = (0.0,) if self.floor is None else (self.floor, self.nothing(dtype))
         return tuple(scalar(value, wide) for value in values)
 
@@ -73,13 +73,15 @@ def _shares(window: Window, size: tuple[int, int], mean: bool, wide: torch.dtype
 
 
 @lru_cache(maxsize=256)
-def _limits(wide: torch.dtype) -> tuple:
+def _limits(wide: torch.dtype) -> tuple[Any, ...]:
     smallest = torch.finfo(wide).smallest_normal
     return scalar(smallest, wide), scalar(1 / smallest, wide)
 
 
 @lru_cache(maxsize=256)
-def _of_cells(p: float | None, cell: Cell, mean: bool, dtype: torch.dtype, wide: torch.dtype) -> tuple:
+def _of_cells(
+    p: float | None, cell: Cell, mean: bool, dtype: torch.dtype, wide: torch.dtype
+) -> tuple[Any, ...]:
     """What power kernels take: how cells are read, the range of scales, the share of a tile, a whole p."""
     whole = (0,) * int(p) if p in (2, 3, 4) else None
     return cell.numbers(dtype, wide), _limits(wide), scalar(0.25 if mean else 1.0, wide), whole
@@ -98,7 +100,7 @@ def backward(
     return find(grad, x, number, how, learnt)
 
 
-def _power(x: Tensor, p: Tensor | float, how: Mean) -> tuple[Tensor, tuple, Cell]:
+def _power(x: Tensor, p: Tensor | float, how: Mean) -> tuple[Tensor, tuple[Any, ...], Cell]:
     wide, cell = wide_of(x), Cell(None if how.kind == POWER else how.floor)
     whole = None if isinstance(p, Tensor) else p
     return _flat(p, wide), _of_cells(whole, cell, how.mean, x.dtype, wide), cell
@@ -136,10 +138,12 @@ def _power_backward(
         rest = powers.data_ptr(), frame.rule, frame.room, *rule, *ready.types(cell.nothing(x.dtype))
         spread(power.backward, frame.units, 2 * x.nbytes + grad.nbytes, *where, *rest, scratch=frame.scratch)
         out = in_format_of(x, out)
-    return out, None if slots is None else _per_parameter(slots, x.shape[0], p) * log(2)
+    if slots is None or not isinstance(p, Tensor):
+        return out, None
+    return out, _per_parameter(slots, x.shape[0], p) * log(2)
 
 
-def _soft(x: Tensor, beta: Tensor | float) -> tuple[Tensor, tuple]:
+def _soft(x: Tensor, beta: Tensor | float) -> tuple[Tensor, tuple[Any, ...]]:
     wide = wide_of(x)
     slopes = _flat(beta, wide) / log(2) if isinstance(beta, Tensor) else _number(beta / log(2), wide)
     return slopes, (scalar(torch.finfo(wide).max / 4, wide), scalar(log(2), wide))
@@ -177,7 +181,9 @@ def _soft_backward(
             softmax.backward, frame.units, 2 * x.nbytes + grad.nbytes, *where, *rest, scratch=frame.scratch
         )
         out = in_format_of(x, out)
-    return out, None if slots is None else _per_parameter(slots, x.shape[0], beta)
+    if slots is None or not isinstance(beta, Tensor):
+        return out, None
+    return out, _per_parameter(slots, x.shape[0], beta)
 
 
 def _address(slots: Tensor | None) -> int | None:

@@ -109,7 +109,8 @@ def spread(grad: Tensor, winners: Tensor, window: Whole, out: Tensor, last: bool
     if not out.numel():
         return out
     sizes = *out.shape[1:], *grad.shape[2:]
-    windows = Window(*zip(window[::2], window[1::2], strict=True), False)
+    kernel, stride, padding, dilation = zip(window[::2], window[1::2], strict=True)
+    windows = Window(kernel, stride, padding, dilation, False)
     # Along a row, cells written by windows are a stride apart, and such writing is several times as slow.
     if last and not windows.overlaps:
         if windows.leaves_out(*out.shape[2:]):

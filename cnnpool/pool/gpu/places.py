@@ -84,7 +84,7 @@ class OverLines:
 
     def __init__(self, kernel: Any):
         self.kernel = kernel
-        self._started: dict[tuple, tuple[Any, tuple]] = {}
+        self._started: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
 
     def __call__(
         self,
@@ -112,7 +112,14 @@ class OverLines:
                     self._started.clear()
                 self._started[key] = compiled[grid], rest
 
-    def _plan(self, shape, last, tensors, sizes, constants) -> tuple[tuple, tuple]:
+    def _plan(
+        self,
+        shape: Sequence[int],
+        last: bool,
+        tensors: Sequence[Tensor],
+        sizes: tuple[int, ...],
+        constants: tuple[int, ...],
+    ) -> tuple[tuple[int, int, int], tuple[Any, ...]]:
         samples, channels, rows, columns = shape
         count, extent = (samples * rows * columns, channels) if last else (samples * channels * rows, columns)
         numbers = THREADS if not last and tensors[0].shape[-1] > columns else NUMBERS
@@ -124,7 +131,7 @@ class OverLines:
         return grid, (*sizes, count, extent, *constants, last, total_of(tensors[0]), down, across, big)
 
 
-def guarded(x: Tensor) -> AbstractContextManager:
+def guarded(x: Tensor) -> AbstractContextManager[object]:
     """Within this context kernels run on the device of ``x``."""
     if not x.is_cuda or x.get_device() == torch.cuda.current_device():
         return nullcontext()

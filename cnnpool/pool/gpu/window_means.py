@@ -149,7 +149,7 @@ def backward(
 ) -> tuple[Tensor, Tensor | None]:
     """Gradient of the input, and of the number if it is ``learnt``."""
     x, last = dense(x)
-    grad, size = grad.contiguous(memory_format=memory_format(last)), tuple(grad.shape[2:])
+    grad, size = grad.contiguous(memory_format=memory_format(last)), (grad.shape[2], grad.shape[3])
     slopes = empty(x, size, wide_of(x), last) if learnt else grad
     out = torch.empty_like(x)
     if out.numel():
@@ -163,7 +163,7 @@ def backward(
             kept = [empty(x, size, wide_of(x), last) for _ in range(3)]
             _sum(grad.shape, last, (x, grad, *kept, slopes, *numbers), sizes, (*constants, *summed, True))
             _collect(out.shape, last, (x, grad, out, *kept, *numbers), sizes, constants)
-    if not learnt:
+    if not learnt or not isinstance(number, Tensor):
         return out, None
     parts = (slopes * grad).sum((0, 2, 3) if number.numel() > 1 else None)
     return out, parts.view(number.shape)
