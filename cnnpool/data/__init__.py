@@ -13,6 +13,7 @@ from cnnpool.data.digits import Digits
 from cnnpool.data.fashion_mnist import FashionMNIST
 from cnnpool.data.image_folder import ImageFolder
 from cnnpool.data.mnist import MNIST
+from cnnpool.data.overview import tell
 
 DATASETS: dict[str, type[Source]] = {
     "cifar10": CIFAR10,
@@ -27,11 +28,15 @@ DATASETS: dict[str, type[Source]] = {
 def build(name: str, *, seed: int = 0, **options: Any) -> Dataset:
     """The data set called ``name`` (a stem of ``conf/data``) in memory, its validation cut made by ``seed``.
 
+    The log gets a short description of it, and warnings of what speaks against its accuracy.
+
     Raises:
         ValueError: for an unknown name or option, or a value out of range.
         DataError: if the files are missing, damaged or inconsistent.
     """
-    return assemble(name, registry.construct(DATASETS, "datasets", name, **options), seed=seed)
+    dataset = assemble(name, registry.construct(DATASETS, "datasets", name, **options), seed=seed)
+    tell(dataset)
+    return dataset
 
 
 def identity(name: str, **options: Any) -> str:

@@ -1,7 +1,8 @@
 """The base class of data sets: images in memory, and the options that split and batch them."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated
 
@@ -77,17 +78,28 @@ def from_pixels(pixels: Tensor | np.ndarray, labels: Tensor | np.ndarray) -> Spl
 
 @dataclass(frozen=True, eq=False)
 class Raw:
-    """A data set as published: its classes, its training images and its official test images."""
+    """A data set as published: its classes, its training images and its official test images.
+
+    Args:
+        classes: their names; a label is an index into them.
+        train, test: the images.
+        val: validation images, where they are published apart from the training images.
+        notes: what a user should know of how the images were read, a sentence each.
+        skipped: files that were left out since they cannot be read -> why.
+    """
 
     classes: tuple[str, ...]
     train: Split
     test: Split
+    val: Split | None = None
+    notes: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def sha256(self) -> str:
-        """Identity of the data: a digest of test and training shapes, pixels (N, H, W, C) and labels."""
+        """Identity of the data: a digest of every split's shape, pixels (N, H, W, C) and labels."""
         digest = hashlib.sha256()
-        for split in (self.test, self.train):
+        for split in (self.test, self.train, *([self.val] if self.val is not None else [])):
             digest.update(repr(tuple(split.pixels.shape)).encode())
             digest.update(split.pixels.numpy().data)
             digest.update(split.labels.numpy().astype("<i8", copy=False).data)

@@ -57,7 +57,12 @@ def _load(path: Path, key: str) -> Raw | None:
             facts = json.loads(header)
             if facts["key"] != key:
                 return None
-            raw = Raw(tuple(facts["classes"]), *(_load_split(file, shape) for shape in facts["shapes"]))
+            raw = Raw(
+                tuple(facts["classes"]),
+                **{part: _load_split(file, shape) for part, shape in facts["shapes"].items()},
+                notes=tuple(facts["notes"]),
+                skipped=facts["skipped"],
+            )
             if raw.sha256 != facts["sha256"]:
                 raise ValueError("its digest is wrong")
             return raw
@@ -76,14 +81,21 @@ def _load_split(file: BinaryIO, shape: list[int]) -> Split:
 def _save(path: Path, key: str, raw: Raw) -> None:
     """Write a sibling, then rename it: whoever is killed here leaves the old file or none. Needs the lock."""
     part = path.with_name(f"{path.name}.part")
-    splits = (raw.train, raw.test)
-    shapes = [list(split.pixels.shape) for split in splits]
-    facts = {"key": key, "classes": raw.classes, "sha256": raw.sha256, "shapes": shapes}
+    parts = {"train": raw.train, "test": raw.test, "val": raw.val}
+    splits = {part: split for part, split in parts.items() if split is not None}
+    facts = {
+        "key": key,
+        "classes": raw.classes,
+        "sha256": raw.sha256,
+        "shapes": {part: list(split.pixels.shape) for part, split in splits.items()},
+        "notes": raw.notes,
+        "skipped": raw.skipped,
+    }
     header = f"{json.dumps(facts)}\n".encode()
     try:
         with part.open("wb") as file:
             file.write(b"%s\n%s" % (hashlib.sha256(header).hexdigest().encode(), header))
-            for split in splits:
+            for split in splits.values():
                 file.write(split.pixels.numpy().data)
                 file.write(split.labels.numpy().astype("<i8", copy=False).data)
             file.flush()

@@ -1,8 +1,8 @@
 """From a data set as published to what a run trains on: the validation cut, the statistics, the batches."""
 
 import hashlib
-import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -10,8 +10,6 @@ from torch import Tensor
 from cnnpool.data.base import DataError, Raw, Source, Split
 from cnnpool.data.batches import Batches
 from cnnpool.data.draw import stratified
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,12 +20,15 @@ class Dataset:
         name: as in ``DATASETS``.
         classes: their names; a label is an index into them.
         train: the training images left after the validation cut, and after ``limit``.
-        val: cut from the published training images, stratified by class, by ``seed``; may be empty.
+        val: cut from the published training images, stratified by class, by ``seed``, or published apart from
+            them; may be empty.
         test: the published test images, untouched.
         mean, std: per channel, over all pixels of ``train``, in units where white is 1; exact sums.
         sha256: identity of the published data (and of ``limit``, where it takes effect), whatever the seed.
         seed: of the validation cut and the batches.
         source: the options it was built with.
+        notes: what a user should know of how the images were read, a sentence each.
+        skipped: files that were left out since they cannot be read -> why.
     """
 
     name: str
@@ -40,10 +41,20 @@ class Dataset:
     sha256: str
     seed: int
     source: Source
+    notes: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def num_classes(self) -> int:
         return len(self.classes)
+
+    @property
+    def counts(self) -> dict[str, list[int]]:
+        """Images of each class in every split."""
+        splits = {"train": self.train, "val": self.val, "test": self.test}
+        return {
+            name: split.labels.bincount(minlength=self.num_classes).tolist() for name, split in splits.items()
+        }
 
     @property
     def in_channels(self) -> int:
@@ -92,14 +103,16 @@ class Dataset:
 def assemble(name: str, source: Source, *, seed: int) -> Dataset:
     """Read ``source`` and cut it: validation by ``seed``, then ``limit`` in an order of its own.
 
+    Validation images that are published apart are taken whole, or left out where ``val_size`` is 0.
+
     Raises:
         DataError: if the files are missing, damaged or inconsistent.
         ValueError: if an option does not fit the data.
     """
     raw = source.read()
     _check(name, raw)
-    labels, total = raw.train.labels, len(raw.train)
-    val_size = _val_size(source.val_size, total)
+    labels = raw.train.labels
+    val_size = _cut_size(raw, source)
     order = stratified(labels, seed=seed)
     # Sorted, so that a split's own order says nothing about the seed.
     val, rest = order[:val_size].sort().values, order[val_size:].sort().values
@@ -112,11 +125,20 @@ def assemble(name: str, source: Source, *, seed: int) -> Dataset:
         raise DataError(
             f"{name}: channel {std.index(0)} has the same value in every pixel of every training image"
         )
-    dataset = Dataset(
-        name, raw.classes, train, raw.train.take(val), raw.test, mean, std, digest(raw, source), seed, source
+    return Dataset(
+        name,
+        raw.classes,
+        train,
+        raw.val if raw.val is not None and source.val_size else raw.train.take(val),
+        raw.test,
+        mean,
+        std,
+        digest(raw, source),
+        seed,
+        source,
+        raw.notes,
+        raw.skipped,
     )
-    _tell(dataset)
-    return dataset
 
 
 def digest(raw: Raw, source: Source) -> str:
@@ -126,8 +148,7 @@ def digest(raw: Raw, source: Source) -> str:
         raw: what ``source`` reads.
         source: of its options only ``limit`` counts, where it takes effect.
     """
-    total = len(raw.train)
-    if source.limit is None or source.limit >= total - _val_size(source.val_size, total):
+    if source.limit is None or source.limit >= len(raw.train) - _cut_size(raw, source):
         return raw.sha256
     return hashlib.sha256(f"{raw.sha256} limit={source.limit}".encode()).hexdigest()
 
@@ -151,7 +172,11 @@ def statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return mean, tuple(v**0.5 / 255 for v in variance)
 
 
-def _val_size(asked: int | float, total: int) -> int:
+def _cut_size(raw: Raw, source: Source) -> int:
+    """Training images to cut off for validation."""
+    asked, total = source.val_size, len(raw.train)
+    if raw.val is not None:
+        return 0
     size = round(asked * total) if isinstance(asked, float) else asked
     if asked and not 0 < size < total:
         raise ValueError(f"data.val_size={asked} of {total} training images leaves none on one side")
@@ -159,24 +184,16 @@ def _val_size(asked: int | float, total: int) -> int:
 
 
 def _check(name: str, raw: Raw) -> None:
-    for part, split in (("training", raw.train), ("test", raw.test)):
+    others = {"test": raw.test} | ({"validation": raw.val} if raw.val is not None else {})
+    for part, split in {"training": raw.train, **others}.items():
         if not len(split):
             raise DataError(f"{name} has no {part} images")
         low, high = split.labels.aminmax()
         if low < 0 or high >= len(raw.classes):
             raise DataError(f"{name}: {part} labels go from {low} to {high}, not 0 to {len(raw.classes) - 1}")
-    if raw.train.images.shape[1:] != raw.test.images.shape[1:]:
-        raise DataError(
-            f"{name}: training images are {tuple(raw.train.images.shape[1:])}, "
-            f"test images {tuple(raw.test.images.shape[1:])}"
-        )
-
-
-def _tell(dataset: Dataset) -> None:
-    counts = [len(split) for split in (dataset.train, dataset.val, dataset.test)]
-    _log.info("%s: %d training, %d validation, %d test images of %dx%d", dataset.name, *counts, *dataset.size)
-    for part in ("train", "val", "test"):
-        present = getattr(dataset, part).labels.unique().tolist()
-        missing = [c for index, c in enumerate(dataset.classes) if index not in set(present)]
-        if present and missing:
-            _log.warning("%s: no %s image of %s", dataset.name, part, ", ".join(missing))
+    for part, split in others.items():
+        if raw.train.images.shape[1:] != split.images.shape[1:]:
+            raise DataError(
+                f"{name}: training images are {tuple(raw.train.images.shape[1:])}, "
+                f"{part} images {tuple(split.images.shape[1:])}"
+            )

@@ -1,100 +1,213 @@
-"""Image files to pixels of one size, in threads."""
+"""One image file to pixels of a given size, with little more memory than the decoded file takes."""
 
-import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from errno import EACCES, ELOOP, ENOENT, EPERM
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps
+from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL.JpegImagePlugin import JpegImageFile
 
-from cnnpool.data.base import DataError
+from cnnpool.tables import printable
 
-Found = TypeVar("Found")
-SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp"))
-LARGEST = 512
-"""Pixels of H and W up to which a size is chosen without being asked for: everything must fit in memory."""
-_BLOCK = 64
-_SIDEWAYS = 5
-"""EXIF orientations from here on swap height and width."""
+SUFFIXES = frozenset(
+    (".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+)
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""Nothing else is opened whatever a file's name: some formats of Pillow's run other programs."""
+GAP = 3
+"""An image is read at a reduced size of at least this many times the pixels asked for in H and W."""
+STRIP = 1 << 20
+"""Pixels that are converted at once."""
+DEEPEST = (1 << 16) - 1
+BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}
+"""Bytes of a pixel in memory; 4 in all other modes."""
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What brings a picture of each EXIF orientation upright."""
+SIDEWAYS = (5, 6, 7, 8)
+"""Orientations in which height and width change places."""
+Size = tuple[int, int]
 
 
-def commonest_size(paths: Sequence[str]) -> tuple[int, int]:
-    """(H, W) that most images have, seen upright; of equally common ones the largest.
-
-    Raises:
-        DataError: if a file is no image; the message names it.
-        ValueError: if that size is above ``LARGEST``.
-    """
-    counts = Counter(_in_threads(_upright_size, paths))
-    size = max(counts, key=lambda s: (counts[s], s))
-    if max(size) > LARGEST:
-        raise ValueError(
-            f"most images are {size[0]}x{size[1]}: choose what to bring them to, e.g. data.size=224"
-        )
-    return size
-
-
-def decode_all(paths: Sequence[str], size: tuple[int, int], channels: int) -> np.ndarray:
-    """Pixels of every image, uint8, (N, H, W, C).
+@dataclass(frozen=True)
+class Header:
+    """An image as its first bytes describe it.
 
     Args:
-        paths: the files.
-        size: (H, W) of all; others are resized with antialiasing to cover it, and cut at the centre.
+        size: (H, W), seen upright.
+        nbytes: memory that its pixels take while it is read whole.
+    """
+
+    size: Size
+    nbytes: int
+
+    @property
+    def megapixels(self) -> float:
+        """H * W / 10^6."""
+        return self.size[0] * self.size[1] / 1e6
+
+
+@contextmanager
+def quiet_pillow() -> Iterator[None]:
+    """Take Pillow's own limit of size, its warnings and its log away: what is wrong is said here by file."""
+    Image.init()
+    log = logging.getLogger("PIL")
+    limit, level = Image.MAX_IMAGE_PIXELS, log.level
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        Image.MAX_IMAGE_PIXELS = None
+        log.setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            Image.MAX_IMAGE_PIXELS = limit
+            log.setLevel(level)
+
+
+def reason(error: Exception) -> str:
+    """Why an image cannot be read, in one line."""
+    if isinstance(error, UnidentifiedImageError):
+        return f"not an image of {', '.join(FORMATS)}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    said = printable(str(error))[:200]
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether the same file may be readable a moment later: memory was short, or a disk or network failed."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, OSError) and error.errno not in (None, ENOENT, EACCES, EPERM, ELOOP)
+    )
+
+
+def read_header(path: str) -> Header:
+    """Size and memory of the image, without its pixels.
+
+    Raises:
+        Exception: nearly any, by the format of a damaged file.
+    """
+    with Image.open(path, formats=FORMATS) as image:
+        width, height = image.size
+        sideways = _orientation(image) in SIDEWAYS if _says_orientation(image) else False
+        nbytes = width * height * BYTES.get(image.mode, 4)
+    return Header((width, height) if sideways else (height, width), nbytes)
+
+
+def decode(path: str, size: Size, channels: int) -> np.ndarray:
+    """The pixels of an image, uint8, (H, W, C).
+
+    Resized with antialiasing (bicubic) until it covers ``size``, and cut at the centre. Much larger images
+    are averaged over whole numbers of pixels first, JPEG's while they are decoded. Transparency is laid over
+    white; 16 bits become 8, v / 257 rounded.
+
+    Args:
+        path: the file.
+        size: (H, W).
         channels: 3 for colour, 1 for grey.
 
     Raises:
-        DataError: if a file is no whole image of 8 bits per channel; the message names it.
+        Exception: nearly any, by the format of a damaged file.
     """
-    pixels = np.empty((len(paths), *size, channels), np.uint8)
-    decoded = _in_threads(lambda path: _decode(path, size, channels), paths)
-    for place, image in zip(pixels, decoded, strict=True):
-        place[...] = image
-    return pixels
+    with Image.open(path, formats=FORMATS) as image:
+        orientation, full, scale = 1, image.size, 1.0
+        if isinstance(image, JpegImageFile):
+            orientation = _orientation(image)
+            drafted = image.draft(None, _wanted(_as_stored(size, orientation)))
+            scale = full[0] / drafted[1][2] if drafted else 1.0
+            image.load()
+        else:
+            image.load()
+            orientation, full = _orientation(image), image.size
+        stored = _as_stored(size, orientation)
+        small, factor = _reduced(image, _wanted(stored), channels)
+    if full != stored[::-1]:
+        scale *= factor
+        left, top, right, bottom = (edge / scale for edge in cover(full, stored))
+        # Rounding must not lead outside.
+        box = (left, top, min(right, small.width), min(bottom, small.height))
+        small = small.resize(stored[::-1], Image.Resampling.BICUBIC, box=box)
+    if orientation in UPRIGHT:
+        small = small.transpose(UPRIGHT[orientation])
+    return np.asarray(small).reshape(*size, channels)
 
 
-def _in_threads(work: Callable[[str], Found], paths: Sequence[str]) -> Iterator[Found]:
-    """``work`` of each path, in order, whatever thread did it."""
+def cover(full: tuple[int, int], size: Size) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom of the central part of an image that has the shape of ``size``.
 
-    def block(begin: int) -> list[Found]:
-        return [_named(work, path) for path in paths[begin : begin + _BLOCK]]
+    Args:
+        full: (W, H) of the image.
+        size: (H, W) to be brought to.
+    """
+    ratio, wanted = full[0] / full[1], size[1] / size[0]
+    width = wanted * full[1] if ratio > wanted else full[0]
+    height = full[0] / wanted if ratio < wanted else full[1]
+    left, top = (full[0] - width) * 0.5, (full[1] - height) * 0.5
+    return left, top, left + width, top + height
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for results in pool.map(block, range(0, len(paths), _BLOCK)):
-            yield from results
+
+def _as_stored(size: Size, orientation: int) -> Size:
+    return size[::-1] if orientation in SIDEWAYS else size
 
 
-def _named(work: Callable[[str], Found], path: str) -> Found:
+def _wanted(size: Size) -> tuple[int, int]:
+    """(W, H) of the smallest picture to be read."""
+    return GAP * size[1], GAP * size[0]
+
+
+def _says_orientation(image: Image.Image) -> bool:
+    """Whether the orientation is known without the pixels, and not applied by Pillow itself."""
+    # In a PNG it may stand behind the pixels, which would be read for it.
+    return image.format != "TIFF" and (image.format != "PNG" or "exif" in image.info)
+
+
+def _orientation(image: Image.Image) -> int:
     try:
-        return work(path)
-    except DataError:
-        raise
-    except Exception as error:
-        # A damaged file raises nearly anything, by its format.
-        raise DataError(
-            f"cannot decode {path} ({type(error).__name__}: {error}): repair or remove it"
-        ) from error
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:
+        # Damaged notes of a camera are no damage to the picture.
+        return 1
 
 
-def _upright_size(path: str) -> tuple[int, int]:
-    with Image.open(path) as image:
-        width, height = image.size
-        sideways = image.getexif().get(ExifTags.Base.Orientation, 1) >= _SIDEWAYS
-    return (width, height) if sideways else (height, width)
+def _reduced(image: Image.Image, wanted: tuple[int, int], channels: int) -> tuple[Image.Image, int]:
+    """The loaded image in 8 bits, grey or colour, and by what factor it became smaller.
+
+    Strip by strip, since a converted copy of a large image would take as much memory as the image.
+    """
+    width, height = image.size
+    factor = max(1, min(width // wanted[0], height // wanted[1]))
+    mode = "RGB" if channels == 3 else "L"
+    rows = max(1, STRIP // (width * factor)) * factor
+    small = Image.new(mode, (-(-width // factor), -(-height // factor)))
+    for top in range(0, height, rows):
+        strip = _opaque(image.crop((0, top, width, min(top + rows, height)))).convert(mode)
+        small.paste(strip.reduce(factor) if factor > 1 else strip, (0, top // factor))
+    return small, factor
 
 
-def _decode(path: str, size: tuple[int, int], channels: int) -> np.ndarray:
-    with Image.open(path) as file:
-        image: Image.Image = file
-        if image.mode.startswith(("I", "F")):
-            raise DataError(f"{path} has more than 8 bits per channel (mode {image.mode}): save it with 8")
-        ImageOps.exif_transpose(image, in_place=True)
-        if image.has_transparency_data:
-            image = image.convert("RGBA")
-            image = Image.alpha_composite(Image.new("RGBA", image.size, "black"), image)
-        image = image.convert("RGB" if channels == 3 else "L")
-        height, width = size
-        if image.size != (width, height):
-            image = ImageOps.fit(image, (width, height), Image.Resampling.BICUBIC)
-        return np.asarray(image).reshape(height, width, channels)
+def _opaque(strip: Image.Image) -> Image.Image:
+    if strip.mode.startswith(("I", "F")):
+        return _eight_bits(strip)
+    if not strip.has_transparency_data:
+        return strip
+    strip = strip.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", strip.size, "white"), strip)
+
+
+def _eight_bits(strip: Image.Image) -> Image.Image:
+    """A grey image of 16 bits in 8, v / 257 rounded."""
+    values = np.asarray(strip)
+    if values.dtype.kind not in "iu" or values.min() < 0 or values.max() > DEEPEST:
+        raise ValueError("its numbers are no greys of 8 or 16 bits: save it with 8 or 16 bits per channel")
+    return Image.fromarray(((values.astype(np.uint32) + 128) // 257).astype(np.uint8))

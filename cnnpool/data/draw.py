@@ -27,3 +27,20 @@ def stratified(labels: Tensor, *, seed: int) -> Tensor:
     rank[by_class] = torch.arange(len(labels)) - first[shuffled[by_class]]
     place = (rank.double() + 0.5) / counts[shuffled]
     return order[place.argsort(stable=True)]
+
+
+def cut(labels: Tensor, share: float, *, seed: int) -> tuple[Tensor, Tensor]:
+    """The images of a data set in two parts, each sorted: (the rest, ``share`` of each class).
+
+    Of every class with at least two images one or more go into each part, those of a single image stay in
+    the first.
+    """
+    taken = []
+    for label in labels.unique():
+        own = (labels == label).nonzero()[:, 0]
+        count = min(max(1, round(share * len(own))), len(own) - 1)
+        taken.append(own[torch.randperm(len(own), generator=generator(seed, int(label)))[:count]])
+    second = torch.cat(taken).sort().values if taken else labels[:0]
+    first = torch.ones(len(labels), dtype=torch.bool)
+    first[second] = False
+    return first.nonzero()[:, 0], second

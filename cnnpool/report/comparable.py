@@ -11,7 +11,10 @@ from cnnpool.run_folder.results import NAMED
 
 # Where a run lies, what it shows while it runs and on what machine: noted in the report, no reason to refuse.
 FREE = ("deterministic", "environment", "fit.deterministic", "fit.channels_last", "data.eval_batch_size")
-SILENT = ("data.root", "data.download", "fit.log_every_steps", "fit.pictures", "fit.progress")
+SILENT = (
+    *("data.root", "data.download", "data.skip_unreadable"),
+    *("fit.log_every_steps", "fit.pictures", "fit.progress"),
+)
 # How measurements were made.
 MEASURED = ("probe.", "invariance.")
 CODE = ("environment.cnnpool", "environment.commit")

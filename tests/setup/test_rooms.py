@@ -18,7 +18,7 @@ ROOMS = {
     "pool": {"torch", "numba", "triton", *SCHEMA},
     "readout": {"torch", *SCHEMA, "cnnpool.pool"},
     "model": {"torch", *SCHEMA, *BASES},
-    "data": {"torch", "sklearn", "numpy", "PIL", "filelock", *SCHEMA},
+    "data": {"torch", "sklearn", "numpy", "PIL", "filelock", SYSTEM, TABLES, *SCHEMA},
     "probe": {"torch", "cnnpool.quantity", *SCHEMA, *BASES},
     "fit": {
         *("torch", "lightning", "torchmetrics", "tensorboard", "matplotlib"),

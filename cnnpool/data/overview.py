@@ -1,0 +1,75 @@
+"""A data set in a few lines at the start of a run, and what speaks against its accuracy."""
+
+import logging
+from collections.abc import Iterator
+
+from cnnpool import tables
+from cnnpool.data.dataset import Dataset
+
+_log = logging.getLogger(__name__)
+
+STRONG = 5
+"""Times as many training images as the smallest class has, from which on the largest is warned of."""
+LONGEST = 16
+"""Classes up to which all are listed; of more, the largest and the smallest."""
+
+
+def tell(dataset: Dataset) -> None:
+    """Log what ``lines`` and ``warnings`` say."""
+    for line in lines(dataset):
+        _log.info("%s", line)
+    for line in warnings(dataset):
+        _log.warning("%s", line)
+
+
+def lines(dataset: Dataset) -> Iterator[str]:
+    """Images of each split; of a data set with notes also those of each class, and the notes."""
+    train, val, test = (len(split) for split in (dataset.train, dataset.val, dataset.test))
+    height, width = dataset.size
+    yield f"{dataset.name}: {train} training, {val} validation, {test} test images of {height}x{width}"
+    if dataset.notes:
+        yield from (f"  {note}" for note in dataset.notes)
+        yield from (f"  {line}" for line in tables.text(_table(dataset)).splitlines())
+
+
+def warnings(dataset: Dataset) -> Iterator[str]:
+    """Sentences on classes that are alone, missing in a split, or much larger than another."""
+    names, counts = dataset.classes, dataset.counts
+    if len(names) == 1:
+        yield f"{dataset.name}: there is one class only, so any network is right about every image"
+    for part, sizes in counts.items():
+        missing = [name for name, size in zip(names, sizes, strict=True) if not size]
+        if sum(sizes) and missing:
+            yield f"{dataset.name}: no {part} image of {', '.join(map(tables.printable, missing))}"
+    least, most = ((size, names[place]) for size, place in _ends(counts["train"]))
+    if least[0] and most[0] > STRONG * least[0]:
+        yield (
+            f"{dataset.name}: the classes are unbalanced, {most[0]:,} training images of "
+            f"{tables.printable(most[1])} but {least[0]:,} of {tables.printable(least[1])}: see the balanced "
+            "accuracy and that of each class beside the accuracy"
+        )
+
+
+def _ends(sizes: list[int]) -> list[tuple[int, int]]:
+    """(size, place) of the smallest class and of the largest."""
+    placed = [(size, place) for place, size in enumerate(sizes)]
+    return [min(placed), max(placed, key=lambda one: (one[0], -one[1]))]
+
+
+def _table(dataset: Dataset) -> list[tables.Column]:
+    counts = dataset.counts
+    places = sorted(range(dataset.num_classes), key=lambda place: (-counts["train"][place], place))
+    shown: list[int | None] = [*sorted(places)]
+    if len(places) > LONGEST:
+        half = LONGEST // 2
+        shown = [*places[:half], None, *places[-half:]]
+    headers = {
+        "class": dataset.classes,
+        **{part: [f"{n:,}" for n in sizes] for part, sizes in counts.items()},
+    }
+    return [
+        tables.Column(
+            header, ["..." if place is None else cells[place] for place in shown], words=header == "class"
+        )
+        for header, cells in headers.items()
+    ]

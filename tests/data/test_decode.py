@@ -1,0 +1,230 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+
+from cnnpool.data.decode import cover, decode, read_header
+from cnnpool.data.images import between, commonest_size, decode_all, survey
+
+RNG = np.random.default_rng(0)
+
+
+def smooth(height: int, width: int) -> np.ndarray:
+    """Waves of a few periods in three colours."""
+    y, x = np.mgrid[:height, :width] / (height, width)[0]
+    waves = [np.sin(6 * x + k) * np.cos(5 * y - k) for k in range(3)]
+    return np.uint8(127.5 + 120 * np.stack(waves, -1))
+
+
+def exact(pixels: np.ndarray, size) -> np.ndarray:
+    """Pillow's own resizing of the whole picture at once."""
+    fitted = ImageOps.fit(Image.fromarray(pixels), size[::-1], Image.Resampling.BICUBIC)
+    return np.asarray(fitted).astype(int)
+
+
+@settings(deadline=None, max_examples=100)
+@given(*[st.integers(1, 300)] * 4)
+def test_the_part_that_is_kept_is_that_of_pillows_fit(height, width, to_height, to_width):
+    image = Image.fromarray(RNG.integers(0, 256, (height, width), np.uint8))
+    own = image.resize((to_width, to_height), box=cover(image.size, (to_height, to_width)))
+    assert np.array_equal(own, ImageOps.fit(image, (to_width, to_height), Image.Resampling.BICUBIC))
+
+
+@pytest.mark.parametrize("full", [(20, 31), (40, 17), (47, 47), (16, 16), (5, 9)])
+def test_an_image_less_than_three_times_too_large_is_resized_at_once(tmp_path, full):
+    pixels = RNG.integers(0, 256, (*full, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "x.png")
+    assert np.array_equal(decode(str(tmp_path / "x.png"), (16, 16), 3), exact(pixels, (16, 16)))
+
+
+@pytest.mark.parametrize("full", [(1000, 1003), (333, 2001), (1501, 400)])
+@pytest.mark.parametrize(("suffix", "off"), [("png", 2), ("jpg", 4)])
+def test_a_much_larger_image_is_nearly_what_resizing_at_once_gives(tmp_path, full, suffix, off):
+    pixels = smooth(*full)
+    path = tmp_path / f"x.{suffix}"
+    Image.fromarray(pixels).save(path, **({"quality": 95} if suffix == "jpg" else {}))
+    for size in ((16, 16), (20, 33)):
+        difference = np.abs(decode(str(path), size, 3) - exact(pixels, size))
+        assert difference.max() <= off
+
+
+def test_reading_at_a_reduced_size_does_not_move_the_picture(tmp_path):
+    # The centre of a lonely bright square, in pixels of the result, against its place in the original.
+    pixels = np.zeros((1000, 1400, 3), np.uint8)
+    pixels[300:420, 900:1020] = 255
+    for suffix in ("png", "jpg"):
+        path = tmp_path / f"x.{suffix}"
+        Image.fromarray(pixels).save(path)
+        weight = decode(str(path), (50, 50), 1)[..., 0].astype(float)
+        rows, columns = np.indices(weight.shape) + 0.5
+        assert abs((rows * weight).sum() / weight.sum() - 360 / 20) < 0.05
+        assert abs((columns * weight).sum() / weight.sum() - (960 - 200) / 20) < 0.05
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("full", [(8, 12), (90, 130)])
+@pytest.mark.parametrize("suffix", ["png", "jpg", "tif"])
+def test_every_orientation_of_a_camera_is_applied(tmp_path, orientation, full, suffix):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    upright = smooth(*full)
+    path = tmp_path / f"x.{suffix}"
+    Image.fromarray(upright).save(path, exif=exif, **({"quality": 98} if suffix == "jpg" else {}))
+    with Image.open(path) as image:
+        expected = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    assert read_header(str(path)).size == expected.shape[:2]
+    size = tuple(n // (1 if full[0] == 8 else 9) for n in expected.shape[:2])
+    difference = np.abs(decode(str(path), size, 3) - exact(expected, size))
+    assert difference.max() <= (0 if full[0] == 8 else 3)
+
+
+def grey(values):
+    return np.repeat(np.array(values)[..., None], 3, -1)
+
+
+@pytest.mark.parametrize("kind", ["I;16", "I;16B", "I"])
+@pytest.mark.parametrize("suffix", ["png", "tif", "pgm"])
+def test_sixteen_bits_become_eight(tmp_path, kind, suffix):
+    values = RNG.integers(0, 65536, (9, 11), np.uint16)
+    values[0, :4] = (0, 128, 129, 65535)
+    types = {"I;16": "<u2", "I;16B": ">u2", "I": "<i4"}
+    path = tmp_path / f"x.{suffix}"
+    image = Image.frombytes(kind, (11, 9), values.astype(types[kind]).tobytes())
+    try:
+        image.save(path)
+    except OSError:
+        pytest.skip(f"Pillow writes no {suffix} of {kind}")
+    expected = np.floor(values / 257 + 0.5).astype(int)
+    assert expected[0, :4].tolist() == [0, 0, 1, 255]
+    assert np.array_equal(decode(str(path), (9, 11), 1)[..., 0], expected)
+    assert np.array_equal(decode(str(path), (9, 11), 3), grey(expected))
+
+
+@pytest.mark.parametrize("values", [np.full((4, 4), 70_000, np.int32), np.full((4, 4), 0.5, np.float32)])
+def test_numbers_without_a_white_are_refused(tmp_path, values):
+    Image.fromarray(values).save(tmp_path / "x.tif")
+    with pytest.raises(ValueError, match="save it with 8 or 16 bits"):
+        decode(str(tmp_path / "x.tif"), (4, 4), 3)
+
+
+COLOUR = (
+    np.array([[(200, 100, 40), (10, 250, 90)], [(0, 0, 0), (255, 255, 255)]], np.uint8)
+    .repeat(4, 0)
+    .repeat(4, 1)
+)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "CMYK", "P", "L", "1", "RGBA", "LA"])
+def test_every_mode_becomes_colour_and_grey(tmp_path, mode):
+    image = Image.fromarray(COLOUR)
+    image = image.quantize(8) if mode == "P" else image.convert(mode)
+    path = tmp_path / ("x.tif" if mode in ("CMYK", "1") else "x.png")
+    image.save(path)
+    luma = np.rint(COLOUR @ [0.299, 0.587, 0.114])
+    if mode == "1":
+        luma = np.asarray(image) * 255
+    expected = grey(luma) if mode in ("L", "1", "LA") else COLOUR
+    assert np.abs(decode(str(path), (8, 8), 3) - expected.astype(int)).max() <= 1
+    assert np.abs(decode(str(path), (8, 8), 1)[..., 0] - luma).max() <= 1
+
+
+def test_a_cmyk_jpeg_has_its_colours(tmp_path):
+    Image.fromarray(COLOUR.repeat(8, 0).repeat(8, 1)).convert("CMYK").save(tmp_path / "x.jpg", quality=100)
+    assert (
+        np.abs(decode(str(tmp_path / "x.jpg"), (8, 8), 3)[1::4, 1::4] - COLOUR[1::4, 1::4].astype(int)).max()
+        <= 8
+    )
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "RGB", "L"])
+def test_transparency_of_every_kind_lies_over_white(tmp_path, mode):
+    dark = Image.new("RGB" if mode in ("RGBA", "P", "RGB") else "L", (8, 8), 0)
+    dark.paste(Image.new(dark.mode, (8, 4), "white" if dark.mode == "L" else (90, 0, 0)), (0, 4))
+    options = {}
+    if mode in ("RGBA", "LA"):
+        dark = dark.convert(mode)
+        dark.putalpha(Image.fromarray(np.repeat(np.uint8([0, 255]), 32).reshape(8, 8)))
+    elif mode == "P":
+        dark = dark.quantize(2)
+        options["transparency"] = dark.getpixel((0, 0))
+    else:
+        options["transparency"] = 0 if mode == "L" else (0, 0, 0)
+    dark.save(tmp_path / "x.png", **options)
+    image = decode(str(tmp_path / "x.png"), (8, 8), 3)
+    assert (image[:4] == 255).all()
+    assert image[5, 5].tolist() == [255] * 3 if dark.mode in ("L", "LA") else [90, 0, 0]
+
+
+def test_half_transparent_pixels_of_a_large_image_are_mixed_before_they_are_averaged(tmp_path):
+    # Black and clear in turn, over white: grey, whatever colour the clear pixels pretend to have.
+    pixels = np.zeros((400, 400, 4), np.uint8)
+    pixels[:, ::2, 3] = 255
+    pixels[:, 1::2, :3] = (255, 0, 0)
+    Image.fromarray(pixels).save(tmp_path / "x.png")
+    assert np.abs(decode(str(tmp_path / "x.png"), (8, 8), 3).astype(float) - 127.5).max() <= 1
+
+
+def test_the_first_frame_of_an_animation_is_read(tmp_path):
+    frames = [Image.new("L", (8, 8), value) for value in (50, 200)]
+    for suffix in ("gif", "webp", "tif", "png"):
+        path = tmp_path / f"x.{suffix}"
+        frames[0].save(path, save_all=True, append_images=frames[1:])
+        assert np.abs(decode(str(path), (8, 8), 1).astype(int) - 50).max() <= 2
+
+
+def test_a_camera_s_picture_of_several_images_is_read(tmp_path):
+    first, second = (Image.fromarray(smooth(40, 40) // k) for k in (1, 2))
+    first.save(tmp_path / "x.jpg", format="MPO", save_all=True, append_images=[second], quality=98)
+    with Image.open(tmp_path / "x.jpg") as image:
+        assert image.format == "MPO"
+    difference = np.abs(decode(str(tmp_path / "x.jpg"), (40, 40), 3) - smooth(40, 40).astype(int))
+    assert difference.mean() < 3
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5, 16])
+def test_bits_do_not_depend_on_the_number_of_threads(tmp_path, workers):
+    paths = []
+    for i in range(40):
+        paths.append(str(tmp_path / f"{i}.{'jpg' if i % 2 else 'png'}"))
+        Image.fromarray(smooth(10 + 7 * i, 30 + 5 * i)).save(paths[-1])
+    (tmp_path / "7.jpg").write_bytes(b"x")
+    found = survey(paths, 200, workers)
+    pixels, places = decode_all(found, (9, 9), 3, workers)
+    assert places == [i for i in range(40) if i != 7] and list(found.unreadable) == [7]
+    for place, image in zip(places, pixels, strict=True):
+        assert np.array_equal(image, decode(paths[place], (9, 9), 3))
+
+
+def test_the_size_of_most_images_is_chosen_and_the_reason_said():
+    assert commonest_size([(8, 9)] * 2 + [(7, 7)]) == ((8, 9), "that of 2 of 3 training images")
+    assert commonest_size([(8, 9), (9, 9)])[0] == (9, 9)
+    assert between([(3, 4), (2, 2), (5, 5)]) == "from 2x2 to 5x5" and between([(3, 4)]) == "3x4"
+
+
+CHILD = """
+import resource, sys
+from cnnpool.data.decode import decode, quiet_pillow
+with quiet_pillow():
+    decode(sys.argv[2], (16, 16), 3)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    decode(sys.argv[1], (16, 16), 3)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss has another unit elsewhere")
+@pytest.mark.parametrize(("name", "share"), [("x.png", 1.35), ("x.jpg", 0.2)])
+def test_a_large_image_takes_little_more_memory_than_its_pixels_a_jpeg_less(tmp_path, name, share):
+    side = 6000
+    Image.new("RGBA" if name == "x.png" else "RGB", (side, side), (9, 99, 200)).save(tmp_path / name)
+    Image.new("RGB", (16, 16)).save(tmp_path / "small.png")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", CHILD, str(tmp_path / name), str(tmp_path / "small.png")]
+    used = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert int(used) * 1024 < share * 4 * side * side

@@ -1,0 +1,86 @@
+import logging
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cnnpool import data
+from cnnpool.data.overview import lines, warnings
+
+
+def folder(root, counts, parts=("train", "test")):
+    """Random images of 6x5; ``counts`` of each class in training, two in the others."""
+    rng = np.random.default_rng(0)
+    for part in parts:
+        for name, count in counts.items():
+            (root / part / name).mkdir(parents=True)
+            for i in range(count if part == "train" else 2):
+                pixels = rng.integers(0, 256, (6, 5, 3), np.uint8)
+                Image.fromarray(pixels).save(root / part / name / f"{i}.png")
+    return root
+
+
+def build(root, **options):
+    return data.build("image_folder", root=str(root), **options)
+
+
+def test_a_run_begins_with_its_classes_counts_and_size(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    folder(tmp_path, {"cat": 10, "ant": 20})
+    Image.new("RGB", (50, 40)).save(tmp_path / "train" / "cat" / "z.png")
+    (tmp_path / "test" / "cat" / "z.png").write_bytes(b"no image")
+    (tmp_path / "train" / "cat" / "a.txt").write_text("")
+    build(tmp_path, skip_unreadable=True)
+    listed = tmp_path / ".cnnpool-cache" / "unreadable.txt"
+    assert [record.message for record in caplog.records] == [
+        "image_folder: 28 training, 3 validation, 4 test images of 6x5",
+        "  2 classes in train/, test/",
+        "  left alone: 1 .txt",
+        "  size: 6x5 (that of 30 of 31 training images); 1 of 35 images are resized, 40x50, "
+        "and their centre is cut out",
+        f"  1 image left out, which cannot be read (data.skip_unreadable): see {listed}",
+        "  class  train  val  test",
+        "  -----  -----  ---  ----",
+        "  ant       18    2     2",
+        "  cat       10    1     2",
+    ]
+
+
+def test_of_many_classes_the_largest_and_smallest_are_listed(tmp_path):
+    folder(tmp_path, {f"c{i:02}": 1 + (7 * i) % 20 for i in range(20)})
+    table = [line.split() for line in lines(build(tmp_path, val_size=0))][-17:]
+    sizes = [int(row[1]) for row in table if row[0] != "..."]
+    assert len(table) == 17 and table[8][0] == "..."
+    assert sizes == [*range(20, 12, -1), *range(8, 0, -1)]
+
+
+def test_data_sets_without_notes_have_one_line():
+    assert list(lines(data.build("digits"))) == [
+        "digits: 1221 training, 216 validation, 360 test images of 28x28"
+    ]
+    assert list(warnings(data.build("digits"))) == []
+
+
+@pytest.mark.parametrize(("largest", "warned"), [(15, False), (16, True)])
+def test_strongly_unbalanced_classes_are_warned_of(tmp_path, largest, warned):
+    folder(tmp_path, {"ant": 3, "bee": largest, "cat": 5})
+    said = list(warnings(build(tmp_path, val_size=0)))
+    assert (
+        said
+        == [
+            "image_folder: the classes are unbalanced, 16 training images of bee but 3 of ant: see the "
+            "balanced accuracy and that of each class beside the accuracy"
+        ]
+        * warned
+    )
+
+
+def test_a_single_class_is_warned_of(tmp_path, caplog):
+    build(folder(tmp_path, {"ant": 10}))
+    assert "there is one class only, so any network is right about every image" in caplog.text
+
+
+def test_names_with_escapes_reach_no_terminal(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    build(folder(tmp_path, {"\x1b[31mred\nx": 40, "b": 2}))
+    assert "\x1b" not in caplog.text and r"\x1b[31mred x" in caplog.text
