@@ -35,7 +35,7 @@ def assignment(text: str) -> tuple[str, Any]:
 
 
 def plain(text: str) -> Any:
-    """What JSON makes of ``text``, else ``text``."""
+    """``text`` as JSON reads it, or itself where it is no JSON."""
     try:
         return json.loads(text)
     except ValueError:

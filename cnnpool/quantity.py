@@ -1,6 +1,6 @@
 """A measured number described once: its name, unit, range, better direction and definition.
 
-Whoever measures a number declares a ``Quantity``; ``results.json`` carries the declarations, and tables,
+A probe declares a ``Quantity`` for each number it measures; ``results.json`` carries these, and tables,
 verdicts, TensorBoard and glossaries read them there.
 """
 
@@ -117,7 +117,7 @@ class Quantity:
         return f"{value:{plus}.4g}"
 
     def record(self) -> dict[str, Any]:
-        """What ``results.json`` holds under the key: everything that is not the default."""
+        """The entry in ``results.json`` under the key: every field that differs from its default."""
         defaults = {one.name: one.default for one in fields(self)}
         content = {name: value for name, value in asdict(self).items() if name != "key"}
         return {

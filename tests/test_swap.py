@@ -311,7 +311,7 @@ def test_window_without_padding_gets_the_fewest_zeros_that_keep_the_size(
 
 
 def images_of(padded, added):
-    """What was padded by ``added`` zeros at the bottom and right."""
+    """``padded`` without the ``added`` zeros at the bottom and right."""
     return padded[..., :-added, :-added] if added else padded
 
 

@@ -64,7 +64,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class State:
-    """What is known after some rounds.
+    """The evidence after some rounds.
 
     Args:
         done: rounds.

@@ -44,7 +44,7 @@ CLAIMS: dict[str, Callable[[Evidence], list[Case]]] = {
 
 
 def settle(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Finding]:
-    """What ``runs`` say of every claim.
+    """The finding of ``runs`` on every claim.
 
     Args:
         runs: as found by ``cnnpool.report.find``; only the finished ones speak.
@@ -58,7 +58,7 @@ def settle(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Finding]:
 
 
 def notes(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[str]:
-    """What a reader of the verdicts must also know of ``runs``: those missing, and code that differs."""
+    """Caveats of the verdicts on ``runs``: those missing, and code that differs."""
     states = Counter(run.state for run in runs)
     missing = [f"{count} {state}" for state, count in states.items() if state != "done"]
     found = [f"of {len(runs)} runs found, {', '.join(missing)}: they say nothing here"] if missing else []
@@ -93,7 +93,7 @@ def judge(
 
 
 def finding(name: str, evidence: Evidence) -> Finding:
-    """What ``evidence`` says of one claim."""
+    """The finding of ``evidence`` on one claim."""
     claim = CLAIMS[name]
     statement, *parts = (" ".join(part.split()) for part in (inspect.getdoc(claim) or "").split("\n\n"))
     said = dict(part.split(": ", 1) for part in parts)

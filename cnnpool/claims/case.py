@@ -52,7 +52,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the runs say of one claim."""
+    """The finding of the runs on one claim."""
 
     name: str
     statement: str

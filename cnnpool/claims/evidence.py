@@ -175,7 +175,7 @@ def _label(run: Run, apart: Sequence[str]) -> tuple[str, str]:
 
 
 def _telling(facts: Mapping[str, str], same: Sequence[Mapping[str, str]]) -> str:
-    """What tells ``facts`` from others of one label; the stages' operators are shown elsewhere."""
+    """The difference of ``facts`` from others of one label; the stages' operators are shown elsewhere."""
     keys = dict.fromkeys(key for other in same for key in other if not key.startswith("stages"))
     differing = [key for key in keys if len({other.get(key) for other in same}) > 1]
     return "".join(f", {key}={facts.get(key, UNSET)[:16]}" for key in differing)

@@ -45,7 +45,7 @@ class Phase(NamedTuple):
 
 
 def phases(operator: nn.Module, images: Tensor) -> tuple[str, list[list[Phase]]]:
-    """What phases are scored by, and the phases of each sample; none for an operator without phases.
+    """The score of phases in words, and the phases of each sample; none for an operator without phases.
 
     The weight is 1 for a phase that is kept and 0 for the others, or the share of each in a mixture. Reads
     what the latest forward pass sampled, so ``keep_phase`` must have been set before it.

@@ -1,4 +1,4 @@
-"""What each output depends on: its derivatives at an image, and the window it looks at, both measured."""
+"""The inputs that each output depends on: its derivatives at an image and its window, both measured."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""What was measured over shifts, positions and windows as pictures, with fixed colour limits."""
+"""Measurements over shifts, positions and windows as pictures, with fixed colour limits."""
 
 import math
 from collections.abc import Mapping, Sequence

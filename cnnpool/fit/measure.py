@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Measured:
-    """What the probes found.
+    """The results of the probes.
 
     Args:
         sections: the results by the probe's section.

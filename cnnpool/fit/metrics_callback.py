@@ -1,4 +1,4 @@
-"""What a run says of itself: scalars, a line per epoch, readings of the probes."""
+"""The record of a training: scalars, a line per epoch, readings of the probes."""
 
 import logging
 import math

@@ -63,7 +63,7 @@ class Net(LightningModule):
         return self.optimizer
 
     def on_train_start(self) -> None:
-        # What a checkpoint brought was loaded before the model was moved.
+        # A checkpoint is loaded before the model is moved.
         self.training_sums = [sums.to(self.device) for sums in self.training_sums]
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:

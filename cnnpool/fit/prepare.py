@@ -21,7 +21,7 @@ from cnnpool.system.process import rank
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What was asked of a run, as results.json repeats it.
+    """The request that a run answers, as results.json repeats it.
 
     Args:
         run: the run's name, its folder below the output root.

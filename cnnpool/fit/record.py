@@ -1,4 +1,4 @@
-"""What a finished run leaves: the last scalars, TensorBoard's pages, results.json."""
+"""The end of a run on disk: the last scalars, TensorBoard's pages, results.json."""
 
 import dataclasses
 import logging

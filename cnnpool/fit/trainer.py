@@ -49,7 +49,7 @@ def repeat_bits(asked: Literal["auto", "warn"] | bool, on_cpu: bool) -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     if on_cpu:
         return
-    # What is asked for in float32 is not to be computed in less, as cuDNN does unless told not to.
+    # cuDNN computes float32 convolutions in TF32 unless this is off.
     torch.backends.cudnn.allow_tf32 = False
     # The fastest of cuDNN's ways differs from run to run, and with it the last bits.
     torch.backends.cudnn.benchmark = not asked
@@ -58,7 +58,7 @@ def repeat_bits(asked: Literal["auto", "warn"] | bool, on_cpu: bool) -> None:
 
 
 def precision_of(recipe: Recipe) -> Precision:
-    """What auto means on this machine."""
+    """The precision of a recipe; ``auto`` is the fastest that this machine has in hardware."""
     return fast_precision() if recipe.precision == "auto" else recipe.precision
 
 

@@ -64,7 +64,7 @@ def examine(asked: argparse.Namespace) -> int:
 
 
 def find(asked: argparse.Namespace) -> Subject:
-    """What MODEL stands for: a run, a checkpoint, or a name with a colon.
+    """The subject that MODEL names: a run, a checkpoint, or a model by a name with a colon.
 
     Raises:
         ValueError: if it is none of these, or options do not fit it.
@@ -91,7 +91,7 @@ def find(asked: argparse.Namespace) -> Subject:
 
 
 def exchange(model: nn.Module, looked_at: Batch, asked: argparse.Namespace) -> list[Change]:
-    """What ``--swap`` asks for, done to the model in place.
+    """Replace operators of the model in place, as ``--swap`` asks.
 
     Raises:
         ValueError: if it cannot be done.
@@ -131,7 +131,7 @@ def facts(
     changes: list[Change],
     labels: str,
 ) -> Results:
-    """What was examined, as a run's results.json says what was trained."""
+    """The examined model, described as a run's results.json describes the trained one."""
     run = subject.trained
     shown = "x".join(map(str, looked_at.images.shape[1:]))
     weights = subject.weights

@@ -76,7 +76,7 @@ def from_timm(name: str, published: str | None, seed: int) -> Subject:
 
 
 def from_function(name: str) -> Subject:
-    """What ``module:function`` returns when it is called without arguments.
+    """The model that ``module:function`` returns when called without arguments.
 
     The name comes from the command line: to import it is the user's own act.
 

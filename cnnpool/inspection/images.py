@@ -68,7 +68,7 @@ def normalised(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 
 
 def channels(model: nn.Module) -> int | None:
-    """What the model's first convolution takes; None if it has none."""
+    """Input channels of the model's first convolution; None if it has none."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             return module.in_channels

@@ -1,4 +1,4 @@
-"""What an examination leaves on disk: results.json, as a run does."""
+"""The results.json of an examination, in the form of a run's."""
 
 import dataclasses
 from datetime import UTC, datetime

@@ -144,7 +144,7 @@ def _explained(overrides: Sequence[Override]) -> Iterator[None]:
 
 
 def _split(overrides: Sequence[Override]) -> tuple[list[Override], list[Override]]:
-    """Those that give an existing key of ours a value and that no other one touches, and the rest."""
+    """(overrides that set an existing key of ours and touch no other override, the rest)."""
     keys = [f"{override.key_or_group}." for override in overrides]
     plain: list[Override] = []
     rest: list[Override] = []

@@ -124,7 +124,7 @@ def stage_settings(config: Mapping[str, Any], stages: tuple[str, ...]) -> dict[s
 
 
 def own_operators(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What is set for single stages, by stage.
+    """The operators set for single stages, by stage.
 
     Raises:
         ValueError: if that is no operator with its options.

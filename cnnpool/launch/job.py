@@ -1,4 +1,4 @@
-"""What a command line asks for, and what became of it: plain data that any process can be handed."""
+"""Jobs of a command line and their outcomes: plain data that can be passed to any process."""
 
 import os
 from dataclasses import dataclass

@@ -112,7 +112,7 @@ def _work(job: Job, folder: Path) -> Outcome:
 
 
 def _outcome(ray: Any, reference: Any, job: Job) -> Outcome:
-    """What a worker returned, or that it could not."""
+    """The outcome that a worker returned, or a failure if the worker was lost."""
     try:
         outcome: Outcome = ray.get(reference)
         return outcome

@@ -181,7 +181,7 @@ def choices(hint: Any) -> tuple[str, ...]:
 
 
 def _sentences(docstring: str) -> dict[str, str]:
-    """What the ``Args`` of a docstring say of each."""
+    """The descriptions in the ``Args`` of a docstring, by argument."""
     lines = re.split(r"^Args:\n", docstring, flags=re.MULTILINE)
     found: dict[str, str] = {}
     keys: list[str] = []

@@ -77,7 +77,7 @@ def _expanded(node: yaml.Node | None, known: dict[int, int]) -> int:
     if not isinstance(node, yaml.CollectionNode):
         return 1
     if id(node) not in known:
-        # What contains itself stands for no end of values.
+        # A node that contains itself stands for infinitely many values.
         known[id(node)] = MOST_VALUES
         parts = (
             node.value

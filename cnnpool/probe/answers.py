@@ -1,4 +1,4 @@
-"""What a model answers to shifted images."""
+"""Predictions of a model for shifted images."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What a shift does inside a model: how far it moves the output of each stage."""
+"""The effect of a shift inside a model: how far it moves the output of each stage."""
 
 from collections.abc import Iterable, Mapping
 

@@ -53,7 +53,7 @@ def refusal(model: nn.Module, preset: Preset, images: Tensor) -> str | None:
 def by_preset(
     model: nn.Module, images: Tensor, labels: Tensor, preset: Preset, seed: int, black: Tensor | None = None
 ) -> dict[str, float | None]:
-    """What one preset gives: ``consistency``, ``given_correct``, and ``accuracy`` of both views."""
+    """Results under one preset: ``consistency``, ``given_correct``, and ``accuracy`` of both views."""
     first, second = paired_answers(model, images, preset, seed, black)
     right = torch.stack((first, second)) == labels.cpu()
     return {

@@ -1,4 +1,4 @@
-"""What a model costs: parameters, arithmetic, and bytes kept for the backward pass."""
+"""The cost of a model: parameters, arithmetic, and bytes kept for the backward pass."""
 
 import weakref
 from dataclasses import dataclass

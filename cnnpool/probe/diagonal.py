@@ -73,7 +73,7 @@ class Diagonal(Probe):
 
 
 def jumps(confidences: Tensor) -> dict[str, float]:
-    """What changes between neighbouring positions; confidences (positions, N, K).
+    """Changes between neighbouring positions; confidences (positions, N, K).
 
     Returns:
         ``top1_change``: pairs of neighbours with different top-1 classes, divided by all pairs and images.

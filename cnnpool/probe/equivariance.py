@@ -30,8 +30,8 @@ class Equivariance(Probe):
     """Equivariance error of every stage at its total stride: a detector of bugs, and of borders.
 
     Where everything is circular and the stride divides the map, shifts by the stride commute with a stage
-    exactly: in float64 the error is that of rounding, about 1e-30 (1e-15 squared). What remains in a net with
-    zero padding is what leaks in from its borders.
+    exactly: in float64 the error is that of rounding, about 1e-30 (1e-15 squared). In a net with zero
+    padding the rest leaks in from its borders.
 
     Args:
         samples: images, >= 2.
@@ -113,7 +113,7 @@ def total_strides(
         size, stride = _size(inputs[stage]), stride_of(stages[stage])
         quotients = [divmod(large, small) for large, small in zip(_size(images), size, strict=True)]
         if stage == next(iter(outputs)) and not any(rest for _, rest in quotients):
-            # What comes before the first stage may downsample too.
+            # Layers before the first stage may downsample too.
             known[size] = (quotients[0][0], quotients[1][0])
         exact = tuple(n * s for n, s in zip(_size(output), stride, strict=True)) == size
         if size in known and exact and min(_size(output)) > 1:

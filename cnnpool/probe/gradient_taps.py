@@ -17,7 +17,7 @@ ACTIVATIONS = (
 
 
 class Tap(NamedTuple):
-    """What was read at one stage; gradients are per sample, (N, C, H, W)."""
+    """Values read at one stage; gradients are per sample, (N, C, H, W)."""
 
     activation: Tensor
     """The stage's input."""
@@ -31,7 +31,7 @@ class Tap(NamedTuple):
 def stage_gradients(
     model: nn.Module, stages: Mapping[str, nn.Module], images: Tensor, labels: Tensor
 ) -> dict[str, Tap]:
-    """What is read at every stage in one backward pass; see ``backpropagate``."""
+    """Values read at every stage in one backward pass; see ``backpropagate``."""
     return backpropagate(model, stages, images, labels)[0]
 
 

@@ -1,4 +1,4 @@
-"""What subsampling does to the spectrum of a map: how much of it aliases, and how."""
+"""The effect of subsampling on the spectrum of a map: how much of it aliases, and how."""
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ PASS = 10 ** (-20 / 10)
 
 
 def dense_output(operator: nn.Module, maps: Tensor, stride: tuple[int, int]) -> Tensor | None:
-    """What the operator would put out at stride 1: its outputs at all phases of the input, interleaved.
+    """The operator's output at stride 1: its outputs at all phases of the input, interleaved.
 
     Row s a + i and column t b + j of the result are the operator's (a, b) for maps (N, C, H, W) moved
     circularly up by i and left by j. Rows and columns beyond a multiple of the stride are cut off first; None

@@ -18,7 +18,7 @@ def stride_of(operator: nn.Module) -> Pair:
 
 
 def tie_rule(operator: nn.Module) -> str:
-    """Who among equal maxima gets the gradient: first, last or split; none for what takes no maximum."""
+    """Which of equal maxima gets the gradient: first, last or split; none for an operator without maxima."""
     for module in operator.modules():
         if isinstance(module, nn.MaxPool2d | nn.AdaptiveMaxPool2d | nn.FractionalMaxPool2d):
             return "first"

@@ -13,7 +13,7 @@ from cnnpool.run_folder.results import NAMED, Results
 
 @dataclass(frozen=True)
 class Choice:
-    """What several runs have in common, told apart from the others by ``label``; a run per seed."""
+    """The runs of one choice, one per seed; ``label`` is its name in the comparison."""
 
     label: str
     runs: dict[int, Run] = field(repr=False)

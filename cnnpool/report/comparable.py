@@ -81,7 +81,7 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
 
 
 def circumstances(run: Run, apart: Sequence[str]) -> dict[str, str]:
-    """What of a run must agree with another's for the two to be compared, but for the keys ``apart``."""
+    """The facts in which two runs must agree to be compared, without the keys ``apart``."""
     return {
         key: _text(value)
         for key, value in sorted(facts(run.results).items())

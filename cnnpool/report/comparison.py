@@ -18,7 +18,7 @@ from cnnpool.report.runs import Run, finished
 
 @dataclass(frozen=True)
 class Comparison:
-    """What every output is written from."""
+    """A comparison, from which every output is written."""
 
     metric: Measure
     by: list[str]

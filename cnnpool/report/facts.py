@@ -1,4 +1,4 @@
-"""What was set about a run rather than measured: ``facts`` by dotted key."""
+"""Settings of a run, as opposed to measurements: ``facts`` by dotted key."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ def exceptions(results: Results) -> dict[str, Any]:
 
 
 def value_at(results: Results, key: str) -> Any:
-    """What ``key`` of ``--by`` or ``--where`` stands for: a fact, or a whole room such as pool."""
+    """The value that ``key`` of ``--by`` or ``--where`` stands for: a fact, or a whole room such as pool."""
     if key == "pool":
         return {"pool": results.pool, "stages": exceptions(results)}
     if key == "seed" or key in NAMED:

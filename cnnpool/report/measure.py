@@ -77,7 +77,7 @@ def measure(key: str, quantities: Iterable[Quantity]) -> Measure:
 
 
 def quantities_of(runs: Sequence[Run]) -> list[Quantity]:
-    """What the runs say of their numbers; of runs older than that, what the probes of today say."""
+    """The quantities that the runs declare; for older runs, those that the probes declare today."""
     found: dict[str, Quantity] = {}
     for run in runs:
         for one in from_records(run.results.quantities):

@@ -1,4 +1,4 @@
-"""What a reader of the numbers must also know: ``observe`` says it in sentences."""
+"""Caveats of the numbers: ``observe`` gives them in sentences."""
 
 from collections.abc import Sequence
 

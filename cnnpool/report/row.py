@@ -1,4 +1,4 @@
-"""What one line of a comparison holds, and the words its numbers allow."""
+"""One line of a comparison, and the words its numbers allow."""
 
 import math
 from dataclasses import dataclass

@@ -54,7 +54,7 @@ class Checkpoint:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What the run had counted and measured so far."""
+        """Counts and measurements of the run so far."""
         found: dict[str, Any] = self.content["callbacks"][METRICS]
         return found
 
@@ -66,7 +66,7 @@ class Checkpoint:
 
 
 def header(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint says of its run; the steps and sums of the epoch come beside it."""
+    """The part of a checkpoint that identifies its run; steps and sums of the epoch are stored beside it."""
     return {
         "schema": SCHEMA,
         "version": __version__,

@@ -14,7 +14,7 @@ def packed(correct: np.ndarray) -> dict[str, Any]:
 
 
 def unpacked(record: Mapping[str, Any]) -> np.ndarray:
-    """What :func:`packed` was given.
+    """The argument of :func:`packed`, from its record.
 
     Raises:
         ValueError: if the record is not one.

@@ -78,7 +78,7 @@ class MetricsFile:
 
 @dataclass(frozen=True)
 class Metrics:
-    """What metrics.jsonl holds; ``problem`` is one line if that is not all that was written."""
+    """The content of metrics.jsonl; ``problem`` is one line if some of it is lost."""
 
     records: list[Record]
     problem: str = ""
@@ -114,7 +114,7 @@ def read(folder: Path, digest: str | None = None) -> Metrics:
 
 
 def _record(line: bytes) -> Record | None:
-    """What a line says; None if it is no line of ours."""
+    """The content of a line; None if it is no line of ours."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

@@ -26,7 +26,7 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """What a finished run says of itself.
+    """The results of a finished run.
 
     Args:
         pool, readout, model, data: the chosen names with their options.
@@ -125,7 +125,7 @@ def read(folder: Path) -> Results | None:
 
 
 def to_json(results: Results) -> dict[str, Any]:
-    """What the file holds, but for the checksum: every section beside the facts.
+    """The content of the file without the checksum: every section beside the facts.
 
     Raises:
         ValueError: if a section has the name of a fact.

@@ -47,7 +47,7 @@ def write(folder: Path, routing: Routing) -> None:
 
 
 def read(folder: Path) -> Routing | None:
-    """What ``write`` left in ``folder``; None where there is nothing.
+    """The content that ``write`` left in ``folder``; None where there is nothing.
 
     Raises:
         DamagedError: if the file is not what a run wrote.

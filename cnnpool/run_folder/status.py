@@ -24,7 +24,7 @@ KINDS: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Status:
-    """What a run is doing, or how it ended.
+    """The state of a run: what it does, or how it ended.
 
     Args:
         state: running, done, stopped by a signal, or failed.

@@ -16,7 +16,7 @@ WRAPPED = "_orig_mod."
 
 
 def stages_of(model: nn.Module, example: Tensor, changes: Sequence[Change] = ()) -> dict[str, nn.Module]:
-    """What downsamples in ``model``: its own table of stages, else all pooling and strided convolutions.
+    """The downsampling of ``model``: its own table of stages, else all pooling and strided convolutions.
 
     Operators that were swapped in count even if they keep the size. Dots in names become underscores.
 

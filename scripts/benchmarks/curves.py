@@ -1,4 +1,4 @@
-"""What the suite of growth found, as a section of the documentation."""
+"""The findings of the suite of growth, as a section of the documentation."""
 
 import math
 import statistics

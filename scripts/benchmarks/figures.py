@@ -110,7 +110,7 @@ def section(results: dict[str, Any]) -> str:
 
 
 def setting(results: dict[str, Any]) -> str:
-    """What was run, where and when."""
+    """The run of a benchmark: what, where and when."""
     machine = results["machine"]
     threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
     return (

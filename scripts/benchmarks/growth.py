@@ -35,7 +35,7 @@ def rows(runs: int = RUNS) -> Iterator[dict[str, Any]]:
 
 
 def points(lines: Iterable[str], memory: Callable[[], int]) -> Iterator[dict[str, Any]]:
-    """What is to be kept of a sweep that says ``lines``: powers of two of the runs that have ended."""
+    """The part to keep of a sweep that prints ``lines``: powers of two of the runs that have ended."""
     start, ended = time.perf_counter(), 0
     for line in lines:
         ended += line.startswith(ENDS)

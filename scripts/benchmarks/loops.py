@@ -1,4 +1,4 @@
-"""What training is compared with: bare PyTorch, data as torchvision hands it out, PyTorch's example."""
+"""The rivals of training: bare PyTorch, data as torchvision hands it out, PyTorch's example."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ from cnnpool.pool import MaxPool2d
 
 
 def in_turn(speeds: dict[str, Callable[[], float]], repeat: int) -> dict[str, list[float]]:
-    """What each of ``speeds`` says, ``repeat`` times, one after the other and back again."""
+    """The values of each of ``speeds``, ``repeat`` times, one after the other and back again."""
     said: dict[str, list[float]] = {name: [] for name in speeds}
     for turn in range(-1, repeat):
         for name in list(speeds)[:: 1 if turn % 2 else -1]:

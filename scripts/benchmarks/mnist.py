@@ -82,7 +82,7 @@ def example(root: Path) -> Iterator[tuple[float, float]]:
     """Seconds that the example's recipe has taken, and its test accuracy, after each epoch.
 
     Adadelta from rate 1, times 0.7 an epoch; batches of 64 by torchvision's data set and torch's DataLoader,
-    which on a CPU the example does not let shuffle. What happens between two epochs is not counted.
+    which on a CPU the example does not let shuffle. Work between two epochs is not counted.
     """
     start = time.perf_counter()
     train, test = (mnist(root, train=part) for part in (True, False))

@@ -1,4 +1,4 @@
-"""What makes training on MNIST fast: from PyTorch's example to ours, one change after the other."""
+"""The reasons why training on MNIST is fast: from PyTorch's example to ours, one change after the other."""
 
 import statistics
 from collections.abc import Iterator

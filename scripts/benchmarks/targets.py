@@ -1,4 +1,4 @@
-"""What the suite of pooling operators is to reach, what it did reach, and why not where it did not."""
+"""Targets of the suite of pooling operators, the figures reached, and why some fall short."""
 
 from itertools import product
 from typing import Any, NamedTuple

@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
 
 
 def measured(command: str) -> dict:
-    """What ``command`` printed last, and what it was run with."""
+    """The last output of ``command``, and the versions it ran with."""
     begun = time.monotonic()
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(

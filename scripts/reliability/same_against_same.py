@@ -61,7 +61,7 @@ def trained(folder: Path, seed: int) -> float:
 
 
 def verdict(first: list[float], second: list[float]) -> tuple[str, float]:
-    """What the report says of ``second`` against ``first``, and the mean difference."""
+    """The report's verdict on ``second`` against ``first``, and the mean difference."""
     runs = [
         run(name, *pair) for name, side in (("max", first), ("other", second)) for pair in enumerate(side)
     ]

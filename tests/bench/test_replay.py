@@ -12,7 +12,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 
 
 class Gpu:
-    """What ``replay`` uses of torch.cuda: work is done at once, or kept in the graph that records it."""
+    """The part of torch.cuda that ``replay`` uses: work is done at once, or kept in the recording graph."""
 
     def __init__(self):
         self.log, self.now, self.recording, self.random = [], "default", None, "as it was"

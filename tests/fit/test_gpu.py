@@ -1,4 +1,4 @@
-"""What training does otherwise where there is a GPU."""
+"""Training on a GPU, where it differs from the CPU."""
 
 from types import SimpleNamespace
 
@@ -18,7 +18,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 
 
 def batches(count, moved):
-    """What ``settle`` looks at, of ``count`` images of 1000 bytes; where it is moved, ``moved`` learns."""
+    """A stand-in for ``Batches`` of ``count`` images of 1000 bytes; ``moved`` records its moves."""
     images = torch.zeros(count, 1, 10, 100, dtype=torch.uint8)
     return SimpleNamespace(split=SimpleNamespace(images=images), move=moved.append)
 
@@ -35,7 +35,7 @@ def test_images_are_moved_to_a_gpu_that_has_four_times_their_room(device, free, 
 
 @pytest.fixture
 def flags(monkeypatch):
-    """What ``repeat_bits`` sets, put back afterwards."""
+    """The settings of ``repeat_bits``, put back afterwards."""
     before = torch.get_deterministic_debug_mode(), torch.backends.cudnn.benchmark
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
     yield

@@ -164,7 +164,7 @@ def test_muons_step_is_nearly_orthogonal_and_as_large_as_adamws():
     optimizer.step()
     moved = (before * (1 - 0.1 * 0.1) - weight).detach().flatten(1) / (0.1 * 0.2 * 12**0.5)
     values = torch.linalg.svdvals(moved)
-    # What three of the quintic steps make of singular values between a tenth of the norm and the norm.
+    # Three quintic steps take singular values between a tenth of the norm and the norm to these.
     assert values.min() > 0.5 and values.max() < 1.3
 
 

@@ -11,7 +11,7 @@ def draw(shape, dtype=torch.float32):
 
 
 def by_definition(m, steps):
-    """What the steps make of each singular value, one by one, in float64."""
+    """The image of each singular value under the steps, one by one, in float64."""
     u, values, v = torch.linalg.svd(m.double(), full_matrices=False)
     values = values / values.norm()
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""What every probe promises: the model bit for bit as it was, JSON, options and YAML."""
+"""Promises of every probe: the model bit for bit as it was, JSON, options and YAML."""
 
 import copy
 import inspect
@@ -154,7 +154,7 @@ def test_the_stage_probes_take_every_operator(operator, net, batch):
         for name in ("gradient", "invariance", "equivariance", "aliasing", "lie", "receptive_field", "cost"):
             result = build(name, **FEW[name]).measure(cnn, cnn.stages, images, labels)
             stages = result if name == "gradient" else result["stages"]
-            # What keeps the resolution has nothing that could alias.
+            # An operator that keeps the resolution cannot alias.
             assert stages.keys() == (set() if (name, operator) == ("aliasing", "none") else {"s1", "s2"})
 
 

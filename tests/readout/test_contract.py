@@ -1,4 +1,4 @@
-"""What every readout of conf/readout promises, whatever it computes.
+"""Promises of every readout of conf/readout, whatever it computes.
 
 Sizes differ along the axes so that a mix-up shows, and are no smaller than 4, the finest default grid.
 """

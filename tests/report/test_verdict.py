@@ -111,7 +111,7 @@ def test_null_is_not_a_number_and_an_absent_value_is_not_measured(tmp_path):
 
 
 def most(trials):
-    """What a test of level 0.05 exceeds in one case of a thousand: the rate itself is close to 0.05."""
+    """The count that a test of level 0.05 exceeds in one case of a thousand; its rate is close to 0.05."""
     return binom.ppf(0.999, trials, 0.05)
 
 

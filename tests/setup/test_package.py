@@ -1,4 +1,4 @@
-"""What is shipped: the wheel's content, the lock, the version and the licence."""
+"""The distribution: the wheel's content, the lock, the version and the licence."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""Who may import what: the rules of the rooms, read from the source, not from what happens to be loaded."""
+"""The rules of the rooms, who may import what, read from the source, not from what happens to be loaded."""
 
 import ast
 import sys
@@ -122,7 +122,7 @@ def circles(sources):
 
 
 def violations(path, source):
-    """What breaks the rules in one file of the package, each with its line."""
+    """Breaches of the rules in one file of the package, each with its line."""
     room = room_of(path)
     if room not in ROOMS:
         return [f"{path}: there is no room called {room}"]

@@ -1,4 +1,4 @@
-"""What the package's source must never do: run code from a file, or listen to the world."""
+"""The package's source never runs code from a file, nor listens to the world."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ RUNS_CODE = {
 
 
 def wrong(source):
-    """What of ``source`` would run code from a file, or trust a file to be plain."""
+    """Calls in ``source`` that run code from a file, or trust a file to be plain."""
     found = []
     for call in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)):
         name, options = ast.unparse(call.func), {k.arg: ast.unparse(k.value) for k in call.keywords}

@@ -1,4 +1,4 @@
-"""What several runs logged, as one curve: ``bands`` gives mean and interval at every step."""
+"""The curves of several runs as one: ``bands`` gives mean and interval at every step."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the comparison's pages in TensorBoard say and show."""
+"""Text and charts of the comparison's pages in TensorBoard."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ PAGES = {
 def layout(tags: Iterable[str]) -> dict[str, list[str]]:
     """Title of a page of custom scalars -> its scalars, a chart each with a line per choice.
 
-    What is finer than section/quantity/stage has no chart: there are dozens.
+    Tags finer than section/quantity/stage have no chart: there are dozens.
     """
     shown = sorted(tag for tag in tags if tag.count("/") < 3)
     pages = {}

@@ -1,1 +1,1 @@
-"""What goes wrong for users, and what they must then be told."""
+"""Faults that users meet, and the message that each must give."""

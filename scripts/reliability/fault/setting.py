@@ -28,7 +28,7 @@ HELD = []
 
 
 class Harm:
-    """What a pickle does that runs code."""
+    """A pickle that runs code when it is loaded."""
 
     def __reduce__(self):
         return os.system, ("touch harm",)

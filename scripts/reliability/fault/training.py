@@ -1,4 +1,4 @@
-"""What stops a training."""
+"""Faults that stop a training."""
 
 import signal
 
