@@ -9,6 +9,8 @@ from annotated_types import Ge, Le
 from cnnpool.bounds import AboveZero, AtLeastZero, Count, ShareBelowOne
 from cnnpool.registry import check_fields
 
+LEAST_LOGGED = 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
@@ -33,11 +35,12 @@ class Recipe:
         deterministic: refuse (true), allow (false) or warn of operations that do not repeat bit for bit;
             auto is true on the CPU, where it is free, and warn elsewhere. Allowed on a GPU, cuDNN tries its
             ways of a convolution and takes the fastest.
-        log_every_steps: write the training loss every so many steps, >= 1.
+        log_every_steps: write the training loss every so many steps, >= 1; auto: every 50 steps, and more
+            often where a run would have fewer than 20 of them.
         checkpoint_every_minutes: within an epoch too, save where a stopped run goes on, >= 0; 0: at every
             step.
         pictures: draw winner maps, shift maps and the operator's worked example at the end.
-        progress: a progress bar; auto: on a terminal only.
+        progress: a progress bar; auto: on a terminal, and in a log a line now and then within long epochs.
 
     Raises:
         ValueError: if an option is out of range.
@@ -58,13 +61,19 @@ class Recipe:
     channels_last: bool = True
     keep_memory: bool = True
     deterministic: Literal["auto", "warn"] | bool = "auto"
-    log_every_steps: Count = 50
+    log_every_steps: Literal["auto"] | Count = "auto"
     checkpoint_every_minutes: Annotated[float, Ge(0), Le(10**6)] = 10.0
     pictures: bool = True
     progress: Literal["auto"] | bool = "auto"
 
     def __post_init__(self) -> None:
         check_fields(self, "fit")
+
+    def log_interval(self, total: int) -> int:
+        """Steps between two records of the training loss, in a run of ``total`` steps."""
+        if self.log_every_steps != "auto":
+            return self.log_every_steps
+        return min(50, max(total // LEAST_LOGGED, 1))
 
     def learning_rate(self, step: int, total: int) -> float:
         """The learning rate of step 0..total-1: a pure function, so that a resumed run needs no state."""

@@ -50,7 +50,7 @@ class MetricsCallback(Callback):
     ) -> None:
         assert isinstance(module, Net)
         self.images += len(batch[0]) * trainer.world_size
-        if module.steps % module.recipe.log_every_steps == 0:
+        if module.steps % module.recipe.log_interval(module.total_steps) == 0:
             sums = trainer.strategy.reduce(module.training_sums[-1].clone(), reduce_op="sum")
             loss, _, count = sums.tolist()
             if not math.isfinite(loss):

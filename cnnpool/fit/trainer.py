@@ -13,6 +13,7 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
 
 from cnnpool.fit.checkpoint_io import SafeCheckpointIO
+from cnnpool.fit.epoch_progress import EpochProgress
 from cnnpool.recipe import Recipe
 from cnnpool.system.hardware import Precision, fast_precision
 
@@ -20,6 +21,7 @@ from cnnpool.system.hardware import Precision, fast_precision
 def build_trainer(recipe: Recipe, callbacks: Sequence[Callback]) -> Trainer:
     """Lightning's trainer without its own loggers, checkpoints and summaries: the callbacks do these."""
     bar = sys.stderr.isatty() if recipe.progress == "auto" else recipe.progress
+    shown = [TQDMProgressBar(refresh_rate=50)] if bar else [EpochProgress()] if recipe.progress else []
     on_cpu = not torch.cuda.is_available()
     repeat_bits(recipe.deterministic, on_cpu)
     return Trainer(
@@ -32,7 +34,7 @@ def build_trainer(recipe: Recipe, callbacks: Sequence[Callback]) -> Trainer:
         enable_checkpointing=False,
         enable_model_summary=False,
         enable_progress_bar=bar,
-        callbacks=[*callbacks, *([TQDMProgressBar(refresh_rate=50)] if bar else [])],
+        callbacks=[*callbacks, *shown],
         # Processes that are there already are used, also where SLURM has one task for all of them.
         plugins=[SafeCheckpointIO(), *([LightningEnvironment()] if "LOCAL_RANK" in os.environ else [])],
         num_sanity_val_steps=0,

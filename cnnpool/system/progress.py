@@ -32,16 +32,19 @@ CLEAR = "\r\x1b[K"
 class Progress:
     """Within the context, says how far it has come: on stderr if that is a terminal, else by ``logging``.
 
-    ``step`` costs next to nothing, since a thread of its own does the talking.
+    Where logging is not set up to show it, lines go to stderr too. ``step`` costs next to nothing, since a
+    thread of its own does the talking.
 
     Args:
         what: that goes on, such as ``"decoding"``.
         total: steps until it is done; None if that is not known.
         unit: of the steps, in the plural.
+        silent_s: nothing is said before so many seconds have passed; None: ``SILENT_S``.
     """
 
-    def __init__(self, what: str, total: int | None = None, unit: str = ""):
+    def __init__(self, what: str, total: int | None = None, unit: str = "", *, silent_s: float | None = None):
         self.what, self.total, self.unit = what, total, unit
+        self.silent_s = SILENT_S if silent_s is None else silent_s
         self.done = 0
         self._begun = time.monotonic()
         self._ended = Event()
@@ -79,19 +82,35 @@ class Progress:
     def _speak(self) -> None:
         on_terminal = sys.stderr.isatty()
         pauses = repeat(REDRAWN_S) if on_terminal else chain(LINES_S, repeat(LINES_S[-1]))
-        if self._ended.wait(SILENT_S):
+        if self._ended.wait(self.silent_s):
             return
-        while True:
-            if on_terminal:
-                sys.stderr.write(f"{CLEAR}{self}")
-                sys.stderr.flush()
-            else:
-                log.info("%s", self)
-            if self._ended.wait(next(pauses)):
-                break
-        if on_terminal:
-            sys.stderr.write(CLEAR)
-            sys.stderr.flush()
+        try:
+            while True:
+                if on_terminal:
+                    _draw(str(self))
+                elif log.isEnabledFor(logging.INFO):
+                    log.info("%s", str(self))
+                else:
+                    sys.stderr.write(f"{self}\n")
+                if self._ended.wait(next(pauses)):
+                    break
+        finally:
+            make_way()
+
+
+def make_way() -> None:
+    """Wipe the line that stands on the terminal now, before something else is printed."""
+    if _drawn.is_set():
+        _draw("")
+
+
+_drawn = Event()
+
+
+def _draw(text: str) -> None:
+    sys.stderr.write(f"{CLEAR}{text}")
+    sys.stderr.flush()
+    (_drawn.set if text else _drawn.clear)()
 
 
 def duration(seconds: float) -> str:

@@ -17,6 +17,15 @@ def test_the_yaml_holds_every_option_with_its_default():
     assert content == {key: p.default for key, p in registry.options_of(Recipe).items()}
 
 
+@pytest.mark.parametrize(
+    ("total", "interval"), [(1, 1), (19, 1), (45, 2), (400, 20), (1000, 50), (10**6, 50)]
+)
+def test_a_short_run_writes_its_loss_at_least_twenty_times_or_at_every_step(total, interval):
+    assert Recipe().log_interval(total) == interval
+    assert total // interval >= min(total, 20)
+    assert Recipe(log_every_steps=7).log_interval(total) == 7
+
+
 def test_one_cycle_rises_and_falls_linearly():
     recipe = Recipe(lr=1.0, warmup=0.2, schedule="one_cycle")
     rates = [recipe.learning_rate(step, 10) for step in range(10)]

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from cnnpool.system import progress as module
-from cnnpool.system.progress import CLEAR, Progress, duration
+from cnnpool.system.progress import CLEAR, Progress, duration, make_way
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +40,38 @@ def test_a_log_gets_a_line_now_and_then(caplog, capsys):
     assert len(caplog.messages) == 2
     assert all(line.startswith("decoding: 1,234 of 20,000 images (6 %), ") for line in caplog.messages)
     assert capsys.readouterr() == ("", "")
+
+
+def test_without_a_log_that_shows_it_standard_error_gets_the_lines(capsys, monkeypatch):
+    monkeypatch.setattr(module.log, "isEnabledFor", lambda level: False)
+    seen = ""
+    with Progress("comparing", 7, "runs"):
+
+        def has_line():
+            nonlocal seen
+            seen += capsys.readouterr().err
+            return "comparing: 0 of 7 runs (0 %)\n" in seen
+
+        wait_for(has_line)
+
+
+def test_who_is_to_be_patient_waits_longer(caplog):
+    caplog.set_level(logging.INFO)
+    with Progress("epoch 1/5", silent_s=30.0):
+        time.sleep(0.2)
+    assert not caplog.records
+
+
+def test_a_line_on_the_terminal_makes_way_for_others(capsys, monkeypatch):
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
+    monkeypatch.setattr(module, "REDRAWN_S", 30.0)
+    make_way()
+    assert capsys.readouterr().err == ""
+    with Progress("probing"):
+        wait_for(module._drawn.is_set)
+        make_way()
+        assert capsys.readouterr().err == f"{CLEAR}probing{CLEAR}"
+    assert capsys.readouterr().err == ""
 
 
 def test_a_terminal_gets_one_line_that_is_redrawn_and_wiped(caplog, capsys, monkeypatch):

@@ -21,6 +21,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from numba import __version__ as numba_version
 from numba import njit
 
+from cnnpool.pool.cpu import compiling  # noqa: F401
+
 log = logging.getLogger(__name__)
 
 SOURCES = Path(__file__).parent / "loops"

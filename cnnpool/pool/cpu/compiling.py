@@ -1,0 +1,45 @@
+"""Lines in the log while kernels are compiled, which takes a while, but only once on a machine."""
+
+import logging
+import time
+
+from numba.core import event
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 20.0
+"""Between lines."""
+
+
+class CompilationLog(event.Listener):
+    """Logs that compiling has begun, and now and then how far it has come.
+
+    Args:
+        package: whose kernels it is about.
+    """
+
+    def __init__(self, package: str):
+        self._package = f"{package}."
+        self._count = 0
+        self._begun = self._said = 0.0
+
+    def on_start(self, event: event.Event) -> None:
+        """Before a kernel is compiled; one that is found on disk is not."""
+        if not event.data["dispatcher"].py_func.__module__.startswith(self._package):
+            return
+        now = time.monotonic()
+        if not self._count:
+            log.info("compiling kernels, once for this machine")
+            self._begun = self._said = now
+        elif now - self._said >= INTERVAL_S:
+            log.info(
+                "compiling kernels, once for this machine: %d after %.0f s", self._count, now - self._begun
+            )
+            self._said = now
+        self._count += 1
+
+    def on_end(self, event: event.Event) -> None:
+        """After it."""
+
+
+event.register("numba:compile", CompilationLog(__name__.partition(".")[0]))
