@@ -16,6 +16,7 @@ from cnnpool.run_folder.errors import InUseError, OccupiedError
 from cnnpool.run_folder.hold import held, refuse_foreign
 from cnnpool.run_folder.results import Results
 from cnnpool.system.process import importing, rank
+from cnnpool.system.progress import Progress, make_way
 from cnnpool.system.signals import Stopped
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ def run_here(asked: Sequence[Job], /) -> Iterator[Outcome]:
 def announce(job: Job, number: int, total: int) -> None:
     """Say on stdout which of several jobs starts."""
     if total > 1:
+        make_way()
         sys.stdout.write(f"[{number}/{total}] {job.name}\n")
         sys.stdout.flush()
 
@@ -130,7 +132,7 @@ def _train(job: Job) -> Results | None:
         raise ValueError(job.mistake)
     recipe = check.check(job.settings)
     # torch and Lightning take seconds to import, for which neither a finished run nor a mistake need wait.
-    with importing():
+    with Progress("loading PyTorch and Lightning"), importing():
         from cnnpool.launch.build import train
 
     return train(job.settings, recipe, job.folder, job.name, job.overrides)

@@ -4,12 +4,16 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from cnnpool import registry, tables
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_here import run_here
-from cnnpool.system.process import in_group
+from cnnpool.system.next_command import from_here, next_lines
+from cnnpool.system.process import in_group, rank
+from cnnpool.system.progress import Progress
 from cnnpool.system.signals import Signals, Stopped
 
 
@@ -55,8 +59,18 @@ def outcomes_of(jobs: Sequence[Job]) -> Iterator[Outcome]:
         return run_here(jobs)
     if name == "local":
         threads = os.environ.get("OMP_NUM_THREADS", "")
-        return RUNNERS["processes"](jobs, jobs=1, threads=int(threads) if threads.isdigit() else None)
-    return RUNNERS[name](jobs, **options)
+        one_each = {"jobs": 1, "threads": int(threads) if threads.isdigit() else None}
+        return _counted(RUNNERS["processes"](jobs, **one_each), jobs)
+    return _counted(RUNNERS[name](jobs, **options), jobs)
+
+
+def _counted(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:
+    """``outcomes`` as they come, and now and then how many of several ``jobs`` have ended."""
+    with nullcontext() if len(jobs) == 1 else Progress("training", len(jobs), "jobs") as progress:
+        for outcome in outcomes:
+            if progress:
+                progress.step()
+            yield outcome
 
 
 def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
@@ -70,8 +84,8 @@ def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
             f"{len(outcomes)} jobs: {', '.join(f'{n} {state}' for state, n in counts.items())}\n"
         )
         sys.stdout.flush()
-    if len(outcomes) == 1 and outcomes[0].state == "done":
-        sys.stdout.write(f"results: {outcomes[0].log.parent}\n")
+    if not rank():
+        sys.stdout.write(_next([outcome.log.parent for outcome in outcomes if outcome.state == "done"]))
         sys.stdout.flush()
     failed = [outcome for outcome in outcomes if outcome.state not in ("done", "not run")]
     for outcome in failed:
@@ -84,3 +98,14 @@ def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
     if len(outcomes) == 1:
         return failed[0].status
     return 2 if all(outcome.status == 2 for outcome in failed) else 1
+
+
+def _next(folders: Sequence[Path]) -> str:
+    """Where the results of the finished jobs lie, and what to type to look at them."""
+    if not folders:
+        return ""
+    folder = from_here(Path(os.path.commonpath([folder.absolute() for folder in folders])))
+    board = ("tensorboard", "--logdir", folder)
+    if len(folders) == 1:
+        return f"results: {tables.printable(folder)}\n{next_lines(board, ('cnnpool', 'probe', folder))}"
+    return f"results: {tables.printable(folder)}\n{next_lines(('cnnpool', 'compare', folder), board)}"

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 SILENT_S = 2.0
 """What ends sooner is not mentioned."""
 REDRAWN_S = 0.2
-LINES_S = (8.0, 20.0, 30.0)
+LINES_S = (8.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 """Between the lines of a log, the last of them again and again."""
 CLEAR = "\r\x1b[K"
 
@@ -88,7 +88,7 @@ class Progress:
             while True:
                 if on_terminal:
                     _draw(str(self))
-                elif log.isEnabledFor(logging.INFO):
+                elif log.isEnabledFor(logging.INFO) and log.hasHandlers():
                     log.info("%s", str(self))
                 else:
                     sys.stderr.write(f"{self}\n")

@@ -1,5 +1,7 @@
 import json
+import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -9,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from cnnpool.fit.metrics_callback import MetricsCallback
-from cnnpool.launch import build
+from cnnpool.launch import build, sweep
 from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_processes import shares
 from cnnpool.launch.runners import RUNNERS
 from cnnpool.launch.sweep import conclude, outcomes_of
 from cnnpool.run_folder.checkpoint import load
+from cnnpool.system import progress
 
 SWEEP = ["-m", "pool=max,avg,sum"]
 
@@ -247,4 +250,44 @@ def test_a_run_says_what_it_measures_and_where_its_results_are(call, tmp_path):
     status, out, _ = call("train", *quick, "hydra.run.dir=run", "probe.gradient.samples=8")
     assert status == 0
     assert "measuring: " in out and "gradient" in out
-    assert out.endswith(f"results: {tmp_path / 'run'}\n") or out.endswith("results: run\n")
+    assert out.splitlines()[-3] == "results: run"
+    assert [line.split()[-2:] for line in out.splitlines()[-2:]] == [["--logdir", "run"], ["probe", "run"]]
+
+
+@pytest.mark.parametrize("launch", ["local", "processes"])
+def test_a_sweep_ends_with_where_its_results_are_and_commands_that_work(call, launch):
+    quick = [*call.quick, f"launch={launch}", "out=my runs", "seed=0,1"]
+    status, out, err = call("train", "-m", *quick, "pool=max,avg")
+    assert status == 0, err
+    *_, results, compare, board = out.splitlines()
+    assert results == "results: my runs/digits/convnet"
+    assert board.split()[-3:] == ["--logdir", "'my", "runs/digits/convnet'"]
+    words = shlex.split(compare.removeprefix("next:"))
+    # As a shell finds it: by its name on PATH, or by its path from here.
+    assert Path(words[0]).name == "cnnpool" or words[-4:-2] == ["-m", "cnnpool"]
+    assert words[-2:] == ["compare", "my runs/digits/convnet"]
+    status, out, err = call(*words[-2:], "--no-board")
+    assert (status, [line[:3] for line in out.splitlines()[2:4]]) == (0, ["max", "avg"]), (out, err)
+    assert "report: my runs/digits/convnet/report/report.html" in out
+
+
+def test_the_ends_of_failed_runs_name_no_results(capsys):
+    conclude([outcome("failed", 1), outcome("refused", 2)])
+    assert "results:" not in capsys.readouterr().out
+
+
+def test_processes_say_how_many_of_their_jobs_have_ended(monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(progress, "SILENT_S", 0.0)
+    monkeypatch.setattr(progress, "LINES_S", (0.01,))
+
+    def run(jobs, **options):
+        for job in jobs:
+            yield Outcome(job.name, "done", "", 0, job.folder / "train.log")
+            time.sleep(0.3)
+
+    monkeypatch.setitem(RUNNERS, "processes", run)
+    jobs = [Job(Path(f"run{n}"), [], {"launch": {"name": "processes"}}) for n in range(3)]
+    sweep.run_all(jobs)
+    assert any(line.startswith("training: 1 of 3 jobs (33 %), ") for line in caplog.messages)
+    assert "training: 3 of 3 jobs (100 %)" in caplog.messages
