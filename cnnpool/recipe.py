@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Gt, Le
 
-from cnnpool.bounds import AboveZero, AtLeastZero, Count, ShareBelowOne
+from cnnpool.bounds import AboveZero, AtLeastZero, Count, CountOrZero, ShareBelowOne
 from cnnpool.registry import check_fields
 
 LEAST_LOGGED = 20
@@ -25,6 +25,11 @@ class Recipe:
         schedule: one_cycle (linear up, linear down to zero), cosine (half a wave down to zero) or constant.
         warmup: share of all steps in which the learning rate rises linearly, 0..1.
         label_smoothing: 0..1 (1 excluded).
+        head_rate: learning rate of the last layer, in multiples of ``lr``, > 0.
+        layer_decay: factor by which the learning rate falls with every resolution above the last layer, > 0
+            and at most 1 (Howard 2018, arXiv:1801.06146, by resolutions in place of layers).
+        freeze: resolutions, the image's first, whose layers are not trained, >= 0.
+        freeze_norm: train no batch normalisation, and keep its statistics.
         accumulate: micro-batches into which each batch is split to save memory, >= 1. The gradient is that
             of the whole batch, but batch normalisation sees micro-batches.
         precision: 32-true, bf16-mixed (autocast), or auto: bf16-mixed where the processor multiplies bf16.
@@ -54,6 +59,10 @@ class Recipe:
     schedule: Literal["one_cycle", "cosine", "constant"] = "one_cycle"
     warmup: ShareBelowOne = 0.2
     label_smoothing: ShareBelowOne = 0.1
+    head_rate: AboveZero = 1.0
+    layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
+    freeze: CountOrZero = 0
+    freeze_norm: bool = False
     accumulate: Count = 1
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
     devices: Annotated[int, Ge(1), Le(1024)] = 1

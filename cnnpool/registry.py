@@ -15,6 +15,8 @@ from cnnpool.bounds import describe
 Class = TypeVar("Class", bound=type)
 Entry = TypeVar("Entry", bound=Callable[..., Any])
 Made = TypeVar("Made")
+KEEP = "keep"
+"""The choice of the operator or readout that a published network has already."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from cnnpool.fit import optimizers
+from cnnpool.fit.layers import Level, frozen_norms
 from cnnpool.model import Cnn
 from cnnpool.recipe import Recipe
 
@@ -28,6 +30,7 @@ class Net(LightningModule):
         seed: with the step number it fixes every draw of stochastic operators and dropout.
         total_steps: length of the schedule.
         facts: what else a checkpoint of this run must say, in plain JSON.
+        levels: layers with rates of their own; none where all are trained alike.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class Net(LightningModule):
         seed: int,
         total_steps: int,
         facts: dict[str, Any] | None = None,
+        levels: Sequence[Level] = (),
     ):
         super().__init__()
         # Manual optimisation halves Lightning's own cost per step.
@@ -46,6 +50,8 @@ class Net(LightningModule):
         self.seed = seed
         self.total_steps = total_steps
         self.facts = facts or {}
+        self.levels = levels
+        self.frozen = frozen_norms(levels, recipe)
         self.steps = self.saved_steps = 0
         self.training_sums: list[Tensor] = []
         self.evaluation_sums: list[Tensor] = []
@@ -59,8 +65,15 @@ class Net(LightningModule):
             super().__setattr__(name, value)
 
     def configure_optimizers(self) -> Optimizer:
-        self.optimizer = optimizers.build(self.recipe, self.model.parameters())
+        self.optimizer = optimizers.build(self.recipe, self.model.parameters(), self.levels)
         return self.optimizer
+
+    def train(self, mode: bool = True) -> "Net":
+        """Training mode, but for batch normalisations that keep their statistics."""
+        super().train(mode)
+        for module in self.frozen:
+            module.eval()
+        return self
 
     def on_train_start(self) -> None:
         # A checkpoint is loaded before the model is moved.
@@ -79,7 +92,7 @@ class Net(LightningModule):
         optimizer = self.optimizer
         rate = self.recipe.learning_rate(self.steps, self.total_steps)
         for group in optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("scale", 1.0)
         optimizer.zero_grad(set_to_none=True)
         pieces = zip(images.chunk(self.recipe.accumulate), labels.chunk(self.recipe.accumulate), strict=True)
         scores = []

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.adamw import adamw
 
+from cnnpool.fit.layers import Level
 from cnnpool.fit.orthogonal import orthogonal
 from cnnpool.recipe import Recipe
 
@@ -111,11 +112,21 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
 }
 
 
-def build(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> Optimizer:
-    """The optimiser of ``recipe``, with weight decay on weights of two or more axes only."""
-    parameters = [p for p in parameters if p.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-    ]
+def build(recipe: Recipe, parameters: Iterable[nn.Parameter], levels: Iterable[Level] = ()) -> Optimizer:
+    """The optimiser of ``recipe``, with weight decay on weights of two or more axes only.
+
+    Args:
+        recipe: how to train.
+        parameters: all of the network; those that need no gradient are left out.
+        levels: groups of them with rates of their own, in the entry ``scale``; none where all are alike.
+    """
+    parts = [(level.parameters, {"scale": level.scale}) for level in levels]
+    groups = []
+    for own, settings in parts or [([p for p in parameters if p.requires_grad], {})]:
+        for weights, decay in (
+            ([p for p in own if p.ndim > 1], recipe.weight_decay),
+            ([p for p in own if p.ndim <= 1], 0.0),
+        ):
+            if weights or not parts:
+                groups.append({"params": weights, "weight_decay": decay, **settings})
     return OPTIMIZERS[recipe.optimizer](groups, lr=recipe.lr)

@@ -9,6 +9,7 @@ from cnnpool.model import Cnn
 from cnnpool.probe import Batch
 from cnnpool.probe.gradient_taps import stage_gradients
 from cnnpool.probe.receptive_field import receptive_fields
+from cnnpool.registry import KEEP
 from cnnpool.run_folder.results import Results
 
 MAPPED = 128
@@ -36,4 +37,6 @@ def draw(board: SummaryWriter, model: Cnn, batch: Batch, results: Results) -> No
     if winners := winner_panels(measured.get("gradient", {})):
         board.add_figure("maps/winners", winner_figure(winners), step)
     for name in (results.pool["name"], results.readout["name"]):
+        if name == KEEP:
+            continue
         board.add_figure(f"explain/{name}", figure(examples(name)[0]), step)

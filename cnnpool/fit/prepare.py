@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from cnnpool.data import Batches, Dataset
+from cnnpool.fit.layers import is_uniform, plan
 from cnnpool.fit.module import Net
 from cnnpool.fit.trainer import precision_of
 from cnnpool.model import Cnn
@@ -119,6 +120,8 @@ def prepare(
     # Arithmetic and data are no settings, but a checkpoint goes on with the same ones only.
     asked |= {"precision": precision_of(recipe), "data_sha256": dataset.sha256}
     total = min(steps, recipe.max_steps or steps)
+    example = torch.zeros(1, dataset.in_channels, *dataset.size)
+    layers = [] if is_uniform(recipe) else plan(model, recipe, example)
     return Training(
         out=out,
         name=name,
@@ -127,7 +130,7 @@ def prepare(
         recipe=recipe,
         seed=seed,
         model=model,
-        module=Net(model, recipe, seed, total, checkpoint.header(asked)),
+        module=Net(model, recipe, seed, total, checkpoint.header(asked), layers),
         dataset=dataset,
         probes=probes,
         train=train,

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
+from cnnpool.published.weights import tensors_of
 from cnnpool.run_folder.checkpoint import load
-
-PREFIXES = ("module.", "_orig_mod.", "model.")
-"""What wrappers put before the names of a model's parameters."""
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -30,7 +28,7 @@ def load_into(model: nn.Module, content: Mapping[str, Any], path: Path) -> None:
     Raises:
         ValueError: if a weight is missing, left over, or of another shape.
     """
-    state = weights(content)
+    state = tensors_of(content)
     own = model.state_dict()
     missing, extra = own.keys() - state.keys(), state.keys() - own.keys()
     shapes = [key for key in own.keys() & state.keys() if own[key].shape != state[key].shape]
@@ -45,18 +43,3 @@ def load_into(model: nn.Module, content: Mapping[str, Any], path: Path) -> None:
         ]
         raise ValueError(f"{path} does not fit the model: {'; '.join(parts)}")
     model.load_state_dict(state)
-
-
-def weights(content: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors by the names that the bare model gives them.
-
-    From ``state_dict`` or ``model`` if the checkpoint has them, without the prefixes that all of them share.
-    """
-    for key in ("state_dict", "model"):
-        if isinstance(content.get(key), Mapping):
-            content = content[key]
-    state = {key: value for key, value in content.items() if isinstance(value, Tensor)}
-    for prefix in PREFIXES:
-        if state and all(key.startswith(prefix) for key in state):
-            state = {key.removeprefix(prefix): value for key, value in state.items()}
-    return state

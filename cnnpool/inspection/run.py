@@ -5,10 +5,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from cnnpool import model, pool, readout
+from cnnpool import model, pool, published, readout
 from cnnpool.data import Dataset
 from cnnpool.inspection.checkpoint import load_into, read
 from cnnpool.inspection.subject import Subject
+from cnnpool.published import PUBLISHED, Operators
+from cnnpool.registry import KEEP
 from cnnpool.run_folder import results
 from cnnpool.run_folder.layout import CHECKPOINTS, LAST, RESULTS
 from cnnpool.run_folder.results import Results
@@ -31,7 +33,9 @@ def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
         load_into(net, content, path)
         return net
 
-    return Subject(str(folder), build, f"trained: {path}{length}", dict(trained.data), trained)
+    return Subject(
+        str(folder), build, f"trained: {path}{length}", dict(trained.data), trained, *_scale(trained)
+    )
 
 
 def from_checkpoint(path: Path) -> Subject:
@@ -71,6 +75,8 @@ def rebuild(trained: Results, dataset: Dataset) -> nn.Module:
     """
     torch.manual_seed(trained.seed)
     try:
+        if trained.model["name"] in PUBLISHED:
+            return _published(trained, dataset)
         return model.build(
             in_channels=dataset.in_channels,
             size=dataset.size,
@@ -81,3 +87,22 @@ def rebuild(trained: Results, dataset: Dataset) -> nn.Module:
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"the run's results.json does not describe a model: {error}") from None
+
+
+def _scale(trained: Results) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
+    """Mean and standard deviation of pixels that the run took from published weights, if it did."""
+    mean, std = trained.model.get("mean"), trained.model.get("std")
+    return (tuple(mean), tuple(std)) if mean and std else (None, None)
+
+
+def _published(trained: Results, dataset: Dataset) -> nn.Module:
+    """The run's network of another package, at random: its checkpoint brings the weights."""
+    return published.build(
+        trained.model["name"],
+        dataset.in_channels,
+        dataset.size,
+        dataset.num_classes,
+        operators=Operators({"name": KEEP}, trained.stages),
+        readout=trained.readout,
+        arch=trained.model["arch"],
+    )

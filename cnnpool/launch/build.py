@@ -1,5 +1,6 @@
 """From a job's settings to objects, and to one call of ``fit``."""
 
+import dataclasses
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,9 +8,12 @@ from typing import Any
 
 import torch
 
-from cnnpool import data, model, pool, probe, readout, registry
-from cnnpool.launch.check import check_values, located
+from cnnpool import data, model, pool, probe, published, readout, registry
+from cnnpool.data import Dataset
+from cnnpool.launch.check import changed_options, check_values, is_published, located
 from cnnpool.launch.config import own_operators, save, stage_settings
+from cnnpool.model import Cnn
+from cnnpool.published import Operators, Published
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder.identity import as_json, asked
 from cnnpool.run_folder.results import Results
@@ -30,8 +34,9 @@ def train(config: Settings, recipe: Recipe, out: Path, name: str, overrides: lis
     check_values(config)
     probes = {key: probe.build(key, **options) for key, options in config["probe"].items()}
     seed = config["seed"]
-    entry = registry.lookup(model.MODELS, "models", config["model"]["name"])
-    stages = stage_settings(config, entry.STAGES)
+    if not is_published(config):
+        entry = registry.lookup(model.MODELS, "models", config["model"]["name"])
+        stage_settings(config, entry.STAGES)
     dataset = data.build(**config["data"], seed=seed)
     # Late, so that missing data is named without waiting for Lightning.
     with importing():
@@ -39,7 +44,18 @@ def train(config: Settings, recipe: Recipe, out: Path, name: str, overrides: lis
 
     random.seed(seed)
     torch.manual_seed(seed)
-    net = build_model(config, stages, dataset)
+    make = published_network if is_published(config) else own_network
+    net, stages = make(config, dataset)
+    described = {key: as_json(config[key]) for key in ("pool", "readout", "model", "data")}
+    if isinstance(net, Published):
+        dataset = normalised(dataset, net)
+        if net.loaded.sha256:
+            described["model"] |= {
+                "weights_sha256": net.loaded.sha256,
+                "weights_new": list(net.loaded.new),
+                "mean": dataset.mean,
+                "std": dataset.std,
+            }
     with located("data", config["data"]):
         net.initialize(dataset.train_batches())
     facts = Facts(
@@ -48,24 +64,21 @@ def train(config: Settings, recipe: Recipe, out: Path, name: str, overrides: lis
         stages=as_json(stages),
         overrides=overrides,
         asked=asked(config),
-        **{key: as_json(config[key]) for key in ("pool", "readout", "model", "data")},
+        **described,
     )
     if not rank() and not (out / "checkpoints").exists():
         save(config, overrides, out / ".hydra")
     return fit(net, dataset, probes, recipe=recipe, seed=seed, out=out, facts=facts)
 
 
-def build_model(config: Settings, stages: Mapping[str, Settings], dataset: data.Dataset) -> model.Cnn:
-    """The model of ``config`` for the images of ``dataset``.
-
-    Args:
-        config: all settings.
-        stages: operator and options of each stage.
-        dataset: gives channels, size and classes.
+def own_network(config: Settings, dataset: Dataset) -> tuple[Cnn, dict[str, dict[str, Any]]]:
+    """One of our backbones with the operator of every stage, and these operators' settings.
 
     Raises:
-        ValueError: if an option does not fit the others, naming it as on the command line, or the stage.
+        ValueError: naming the setting that does not fit the images or the others.
     """
+    entry = registry.lookup(model.MODELS, "models", config["model"]["name"])
+    stages = stage_settings(config, entry.STAGES)
 
     def make_pool(stage: str, channels: int) -> pool.Pool2d:
         own = own_operators(config).get(stage, {"name": "inherit"})
@@ -81,7 +94,7 @@ def build_model(config: Settings, stages: Mapping[str, Settings], dataset: data.
             return readout.build(channels=channels, size=size, **config["readout"])
 
     with located("model", config["model"]):
-        return model.build(
+        net = model.build(
             in_channels=dataset.in_channels,
             size=dataset.size,
             num_classes=dataset.num_classes,
@@ -89,3 +102,40 @@ def build_model(config: Settings, stages: Mapping[str, Settings], dataset: data.
             readout=make_readout,
             **config["model"],
         )
+    return net, stages
+
+
+def published_network(config: Settings, dataset: Dataset) -> tuple[Published, dict[str, dict[str, Any]]]:
+    """A network of another package with the operator of every stage, and these operators' settings.
+
+    Raises:
+        ValueError: naming the setting that does not fit the network, the images or the others.
+    """
+    own = {s: spec for s, spec in own_operators(config).items() if spec["name"] != "inherit"}
+    operators = Operators(
+        changed_options("pool", config["pool"]),
+        {stage: changed_options("pool", spec) for stage, spec in own.items()},
+    )
+    with located("model", config["model"]):
+        net = published.build(
+            in_channels=dataset.in_channels,
+            size=dataset.size,
+            num_classes=dataset.num_classes,
+            operators=operators,
+            readout=changed_options("readout", config["readout"]),
+            **config["model"],
+        )
+    return net, net.operators
+
+
+def normalised(dataset: Dataset, net: Published) -> Dataset:
+    """``dataset`` with its pixels on the scale that the weights of ``net`` know, if that is known.
+
+    Images of one channel, which the network sees three times, get the mean over the channels.
+    """
+    mean, std = net.loaded.mean, net.loaded.std
+    if mean is None or std is None:
+        return dataset
+    if dataset.in_channels == 1:
+        mean, std = (sum(mean) / len(mean),), (sum(std) / len(std),)
+    return dataclasses.replace(dataset, mean=mean, std=std)

@@ -12,6 +12,7 @@ from cnnpool.bounds import Seed
 from cnnpool.launch import conf_dir
 from cnnpool.launch.config import own_operators
 from cnnpool.recipe import Recipe
+from cnnpool.registry import KEEP
 
 ENTRIES = {
     "data": "datasets",
@@ -20,6 +21,8 @@ ENTRIES = {
     "readout": "readouts",
     "probe": "probes",
 }
+PUBLISHED = ("installed", "timm", "torchvision")
+"""Models of other packages, by their stems in ``conf/model``."""
 
 
 def check(settings: Mapping[str, Any]) -> Recipe:
@@ -35,7 +38,28 @@ def check(settings: Mapping[str, Any]) -> Recipe:
     registry.Option(Seed).take("seed", settings["seed"])
     for room, path, chosen in _choices(settings):
         _check_names(room, path, chosen)
+        if chosen["name"] == KEEP and not is_published(settings):
+            raise ValueError(
+                f"{path}=keep: keeps what a published network has, such as model=torchvision:resnet18; "
+                f"model={settings['model']['name']} has none of its own"
+            )
     return recipe
+
+
+def is_published(settings: Mapping[str, Any]) -> bool:
+    """Whether the model is a network of another package."""
+    return settings["model"]["name"] in PUBLISHED
+
+
+def changed_options(room: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """``chosen`` without the options that have the value of the choice's file.
+
+    In a published network an operator takes all others from what it replaces.
+    """
+    if chosen["name"] not in _names(room):
+        return dict(chosen)
+    usual = _content(room, chosen["name"])
+    return {k: v for k, v in chosen.items() if k == "name" or v != usual.get(k)}
 
 
 def check_values(settings: Mapping[str, Any]) -> None:
@@ -44,17 +68,19 @@ def check_values(settings: Mapping[str, Any]) -> None:
     Raises:
         ValueError: naming the option as on the command line, its value and what it may be.
     """
-    from cnnpool import data, model, pool, probe, readout
+    from cnnpool import data, model, pool, probe, published, readout
 
     tables: dict[str, Mapping[str, Any]] = {
         "data": data.DATASETS,
-        "model": model.MODELS,
+        "model": {**model.MODELS, **published.PUBLISHED},
         "pool": pool.OPERATORS,
         "readout": readout.READOUTS,
         "probe": probe.PROBES,
     }
     for room, path, chosen in _choices(settings):
         name, options = chosen["name"], _options(chosen)
+        if name == KEEP:
+            continue
         registry.check(registry.lookup(tables[room], ENTRIES[room], name), name, options, path)
 
 
@@ -110,4 +136,4 @@ def _names(room: str) -> list[str]:
 def _content(room: str, stem: str) -> dict[str, Any]:
     """The choice's file, which holds all its options."""
     content: dict[str, Any] = yaml.safe_load((conf_dir() / room / f"{stem}.yaml").read_text())
-    return content
+    return {key: value for key, value in content.items() if key != "defaults"}

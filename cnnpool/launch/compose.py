@@ -18,11 +18,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.cli_parser import MOST_JOBS
-from cnnpool.launch.composer import PRIMARY, Composer, line_of, opened
+from cnnpool.launch.composer import PRIMARY, Composer, opened
 from cnnpool.launch.config import refuse_code, resolve, unresolved
 from cnnpool.launch.folders import distinct, is_harmless, run_name
 from cnnpool.launch.job import Job
-from cnnpool.launch.overrides import alternatives, parse
+from cnnpool.launch.overrides import alternatives, line_of, parse
 
 COUNTED, SILENT_S = 32, 2.0
 """So many jobs are counted while they are composed, with a line after so many seconds."""

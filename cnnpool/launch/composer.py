@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.launch import conf_dir
-from cnnpool.launch.overrides import is_choice
+from cnnpool.launch.overrides import expanded, is_choice, line_of
 
 PRIMARY = "train"
 
@@ -41,7 +41,7 @@ class Composer:
         Raises:
             ValueError: in one line, if it cannot be composed.
         """
-        lines = [*map(line_of, overrides), *self.search]
+        lines = self._lines(overrides)
         with _explained(overrides):
             return self._checked(compose(self._name, lines, return_hydra_config=True))
 
@@ -51,7 +51,7 @@ class Composer:
         Raises:
             ValueError: in one line, if it cannot be composed.
         """
-        lines = [*map(line_of, overrides), *self.search]
+        lines = self._lines(overrides)
         loader = GlobalHydra.instance().config_loader()
         with _explained(overrides):
             return self._checked(
@@ -77,6 +77,9 @@ class Composer:
             return self.job(overrides)
         _record(config, overrides)
         return config
+
+    def _lines(self, overrides: Sequence[Override]) -> list[str]:
+        return [*(line for override in overrides for line in expanded(override)), *self.search]
 
     def names(self, key: str) -> list[str]:
         """The files from which the choice ``key`` is made."""
@@ -118,12 +121,6 @@ def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
     first, second = (more, ours) if own else (ours, more)
     with _initialized(first):
         yield Composer(name, second, settings)
-
-
-def line_of(override: Override) -> str:
-    """An override as it was typed."""
-    assert override.input_line is not None
-    return override.input_line
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from cnnpool.launch import conf_dir
 from cnnpool.launch.config import SECTIONS, unresolved
+from cnnpool.launch.overrides import is_of_late_stage
 from cnnpool.registry import did_you_mean, nearest
 
 
@@ -31,6 +32,8 @@ def explain(error: Exception, overrides: Iterable[Override] = ()) -> str:
         return unresolved(cause)
     for override in overrides:
         place = f"{override.key_or_group}@{override.package}"
+        if is_of_late_stage(override):
+            continue
         if override.package and override.get_key_element() not in (known := stages()):
             if place in known:
                 return f"{override.input_line}: leave out the sign before {place}"

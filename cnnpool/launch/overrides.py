@@ -1,5 +1,6 @@
 """The KEY=VALUE part of a command line: read by Hydra's own parser, refused where it cannot be meant."""
 
+import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import islice
@@ -12,6 +13,8 @@ from cnnpool.launch import conf_dir
 from cnnpool.launch.config import NO_CODE, NO_SECRET, SECTIONS, is_secret, refuse_code
 
 FOLDERS = ("out", "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
+PACKAGES = ("timm", "torchvision")
+"""Of networks that ``model=PACKAGE:ARCH`` names."""
 HYDRA_KEYS = (*FOLDERS[1:], "hydra.mode")
 """Those of Hydra's own settings that a command line may give."""
 
@@ -60,6 +63,36 @@ def alternatives(override: Override, names: Names, most: int) -> list[Override]:
     if not found:
         raise ValueError(f"{line}: there is no such value, so this would run nothing")
     return found
+
+
+def line_of(override: Override) -> str:
+    """An override as it was typed."""
+    assert override.input_line is not None
+    return override.input_line
+
+
+def expanded(override: Override) -> list[str]:
+    """The lines that Hydra gets for an override: ``model=PACKAGE:ARCH`` is short for two of them.
+
+    A stage of a network that is found only when it is built is not in the list of defaults, so its operator
+    is added to it.
+    """
+    line = line_of(override)
+    if override.is_delete() or override.is_sweep_override():
+        return [line]
+    value = override.value()
+    if override.key_or_group == "model" and isinstance(value, str) and ":" in value:
+        package, _, arch = value.partition(":")
+        if package in PACKAGES:
+            return [f"model={package}", f"model.arch={arch}"]
+        return ["model=installed", f"model.arch='{value}'"]
+    return [f"+{line}" if is_of_late_stage(override) and not override.is_add() else line]
+
+
+def is_of_late_stage(override: Override) -> bool:
+    """Whether it chooses the operator of a stage that only a published network has."""
+    stage = (override.package or "s1").removeprefix("stage.")
+    return override.key_or_group == "pool" and not re.fullmatch(r"s\d+", stage)
 
 
 def is_choice(key: str) -> bool:

@@ -18,12 +18,12 @@ from cnnpool.bounds import describe
 
 PACKAGE = Path(__file__).resolve().parents[1]
 TABLES = {
-    "data": ("cnnpool.data", "DATASETS"),
-    "model": ("cnnpool.model", "MODELS"),
-    "pool": ("cnnpool.pool", "OPERATORS"),
-    "readout": ("cnnpool.readout", "READOUTS"),
-    "probe": ("cnnpool.probe", "PROBES"),
-    "launch": ("cnnpool.launch.runners", "RUNNERS"),
+    "data": (("cnnpool.data", "DATASETS"),),
+    "model": (("cnnpool.model", "MODELS"), ("cnnpool.published.build", "PUBLISHED")),
+    "pool": (("cnnpool.pool", "OPERATORS"),),
+    "readout": (("cnnpool.readout", "READOUTS"),),
+    "probe": (("cnnpool.probe", "PROBES"),),
+    "launch": (("cnnpool.launch.runners", "RUNNERS"),),
 }
 LIGHT = {one.__name__: one for one in (builtins, typing, math, annotated_types, bounds)}
 """Modules that types are made of."""
@@ -53,13 +53,13 @@ def options_of(room: str, name: str) -> dict[str, Described]:
     """
     if room == "fit":
         return _options(_module("cnnpool.recipe"), "Recipe")
-    place, table = TABLES[room]
-    module = _module(place)
-    entries = module.values[table]
-    assert isinstance(entries, ast.Dict)
-    for key, value in zip(entries.keys, entries.values, strict=True):
-        if isinstance(key, ast.Constant) and key.value == name and isinstance(value, ast.Name):
-            return _options(module, value.id)
+    for place, table in TABLES[room]:
+        module = _module(place)
+        entries = module.values[table]
+        assert isinstance(entries, ast.Dict)
+        for key, value in zip(entries.keys, entries.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value == name and isinstance(value, ast.Name):
+                return _options(module, value.id)
     return {}
 
 

@@ -101,7 +101,7 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         try:
             model(example)
-        except (RuntimeError, ValueError) as error:
+        except (AssertionError, RuntimeError, ValueError) as error:
             raise ValueError(
                 f"the model does not run on an example {tuple(example.shape)}: {error}"
             ) from error

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cnnpool import cli, data, model, pool, probe, readout, registry
+from cnnpool import cli, data, model, pool, probe, published, readout, registry
 from cnnpool.launch import check
 
 TABLES = {
     "pool": pool.OPERATORS,
     "readout": readout.READOUTS,
-    "model": model.MODELS,
+    "model": {**model.MODELS, **published.PUBLISHED},
     "data": data.DATASETS,
     "probe": probe.PROBES,
 }

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 import yaml
 
-from cnnpool import data, model, pool, probe, readout, registry
+from cnnpool import data, model, pool, probe, published, readout, registry
 from cnnpool.bounds import Count
 from cnnpool.launch import conf_dir
 from cnnpool.launch.help import CLOSING
@@ -18,7 +18,7 @@ from cnnpool.recipe import Recipe
 
 TABLES = {
     "data": data.DATASETS,
-    "model": model.MODELS,
+    "model": {**model.MODELS, **published.PUBLISHED},
     "pool": pool.OPERATORS,
     "readout": readout.READOUTS,
     "probe": probe.PROBES,
@@ -41,7 +41,7 @@ def test_the_source_is_read_as_python_reads_it(room, name):
 def test_there_is_a_sentence_on_every_key(room, name):
     path = conf_dir() / ("probe/full.yaml" if room == "probe" else f"{room}/{name}.yaml")
     keys = yaml.safe_load(path.read_text()) or {}
-    keys = keys[name] if room == "probe" else keys
+    keys = keys[name] if room == "probe" else {key: keys[key] for key in keys if key != "defaults"}
     found = options_of(room, name)
     assert [key for key in keys if key != "name" and not found[key].text] == []
 

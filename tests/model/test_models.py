@@ -7,6 +7,7 @@ from omegaconf import OmegaConf
 
 from cnnpool import model, pool, readout, registry
 from cnnpool.model import MODELS
+from cnnpool.published import PUBLISHED
 
 CONF = Path(__file__).parents[2] / "conf" / "model"
 
@@ -28,7 +29,7 @@ def count(net):
 
 
 def test_every_model_has_a_yaml_and_every_yaml_a_model():
-    assert {path.stem for path in CONF.glob("*.yaml")} == set(MODELS)
+    assert {path.stem for path in CONF.glob("*.yaml")} == {*MODELS, *PUBLISHED}
 
 
 @pytest.mark.parametrize("name", MODELS)

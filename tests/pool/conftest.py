@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, func, nn
 
 from cnnpool.pool import Pool2d, build, dispatch
+from cnnpool.registry import KEEP
 
 CONF = Path(__file__).parents[2] / "conf" / "pool"
 ASKED = os.environ.get("CNNPOOL_KERNELS") != "0" and find_spec("numba") is not None
@@ -29,7 +30,7 @@ COMPILED = {
     "stochastic",
     "sum",
 }
-STEMS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "inherit")
+STEMS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem not in ("inherit", KEEP))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

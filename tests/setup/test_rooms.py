@@ -22,7 +22,8 @@ ROOMS = {
     "probe": {"torch", "cnnpool.quantity", *SCHEMA, *BASES},
     "fit": {
         *("torch", "lightning", "torchmetrics", "tensorboard", "matplotlib"),
-        *("cnnpool.explain", "cnnpool.quantity", "cnnpool.recipe", RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
+        *("cnnpool.explain", "cnnpool.quantity", "cnnpool.recipe", "cnnpool.registry"),
+        *(RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
     },
     "report": {
         *("numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.cli_parser", RUN_FOLDER, TABLES),
@@ -45,6 +46,7 @@ ROOMS = {
         *(
             "cnnpool.cli_parser",
             "cnnpool.fit",
+            "cnnpool.published",
             "cnnpool.recipe",
             RUN_FOLDER,
             SYSTEM,
@@ -62,9 +64,14 @@ ROOMS = {
         *("torch", "lightning", "torchmetrics", "matplotlib"),
         *("cnnpool.explain", "cnnpool.probe", "cnnpool.surgery"),
     },
+    "published": {
+        *("torch", "torchvision", "timm", "safetensors", "cnnpool.model", "cnnpool.surgery"),
+        *("cnnpool.registry", RUN_FOLDER),
+    },
     "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", *BASES},
     "inspection": {
-        *("torch", "torchvision", "timm", "matplotlib", "cnnpool.explain", "cnnpool.surgery", *LAYERS),
+        *("torch", "torchvision", "timm", "matplotlib", *LAYERS),
+        *("cnnpool.explain", "cnnpool.published", "cnnpool.surgery"),
         *("cnnpool.cli_parser", "cnnpool.quantity", "cnnpool.registry", RUN_FOLDER, SYSTEM, TABLES),
     },
     "bounds": {"annotated_types"},

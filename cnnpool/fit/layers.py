@@ -1,0 +1,116 @@
+"""The layers of a network in groups that are trained at rates of their own, or not at all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from cnnpool.model import Cnn
+from cnnpool.recipe import Recipe
+
+
+@dataclass
+class Level:
+    """The layers that work at one resolution.
+
+    Args:
+        modules: those that have parameters or statistics of their own.
+        scale: their learning rate, in multiples of the recipe's.
+        trained: whether they are trained.
+    """
+
+    modules: list[nn.Module] = field(default_factory=list)
+    scale: float = 1.0
+    trained: bool = True
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """That are trained."""
+        own = [p for module in self.modules for p in module.parameters(recurse=False)]
+        return [p for p in dict.fromkeys(own) if p.requires_grad]
+
+
+def levels(model: Cnn, example: Tensor) -> list[Level]:
+    """The layers of ``model`` by the resolution they work at, the image's first; the last layer is a level.
+
+    A new level begins with the first stage that makes a map smaller than all before.
+
+    Args:
+        model: run in evaluation mode, and left as it was.
+        example: images, (N, C, H, W).
+    """
+    found: list[Level] = [Level()]
+    smallest = [example.shape[-2:].numel()]
+    called: dict[nn.Module, int] = {}
+
+    def passed(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        if (size := output.shape[-2:].numel()) < smallest[0]:
+            smallest[0] = size
+            found.append(Level())
+
+    def works(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        called.setdefault(module, len(found) - 1)
+
+    owners = [m for m in model.modules() if any(True for _ in m.parameters(recurse=False))]
+    hooks = [
+        *(stage.register_forward_hook(passed) for stage in model.stages.values()),
+        *(owner.register_forward_pre_hook(works) for owner in owners),
+    ]
+    modes = {module: module.training for module in model.modules()}
+    try:
+        with torch.no_grad():
+            model.eval()(example)
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for module, mode in modes.items():
+            module.training = mode
+    *body, head = called
+    for module in body:
+        found[called[module]].modules.append(module)
+    # Parameters of modules that are not called, but read by those that contain them.
+    found[0].modules += [owner for owner in owners if owner not in called]
+    return [*found, Level([head])]
+
+
+def plan(model: Cnn, recipe: Recipe, example: Tensor) -> list[Level]:
+    """The levels of ``model`` with the rates that ``recipe`` gives them; layers that it freezes are frozen.
+
+    Raises:
+        ValueError: if no layer would be trained.
+    """
+    found = levels(model, example)
+    if recipe.freeze >= len(found):
+        raise ValueError(
+            f"fit.freeze={recipe.freeze} leaves nothing to train: the network has {len(found)} levels, "
+            "its last layer among them"
+        )
+    last = len(found) - 1
+    for number, level in enumerate(found):
+        level.scale = recipe.layer_decay ** (last - number)
+        level.trained = number >= recipe.freeze
+        for p in (p for module in level.modules for p in module.parameters(recurse=False)):
+            p.requires_grad_(level.trained)
+        if recipe.freeze_norm:
+            for p in (p for m in level.modules if isinstance(m, _BatchNorm) for p in m.parameters()):
+                p.requires_grad_(False)
+    found[-1].scale = recipe.head_rate
+    return found
+
+
+def is_uniform(recipe: Recipe) -> bool:
+    """Whether all layers are trained alike."""
+    rates = recipe.head_rate == recipe.layer_decay == 1
+    return rates and not recipe.freeze and not recipe.freeze_norm
+
+
+def frozen_norms(levels: Sequence[Level], recipe: Recipe) -> list[nn.Module]:
+    """The batch normalisations that keep their statistics."""
+    return [
+        module
+        for level in levels
+        for module in level.modules
+        if isinstance(module, _BatchNorm) and (recipe.freeze_norm or not level.trained)
+    ]

@@ -1,0 +1,121 @@
+"""Training networks of other packages from the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from cnnpool.run_folder.checkpoint import load
+
+pytest.importorskip("timm")
+TINY = ["model=timm:test_resnet", "data.limit=64", "data.batch_size=16", "fit.epochs=2", "probe=none",
+        "fit.pictures=false", "fit.progress=false"]  # fmt: skip
+
+
+def results(folder="outputs"):
+    return {path.parent: json.loads(path.read_text()) for path in Path(folder).rglob("results.json")}
+
+
+def test_a_run_says_its_stages_and_records_what_stands_there(call):
+    status, out, err = call("train", *TINY, "pool=max_blur", "pool@stage.maxpool=keep")
+    assert status == 0, err
+    ((folder, found),) = results().items()
+    assert folder.parts[1:3] == ("digits", "timm-test_resnet")
+    assert found["model"]["name"] == "timm" and found["model"]["arch"] == "test_resnet"
+    names = {stage: operator["name"] for stage, operator in found["stages"].items()}
+    assert (
+        names["maxpool"] == "keep"
+        and set(names.values()) == {"keep", "max_blur"}
+        and "test_resnet: stages" in out
+    )
+
+
+def test_unknown_stages_and_architectures_are_refused_before_training(call):
+    for word, said in (
+        ("pool@stage.layer9=avg", "stage.layer9: the network has no such stage; choose from"),
+        ("model.weights=none.pth", "none.pth"),
+    ):
+        status, _out, err = call("train", *TINY, word)
+        assert status == 2 and said in err and err.count("\n") == 1
+    status, _, err = call("train", *TINY, "model=timm:test_resnett")
+    assert (
+        status == 2
+        and "model.arch must be a model of timm, got 'test_resnett'; did you mean 'test_resnet'?" in err
+    )
+
+
+def test_keep_is_for_published_networks(call):
+    status, _, err = call("train", "pool=keep")
+    assert status == 2 and "pool=keep: keeps what a published network has" in err
+    status, _, err = call("train", "readout=keep")
+    assert status == 2 and "readout=keep: keeps what a published network has" in err
+
+
+def test_a_sweep_over_architectures_and_operators(call):
+    status, _out, _ = call(
+        "train",
+        "-m",
+        *TINY,
+        "model=timm:test_resnet,timm:test_efficientnet",
+        "pool=keep,avg",
+        "fit.max_steps=2",
+    )
+    assert status == 0
+    found = sorted("/".join(folder.parts[2:4]) for folder in results())
+    assert [name.partition("+")[0] for name in found] == [
+        "timm-test_efficientnet/avg", "timm-test_efficientnet/keep",
+        "timm-test_resnet/avg", "timm-test_resnet/keep",
+    ]  # fmt: skip
+
+
+def test_weights_of_a_file_are_recorded_and_fine_tuned(call, tmp_path):
+    import timm
+
+    torch.manual_seed(3)
+    network = timm.create_model("test_resnet", num_classes=7)
+    save_file(network.state_dict(), "own.safetensors")
+    status, out, _ = call(
+        "train",
+        *TINY,
+        "model.weights=own.safetensors",
+        "fit.freeze=1",
+        "fit.layer_decay=0.5",
+        "fit.head_rate=5",
+    )
+    assert status == 0 and "weights from own.safetensors; new, since the classes are others: " in out
+    ((folder, found),) = results().items()
+    assert len(found["model"]["weights_sha256"]) == 64 and found["model"]["weights_new"]
+    state = load(folder / "checkpoints" / "last.ckpt")["state_dict"]
+    first = next(name for name in network.state_dict() if name.endswith("weight"))
+    assert torch.equal(state[f"model.network.{first}"], network.state_dict()[first])
+
+
+def test_a_stopped_run_goes_on_to_the_same_bits(call, monkeypatch):
+    from cnnpool.fit.checkpoint_callback import Checkpoints
+
+    words = [*TINY, "pool=max_blur", "fit.checkpoint_every_minutes=0"]
+    assert call("train", *words, "out=whole")[0] == 0
+    kept = Checkpoints.on_train_batch_end
+
+    def cut(self, trainer, module, *rest):
+        kept(self, trainer, module, *rest)
+        if module.steps == 3:
+            raise RuntimeError("power cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "on_train_batch_end", cut)
+        assert call("train", *words, "out=cut")[0] == 1
+    status, out, _ = call("train", *words, "out=cut")
+    assert status == 0 and "resumed at step 3 of" in out
+    states = [load(folder / "checkpoints" / "last.ckpt")["state_dict"] for folder in results(".")]
+    assert len(states) == 2 and all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_a_run_is_probed_and_swapped(call):
+    assert call("train", *TINY, "pool=avg")[0] == 0
+    (folder,) = results()
+    status, out, err = call("probe", str(folder), "--out", "probed")
+    assert status == 0, err
+    assert "avg" in out.lower()

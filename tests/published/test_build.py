@@ -1,0 +1,165 @@
+"""Networks of other packages: as published by ``keep``, with any operator by surgery."""
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+from cnnpool import published
+from cnnpool.launch import check
+from cnnpool.pool import AvgPool2d, MaxBlurPool2d
+from cnnpool.published import Operators, sources
+
+KEEP = {"name": "keep"}
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+def build(
+    arch="resnet18", package="torchvision", channels=3, size=(32, 32), readout=KEEP, weights=None, **chosen
+):
+    operators = Operators(chosen.pop("common", KEEP), chosen)
+    return published.build(
+        package, channels, size, 5, operators=operators, readout=readout, arch=arch, weights=weights
+    )
+
+
+def test_keep_is_the_network_as_published():
+    net = build()
+    torch.manual_seed(0)
+    theirs = torchvision.models.resnet18(num_classes=5)
+    x = torch.randn(2, 3, 32, 32)
+    assert torch.equal(net.eval()(x), theirs.eval()(x))
+    assert list(net.stages) == [
+        "conv1", "maxpool", "layer2_0_conv1", "layer2_0_downsample_0",
+        "layer3_0_conv1", "layer3_0_downsample_0", "layer4_0_conv1", "layer4_0_downsample_0",
+    ]  # fmt: skip
+    assert set(map(str, net.operators.values())) == {"{'name': 'keep'}"}
+
+
+def test_the_common_operator_stands_at_every_stage_and_another_at_its_own():
+    net = build(common={"name": "max_blur"}, maxpool={"name": "avg"}, conv1=KEEP)
+    kinds = {stage: type(module) for stage, module in net.stages.items()}
+    assert kinds.pop("conv1") is nn.Conv2d and kinds.pop("maxpool") is AvgPool2d
+    assert set(kinds.values()) == {MaxBlurPool2d} and len(kinds) == 6
+    assert net.operators["maxpool"] == {"name": "avg"} and net.operators["conv1"] == KEEP
+    # The window, stride and padding of what it replaces.
+    assert net.stages["maxpool"].kernel_size == (3, 3) or net.stages["maxpool"].kernel_size == 3
+    assert net(torch.randn(2, 3, 32, 32)).shape == (2, 5)
+
+
+def test_gray_images_are_seen_three_times():
+    net = build(channels=1).eval()
+    x = torch.randn(2, 1, 32, 32)
+    assert torch.equal(net(x), net.network(x.repeat(1, 3, 1, 1)))
+
+
+def test_of_auxiliary_outputs_the_first_counts():
+    class Auxiliary(nn.Module):
+        def forward(self, x):
+            return x.mean((2, 3)), x.sum((2, 3))
+
+    net = published.Published(Auxiliary(), {}, {}, published.weights.Loaded("random"))
+    x = torch.randn(2, 3, 4, 4)
+    assert torch.equal(net(x), x.mean((2, 3)))
+
+
+def test_a_stage_that_the_operator_cannot_replace_stays_and_is_named(caplog, monkeypatch):
+    swap = published.build.__globals__["swap"]
+
+    def refuse(network, name, *, where, **options):
+        if where("maxpool", None):
+            raise ValueError("max_blur cannot replace maxpool: no")
+        return swap(network, name, where=where, **options)
+
+    monkeypatch.setitem(published.build.__globals__, "swap", refuse)
+    net = build(common={"name": "max_blur"})
+    assert isinstance(net.stages["maxpool"], nn.MaxPool2d) and net.operators["maxpool"] == KEEP
+    assert net.operators["conv1"] == {"name": "max_blur"}
+    assert "maxpool stays as it is: max_blur cannot replace maxpool: no" in caplog.text
+    with pytest.raises(ValueError, match="cannot replace maxpool"):
+        build(maxpool={"name": "max_blur"})
+
+
+def test_the_head_becomes_the_readout():
+    net = build(readout={"name": "gem"})
+    assert "GeM" in repr(net.network.avgpool) and net(torch.randn(2, 3, 32, 32)).shape == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"arch": "resnet19"},
+            "arch must be a classifier of torchvision, got 'resnet19'; did you mean 'resnet1",
+        ),
+        (
+            {"arch": "test_resnett", "package": "timm"},
+            "arch must be a model of timm, got 'test_resnett'; did you mean",
+        ),
+        (
+            {"weights": "IMAGENET1K_V9"},
+            "weights must be default, IMAGENET1K_V1, or a file, got 'IMAGENET1K_V9'",
+        ),
+        (
+            {"arch": "test_resnet", "package": "timm", "weights": "v2"},
+            "weights must be default or a file, got 'v2'; others of timm",
+        ),
+        (
+            {"arch": "nobody:s", "package": "installed"},
+            "arch must be an entry point of cnnpool.networks in an installed package, got",
+        ),
+        ({"package": "keras"}, "no network named 'keras'; choose from installed, timm, torchvision"),
+        ({"layer9": {"name": "avg"}}, "stage.layer9: the network has no such stage; choose from conv1"),
+        (
+            {"maxpoll": {"name": "avg"}},
+            "stage.maxpoll: the network has no such stage; did you mean 'maxpool'",
+        ),
+        ({"channels": 2}, "take 1 or 3 channels, not 2"),
+        ({"arch": "vit_b_16"}, "vit_b_16: the model does not run on an example"),
+        ({"weights": "nowhere/x.safetensors"}, "nowhere/x.safetensors: no such file"),
+    ],
+)
+def test_mistakes_are_one_line(options, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        build(**options)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_installed_package_brings_its_network(monkeypatch):
+    class Point:
+        name, value = "mine", "package.module:function"
+
+        def load(self):
+            return lambda classes: torchvision.models.squeezenet1_1(num_classes=classes)
+
+    monkeypatch.setattr(sources, "entry_points", lambda group: [Point()] if group == sources.GROUP else [])
+    for arch in ("mine", "package.module:function"):
+        net = build(arch=arch, package="installed", size=(64, 64), common={"name": "avg"})
+        assert net(torch.randn(1, 3, 64, 64)).shape == (1, 5) and len(net.stages) == 4
+
+
+def test_published_packages_are_known_without_torch():
+    assert set(check.PUBLISHED) == set(published.PUBLISHED)
+
+
+def test_published_weights_bring_their_scale(monkeypatch):
+    entry = torchvision.models.ResNet18_Weights.DEFAULT
+    state = torchvision.models.resnet18().state_dict()
+    monkeypatch.setattr(type(entry), "get_state_dict", lambda self, **options: state)
+    net = build(weights="default")
+    assert net.loaded.new == ("fc.weight", "fc.bias") and net.loaded.source == f"torchvision {entry}"
+    assert net.loaded.mean == (0.485, 0.456, 0.406) and net.loaded.std == (0.229, 0.224, 0.225)
+    assert torch.equal(net.network.conv1.weight, state["conv1.weight"])
+
+
+def test_weights_that_cannot_be_fetched_are_one_line(monkeypatch):
+    def fail(self, **options):
+        raise OSError("<urlopen error no network>")
+
+    monkeypatch.setattr(torchvision.models.ResNet18_Weights, "get_state_dict", fail)
+    with pytest.raises(ValueError, match="could not be fetched: <urlopen error no network>"):
+        build(weights="default")

@@ -1,0 +1,101 @@
+"""Weights from files: strict, without code, and known again."""
+
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from cnnpool.published.weights import Weights, from_file, load_into, tensors_of
+
+
+def network(classes=3, width=4):
+    torch.manual_seed(classes * 100 + width)
+    return nn.Sequential(
+        nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.Flatten(), nn.Linear(width, classes)
+    )
+
+
+@pytest.mark.parametrize("kind", ["weights.safetensors", "weights.pth"])
+def test_a_file_brings_every_weight_and_buffer(tmp_path, kind):
+    path, source, target = tmp_path / kind, network(), network(3, 4)
+    with torch.no_grad():
+        source[1].running_mean.fill_(7)
+    (save_file if path.suffix == ".safetensors" else torch.save)(source.state_dict(), path)
+    loaded = load_into(target, from_file(path), 3)
+    theirs, ours = source.state_dict(), target.state_dict()
+    assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
+    assert loaded.new == () and loaded.source == f"from {path}"
+    assert loaded.sha256 == Weights(source.state_dict(), "memory").sha256
+
+
+def test_only_layers_that_make_logits_of_other_classes_stay_new():
+    source, target = network(5), network(3)
+    before = target[3].weight.clone()
+    loaded = load_into(target, Weights(source.state_dict(), "five"), 3)
+    assert loaded.new == ("3.weight", "3.bias")
+    assert torch.equal(target[3].weight, before) and torch.equal(target[0].weight, source[0].weight)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda s: s.pop("0.weight"), r"1 are missing \(0.weight, ...\)"),
+        (lambda s: s.update(extra=torch.zeros(1)), r"1 are left over \(extra, ...\)"),
+        (lambda s: s.update({"0.weight": torch.zeros(4, 1, 3, 3)}), r"0.weight is \(4, 1, 3, 3\), not"),
+        (lambda s: s.update({"0.bias": torch.zeros(9)}), r"0.bias is \(9,\), not \(4,\)"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_is_loaded(change, said):
+    target = network()
+    before = target[3].weight.clone()
+    state = dict(network(3, 4).state_dict()) | {"3.weight": torch.ones(3, 4)}
+    change(state)
+    with pytest.raises(ValueError, match=said):
+        load_into(target, Weights(state, "somewhere"), 3)
+    assert torch.equal(target[3].weight, before)
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("code ran",)
+
+
+@pytest.mark.parametrize("name", ["evil.pth", "evil.safetensors", "missing.pth", "missing.safetensors"])
+def test_a_file_that_holds_code_or_nothing_is_one_line(tmp_path, name, capfd):
+    path = tmp_path / name
+    if path.stem == "evil":
+        path.write_bytes(pickle.dumps({"weight": Evil()}))
+    with pytest.raises(ValueError, match=name) as caught:
+        from_file(path)
+    assert "\n" not in str(caught.value) and "code ran" not in capfd.readouterr().out
+
+
+def test_code_in_an_archive_of_torch_is_not_run(tmp_path, capfd):
+    path = tmp_path / "evil.pt"
+    torch.save({"weight": Evil()}, path)
+    capfd.readouterr()
+    with pytest.raises(ValueError, match=r"evil\.pt"):
+        from_file(path)
+    assert "code ran" not in capfd.readouterr().out
+
+
+def test_identity_sees_names_shapes_types_and_every_bit():
+    state = {"a": torch.zeros(2, 3), "b": torch.ones(4, dtype=torch.bfloat16), "c": torch.tensor(5)}
+    same = Weights(dict(reversed(state.items())), "elsewhere").sha256
+    assert same == Weights(state, "x").sha256
+    flipped = state["a"].clone()
+    flipped[1, 2] = -0.0
+    others = [
+        {**state, "a": flipped},
+        {**state, "a": torch.zeros(3, 2)},
+        {**state, "b": state["b"].half()},
+        {"a2": state["a"], **{k: v for k, v in state.items() if k != "a"}},
+    ]
+    assert len({same, *(Weights(other, "").sha256 for other in others)}) == 5
+
+
+def test_wrappers_names_are_taken_off():
+    inner = {"module.a": torch.zeros(1), "module.b": torch.ones(1)}
+    assert list(tensors_of({"state_dict": inner, "epoch": 3})) == ["a", "b"]
