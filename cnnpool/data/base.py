@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -140,6 +140,9 @@ class Source:
     crop: CountOrZero = 0
     shift: CountOrZero = 0
     flip: bool = False
+
+    by_class: ClassVar[bool] = True
+    """Whether a run reports the accuracy on each class, which only clutters the tables of well-known data."""
 
     def __post_init__(self) -> None:
         check_fields(self, "data")

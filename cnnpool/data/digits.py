@@ -29,6 +29,7 @@ class Digits(Source):
     val_size: ValSize = 0.15
     size: Annotated[int, Ge(8), Le(512)] = 28
 
+    by_class: ClassVar[bool] = False
     test_size: ClassVar[int] = 360
 
     def read(self) -> Raw:

@@ -15,6 +15,7 @@ from cnnpool.data.base import DataError, IncompleteError, Raw, Source
 class Published(Source):
     """A data set whose files anyone may download, laid out on disk as torchvision lays them out."""
 
+    by_class: ClassVar[bool] = False
     title: ClassVar[str]
     """Its name in messages."""
     folder: ClassVar[str]

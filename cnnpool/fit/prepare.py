@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from cnnpool.data import Batches, Dataset
+from cnnpool.fit.by_class import listed
 from cnnpool.fit.layers import is_uniform, plan
 from cnnpool.fit.module import Net
 from cnnpool.fit.trainer import precision_of
@@ -79,7 +80,7 @@ class Training:
     @property
     def quantities(self) -> list[Quantity]:
         """Every number that the run reports."""
-        return declared(self.probes.values())
+        return listed(declared(self.probes.values()), self.dataset)
 
     @property
     def batches(self) -> list[Batches]:

@@ -5,9 +5,12 @@ import logging
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import torch
 
+from cnnpool.data import Dataset
+from cnnpool.fit.by_class import sentence
 from cnnpool.fit.measure import Measured
 from cnnpool.fit.metrics_writer import MetricsWriter
 from cnnpool.fit.pictures import draw
@@ -50,6 +53,8 @@ def record(run: Training, trained: Trained, measured: Measured, writer: MetricsW
     )
     write(run.out, results)
     log.info("test accuracy %.2f %%   loss %.4f", 100 * trained.test["accuracy"], trained.test["loss"])
+    if "class_accuracy" in trained.test:
+        log.info("%s", sentence(trained.test))
     return results
 
 
@@ -68,8 +73,14 @@ def results_of(run: Training, trained: Trained, measured: Measured) -> Results:
         measured=sections,
         quantities=records(run.quantities, sections),
         correct=packed(trained.correct.numpy()),
+        images=images_of(run.dataset),
         environment=environment(trained.device),
     )
+
+
+def images_of(dataset: Dataset) -> dict[str, Any]:
+    """The classes, how many images of each there were in every split, and the files left out."""
+    return {"classes": list(dataset.classes), **dataset.counts, "skipped": dict(dataset.skipped)}
 
 
 def close(

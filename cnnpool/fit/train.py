@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from lightning.pytorch import Trainer
 
 from cnnpool.data import Batches
+from cnnpool.fit.by_class import by_class
 from cnnpool.fit.checkpoint_callback import Checkpoints
 from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.fit.metrics_writer import MetricsWriter
@@ -24,14 +26,14 @@ class Trained:
 
     Args:
         metrics: what it counted, and the scores of its last epoch.
-        test: loss and accuracy on the test images.
+        test: loss and accuracy on the test images, for some data also by class.
         correct: (N,) booleans, which test images were classified correctly, in the data set's order.
         device: that it was trained on.
         precision: the arithmetic, in Lightning's words.
     """
 
     metrics: MetricsCallback
-    test: dict[str, float]
+    test: dict[str, Any]
     correct: torch.Tensor
     device: torch.device
     precision: str
@@ -69,10 +71,14 @@ def train(run: Training, start: Checkpoint | None) -> Trained:
 def evaluate(run: Training, trainer: Trainer, metrics: MetricsCallback) -> Trained:
     """Score the trained model, which Lightning has taken back to the CPU, on the test images."""
     trainer.test(run.module, run.test, verbose=False)
+    test: dict[str, Any] = run.module.take(run.module.evaluation_sums)
+    correct = run.module.take_correct(len(run.dataset.test))
+    if run.dataset.source.by_class:
+        test |= by_class(correct, run.dataset.test.labels, run.dataset.classes)
     return Trained(
         metrics=metrics,
-        test=run.module.take(run.module.evaluation_sums),
-        correct=run.module.take_correct(len(run.dataset.test)),
+        test=test,
+        correct=correct,
         device=trainer.strategy.root_device,
         precision=str(trainer.precision),
     )

@@ -15,8 +15,29 @@ def _scores(split: str, images: str, shown: Shown) -> tuple[Quantity, ...]:
     )
 
 
+BY_CLASS = (
+    fraction(
+        "test.balanced_accuracy",
+        "balanced accuracy",
+        "Mean over the classes of the accuracy on the test images of each, so that a small class counts as "
+        "much as a large one. Reported for data sets of one's own.",
+        better="higher",
+        shown="compare",
+    ),
+    fraction(
+        "test.class_accuracy.<class>",
+        "accuracy on <class>",
+        "Test images of the class that are classified correctly, divided by all of the class. Reported for "
+        "data sets of one's own; dots in a name become underscores.",
+        better="higher",
+        shown="compare",
+    ),
+)
+"""How well single classes are told; in reports up to ``cnnpool.fit.by_class.LISTED`` of them."""
+
 TRAINING = (
     *_scores("test", "the test images, once training is over", "probe"),
+    *BY_CLASS,
     *_scores("val", "the validation images", "file"),
     *_scores("train", "the training images of one epoch, as they were augmented", "file"),
     ratio("epoch.train_loss", "training loss", "Mean cross entropy of an epoch's training steps."),

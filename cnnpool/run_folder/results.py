@@ -45,6 +45,8 @@ class Results:
             section for each probe.
         quantities: what the probes declare of their numbers, by key.
         correct: which test images were classified correctly, see ``cnnpool.run_folder.correct``.
+        images: the names of the classes, how many images of each there were in every split, and the files
+            that were left out since they cannot be read.
         examined: what an existing model was measured on, if nothing was trained.
         environment: versions, commit, device and threads.
         metrics_sha256: of metrics.jsonl as the run left it.
@@ -70,6 +72,7 @@ class Results:
     measured: dict[str, dict[str, Any]] = field(default_factory=dict)
     quantities: dict[str, Any] = field(default_factory=dict)
     correct: dict[str, Any] | None = None
+    images: dict[str, Any] | None = None
     examined: dict[str, Any] | None = None
     environment: dict[str, Any] = field(default_factory=dict)
     metrics_sha256: str | None = None

@@ -1,0 +1,60 @@
+"""The accuracy on each class, and the mean of these: what accuracy hides where classes differ in size."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from cnnpool.data import Dataset
+from cnnpool.probe.training import BY_CLASS
+from cnnpool.quantity import Quantity
+from cnnpool.tables import printable
+
+LISTED = 20
+"""Classes up to which a report has a column for each."""
+
+
+def by_class(correct: Tensor, labels: Tensor, classes: Sequence[str]) -> dict[str, Any]:
+    """Accuracy on each class that has images, and their mean.
+
+    Args:
+        correct: (N,) booleans, which images were classified correctly.
+        labels: (N,), indices into ``classes``.
+        classes: their names.
+
+    Returns:
+        ``balanced_accuracy``, 0..1, and ``class_accuracy`` by the names that ``keys`` gives the classes.
+    """
+    images = labels.bincount(minlength=len(classes)).tolist()
+    right = labels[correct].bincount(minlength=len(classes)).tolist()
+    shares = {key: own / total for key, own, total in zip(keys(classes), right, images, strict=True) if total}
+    return {"balanced_accuracy": sum(shares.values()) / len(shares), "class_accuracy": shares}
+
+
+def keys(classes: Sequence[str]) -> list[str]:
+    """The classes' names as parts of a dotted key and of a tag, no two alike."""
+    found: dict[str, None] = {}
+    for name in classes:
+        key = base = printable(name).replace(".", "_").replace("/", "_")
+        number = 2
+        while key in found:
+            key, number = f"{base} ({number})", number + 1
+        found[key] = None
+    return list(found)
+
+
+def listed(quantities: Sequence[Quantity], dataset: Dataset) -> list[Quantity]:
+    """``quantities`` with the columns of single classes left out of reports where there are too many."""
+    many = dataset.num_classes > LISTED
+    return [replace(one, shown="file") if many and one.key == BY_CLASS[1].key else one for one in quantities]
+
+
+def sentence(test: dict[str, Any]) -> str:
+    """The balanced accuracy, and the classes with the lowest and the highest."""
+    shares = test["class_accuracy"]
+    low, high = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
+    return (
+        f"balanced accuracy {100 * test['balanced_accuracy']:.2f} %, from {100 * shares[low]:.1f} % on {low} "
+        f"to {100 * shares[high]:.1f} % on {high}"
+    )

@@ -1,0 +1,128 @@
+import json
+import logging
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from sklearn.metrics import balanced_accuracy_score, recall_score
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from cnnpool import data, model, pool, readout
+from cnnpool.fit import Facts, Recipe, fit
+from cnnpool.fit.by_class import by_class, keys
+from cnnpool.report import main as compare
+from cnnpool.run_folder.correct import unpacked
+from cnnpool.run_folder.results import read
+
+
+def test_a_case_worked_by_hand():
+    correct = torch.tensor([True, False, True, True, False, False])
+    found = by_class(correct, torch.tensor([0, 0, 0, 2, 2, 2]), ("a", "none", "c.d"))
+    assert found == {"balanced_accuracy": 0.5, "class_accuracy": {"a": 2 / 3, "c_d": 1 / 3}}
+
+
+@settings(deadline=None, max_examples=60)
+@given(pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60))
+def test_scores_are_those_of_scikit_learn(pairs):
+    labels, answers = (torch.tensor(column) for column in zip(*pairs, strict=True))
+    found = by_class(labels == answers, labels, "abcd")
+    present = sorted(set(labels.tolist()))
+    recall = recall_score(labels, answers, labels=present, average=None)
+    assert list(found["class_accuracy"]) == ["abcd"[i] for i in present]
+    assert list(found["class_accuracy"].values()) == pytest.approx(list(recall))
+    # scikit-learn warns of answers that are no label, and of a single one.
+    if set(answers.tolist()) <= set(present) and len(present) > 1:
+        assert found["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(labels, answers))
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.text("ab./ (2)\n\x1b", max_size=6), unique=True, max_size=12))
+def test_no_two_classes_share_a_key_and_no_key_has_parts(names):
+    found = keys(names)
+    assert len(set(found)) == len(names)
+    assert all(key.isprintable() and "." not in key and "/" not in key for key in found)
+
+
+def photographs(root, sizes):
+    """Noisy images of a colour for each class: ``sizes`` of each, for training and test alike."""
+    rng = np.random.default_rng(0)
+    for part in ("train", "test"):
+        for label, (name, size) in enumerate(sizes.items()):
+            (root / part / name).mkdir(parents=True)
+            for i in range(size):
+                pixels = rng.integers(0, 200, (8, 8, 3), np.uint8)
+                pixels[..., label % 3] += 40
+                Image.fromarray(pixels).save(root / part / name / f"{i}.png")
+    return root
+
+
+def train(runs, root, out, *, seed=0, operator="max"):
+    torch.manual_seed(seed)
+    dataset = data.build("image_folder", root=str(root), seed=seed, batch_size=16, skip_unreadable=True)
+    net = model.build(
+        "convnet",
+        3,
+        dataset.size,
+        dataset.num_classes,
+        pool=lambda stage, channels: pool.build(operator, channels),
+        readout=lambda channels, size: readout.build("gap", channels, size),
+        width=4,
+    )
+    stages = {stage: {"name": operator} for stage in ("s1", "s2")}
+    facts = Facts(**runs.facts | {"pool": {"name": operator}, "stages": stages})
+    recipe = Recipe(epochs=1, pictures=False, progress=False)
+    return fit(net, dataset, {}, recipe=recipe, seed=seed, out=out, facts=facts), dataset
+
+
+def test_a_run_on_own_images_reports_its_classes(runs, tmp_path, caplog, capsys):
+    caplog.set_level(logging.INFO)
+    root = photographs(tmp_path / "root", {"red": 30, "green.ish": 10, "blue": 20})
+    (root / "train" / "red" / "z.png").write_bytes(b"no image")
+    for operator in ("max", "avg"):
+        out = tmp_path / "outputs" / operator / "seed0"
+        results, dataset = train(runs, root, out, operator=operator)
+    assert read(out) == results
+    written = json.loads((out / "results.json").read_text())
+    assert written["images"] == {
+        "classes": ["blue", "green.ish", "red"],
+        "train": [18, 9, 27],
+        "val": [2, 1, 3],
+        "test": [20, 10, 30],
+        "skipped": {"train/red/z.png": "not an image of BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP"},
+    }
+    right, labels = unpacked(results.correct), dataset.test.labels.numpy()
+    expected = [right[labels == label].mean() for label in range(3)]
+    test = written["test"]
+    assert list(test["class_accuracy"].values()) == pytest.approx(expected)
+    assert test["balanced_accuracy"] == pytest.approx(np.mean(expected))
+    assert test["accuracy"] == pytest.approx(right.mean())
+    assert f"balanced accuracy {100 * test['balanced_accuracy']:.2f} %, from " in caplog.text
+    scalars = EventAccumulator(str(out)).Reload()
+    assert {f"test/class_accuracy/{key}" for key in ("blue", "green_ish", "red")} < set(
+        scalars.Tags()["scalars"]
+    )
+    assert scalars.Scalars("test/balanced_accuracy")[0].value == pytest.approx(test["balanced_accuracy"])
+    described = scalars.SummaryMetadata("test/class_accuracy/red").summary_description
+    assert described.startswith("Test images of the class that are classified correctly")
+    assert compare([str(tmp_path / "outputs"), "--metric", "test.balanced_accuracy"]) == 0
+    assert "balanced accuracy" in capsys.readouterr().out
+    page = (tmp_path / "outputs" / "report" / "report.md").read_text()
+    assert "accuracy on green ish (%)" in page and "**balanced accuracy**: Mean over the classes" in page
+
+
+def test_of_many_classes_a_report_has_no_columns(runs, tmp_path):
+    root = photographs(tmp_path / "root", {f"c{i}": 2 for i in range(21)})
+    results, _ = train(runs, root, tmp_path / "outputs" / "max" / "seed0")
+    assert len(results.measured["test"]["class_accuracy"]) == 21
+    assert compare([str(tmp_path / "outputs")]) == 0
+    page = (tmp_path / "outputs" / "report" / "report.md").read_text()
+    assert "accuracy on c" not in page and "balanced accuracy" in page
+
+
+def test_well_known_data_has_no_scores_by_class(runs, tmp_path):
+    results, _ = runs.run(tmp_path / "run", epochs=1, probes={})
+    assert results.measured["test"].keys() == {"accuracy", "loss"}
+    assert results.images["classes"] == list("0123456789") and sum(results.images["test"]) == 360
