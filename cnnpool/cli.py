@@ -23,6 +23,7 @@ Choose a CNN's downsampling on evidence.
 commands:
   train    [OVERRIDES]     train one network, or with -m a sweep
   compare  RUNS...         runs on disk -> table, statistics, plots, report
+  choose   [OVERRIDES]     which downsampling for this network and these images, within a budget
   explain  [OPERATOR]      forward and backward of one operator on a small example, number by number
   probe    MODEL           measure a model that exists already: a run, a checkpoint, torchvision's, your own
   bench    [SUITE]         speed and memory of the operators against named rivals, as ratios in one run
@@ -32,6 +33,7 @@ examples:
   cnnpool train data=mnist pool=max
   cnnpool train -m pool=max,avg,strided seed=0,1,2,3,4
   cnnpool compare outputs/mnist --baseline max
+  cnnpool choose data=mnist choose.pools=max,avg,max_blur choose.budget=2h
   cnnpool explain max
   cnnpool probe outputs/mnist/convnet/max/seed0
   cnnpool bench pool
@@ -91,6 +93,13 @@ def compare(arguments: list[str]) -> int:
         return claims.judge(*asked)
 
     return report.main(arguments, judge)
+
+
+def choose(arguments: list[str]) -> int:
+    """``cnnpool choose``."""
+    from cnnpool import choose
+
+    return choose.main(arguments)
 
 
 def explain(arguments: list[str]) -> int:
@@ -163,12 +172,13 @@ def completion(arguments: list[str]) -> int:
 
 
 def _parsers() -> dict[str, Callable[[], Parser]]:
-    from cnnpool import bench, completion, explain, inspection
+    from cnnpool import bench, choose, completion, explain, inspection
     from cnnpool.report import command as report
 
     return {
         "train": train_parser,
         "compare": report.parser,
+        "choose": choose.parser,
         "explain": explain.parser,
         "probe": inspection.parser,
         "bench": bench.parser,
@@ -179,6 +189,7 @@ def _parsers() -> dict[str, Callable[[], Parser]]:
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
     "compare": compare,
+    "choose": choose,
     "explain": explain,
     "probe": probe,
     "bench": bench,

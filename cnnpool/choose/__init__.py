@@ -1,1 +1,56 @@
 """Which downsampling for one network and one data set, within a budget."""
+
+import argparse
+from pathlib import Path
+
+from cnnpool.cli_parser import Parser
+
+EXAMPLES = """\
+examples:
+  cnnpool choose data=mnist data.limit=1000 choose.budget=30min
+  cnnpool choose data=image_folder data.root=photos choose.budget=2h choose.pools=max,avg,max_blur
+  cnnpool choose data=mnist choose.pools=max,max+kernel_size=3,max+readout=gap choose.margin=0.002
+  cnnpool choose data=cifar10 choose.metric=consistency choose.cost=time launch=processes
+  cnnpool choose data=mnist choose.tune=fit.lr:[0.003,0.01,0.03] choose.budget=3h
+
+A study that was stopped, by Ctrl-C, a crash or the end of its budget, goes on by the same command, whose
+budget may be raised. docs/choose.md says how it decides.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """``cnnpool choose``; returns the exit status.
+
+    Raises:
+        ValueError: for a mistake in what was asked; the message is one line.
+    """
+    asked = parser().parse_intermixed_args(arguments)
+    asked.words = arguments
+    from cnnpool.system.process import share_cores
+
+    share_cores()
+    from cnnpool.choose.command import choose
+
+    return choose(asked)
+
+
+def parser() -> Parser:
+    """The arguments of ``cnnpool choose``."""
+    found = Parser(
+        prog="cnnpool choose",
+        description="Which downsampling for this network and these images, within a budget of time.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = found.add_argument
+    add("overrides", nargs="*", metavar="KEY=VALUE", help="choose.KEY=VALUE, or a setting of cnnpool train")
+    add("-cd", "--config-dir", type=Path, metavar="DIR", help="a folder with choices of your own")
+    add(
+        "-cn",
+        "--config-name",
+        metavar="NAME",
+        help="the file to begin with (default: train)",
+        default="train",
+    )
+    return found

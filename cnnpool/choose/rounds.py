@@ -2,7 +2,8 @@
 
 The statement behind a drop is that of multiple comparisons with the best (Hsu 1984, Annals of Statistics 12):
 the candidate is no better than the best of the others. All such statements of a study hold together with
-probability 95 %, whenever the study is looked at or stopped.
+probability 95 %, whenever the study is looked at or stopped. A candidate that is shown to lose less than the
+margin is not dropped.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from cnnpool.choose.boundary import FIRST_ROUND, levels
 
 LEVEL = 0.05
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,58 @@ class State:
     loss: tuple[float, ...]
 
 
+@dataclass
+class Course:
+    """What became of many studies side by side, S of them with C candidates each.
+
+    Args:
+        left: (S, C), whether nothing is shown against a candidate.
+        ended: (S, C), the round after which it was dropped; 0: never.
+        than, p: (S, C), the rival that it was found worse than, and the p-value of that.
+        bound: (S, C, C), upper bound of the second one's lead over the first, at the study's last look.
+        finished: (S,), why no further round is needed, or nothing.
+        last: (S,), the last round that was looked at; 0: none.
+    """
+
+    left: Mask
+    ended: NDArray[np.int64]
+    than: NDArray[np.int64]
+    p: Array
+    bound: Array
+    finished: NDArray[np.str_]
+    last: NDArray[np.int64]
+
+
+def follow(values: Array, rule: Rule) -> Course:
+    """The course of many studies by one rule.
+
+    Args:
+        values: (studies, candidates, rounds done), as for :func:`replay`.
+
+    Raises:
+        ValueError: if the shape does not fit the rule.
+    """
+    studies, candidates, rounds = values.shape
+    if candidates != rule.candidates or rounds > rule.rounds:
+        wanted = f"({rule.candidates}, at most {rule.rounds})"
+        raise ValueError(f"values must be {wanted}, got ({candidates}, {rounds})")
+    shape = (studies, candidates)
+    course = Course(
+        left=np.isfinite(values).sum(2) > 0 if rounds else np.ones(shape, dtype=bool),
+        ended=np.zeros(shape, dtype=np.int64),
+        than=np.zeros(shape, dtype=np.int64),
+        p=np.full(shape, np.nan),
+        bound=np.full((*shape, candidates), np.nan),
+        finished=np.full(studies, "", dtype="<U10"),
+        last=np.zeros(studies, dtype=np.int64),
+    )
+    for done in range(FIRST_ROUND, rounds + 1):
+        going = np.flatnonzero(course.finished == "")
+        if len(going):
+            _look(course, going, values[going, :, :done], rule)
+    return course
+
+
 def replay(values: Array, rule: Rule) -> State:
     """The state after all rounds in ``values``: a pure function, so a stopped study goes on as if it had not.
 
@@ -95,28 +149,19 @@ def replay(values: Array, rule: Rule) -> State:
     Raises:
         ValueError: if the shape does not fit the rule.
     """
-    if values.ndim != 2 or len(values) != rule.candidates or values.shape[1] > rule.rounds:
-        raise ValueError(f"values must be ({rule.candidates}, at most {rule.rounds}), got {values.shape}")
-    left = np.isfinite(values).sum(1) > 0 if values.shape[1] else np.ones(len(values), dtype=bool)
-    drops: list[Drop] = []
-    bound = np.full((len(values), len(values)), np.nan)
-    finished = ""
-    for done in range(FIRST_ROUND, values.shape[1] + 1):
-        level = rule.level(done)
-        p, bound = _pairs(values[:, :done], rule.resolution, level)
-        for candidate in np.flatnonzero(left):
-            rivals = np.where(left, p[candidate], np.nan)
-            if np.nanmin(rivals, initial=1.0) <= level:
-                than = int(np.nanargmin(rivals))
-                drops.append(Drop(int(candidate), done, than, float(rivals[than]), level))
-        left[[drop.candidate for drop in drops]] = False
-        finished = _finished(bound, left, rule.margin)
-        if finished:
-            break
+    if values.ndim != 2:
+        raise ValueError(f"values must be (candidates, rounds), got {values.shape}")
+    course = follow(values[None], rule)
+    left, ended, bound = course.left[0], course.ended[0], course.bound[0]
+    dropped = sorted(np.flatnonzero(ended), key=lambda i: (ended[i], i))
+    drops = tuple(
+        Drop(int(i), int(ended[i]), int(course.than[0, i]), float(course.p[0, i]), rule.level(ended[i]))
+        for i in dropped
+    )
     loss = np.where(left, np.max(np.where(left[None], bound, -np.inf), 1), np.nan)
     kept = tuple(int(i) for i in np.flatnonzero(left))
     good = tuple(i for i in kept if loss[i] < rule.margin or len(kept) == 1)
-    return State(values.shape[1], kept, tuple(drops), good, finished, tuple(map(float, loss)))
+    return State(values.shape[1], kept, drops, good, str(course.finished[0]), tuple(map(float, loss)))
 
 
 def recommend(state: State, values: Array, costs: Sequence[float]) -> int:
@@ -130,11 +175,28 @@ def recommend(state: State, values: Array, costs: Sequence[float]) -> int:
     return max(state.left, key=lambda i: float(np.nanmean(values[i])))
 
 
-def _finished(bound: Array, left: NDArray[np.bool_], margin: float) -> str:
-    if left.sum() <= 1:
-        return "one left"
-    others = left[:, None] & left[None] & ~np.eye(len(left), dtype=bool)
-    return "equivalent" if (bound[others] < margin).all() else ""
+def _look(course: Course, going: NDArray[np.intp], values: Array, rule: Rule) -> None:
+    """Test all pairs of the studies ``going`` by their ``values`` so far, and note what that decides."""
+    done = values.shape[2]
+    level = rule.level(done)
+    p, bound = _pairs(values, rule.resolution, level)
+    left = course.left[going]
+    rivals = np.where(left[:, None, :] & ~np.isnan(p), p, 2.0)
+    than, least = rivals.argmin(2), rivals.min(2)
+    # A loss that is shown to be below the margin does not matter.
+    matters = np.where(left[:, None, :], bound, -np.inf).max(2) >= rule.margin
+    worse = left & (least <= level) & matters
+    for store, found in ((course.ended, done), (course.than, than), (course.p, least)):
+        store[going] = np.where(worse, found, store[going])
+    course.left[going] = left = left & ~worse
+    course.bound[going], course.last[going] = bound, done
+    course.finished[going] = _finished(bound, left, rule.margin)
+
+
+def _finished(bound: Array, left: Mask, margin: float) -> NDArray[np.str_]:
+    others = left[:, :, None] & left[:, None] & ~np.eye(left.shape[1], dtype=bool)
+    equivalent = ((bound < margin) | ~others).all((1, 2))
+    return np.where(left.sum(1) <= 1, "one left", np.where(equivalent, "equivalent", ""))
 
 
 def _pairs(values: Array, resolution: float, level: float) -> tuple[Array, Array]:
@@ -143,17 +205,18 @@ def _pairs(values: Array, resolution: float, level: float) -> tuple[Array, Array
     Both by the paired t test over the rounds that the two have in common; NaN (p) and infinity (bound) with
     fewer than three of them.
     """
-    differences = values[None] - values[:, None]
-    count = np.isfinite(differences).sum(2)
+    differences = values[:, None] - values[:, :, None]
+    count = np.isfinite(differences).sum(3)
     enough = count >= FIRST_ROUND
     n = np.where(enough, count, FIRST_ROUND)
-    mean = np.nansum(differences, 2) / n
-    squares = np.nansum((differences - mean[..., None]) ** 2, 2)
+    mean = np.nansum(differences, 3) / n
+    squares = np.nansum((differences - mean[..., None]) ** 2, 3)
     error = np.sqrt((squares / (n - 1) + resolution**2 / 12) / n)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(error > 0, mean / error, np.sign(mean) * np.inf)
-    p = np.where(enough & ~np.isnan(t), stdtr(n - 1, -t), np.nan)
-    bound = np.where(enough, mean + stdtrit(n - 1, 1 - level) * error, np.inf)
-    np.fill_diagonal(p, np.nan)
-    np.fill_diagonal(bound, -np.inf)
-    return p, bound
+    itself = np.eye(values.shape[1], dtype=bool)
+    p = np.where(enough & ~np.isnan(t) & ~itself, stdtr(n - 1, -t), np.nan)
+    # One quantile for each number of rounds in common, of which there are few.
+    edges = stdtrit(np.arange(1, values.shape[2] + 1), 1 - level)
+    bound = np.where(enough, mean + edges[n - 2] * error, np.inf)
+    return p, np.where(itself, -np.inf, bound)

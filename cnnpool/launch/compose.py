@@ -145,8 +145,21 @@ def _job(config: DictConfig, number: int | None = None) -> Job:
 
 
 def name_runs_by(keys: Collection[str]) -> None:
-    """Let ``${run_name:}`` in a configuration be a run's name, with what differs in ``keys``."""
+    """Let ``${run_name:}`` in a configuration be a run's name, with what differs in ``keys``.
+
+    ``${norm_of_model:}`` is the normalisation after the model's convolutions.
+    """
     OmegaConf.register_new_resolver("run_name", partial(run_name, keys), replace=True)
+    OmegaConf.register_new_resolver("norm_of_model", norm_of_model, replace=True)
+
+
+def norm_of_model(*, _root_: DictConfig) -> str:
+    """``none`` if the model says so by its option ``norm``, else ``batch``.
+
+    An operator that convolves takes it over unless it is told otherwise: without normalisation in a network
+    that normalises it would lose for a reason that is not its own.
+    """
+    return "none" if OmegaConf.select(_root_, "model.norm", default=True) in (False, "none") else "batch"
 
 
 def show_to_resolvers(config: DictConfig) -> None:

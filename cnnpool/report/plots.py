@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import matplotlib
@@ -41,23 +42,22 @@ class Plot:
 def draw(comparison: Comparison) -> list[Plot]:
     """Every figure for which the runs hold numbers."""
     painters = (_accuracy, _differences, _learning, _gradient, _shift, _maps, _pareto)
+    made = [plot(name, partial(paint, comparison)) for name, paint in zip(NAMES, painters, strict=True)]
+    return [one for one in made if one]
+
+
+def plot(name: str, paint: Callable[[], tuple[Figure, str] | None]) -> Plot | None:
+    """What ``paint`` draws in the report's style, with its caption; None if that is nothing."""
     # A user's own matplotlibrc must not change what the report looks like.
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)  # type: ignore[arg-type]
-        made = [_plot(name, paint, comparison) for name, paint in zip(NAMES, painters, strict=True)]
-    return [plot for plot in made if plot]
-
-
-def _plot(
-    name: str, paint: Callable[[Comparison], tuple[Figure, str] | None], comparison: Comparison
-) -> Plot | None:
-    painted = paint(comparison)
-    if painted is None:
-        return None
-    figure, caption = painted
-    # No date inside, so that the same runs give the same file.
-    return Plot(name, caption, png=png(figure), svg=_file(figure, "svg", {"Date": None}))
+        painted = paint()
+        if painted is None:
+            return None
+        figure, caption = painted
+        # No date inside, so that the same runs give the same file.
+        return Plot(name, caption, png=png(figure), svg=_file(figure, "svg", {"Date": None}))
 
 
 def png(figure: Figure) -> bytes:

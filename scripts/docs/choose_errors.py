@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.special import stdtr
 
-from cnnpool.choose.rounds import LEVEL, Rule, replay
+from cnnpool.choose.rounds import LEVEL, Rule, follow
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "choose.md"
 START, END = "<!-- simulated: begin -->", "<!-- simulated: end -->"
@@ -78,20 +78,20 @@ class Rates(NamedTuple):
 def sequential(scenario: Scenario, studies: int) -> Rates:
     """Studies as ``choose`` runs them, without a margin."""
     rule = Rule(candidates=CANDIDATES, rounds=ROUNDS, resolution=1.0 if scenario.draw is coarse else 0.0)
-    dropped = found = runs = 0
-    for values in studies_of(scenario, studies):
-        state = replay(values, rule)
-        ended = {drop.candidate: drop.round for drop in state.drops}
-        last = max(ended.values()) if state.finished == "one left" else ROUNDS
-        dropped += 0 in ended
-        found += state.left == (0,)
-        runs += sum(ended.get(candidate, last) for candidate in range(CANDIDATES))
-    return Rates(dropped / studies, found / studies, runs / studies)
+    course = follow(simulated(scenario, studies), rule)
+    alone = course.left.sum(1) == 1
+    # Nobody is trained after the round in which the study ended.
+    trained = np.where(course.ended > 0, course.ended, course.last[:, None])
+    return Rates(
+        dropped=float((course.ended[:, 0] > 0).mean()),
+        found=float((alone & course.left[:, 0]).mean()),
+        runs=float(trained.sum(1).mean()),
+    )
 
 
 def fixed_rounds(scenario: Scenario, studies: int, power: float) -> int | None:
     """The fewest rounds, planned beforehand and tested once, that find the best as often as ``power``."""
-    values = np.stack(list(studies_of(scenario, studies)))
+    values = simulated(scenario, studies)
     lead = values[:, :1] - values[:, 1:]
     for rounds in range(3, ROUNDS + 1):
         part = lead[..., :rounds]
@@ -102,11 +102,11 @@ def fixed_rounds(scenario: Scenario, studies: int, power: float) -> int | None:
     return None
 
 
-def studies_of(scenario: Scenario, studies: int):
-    """The studies' (candidates, rounds) values, the best candidate first."""
-    for study in range(studies):
-        generator = np.random.default_rng([1984, study])
-        yield scenario.draw(generator, (CANDIDATES, ROUNDS)) + np.array(scenario.means)[:, None]
+def simulated(scenario: Scenario, studies: int) -> np.ndarray:
+    """(studies, candidates, rounds) values, the best candidate first, each study of a seed of its own."""
+    size = (CANDIDATES, ROUNDS)
+    drawn = [scenario.draw(np.random.default_rng([1984, study]), size) for study in range(studies)]
+    return np.stack(drawn) + np.array(scenario.means)[:, None]
 
 
 def table(studies: int) -> list[str]:

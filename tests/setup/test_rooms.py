@@ -39,7 +39,11 @@ ROOMS = {
     "__init__": {"cnnpool.surgery"},
     "__main__": {"cnnpool.cli"},
     "tables": set(),
-    "choose": {"numpy", "scipy"},
+    "choose": {
+        *("numpy", "scipy", "matplotlib", "yaml", "annotated_types", "filelock"),
+        *("cnnpool.cli_parser", "cnnpool.launch", "cnnpool.quantity", "cnnpool.registry", "cnnpool.report"),
+        *(RUN_FOLDER, SYSTEM, TABLES),
+    },
     "cli": {"cnnpool"},
     "launch": {
         *("hydra", "omegaconf", "ray", "submitit", "yaml", "torch"),

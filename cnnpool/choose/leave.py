@@ -1,0 +1,137 @@
+"""What a study leaves: its report, its numbers, and pages for TensorBoard."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from cnnpool import tables
+from cnnpool.choose import page
+from cnnpool.choose.standing import columns
+from cnnpool.choose.study import Study, View
+from cnnpool.report import html, markdown
+from cnnpool.report.board.events import Events, discard, ours
+from cnnpool.report.document import Block, Code, Paragraph, Table
+from cnnpool.report.panels import curves, dots
+from cnnpool.report.plots import Plot, plot
+from cnnpool.report.statistics import summarise
+from cnnpool.report.write import put
+
+BOARD = "_choose"
+
+
+def write(study: Study, ending: page.Ending) -> Path:
+    """Write choose.md, choose.html, runs.csv, figures and TensorBoard's page into the study's folder.
+
+    Raises:
+        ValueError: if it cannot be written.
+    """
+    folder = study.ledger.folder
+    plots = draw(study, ending.view)
+    title, blocks = page.compose(study, ending, plots)
+    files = {
+        "choose.md": markdown.render(title, blocks).encode(),
+        "choose.html": html.render(title, blocks).encode(),
+    }
+    if found := records(study, ending.view):
+        files["runs.csv"] = tables.csv(found).encode()
+    for one in plots:
+        files |= {f"{one.name}.png": one.png, f"{one.name}.svg": one.svg}
+    put(files, folder)
+    try:
+        board(study, ending, folder / BOARD)
+    except OSError as error:
+        raise ValueError(f"{error.filename or folder} cannot be written: {error.strerror}") from None
+    return folder / "choose.html"
+
+
+def records(study: Study, view: View) -> list[dict[str, object]]:
+    """One flat record per finished run of the rounds: candidate, seed, metric, test accuracy, cost, place."""
+    found = []
+    for arm in study.arms:
+        seeds = [study.seed(number) for number in range(study.options.rounds)]
+        for seed, one in arm.runs(seeds).items():
+            value = study.metric.read(one.measured) if study.metric else None
+            found.append(
+                {
+                    "candidate": arm.label,
+                    "seed": seed,
+                    "round": seed - study.first_seed + 1,
+                    "counted": seed - study.first_seed < view.done,
+                    study.key: None if value != value else value,
+                    "test.accuracy": one.accuracy,
+                    "wall_s": one.measured.get("cost", {}).get("wall_s"),
+                    "folder": str(arm.home / f"seed{seed}"),
+                }
+            )
+    return found
+
+
+def draw(study: Study, view: View) -> list[Plot]:
+    """Every candidate's values, and the course of their means."""
+    made = [
+        plot("values", lambda: _values(study, view)),
+        plot("course", lambda: _course(study, view)),
+    ]
+    return [one for one in made if one]
+
+
+def board(study: Study, ending: page.Ending, folder: Path) -> None:
+    """Write the study for TensorBoard: a page of text, and by candidate its mean and bound after each round.
+
+    Raises:
+        OSError: if the folder cannot be written.
+    """
+    old, view = ours(folder), ending.view
+    blocks: list[Block] = [Paragraph(page.verdict(study, ending)), Table(columns(study, view))]
+    if view.recommended is not None:
+        blocks.append(Code(page.train_command(study, view.recommended)))
+    with Events(folder) as events:
+        events.text("choose", markdown.render("Which downsampling", blocks))
+    for place, arm in enumerate(study.arms):
+        steps, means = _means(study, view, place)
+        if steps:
+            with Events(folder / arm.label.replace("/", "_")) as events:
+                events.scalars(f"choose/mean/{study.key.replace('.', '/')}", steps, means[0].tolist())
+    discard(old, folder)
+
+
+def _values(study: Study, view: View) -> tuple[Figure, str] | None:
+    metric = study.metric
+    if metric is None or not view.done:
+        return None
+    series = {
+        arm.label: [metric.shown(metric.sense * value) for value in row[np.isfinite(row)]]
+        for arm, row in zip(study.arms, view.values, strict=True)
+    }
+    series = {f"{label} (n={len(values)})": values for label, values in series.items() if values}
+    caption = f"{metric.title}: a dot per seed, the mean and its 95 % t interval over seeds."
+    return dots(series, metric.header), caption
+
+
+def _course(study: Study, view: View) -> tuple[Figure, str] | None:
+    metric = study.metric
+    if metric is None or view.done < 2:
+        return None
+    series = {}
+    for place, arm in enumerate(study.arms):
+        steps, band = _means(study, view, place)
+        if steps:
+            series[arm.label] = steps, band * (100 if metric.quantity.form == "fraction" else 1)
+    caption = f"Mean {metric.title} after each round; a line ends where its candidate was dropped."
+    return curves(series, "round", metric.header), caption
+
+
+def _means(study: Study, view: View, place: int) -> tuple[list[int], np.ndarray]:
+    """Rounds, and (3, rounds): mean, low and high of the 95 % t interval after each, up to the drop."""
+    ended = {drop.candidate: drop.round for drop in view.state.drops}.get(place, view.done)
+    sense = study.metric.sense if study.metric else 1
+    steps, rows = [], []
+    for done in range(1, ended + 1):
+        values = view.values[place, :done]
+        if np.isfinite(values[-1]):
+            s = summarise((sense * values[np.isfinite(values)]).tolist())
+            # The interval of two seeds is wider than the picture.
+            steps.append(done)
+            rows.append((s.mean, s.low, s.high) if s.n > 2 else (s.mean, np.nan, np.nan))
+    return steps, np.array(rows).T if rows else np.empty((3, 0))

@@ -1,0 +1,133 @@
+"""The options of ``cnnpool choose``, read from ``choose.KEY=VALUE`` and checked by their types."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Le, MinLen
+
+from cnnpool.registry import check_fields, did_you_mean, options_of
+
+UNITS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+LISTS = ("pools", "tune")
+TRIES = re.compile(r"([\w./@]+):\[([^\[\]]+)\]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How candidates are compared, and for how long.
+
+    Args:
+        budget: time that all runs together may take, such as 90s, 30min, 2h or 1d.
+        pools: candidates: operators by name, with options as in max+kernel_size=3, at least two.
+        metric: accuracy (on the validation images, where there are any), consistency, worst_shift, or the
+            dotted key of a number in results.json.
+        margin: a difference below it does not matter, in the metric's unit: 0.005 is half a point.
+        rounds: the most seeds of each candidate; fewer are planned where the budget is short.
+        cost: by which the cheapest of those that are not worse is found.
+        limit: leave out candidates that cost more than so many times the cheapest one; null: none.
+        tune: values that each candidate tries first on validation images, as in fit.lr:[0.003,0.01,0.03].
+        out: folder of the study; null: named after data, model and settings below the output root.
+
+    Raises:
+        ValueError: naming the option, its value and what it may be.
+    """
+
+    budget: str = "1h"
+    pools: Annotated[tuple[str, ...], MinLen(2)] = ("max", "avg", "blur", "max_blur", "strided", "conv_pool")
+    metric: str = "accuracy"
+    margin: Annotated[float, Ge(0), Le(1)] = 0.005
+    rounds: Annotated[int, Ge(3), Le(200)] = 20
+    cost: Literal["flops", "parameters", "memory", "time"] = "flops"
+    limit: Annotated[float, Ge(1), Le(10**6)] | None = None
+    tune: tuple[str, ...] = ()
+    out: str | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, "choose")
+        duration(self.budget)
+        same = sorted({one for one in self.pools if self.pools.count(one) > 1})
+        if same:
+            raise ValueError(f"choose.pools names {same[0]} more than once")
+        tries(self.tune)
+
+    @property
+    def budget_s(self) -> float:
+        """The budget in seconds."""
+        return duration(self.budget)
+
+
+def parse(settings: Iterable[str], defaults: Mapping[str, Any]) -> Options:
+    """The options that a command line asks for.
+
+    Args:
+        settings: ``choose.KEY=VALUE``, of those with the same key the last one.
+        defaults: values by key.
+
+    Raises:
+        ValueError: in one line, for an unknown key or a value that cannot be meant.
+    """
+    values = dict(defaults)
+    for setting in settings:
+        key, equals, text = setting.removeprefix("choose.").partition("=")
+        if key not in options_of(Options):
+            raise ValueError(f"choose.{key}: no such option; {did_you_mean(key, options_of(Options))}")
+        if not equals:
+            raise ValueError(f"{setting}: not of the form choose.{key}=VALUE")
+        values[key] = split(text) if key in LISTS else plain(text)
+    # A number alone is no duration, and is told so.
+    values["budget"] = str(values["budget"])
+    return Options(**values)
+
+
+def duration(text: str) -> float:
+    """``90s``, ``30min``, ``1.5h`` or ``1d`` in seconds.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip())
+    if not found or found[2] not in UNITS or not 0 < float(found[1]) * UNITS[found[2]] <= 366 * 86400:
+        raise ValueError(f"choose.budget={text} is no length of time; give one such as 90s, 30min, 2h or 1d")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def tries(tune: Iterable[str]) -> dict[str, list[str]]:
+    """Key -> the values to try.
+
+    Raises:
+        ValueError: for anything but ``KEY:[VALUE,VALUE,...]``.
+    """
+    found = {}
+    for one in tune:
+        match = TRIES.fullmatch(one.strip())
+        values = [value.strip() for value in match[2].split(",") if value.strip()] if match else []
+        if not match or len(set(values)) < 2:
+            raise ValueError(
+                f"choose.tune={one}: give a key and two values or more, as in fit.lr:[0.003,0.01,0.03]"
+            )
+        found[match[1]] = list(dict.fromkeys(values))
+    return found
+
+
+def split(text: str) -> list[str]:
+    """The parts between commas, those inside brackets left whole: ``a,b:[1,2]``; brackets around all go."""
+    text = text.strip()
+    if text in ("", "null", "[]"):
+        return []
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    return [part.strip() for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
+
+
+def plain(text: str) -> Any:
+    """A number, nothing (``null``) or the text itself."""
+    if text in ("null", "None"):
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

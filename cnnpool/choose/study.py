@@ -1,0 +1,220 @@
+"""A study: its candidates, its rule, and where it stands, which the finished runs decide alone."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from cnnpool.choose.arm import Arm
+from cnnpool.choose.boundary import FIRST_ROUND
+from cnnpool.choose.ledger import Ledger
+from cnnpool.choose.options import Options
+from cnnpool.choose.rounds import Array, Rule, State, recommend, replay
+from cnnpool.quantity import from_records
+from cnnpool.registry import did_you_mean
+from cnnpool.report.measure import Measure, known_keys, measure
+from cnnpool.report.runs import Run
+from cnnpool.run_folder.results import Results
+
+COSTS = {
+    "flops": "cost.flops",
+    "parameters": "cost.parameters",
+    "memory": "cost.saved_bytes",
+    "time": "cost.wall_s",
+}
+FINEST = 10**7
+"""A metric with smaller steps than one over this is taken for continuous."""
+HOPE = 1.5
+"""Rounds are planned for so many times the budget: candidates that are dropped take no time."""
+
+
+@dataclass
+class Study:
+    """All that the rounds need.
+
+    Args:
+        options: as asked.
+        key: of the metric in results.json.
+        arms: the candidates.
+        ledger: what was fixed, and the time taken.
+        first_seed: of the first round.
+    """
+
+    options: Options
+    key: str
+    arms: list[Arm]
+    ledger: Ledger
+    first_seed: int = 0
+    metric: Measure | None = None
+
+    @property
+    def left_s(self) -> float:
+        """Seconds of the budget that are left."""
+        return self.options.budget_s - self.ledger.spent_s
+
+    def seed(self, number: int) -> int:
+        """The seed of a round, counted from 0."""
+        return self.first_seed + number
+
+
+@dataclass(frozen=True)
+class View:
+    """Where a study stands.
+
+    Args:
+        values: (candidates, rounds done), higher is better; NaN where a candidate is out.
+        state: by the rule, over these rounds.
+        out: candidate -> why it is out without having been compared.
+        active: candidates that the next round trains.
+        costs: of each candidate, NaN where not measured.
+        finished: why no further round is needed, or nothing.
+    """
+
+    values: Array
+    state: State
+    out: dict[int, str]
+    active: tuple[int, ...]
+    costs: tuple[float, ...]
+    finished: str
+
+    @property
+    def done(self) -> int:
+        """Rounds that are complete."""
+        return int(self.values.shape[1])
+
+    @property
+    def recommended(self) -> int | None:
+        """The candidate to take; None before the first round is complete."""
+        if len(self.active) == 1:
+            return self.active[0]
+        if not self.active or not self.done:
+            return None
+        known = all(math.isfinite(self.costs[i]) for i in self.active)
+        return recommend(self.state, self.values, self.costs if known else [0.0] * len(self.costs))
+
+
+def view(study: Study) -> View:
+    """Where the study stands, from the runs that are finished: the same after any stop.
+
+    Raises:
+        ValueError: if the runs do not measure the metric, or it has no better direction.
+    """
+    costs = tuple(_cost(study, arm) for arm in study.arms)
+    out = {i: arm.failed for i, arm in enumerate(study.arms) if arm.failed} | _too_expensive(study, costs)
+    values = np.full((len(study.arms), study.options.rounds), np.nan)
+    for i, arm in enumerate(study.arms):
+        if i not in out:
+            values[i] = _values(study, arm)
+    rule = Rule(
+        candidates=len(study.arms),
+        rounds=study.ledger.rounds or FIRST_ROUND,
+        margin=study.options.margin,
+        resolution=study.ledger.resolution,
+    )
+    # Without a plan there is no level for a look.
+    most = study.ledger.rounds or FIRST_ROUND - 1
+    for done in range(most + 1):
+        state = replay(values[:, :done], rule)
+        active = tuple(i for i in state.left if i not in out)
+        finished = _finished(state, active, costs, done, study)
+        # Who is alone because all others are out keeps the rounds that it has.
+        ended = finished and not (len(active) == 1 and not state.finished)
+        if ended or done == most or not np.isfinite(values[list(active), done]).all():
+            break
+    return View(values[:, :done], state, out, active, costs, finished)
+
+
+def plan(study: Study, seen: View) -> None:
+    """Fix the number of rounds and the metric's resolution, before the first look and by time alone."""
+    ledger = study.ledger
+    if ledger.rounds is not None or not seen.done:
+        return
+    a_run = ledger.batch_s / ledger.batch_runs if ledger.batch_runs else _mean_wall(study)
+    affordable = seen.done + study.left_s / max(a_run * len(seen.active), 1e-9)
+    ledger.rounds = max(FIRST_ROUND, min(study.options.rounds, math.ceil(HOPE * affordable)))
+    ledger.resolution = resolution(seen.values[np.isfinite(seen.values)])
+    ledger.save()
+
+
+def resolution(values: Array) -> float:
+    """One over the common denominator of ``values``, such as accuracies on N images; 0 if there is none."""
+    whole = math.lcm(*(Fraction(value).limit_denominator(10**6).denominator for value in values.tolist()))
+    exact = np.allclose(values * whole, np.round(values * whole), atol=1e-6) if whole <= FINEST else False
+    return 1 / whole if exact else 0.0
+
+
+def _finished(state: State, active: Sequence[int], costs: Sequence[float], done: int, study: Study) -> str:
+    if not active:
+        return "none left"
+    if len(active) == 1:
+        return "one left"
+    if state.finished:
+        return state.finished
+    if state.not_worse and all(math.isfinite(costs[i]) for i in active):
+        cheapest = min(costs[i] for i in active)
+        if any(costs[i] == cheapest for i in state.not_worse):
+            return "decided"
+    return "all rounds" if study.ledger.rounds is not None and done >= study.ledger.rounds else ""
+
+
+def _values(study: Study, arm: Arm) -> Array:
+    found = np.full(study.options.rounds, np.nan)
+    for number in range(study.options.rounds):
+        results = arm.read(study.seed(number))
+        if results is not None:
+            found[number] = signed(study, results)
+    return found
+
+
+def signed(study: Study, results: Results) -> float:
+    """The metric of a run, its sign such that higher is better; NaN if it is no number.
+
+    Raises:
+        ValueError: if the run does not measure it, or neither high nor low values are better.
+    """
+    if study.metric is None:
+        study.metric = measure(study.key, from_records(results.quantities))
+    value = study.metric.read(results.measured)
+    if value is None:
+        known = known_keys(
+            [Run(study.ledger.folder, "done", found=results)], from_records(results.quantities)
+        )
+        raise ValueError(
+            f"choose.metric={study.key}: the runs do not measure it; {did_you_mean(study.key, known)}"
+        )
+    if study.metric.sense == 0:
+        raise ValueError(
+            f"choose.metric={study.key}: neither a high nor a low {study.metric.title} is better in itself"
+        )
+    return value * study.metric.sense
+
+
+def _cost(study: Study, arm: Arm) -> float:
+    section, _, name = COSTS[study.options.cost].partition(".")
+    seeds = [study.seed(number) for number in range(study.options.rounds)]
+    found = [one.measured.get(section, {}).get(name) for one in arm.runs(seeds).values()]
+    known = [float(value) for value in found if value is not None]
+    return float(np.mean(known)) if known else math.nan
+
+
+def _too_expensive(study: Study, costs: Sequence[float]) -> dict[int, str]:
+    limit, known = study.options.limit, [cost for cost in costs if math.isfinite(cost)]
+    if limit is None or not known:
+        return {}
+    least = min(known)
+    return {
+        i: f"over the limit: {cost / least:.2f} times the {study.options.cost} of the cheapest candidate"
+        for i, cost in enumerate(costs)
+        if cost > limit * least
+    }
+
+
+def _mean_wall(study: Study) -> float:
+    found = [
+        one.measured.get("cost", {}).get("wall_s")
+        for arm in study.arms
+        for one in arm.runs([study.first_seed]).values()
+    ]
+    return float(np.mean([value for value in found if value is not None] or [1.0]))

@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import pytest
+
+from cnnpool.choose.candidates import Network, candidate
+
+
+def test_an_option_without_a_room_is_the_operators():
+    found = candidate("max+kernel_size=3+readout=gap+fit.lr=0.02")
+    assert found.overrides == ("pool=max", "pool.kernel_size=3", "readout=gap", "fit.lr=0.02")
+
+
+@pytest.mark.parametrize("label", ["max+kernel_size", "max+=3", "max+", "max+kernel_size="])
+def test_an_option_without_a_value_is_refused(label):
+    with pytest.raises(ValueError, match="is not OPTION=VALUE"):
+        candidate(label)
+
+
+def test_jobs_of_a_candidate_differ_by_their_seed_alone(tmp_path):
+    network = Network(("data=digits", "fit.epochs=2", "seed=5"))
+    jobs = network.jobs(candidate("max+kernel_size=3"), [5, 6], tmp_path / "a folder's")
+    assert network.first_seed == 5
+    assert [job.settings["seed"] for job in jobs] == [5, 6]
+    home = tmp_path / "a folder's" / "digits" / "convnet" / "max+fit.epochs=2+kernel_size=3"
+    assert [job.folder for job in jobs] == [home / "seed5", home / "seed6"]
+    first, second = ({**job.settings, "seed": None} for job in jobs)
+    assert first == second
+    assert first["pool"]["kernel_size"] == 3 and first["fit"]["pictures"] is False
+
+
+def test_a_study_is_named_after_what_is_trained():
+    assert Network(("data=mnist", "data.limit=1000", "out=here")).home() == Path(
+        "here/choose/mnist/convnet/data.limit=1000"
+    )
+    assert Network(("data=digits",)).home() == Path("outputs/choose/digits/convnet/default")
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("pool=max", "the candidates are named by choose.pools"),
+        (
+            "fit.lr=0.1,0.2",
+            "choose compares operators alone; give one value, or let every candidate try them",
+        ),
+        ("hydra.run.dir=x", "the runs of a study lie in its own folder"),
+        ("seed=first", "seed is that of the first round"),
+        ("seed=-1", "seed is that of the first round"),
+    ],
+)
+def test_settings_that_a_study_makes_itself_are_refused(override, said):
+    with pytest.raises(ValueError, match=said):
+        Network((override,))
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ("maxx", "choose.pools=maxx: no pool/maxx; did you mean 'max'?"),
+        ("max+kernel=3", "choose.pools=max+kernel=3: unknown key 'pool.kernel'"),
+        (
+            "max+kernel_size=0",
+            "choose.pools=max+kernel_size=0: pool.kernel_size must be a whole number from 1",
+        ),
+    ],
+)
+def test_a_candidate_that_cannot_be_is_refused_before_anything_runs(label, said):
+    with pytest.raises(ValueError) as refused:
+        Network(("data=digits",)).checked(candidate(label))
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_an_experiment_that_sweeps_something_else_is_refused():
+    with pytest.raises(ValueError, match="sweeps more than pool and seed"):
+        Network(("experiment=quickstart",)).checked(candidate("max"))
+    assert Network(("experiment=mnist_operators",)).checked(candidate("avg"))["pool"]["name"] == "avg"

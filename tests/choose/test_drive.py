@@ -1,0 +1,128 @@
+import io
+import math
+import os
+import signal
+import time
+
+import pytest
+
+from cnnpool.choose.clock import Clock
+from cnnpool.choose.drive import Driver, fits, next_round
+from cnnpool.choose.screen import Screen
+from cnnpool.choose.study import view
+from cnnpool.system.signals import Signals, Stopped
+
+
+def flat(pool, seed, settings):
+    return 0.9 + 0.01 * math.sin(5 * seed + 3 * len(pool))
+
+
+def test_no_round_is_begun_that_will_not_end_within_the_budget(make_study, bench, drive):
+    study = make_study(budget="60s", margin=0.0)
+    study.ledger.batch_s, study.ledger.batch_runs = 100.0, 4
+    assert fits(study, 2)
+    study.ledger.spent_s = 15.0
+    assert not fits(study, 2)
+    found, reason, _ = drive(study, bench(flat))
+    assert (found.done, reason, found.recommended) == (0, "budget", None)
+
+
+def test_the_budget_ends_runs_that_take_too_long_and_keeps_what_is_finished(make_study, bench):
+    study = make_study(margin=0.0)
+
+    def slow(pool, seed, settings):
+        if seed == 1:
+            study.ledger.spent_s = study.options.budget_s - 0.1
+            time.sleep(30)
+        return flat(pool, seed, settings)
+
+    begun = time.monotonic()
+    with Signals(), Clock(study, lambda: None) as clock:
+        found, reason = Driver(study, clock, lambda *_: None, bench(slow)).drive()
+    assert time.monotonic() - begun < 25
+    assert (found.done, reason, clock.rang) == (1, "budget", True)
+    assert found.recommended is not None and study.left_s <= 0
+
+
+def test_a_signal_from_outside_is_not_the_end_of_the_budget(make_study, bench):
+    def interrupted(pool, seed, settings):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    study = make_study()
+    with Signals(), Clock(study, lambda: None) as clock, pytest.raises(Stopped):
+        Driver(study, clock, lambda *_: None, bench(interrupted)).drive()
+
+
+def test_runs_that_go_side_by_side_begin_with_three_rounds(make_study):
+    study = make_study(overrides=("data=digits", "launch=processes"))
+    batch = next_round(study, view(study))
+    assert [job.settings["seed"] for _, job in batch.jobs] == [0, 0, 1, 1, 2, 2]
+    assert batch.said == "round 1 to 3"
+
+
+def test_the_most_promising_candidate_runs_first(make_study, bench):
+    study = make_study(pools=("subsample", "avg"))
+    worse = {"subsample": 0.5, "avg": 0.9}
+    for _ in bench(lambda pool, *_: worse[pool])([job for arm in study.arms for job in arm.jobs([0])]):
+        pass
+    assert [place for place, _ in next_round(study, view(study)).jobs] == [1, 0]
+
+
+def test_every_candidate_tries_the_same_values_on_a_seed_of_its_own(make_study, bench, drive):
+    best = {"max": "0.03", "avg": "0.003"}
+    runs = bench(
+        lambda pool, seed, settings: (
+            flat(pool, seed, settings) - (0.1 if str(settings["fit"]["lr"]) != best[pool] else 0)
+        )
+    )
+    study = make_study(tune=("fit.lr:[0.003,0.01,0.03]",), margin=0.0)
+    drive(study, runs)
+    assert [arm.tuned for arm in study.arms] == [("fit.lr=0.03",), ("fit.lr=0.003",)]
+    assert runs.ran[:6] == [("max", 1_000_000)] * 3 + [("avg", 1_000_000)] * 3
+    assert "max+fit.lr=0.03" in str(study.arms[0].home)
+    again = bench(flat)
+    study = make_study(tune=("fit.lr:[0.003,0.01,0.03]",), margin=0.0)
+    drive(study, again)
+    assert not again.ran
+
+
+def test_a_candidate_whose_tries_all_fail_is_out(make_study, bench, drive):
+    def accuracy(pool, seed, settings):
+        return RuntimeError("diverged") if pool == "avg" else flat(pool, seed, settings)
+
+    found, reason, _ = drive(make_study(tune=("fit.lr:[1,2]",)), bench(accuracy))
+    assert found.out == {1: "no try of fit.lr ended: diverged"}
+    assert (found.recommended, reason) == (0, "one left")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_log_gets_a_line_a_round_and_one_for_each_drop(make_study, bench):
+    levels = {"max": 0.9, "avg": 0.8}
+    study, stream = make_study(), io.StringIO()
+    screen = Screen(study, stream)
+    with Clock(study, screen.tick) as clock:
+        runs = bench(lambda pool, seed, _: levels[pool] + 0.001 * math.sin(7 * seed + len(pool)))
+        found, _ = Driver(study, clock, screen.show, runs).drive()
+    lines = stream.getvalue().splitlines()
+    assert lines[0].startswith("round 1: 2 of 2 candidates left, best max 90.01 %; ")
+    assert lines[-1] == f"  avg dropped after round {found.done}: worse than max"
+    assert len(lines) == found.done + 1 and "\x1b" not in stream.getvalue()
+
+
+def test_a_terminal_gets_a_table_that_is_redrawn_in_place(make_study, bench, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    study, stream = make_study(margin=0.0, rounds=3), Terminal()
+    screen = Screen(study, stream)
+    with Clock(study, screen.tick) as clock:
+        Driver(study, clock, screen.show, bench(flat)).drive()
+    screen.close()
+    drawn = stream.getvalue()
+    assert "round 2 of at most 3: 1 of 2 runs; " in drawn and "s of 60 min, " in drawn
+    # Five lines each time: header, empty, table's header and rule, two candidates.
+    assert "\x1b[6A\x1b[0J" in drawn and drawn.endswith("\x1b[0J")
+    assert max(map(len, drawn.replace("\r", "\n").split("\n"))) < 60 + 10

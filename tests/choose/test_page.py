@@ -1,0 +1,96 @@
+import math
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from cnnpool.choose import leave, page
+from cnnpool.choose.study import view
+
+LEVEL = {"max": 0.9, "avg": 0.9, "strided": 0.7, "subsample": 0.9}
+
+
+def accuracy(pool, seed, settings):
+    if pool == "subsample":
+        return RuntimeError("out of memory")
+    return LEVEL[pool] + 0.01 * math.sin(5 * seed * ord(pool[0]))
+
+
+@pytest.fixture
+def written(make_study, bench, drive):
+    study = make_study(pools=("max", "avg", "strided", "subsample"), rounds=7, margin=0.001)
+    found, reason, _ = drive(study, bench(accuracy))
+    ending = page.Ending(found, reason, ["cnnpool", "choose", "choose.pools=max,avg"])
+    leave.write(study, ending)
+    return study, ending, study.ledger.folder
+
+
+def test_the_report_says_what_was_found_what_was_not_and_how_to_repeat_it(written):
+    study, ending, folder = written
+    text = (folder / "choose.md").read_text()
+    recommended = study.arms[ending.view.recommended].label
+    assert text.startswith("# Downsampling for convnet on digits, by val accuracy")
+    assert (
+        f"Recommended: {recommended}. It has the best mean of 2 candidates that were not told apart." in text
+    )
+    assert f"cnnpool train data=digits pool={recommended} seed=0" in text
+    drop = ending.view.state.drops[0]
+    assert f"- **strided**: after round {drop.round}: worse than {study.arms[drop.than].label} by" in text
+    assert "- **subsample**: out of memory" in text
+    assert "neither worse nor within 0.10 points" in text
+    assert "These images decided nothing." in text
+    assert "cnnpool choose choose.pools=max,avg" in text
+    assert "|" in text and (folder / "course.svg").exists() and (folder / "values.png").exists()
+    html = (folder / "choose.html").read_text()
+    assert html.startswith("<!doctype html>") and recommended in html
+
+
+def test_every_run_is_in_the_table_of_runs(written):
+    _, ending, folder = written
+    lines = (folder / "runs.csv").read_text().splitlines()
+    assert lines[0].startswith("candidate,seed,round,counted,val.accuracy,test.accuracy")
+    assert len(lines) - 1 == int(np.isfinite(ending.view.values).sum())
+    assert any(line.startswith("max,0,1,True,0.9") for line in lines)
+
+
+def test_tensorboard_shows_the_recommendation_and_the_means(written):
+    _, ending, folder = written
+    events = EventAccumulator(str(folder / "_choose"))
+    events.Reload()
+    assert events.Tags()["tensors"] == ["choose/text_summary"]
+    said = events.Tensors("choose/text_summary")[0].tensor_proto.string_val[0].decode()
+    assert "Recommended" in said and "strided" in said
+    means = EventAccumulator(str(folder / "_choose" / "max"))
+    means.Reload()
+    scalars = means.Scalars("choose/mean/val/accuracy")
+    assert [one.step for one in scalars] == list(range(1, ending.view.done + 1))
+    assert scalars[-1].value == pytest.approx(np.nanmean(ending.view.values[0]))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said"),
+    [
+        (0, "No recommendation."),
+        (1, "It has the best mean, which shows nothing yet: tests begin with round 3."),
+    ],
+)
+def test_a_study_that_ended_early_claims_nothing(make_study, bench, rounds, said):
+    study = make_study()
+    for _ in bench(accuracy)(
+        [job for arm in study.arms for job in arm.jobs(range(rounds) or [0])][: 2 * rounds]
+    ):
+        pass
+    ending = page.Ending(view(study), "budget", ["cnnpool", "choose"])
+    assert said in page.verdict(study, ending)
+    assert leave.write(study, ending).exists()
+
+
+def test_the_cheapest_of_the_equivalent_is_recommended_by_name(make_study, bench, drive):
+    study = make_study(pools=("strided", "avg"), margin=0.05)
+    found, reason, _ = drive(study, bench(lambda pool, seed, _: 0.9 + 0.001 * len(pool) + 0.0001 * seed % 3))
+    said = page.verdict(study, page.Ending(found, reason, []))
+    assert "Recommended: avg." in said
+    assert (
+        "avg is shown to lose less than 5.00 points against every other; strided has the highest mean" in said
+    )
+    assert "it takes the least arithmetic" in said

@@ -1,0 +1,157 @@
+import math
+
+import numpy as np
+import pytest
+
+from cnnpool.choose.study import plan, resolution, view
+
+LEVEL = {"max": 0.9, "avg": 0.8, "strided": 0.85, "subsample": 0.7}
+
+
+def noisy(pool, seed, settings=None):
+    """Far apart, and every seed a little different."""
+    return LEVEL[pool] + 0.001 * math.sin(7 * seed + len(pool))
+
+
+def test_the_worse_candidate_is_dropped_and_the_better_recommended(make_study, bench, drive):
+    study, runs = make_study(), bench(noisy)
+    found, reason, _ = drive(study, runs)
+    assert (reason, found.recommended, found.active) == ("one left", 0, (0,))
+    (drop,) = found.state.drops
+    assert (drop.candidate, drop.than, drop.round) == (1, 0, found.done)
+    assert runs.ran == [(pool, seed) for seed in range(found.done) for pool in ("max", "avg")]
+
+
+def test_a_dropped_candidate_is_trained_no_more(make_study, bench, drive):
+    levels = {"max": 0.9, "avg": 0.9, "subsample": 0.5}
+    runs = bench(lambda pool, seed, _: levels[pool] + 0.01 * math.sin(5 * seed + 3 * len(pool)))
+    study = make_study(pools=("max", "avg", "subsample"), margin=0.0)
+    found, reason, _ = drive(study, runs)
+    ended = {drop.candidate: drop.round for drop in found.state.drops}[2]
+    assert ended < found.done and reason == "all rounds"
+    assert [seed for pool, seed in runs.ran if pool == "subsample"] == list(range(ended))
+
+
+def test_equal_candidates_end_the_study_and_the_cheapest_is_recommended(make_study, bench, drive):
+    runs = bench(lambda pool, seed, _: 0.9 + 0.0001 * math.sin(seed + len(pool)))
+    study = make_study(pools=("strided", "avg"), margin=0.05)
+    found, reason, _ = drive(study, runs)
+    assert (reason, found.done) == ("equivalent", 3)
+    assert study.arms[found.recommended].label == "avg"
+
+
+def test_the_study_ends_when_the_cheapest_is_shown_to_lose_less_than_the_margin(make_study, bench, drive):
+    noise = {"strided": 0.02, "avg": 0.0001, "max": 0.0001}
+    level = {"strided": 0.80, "avg": 0.9, "max": 0.9}
+
+    def accuracy(pool, seed, _):
+        return level[pool] + noise[pool] * math.sin(9 * seed + len(pool))
+
+    study = make_study(pools=("strided", "avg", "max"), margin=0.01, rounds=20)
+    found, reason, _ = drive(study, bench(accuracy))
+    assert reason in ("decided", "equivalent")
+    assert study.arms[found.recommended].label == "max"
+
+
+def test_a_study_that_was_stopped_goes_on_as_if_it_had_not(make_study, bench, drive):
+    whole, _, _ = drive(make_study("whole"), bench(noisy))
+
+    class Stop(BaseException):
+        pass
+
+    def stopping(pool, seed, settings):
+        if (pool, seed) == ("avg", 2):
+            raise Stop
+        return noisy(pool, seed)
+
+    first, second = bench(stopping), bench(noisy)
+    with pytest.raises(Stop):
+        drive(make_study("stopped"), first)
+    again, _, _ = drive(make_study("stopped"), second)
+    assert second.ran[0] == ("avg", 2) and not set(first.ran[:-1]) & set(second.ran)
+    assert np.array_equal(again.values, whole.values)
+    assert (again.state.drops, again.state.left) == (whole.state.drops, whole.state.left)
+
+
+def test_a_failing_candidate_is_reported_and_not_fatal(make_study, bench, drive):
+    def accuracy(pool, seed, _):
+        return RuntimeError("too large") if pool == "avg" and seed == 1 else noisy(pool, seed)
+
+    study = make_study(pools=("max", "avg", "strided"))
+    found, reason, _ = drive(study, bench(accuracy))
+    assert found.out == {1: "too large"} and found.recommended == 0
+    assert np.isnan(found.values[1]).all() and reason == "one left"
+    # Called again, it gets a second chance and catches up with the rounds that it missed.
+    second = bench(noisy)
+    found, _, _ = drive(make_study(pools=("max", "avg", "strided")), second)
+    assert found.out == {} and {pool for pool, _ in second.ran} == {"avg"}
+    assert sorted(seed for _, seed in second.ran) == list(range(1, found.done))
+
+
+def test_a_candidate_that_was_dropped_comes_back_if_its_rival_fails(make_study, bench, drive):
+    level = {"max": 0.9, "avg": 0.8, "strided": 0.9}
+
+    def accuracy(pool, seed, _):
+        broken = pool != "avg" and seed == 5
+        return RuntimeError("diverged") if broken else level[pool] + 0.01 * math.sin(5 * seed + len(pool))
+
+    study = make_study(pools=("max", "avg", "strided"), margin=0.0)
+    found, reason, _ = drive(study, bench(accuracy))
+    assert set(found.out) == {0, 2}
+    assert (found.recommended, found.active, reason) == (1, (1,), "one left")
+
+
+def test_one_reason_for_all_is_a_mistake(make_study, bench, drive):
+    with pytest.raises(ValueError, match="no candidate runs: no such folder"):
+        drive(make_study(), bench(lambda *_: ValueError("no such folder")))
+
+
+def test_different_reasons_end_without_a_recommendation(make_study, bench, drive):
+    found, reason, _ = drive(make_study(), bench(lambda pool, *_: ValueError(f"no {pool}")))
+    assert (reason, found.recommended) == ("none left", None)
+
+
+def test_candidates_over_the_cost_limit_are_out(make_study, bench, drive):
+    runs = bench(noisy)
+    study = make_study(pools=("max", "avg", "strided"), limit=1.5)
+    found, _, _ = drive(study, runs)
+    assert found.out == {2: "over the limit: 2.00 times the flops of the cheapest candidate"}
+    assert [seed for pool, seed in runs.ran if pool == "strided"] == [0]
+
+
+def test_rounds_are_planned_once_from_the_time_that_runs_take(make_study, bench, drive):
+    study = make_study(rounds=20)
+    study.ledger.batch_s, study.ledger.batch_runs = 600.0, 2
+    for _ in bench(noisy)([job for arm in study.arms for job in arm.jobs([0])]):
+        pass
+    plan(study, view(study))
+    # An hour holds 6 rounds of two runs of 300 s, one is done: 1.5 * 7.
+    assert study.ledger.rounds == 11
+    study.ledger.batch_s = 6.0
+    plan(study, view(study))
+    assert study.ledger.rounds == 11
+
+
+def test_nothing_is_looked_at_before_there_is_a_plan(make_study, bench):
+    study = make_study()
+    for _ in bench(noisy)([job for arm in study.arms for job in arm.jobs(range(5))]):
+        pass
+    assert view(study).done == 2 and not view(study).state.drops
+
+
+@pytest.mark.parametrize(
+    ("values", "step"), [([0.5, 0.217, 0.93], 1 / 1000), ([1 / 216, 47 / 216, 0.5], 1 / 216), ([0.5], 0.5)]
+)
+def test_the_resolution_is_one_over_the_images(values, step):
+    assert resolution(np.array(values)) == pytest.approx(step)
+
+
+def test_a_continuous_metric_has_no_resolution():
+    assert resolution(np.random.default_rng(0).normal(size=20)) == 0
+
+
+def test_a_metric_that_no_run_measures_is_refused(make_study, bench, drive):
+    study = make_study()
+    study.key = "val.accuracies"
+    with pytest.raises(ValueError, match=r"choose\.metric=val\.accuracies: the runs do not measure it"):
+        drive(study, bench(noisy))
