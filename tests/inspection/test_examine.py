@@ -10,8 +10,9 @@ import torch
 import cnnpool
 from cnnpool import data, model, pool, probe, readout
 from cnnpool.inspection import main
-from cnnpool.inspection.checkpoint import read, weights
+from cnnpool.inspection.checkpoint import read
 from cnnpool.inspection.measure import assignment, build_probes
+from cnnpool.published.weights import tensors_of
 from cnnpool.report.measure import known_keys, quantities_of
 from cnnpool.report.runs import find
 
@@ -261,9 +262,9 @@ def test_code_in_a_checkpoint_never_runs(tmp_path):
 
 def test_weights_are_found_under_wrappers():
     x = torch.zeros(1)
-    assert weights({"state_dict": {"model.a": x, "model.b": x}, "epoch": 3}).keys() == {"a", "b"}
-    assert weights({"module.model.a": x}).keys() == {"a"}
-    assert weights({"model.a": x, "head": x}).keys() == {"model.a", "head"}
+    assert tensors_of({"state_dict": {"model.a": x, "model.b": x}, "epoch": 3}).keys() == {"a", "b"}
+    assert tensors_of({"module.model.a": x}).keys() == {"a"}
+    assert tensors_of({"model.a": x, "head": x}).keys() == {"model.a", "head"}
 
 
 def test_options_are_read_from_text_and_samples_cap_them():
