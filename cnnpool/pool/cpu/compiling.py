@@ -42,4 +42,4 @@ class CompilationLog(event.Listener):
         """After it."""
 
 
-event.register("numba:compile", CompilationLog(__name__.partition(".")[0]))
+event.register("numba:compile", CompilationLog(__name__.partition(".")[0]))  # type: ignore[no-untyped-call]
