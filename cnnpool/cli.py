@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             main(sys.argv[1:])
         except SystemExit as end:
             if said := lost(streams):
-                sys.stderr.write(f"error: {said}\n")
+                sys.stderr.write(f"error: standard output: {said}\n")
             leave(end.code or int(bool(said)))
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         sys.stdout.write(USAGE)

@@ -72,5 +72,6 @@ def quieten() -> None:
         logger.propagate = True
         logger.setLevel(logging.WARNING)
     # Lightning's own use of torch, nothing that a user could change; and no validation is a choice.
-    warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", category=FutureWarning)
+    for what in ("LeafSpec.*", "all_gather"):
+        warnings.filterwarnings("ignore", message=f".*{what} is deprecated", category=FutureWarning)
     warnings.filterwarnings("ignore", message=".*no `val_dataloader`")

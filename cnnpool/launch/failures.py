@@ -4,11 +4,17 @@ import re
 
 from cnnpool.launch.job import Job
 
-OUT_OF_MEMORY = re.compile(r"out of memory|not enough memory|can't allocate memory", re.IGNORECASE)
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|not enough memory|(can't|cannot) allocate memory"
+    # oneDNN and the loader of shared objects do not say what they lacked.
+    r"|could not create a primitive|failed to map segment",
+    re.IGNORECASE,
+)
 UNANSWERED = re.compile(r"\bgloo\b|\bnccl\b|connection (closed|reset) by peer", re.IGNORECASE)
 
 
-def of_memory(error: BaseException) -> bool:
+def is_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` says that memory ran out."""
     return isinstance(error, MemoryError) or bool(OUT_OF_MEMORY.search(str(error)))
 
 
@@ -17,7 +23,7 @@ def describe(error: BaseException, job: Job) -> str:
     said = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
     if isinstance(error, SystemExit):
         return f"something called exit({error.code}) while it trained"
-    if of_memory(error):
+    if is_of_memory(error):
         size = job.settings.get("data", {}).get("batch_size")
         return (
             f"out of memory with data.batch_size={size}: lower it, or raise fit.accumulate, "

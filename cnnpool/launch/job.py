@@ -51,6 +51,7 @@ class Outcome:
         said: the result, or what went wrong, in one line.
         status: as a process would exit: 0, 1 failed, 2 a mistake, 128 + a signal.
         log: where more is written.
+        out_of_memory: whether memory ran out, so that no other job should begin in the same process.
     """
 
     run: str
@@ -58,3 +59,4 @@ class Outcome:
     said: str
     status: int
     log: Path
+    out_of_memory: bool = False

@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from cnnpool.launch import check
 from cnnpool.launch.finished import finished
@@ -71,10 +72,12 @@ def already(job: Job) -> Outcome | None:
 
 def failed(job: Job, error: BaseException) -> Outcome:
     """The outcome of a job that ``error`` ended; a ValueError is a mistake in what was asked."""
-    from cnnpool.launch.failures import describe, of_memory
+    from cnnpool.launch.failures import describe, is_of_memory
 
-    mistake = isinstance(error, ValueError) and not of_memory(error)
-    return _outcome(job, "failed", describe(error, job), 2 if mistake else 1)
+    of_memory = is_of_memory(error)
+    mistake = isinstance(error, ValueError) and not of_memory
+    outcome = _outcome(job, "failed", describe(error, job), 2 if mistake else 1)
+    return replace(outcome, out_of_memory=of_memory)
 
 
 def stopped(job: Job, stop: Stopped) -> Outcome:

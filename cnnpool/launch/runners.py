@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from cnnpool.launch.job import Outcome
-from cnnpool.launch.run_here import run_here
+from cnnpool.launch.run_local import run_local
 from cnnpool.launch.run_processes import run_processes
 from cnnpool.launch.run_ray import run_ray
 from cnnpool.launch.run_slurm import run_slurm
@@ -15,7 +15,7 @@ A signal is raised inside as ``Stopped``: a runner passes it on to the jobs that
 raises it again.
 """
 RUNNERS: dict[str, Runner] = {
-    "local": run_here,
+    "local": run_local,
     "processes": run_processes,
     "slurm": run_slurm,
     "ray": run_ray,

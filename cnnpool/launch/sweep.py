@@ -11,6 +11,7 @@ from typing import Any
 from cnnpool import registry, tables
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_here import run_here
+from cnnpool.launch.run_local import run_local
 from cnnpool.system.next_command import from_here, next_lines
 from cnnpool.system.process import in_group, rank
 from cnnpool.system.progress import Progress
@@ -49,7 +50,7 @@ def outcomes_of(jobs: Sequence[Job]) -> Iterator[Outcome]:
             name = options.pop("name", name)
             break
     if name == "local" and not options and all(job.devices == 1 for job in jobs):
-        return run_here(jobs)
+        return run_local(jobs)
     # Late, since most commands need no other way than this process.
     from cnnpool.launch.runners import RUNNERS
 

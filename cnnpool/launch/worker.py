@@ -18,6 +18,7 @@ from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_here import run, stopped
 from cnnpool.run_folder import status
 from cnnpool.run_folder.layout import LOG
+from cnnpool.system.output import lost, outlive_readers
 from cnnpool.system.signals import Signals, Stopped
 
 if TYPE_CHECKING:
@@ -197,6 +198,8 @@ def _work(
         torch.set_num_threads(threads)
     if output:
         _write_into(output)
+    # By lines, so that of a job which is killed all is there that it said.
+    streams = outlive_readers(by_lines=True)
     with Signals():
         try:
             outcome = run(job)
@@ -204,8 +207,8 @@ def _work(
             outcome = stopped(job, stop)
     if output and outcome.status:
         sys.stderr.write(f"error: {outcome.said}\n")
-    sys.stdout.flush()
-    sys.stderr.flush()
+    if (said := lost(streams, ("stdout", "stderr"))) and output:
+        outcome = replace(outcome, said=f"{outcome.said} ({output.name}: {said})")
     reports.send((time.monotonic(), outcome))
     # Libraries may wait here for processes of the same training that are gone.
     os._exit(0)
@@ -223,5 +226,3 @@ def _write_into(output: Path) -> None:
     with output.open("ab") as said:
         for number in (1, 2):
             os.dup2(said.fileno(), number)
-    # By lines, so that of a job which is killed all is there that it said.
-    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))

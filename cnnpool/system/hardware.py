@@ -1,6 +1,7 @@
 """The machine: what it is and can, what runs on it, and how the process keeps its memory."""
 
 import ctypes
+import gc
 import platform
 import subprocess
 import sys
@@ -91,10 +92,22 @@ def keep_memory() -> bool:
     Page faults of a fresh block cost several times the copy that fills it. Returns whether it took effect:
     only with glibc.
     """
+    libc = _libc()
+    return bool(libc and libc.mallopt(M_MMAP_THRESHOLD, LARGEST) and libc.mallopt(M_TRIM_THRESHOLD, LARGEST))
+
+
+def release_memory() -> bool:
+    """Give what is garbage or free back to the kernel. Returns whether there was any: only with glibc."""
+    gc.collect()
+    libc = _libc()
+    return bool(libc and libc.malloc_trim(0))
+
+
+def _libc() -> ctypes.CDLL | None:
     if not sys.platform.startswith("linux"):
-        return False
+        return None
     try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):
-        return False
-    return bool(mallopt(M_MMAP_THRESHOLD, LARGEST) and mallopt(M_TRIM_THRESHOLD, LARGEST))
+        libc = ctypes.CDLL("libc.so.6")
+    except OSError:
+        return None
+    return libc if hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim") else None

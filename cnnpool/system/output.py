@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -34,8 +35,18 @@ class Lasting(io.FileIO):
             return memoryview(data).nbytes
 
 
-def outlive_readers() -> dict[str, Lasting]:
-    """Make ``sys.stdout`` and ``sys.stderr`` last; returns what is behind those that were open, by name."""
+def outlive_readers(*, by_lines: bool = False) -> dict[str, Lasting]:
+    """Make ``sys.stdout`` and ``sys.stderr`` last; returns what is behind those that were open, by name.
+
+    Args:
+        by_lines: write each line of ``sys.stdout`` at once, as to a terminal.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The next file that is opened would get this number, and all that is printed, here or in a child.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     found = {}
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -43,17 +54,19 @@ def outlive_readers() -> dict[str, Lasting]:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
             continue
         raw = found[name] = Lasting(stream.fileno())
-        by_lines = name == "stderr" or raw.isatty()
+        at_once = by_lines or name == "stderr" or raw.isatty()
         text = io.TextIOWrapper(
-            io.BufferedWriter(raw), stream.encoding, "backslashreplace", line_buffering=by_lines
+            io.BufferedWriter(raw), stream.encoding, "backslashreplace", line_buffering=at_once
         )
         setattr(sys, name, text)
     return found
 
 
-def lost(streams: dict[str, Lasting]) -> str:
-    """A line on what could not be written to ``sys.stdout``, if anything."""
-    with suppress(ValueError):
-        sys.stdout.flush()
-    failure = streams["stdout"].failure if "stdout" in streams else None
-    return f"standard output: {failure.strerror}; the rest of it is lost" if failure else ""
+def lost(streams: dict[str, Lasting], names: Collection[str] = ("stdout",)) -> str:
+    """A line on what could not be written to the streams called ``names``, if anything."""
+    for name in names:
+        with suppress(ValueError):
+            getattr(sys, name).flush()
+        if name in streams and (failure := streams[name].failure):
+            return f"{failure.strerror}; the rest of it is lost"
+    return ""

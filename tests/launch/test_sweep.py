@@ -9,10 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.launch import build, sweep
 from cnnpool.launch.compose import Request, jobs_of
+from cnnpool.launch.failures import is_of_memory
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_processes import shares
 from cnnpool.launch.runners import RUNNERS
@@ -64,6 +66,38 @@ def test_a_job_that_fails_or_ends_early_does_not_end_the_sweep(
     assert states(tmp_path) == {"max": "done", "avg": "failed", "sum": "done"}
     (record,) = tmp_path.rglob("avg*/seed0/train.log")
     assert "Traceback" in record.read_text()
+
+
+def test_jobs_after_one_that_ran_out_of_memory_have_processes_of_their_own(call, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        fail_at(patch, 1, raise_memory)
+        status, out, err = call("train", "-m", "pool=max,avg,sum,lp", *call.quick)
+    assert status == 1 and err.count("\n") == 1 and "4 jobs: 3 done, 1 failed" in out
+    assert "out of memory: each of the other jobs runs in a process of its own" in out
+    found = {
+        path.parts[-3].split("+")[0]: json.loads(path.read_text()) for path in tmp_path.rglob("status.json")
+    }
+    pids = {pool: state["pid"] for pool, state in found.items()}
+    assert pids["max"] == pids["avg"] == os.getpid() and len(set(pids.values())) == 3
+    again = tmp_path / "again"
+    assert call("train", "pool=sum", f"hydra.run.dir={again}", *call.quick)[0] == 0
+    (run,) = tmp_path.rglob("sum*/seed0")
+    one, other = (load(folder / "checkpoints" / "last.ckpt")["state_dict"] for folder in (run, again))
+    assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("could not create a primitive", True),
+        ("libtorch_cuda.so: failed to map segment from shared object", True),
+        ("[Errno 12] Cannot allocate memory", True),
+        ("CUDA out of memory. Tried to allocate 2 GiB", True),
+        ("mat1 and mat2 shapes cannot be multiplied", False),
+    ],
+)
+def test_memory_that_ran_out_is_known_by_many_words(said, expected):
+    assert is_of_memory(RuntimeError(said)) is expected
 
 
 def test_the_same_sweep_again_does_only_what_failed(call, states, tmp_path, monkeypatch):

@@ -46,6 +46,15 @@ def test_a_mistake_is_told_and_what_was_printed_is_kept(context, tmp_path):
     assert output.read_text() == "before\nerror: pool.stride=-1 is none\n"
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_output_that_cannot_be_kept_ends_no_job_and_is_said(context, tmp_path):
+    output = tmp_path / "output.log"
+    output.symlink_to("/dev/full")
+    outcome = ended(Worker(job(tmp_path / "run", mistake="no"), context, 1, output))
+    assert (outcome.state, outcome.status) == ("failed", 2)
+    assert outcome.said == "no (output.log: No space left on device; the rest of it is lost)"
+
+
 def training(folder, **changes):
     """A real training that never ends by itself."""
     options = ["data.limit=64", "model.width=2", "fit.epochs=99999", "probe=none", "fit.pictures=false"]

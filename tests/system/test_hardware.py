@@ -32,6 +32,28 @@ def test_large_blocks_come_from_the_heap_only_where_memory_is_kept():
     assert done.stdout == "1 True 0\n", done.stderr
 
 
+RELEASED = """
+import sys, types
+sys.modules["torch"] = types.SimpleNamespace(device=None)
+from cnnpool.system.hardware import keep_memory, release_memory
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+keep_memory()
+blocks = [bytearray(b"x" * 4_000_000) for _ in range(50)]
+last = bytearray(1000)
+blocks.append(blocks)
+del blocks
+before = resident()
+print(release_memory(), before - resident() > 150_000_000)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="malloc_trim is the GNU C library's")
+def test_garbage_and_free_blocks_are_given_back_when_memory_ran_out():
+    done = subprocess.run([sys.executable, "-c", RELEASED], capture_output=True, text=True)
+    assert done.stdout == "True True\n", done.stderr
+
+
 @pytest.mark.parametrize(
     ("capabilities", "expected"),
     [({"avx512_bf16": True}, "bf16-mixed"), ({"amx_bf16": True}, "bf16-mixed"), ({"avx2": True}, "32-true")],
