@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cnnpool import data, model, pool, probe, readout, registry
 from cnnpool.bounds import describe
 from cnnpool.launch.runners import RUNNERS
+from cnnpool.loggers import LOGGERS
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder.identity import as_json
 
@@ -24,6 +25,7 @@ TABLES = {
     "probe": probe.PROBES,
     "fit": {"fit": Recipe},
     "launch": RUNNERS,
+    "log": LOGGERS,
 }
 FACTORIES = {"pool", "readout"}
 OPTIONS = [

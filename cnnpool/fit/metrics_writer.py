@@ -1,16 +1,19 @@
-"""The scalars of a run that goes on: into metrics.jsonl for the report, into TensorBoard for the eye."""
+"""The scalars of a run that goes on: into metrics.jsonl for the report, into loggers for the eye."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
 from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
 from cnnpool import tables
+from cnnpool.fit.loggers import RunLogger
 from cnnpool.quantity import Quantity
+from cnnpool.run_folder import metrics
 from cnnpool.run_folder.metrics import MetricsFile
 from cnnpool.run_folder.results import NAMED, Results
 
@@ -23,6 +26,7 @@ class MetricsWriter:
         resumed_step: the step to go on from.
         kept_bytes: of ``metrics.jsonl`` up to that step; what a stopped run wrote later is dropped.
         quantities: of which TensorBoard shows the definitions beside the charts.
+        logger: that gets scalars and pictures too.
 
     Raises:
         DamagedError: if the file is shorter than that.
@@ -34,8 +38,11 @@ class MetricsWriter:
         resumed_step: int = 0,
         kept_bytes: int = 0,
         quantities: Sequence[Quantity] = (),
+        logger: RunLogger | None = None,
     ):
         self.metrics = MetricsFile(folder, kept_bytes)
+        self.logger = logger or RunLogger()
+        self.logger.replay(metrics.read(folder).records)
         if not resumed_step:
             for old in folder.glob("events.out.tfevents.*"):
                 old.unlink()
@@ -52,6 +59,12 @@ class MetricsWriter:
         self.metrics.append(step, epoch, measured)
         for tag, value in measured.items():
             self.events.add_summary(self._summary(tag, value), step)
+        self.logger.scalars(step, epoch, measured)
+
+    def figure(self, tag: str, figure: Figure, step: int | None) -> None:
+        """Show one picture."""
+        self.board.add_figure(tag, figure, step)
+        self.logger.figure(tag, figure, step or 0)
 
     def sync(self) -> int:
         """Bring everything said so far to the disk; returns the size of ``metrics.jsonl`` in bytes."""

@@ -1,10 +1,9 @@
-"""The pictures that TensorBoard shows of a finished run, drawn with fixed colour limits."""
-
-from torch.utils.tensorboard import SummaryWriter
+"""The pictures that loggers show of a finished run, drawn with fixed colour limits."""
 
 from cnnpool.explain.example import examples
 from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure, winner_panels
 from cnnpool.explain.picture import figure
+from cnnpool.fit.metrics_writer import MetricsWriter
 from cnnpool.model import Cnn
 from cnnpool.probe import Batch
 from cnnpool.probe.gradient_taps import stage_gradients
@@ -16,27 +15,27 @@ MAPPED = 128
 SHOWN = 8
 
 
-def draw(board: SummaryWriter, model: Cnn, batch: Batch, results: Results) -> None:
+def draw(writer: MetricsWriter, model: Cnn, batch: Batch, results: Results) -> None:
     """Shift, routing, winner and receptive-field maps, worked examples, histograms of gradients."""
     images, labels = batch.images, batch.labels
     step, measured = results.steps, results.measured
     if accuracy := measured.get("invariance", {}).get("accuracy_over_shifts"):
         maps = {"test accuracy of shifted images": accuracy}
-        board.add_figure("maps/accuracy_over_shifts", shift_figure(maps, "accuracy"), step)
+        writer.figure("maps/accuracy_over_shifts", shift_figure(maps, "accuracy"), step)
     taps = stage_gradients(model, model.stages, images[:SHOWN], labels[:SHOWN])
     gradients = {stage: tap.gradient for stage, tap in taps.items()}
-    board.add_figure("maps/gradient_routing", routing_figure(images[:SHOWN], gradients), step)
+    writer.figure("maps/gradient_routing", routing_figure(images[:SHOWN], gradients), step)
     for stage, gradient in gradients.items():
-        board.add_histogram(f"gradient/at_input/{stage}", gradient, step)
+        writer.board.add_histogram(f"gradient/at_input/{stage}", gradient, step)
     fields = {
         stage: (field / field.max().clamp_min(1e-300)).tolist()
         for stage, field in receptive_fields(model, model.stages, images[:MAPPED]).items()
     }
     if fields:
-        board.add_figure("maps/receptive_field", field_figure(fields, "mean |gradient|, largest 1"), step)
+        writer.figure("maps/receptive_field", field_figure(fields, "mean |gradient|, largest 1"), step)
     if winners := winner_panels(measured.get("gradient", {})):
-        board.add_figure("maps/winners", winner_figure(winners), step)
+        writer.figure("maps/winners", winner_figure(winners), step)
     for name in (results.pool["name"], results.readout["name"]):
         if name == KEEP:
             continue
-        board.add_figure(f"explain/{name}", figure(examples(name)[0]), step)
+        writer.figure(f"explain/{name}", figure(examples(name)[0]), step)

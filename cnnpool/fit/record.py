@@ -92,10 +92,10 @@ def close(
     *,
     pictures: bool,
 ) -> None:
-    """Write what TensorBoard shows of a finished run, the last of its scalars among it."""
+    """Write what loggers show of a finished run, the last of its scalars among it."""
     assert results.steps is not None and results.epochs is not None
     writer.scalars(results.steps, results.epochs, values)
     writer.finish(results)
     if pictures:
-        draw(writer.board, model, batch, results)
+        draw(writer, model, batch, results)
     writer.close()

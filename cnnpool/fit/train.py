@@ -10,6 +10,7 @@ from lightning.pytorch import Trainer
 from cnnpool.data import Batches
 from cnnpool.fit.by_class import by_class
 from cnnpool.fit.checkpoint_callback import Checkpoints
+from cnnpool.fit.loggers import RunLogger
 from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.fit.metrics_writer import MetricsWriter
 from cnnpool.fit.prepare import Training
@@ -39,8 +40,10 @@ class Trained:
     precision: str
 
 
-def train(run: Training, start: Checkpoint | None) -> Trained:
+def train(run: Training, start: Checkpoint | None, logger: RunLogger) -> Trained:
     """Train ``run`` to its end, from ``start`` if there is one, and score it on the test images.
+
+    ``logger`` gets scalars and pictures beside TensorBoard.
 
     Raises:
         DivergedError: if the loss stops being finite.
@@ -50,7 +53,7 @@ def train(run: Training, start: Checkpoint | None) -> Trained:
     writer = None
     if not rank():
         steps, kept = (start.steps, start.metrics["metrics_bytes"]) if start else (0, 0)
-        writer = MetricsWriter(run.out, steps, kept, run.quantities)
+        writer = MetricsWriter(run.out, steps, kept, run.quantities, logger)
     metrics = MetricsCallback(writer, run.probes, sample(dataset, dataset.val if run.val else dataset.train))
     quieten()
     with Signals() as signals:

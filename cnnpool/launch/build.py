@@ -10,7 +10,7 @@ import torch
 
 from cnnpool import data, model, pool, probe, published, readout, registry
 from cnnpool.data import Dataset
-from cnnpool.launch.check import changed_options, check_values, is_published, located
+from cnnpool.launch.check import changed_options, check_values, is_published, located, log_of
 from cnnpool.launch.config import own_operators, save, stage_settings
 from cnnpool.model import Cnn
 from cnnpool.published import Operators, Published
@@ -68,7 +68,7 @@ def train(config: Settings, recipe: Recipe, out: Path, name: str, overrides: lis
     )
     if not rank() and not (out / "checkpoints").exists():
         save(config, overrides, out / ".hydra")
-    return fit(net, dataset, probes, recipe=recipe, seed=seed, out=out, facts=facts)
+    return fit(net, dataset, probes, recipe=recipe, seed=seed, out=out, facts=facts, log=log_of(config))
 
 
 def own_network(config: Settings, dataset: Dataset) -> tuple[Cnn, dict[str, dict[str, Any]]]:

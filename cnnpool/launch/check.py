@@ -11,6 +11,7 @@ from cnnpool import registry
 from cnnpool.bounds import Seed
 from cnnpool.launch import conf_dir
 from cnnpool.launch.config import own_operators
+from cnnpool.loggers import LOGGERS, TensorBoard
 from cnnpool.recipe import Recipe
 from cnnpool.registry import KEEP
 
@@ -20,6 +21,7 @@ ENTRIES = {
     "pool": "operators",
     "readout": "readouts",
     "probe": "probes",
+    "log": "loggers",
 }
 PUBLISHED = ("installed", "timm", "torchvision")
 """Models of other packages, by their stems in ``conf/model``."""
@@ -43,7 +45,20 @@ def check(settings: Mapping[str, Any]) -> Recipe:
                 f"{path}=keep: keeps what a published network has, such as model=torchvision:resnet18; "
                 f"model={settings['model']['name']} has none of its own"
             )
+    log_of(settings).refuse_missing()
     return recipe
+
+
+def log_of(settings: Mapping[str, Any]) -> TensorBoard:
+    """The logger beside TensorBoard; none in settings that an earlier version saved.
+
+    Raises:
+        ValueError: if an option is out of range.
+    """
+    chosen = settings.get("log", {"name": "tensorboard"})
+    entry = registry.lookup(LOGGERS, ENTRIES["log"], chosen["name"])
+    made: TensorBoard = entry(**registry.check(entry, chosen["name"], _options(chosen), "log"))
+    return made
 
 
 def is_published(settings: Mapping[str, Any]) -> bool:
@@ -76,6 +91,7 @@ def check_values(settings: Mapping[str, Any]) -> None:
         "pool": pool.OPERATORS,
         "readout": readout.READOUTS,
         "probe": probe.PROBES,
+        "log": LOGGERS,
     }
     for room, path, chosen in _choices(settings):
         name, options = chosen["name"], _options(chosen)
@@ -99,6 +115,8 @@ def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[st
     """(room, place on the command line, name and options) of everything that is chosen."""
     for room in ("data", "model", "pool", "readout"):
         yield room, room, settings[room]
+    if "log" in settings:
+        yield "log", "log", settings["log"]
     for name, options in settings["probe"].items():
         yield "probe", f"probe.{name}", {"name": name, **options}
     for stage, spec in own_operators(settings).items():

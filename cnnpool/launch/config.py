@@ -23,8 +23,9 @@ SECTIONS = (
     "out",
     "experiment",
     "launch",
+    "log",
 )
-ROOMS = ("data", "model", "pool", "stage", "readout", "probe", "fit", "launch")
+ROOMS = ("data", "model", "pool", "stage", "readout", "probe", "fit", "launch", "log")
 CODE = ("_target_", "_partial_", "_args_", "_recursive_", "_convert_")
 NO_CODE = "a configuration cannot name code; own code comes from installed packages, by entry point"
 NO_SECRET = "settings are saved with the run; give a secret by the environment"

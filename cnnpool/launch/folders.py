@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from cnnpool.launch.job import Job
 from cnnpool.run_folder.identity import HARMLESS, differences
 
-UNNAMED = ("seed", "data", "model", "model.arch", "pool", "experiment", "out", "launch")
+UNNAMED = ("seed", "data", "model", "model.arch", "pool", "experiment", "out", "launch", "log")
 """Overrides that a run's folder does not repeat because its path says them, or they are none of its business.
 
 Neither does it repeat those that change no result, ``cnnpool.run_folder.identity.HARMLESS``.
@@ -43,7 +43,9 @@ def is_harmless(key: str) -> bool:
 
 
 def _is_named(key: str, swept: Collection[str]) -> bool:
-    return key not in UNNAMED and not key.startswith("launch.") and (key in swept or not is_harmless(key))
+    if key in UNNAMED or key.startswith(("launch.", "log.")):
+        return False
+    return key in swept or not is_harmless(key)
 
 
 def _key(override: str) -> str:

@@ -62,7 +62,7 @@ def _choice(key: str, names: list[str]) -> str:
 
 
 def _settings(config: DictConfig) -> Iterator[str]:
-    for room in ("data", "model", "pool", "readout", "fit", "probe", "launch"):
+    for room in ("data", "model", "pool", "readout", "fit", "probe", "launch", "log"):
         options = OmegaConf.to_container(config[room])
         assert isinstance(options, dict)
         if room == "probe":

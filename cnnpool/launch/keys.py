@@ -8,7 +8,7 @@ import yaml
 from cnnpool.launch import conf_dir
 from cnnpool.launch.signatures import options_of
 
-ROOMS = ("data", "model", "pool", "readout", "probe", "fit", "launch")
+ROOMS = ("data", "model", "pool", "readout", "probe", "fit", "launch", "log")
 FOLDERS = ("data.root", "out", "hydra.run.dir", "hydra.sweep.dir")
 
 

@@ -24,6 +24,7 @@ TABLES = {
     "readout": (("cnnpool.readout", "READOUTS"),),
     "probe": (("cnnpool.probe", "PROBES"),),
     "launch": (("cnnpool.launch.runners", "RUNNERS"),),
+    "log": (("cnnpool.loggers", "LOGGERS"),),
 }
 LIGHT = {one.__name__: one for one in (builtins, typing, math, annotated_types, bounds)}
 """Modules that types are made of."""
@@ -48,7 +49,7 @@ def options_of(room: str, name: str) -> dict[str, Described]:
     """The options of a choice; none where an installed package brings it.
 
     Args:
-        room: data, model, pool, readout, probe, launch, or fit, all of whose files have the same ones.
+        room: data, model, pool, readout, probe, launch, log, or fit, all of whose files have the same ones.
         name: of the choice.
     """
     if room == "fit":

@@ -9,6 +9,7 @@ import torch
 
 from cnnpool import data, model, pool, probe, readout
 from cnnpool.fit import Facts, Recipe, fit
+from cnnpool.loggers import TensorBoard
 
 FACTS = {
     "run": "digits/convnet/max/seed0",
@@ -24,6 +25,7 @@ PROBES = {
     "invariance": {"samples": 32, "stage_samples": 8, "max_shift_px": 2, "worst_px": 0},
     "aliasing": {"samples": 4},
 }
+TENSORBOARD = TensorBoard()
 TIMES = re.compile(r"^cost(/|$)|_s$|^(finished|checksum|metrics_sha256)$")
 
 
@@ -31,7 +33,17 @@ COST = {"cost": {"samples": 2, "timed_samples": 2, "repeats": 1}}
 
 
 def run(
-    out, *, seed=0, probes=PROBES, operator="max", batch_size=64, limit=256, asked=None, facts=None, **options
+    out,
+    *,
+    seed=0,
+    probes=PROBES,
+    operator="max",
+    batch_size=64,
+    limit=256,
+    asked=None,
+    facts=None,
+    log=TENSORBOARD,
+    **options,
 ):
     """(results, model) of a run in ``out``."""
     torch.manual_seed(seed)
@@ -49,7 +61,7 @@ def run(
     recipe = Recipe(**{"epochs": 2, "pictures": False, "progress": False, "log_every_steps": 2} | options)
     built = {name: probe.build(name, **settings) for name, settings in probes.items()}
     facts = Facts(**FACTS | (facts or {}), asked=asked or {})
-    return fit(net, dataset, built, recipe=recipe, seed=seed, out=out, facts=facts), net
+    return fit(net, dataset, built, recipe=recipe, seed=seed, out=out, facts=facts, log=log), net
 
 
 def same(a, b):

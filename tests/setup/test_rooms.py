@@ -22,7 +22,8 @@ ROOMS = {
     "probe": {"torch", "cnnpool.quantity", *SCHEMA, *BASES},
     "fit": {
         *("torch", "lightning", "torchmetrics", "tensorboard", "matplotlib"),
-        *("cnnpool.explain", "cnnpool.quantity", "cnnpool.recipe", "cnnpool.registry"),
+        *("cnnpool.explain", "cnnpool.lightning", "cnnpool.loggers", "cnnpool.quantity", "cnnpool.recipe"),
+        "cnnpool.registry",
         *(RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
     },
     "report": {
@@ -50,6 +51,7 @@ ROOMS = {
         *(
             "cnnpool.cli_parser",
             "cnnpool.fit",
+            "cnnpool.loggers",
             "cnnpool.published",
             "cnnpool.recipe",
             RUN_FOLDER,
@@ -61,6 +63,7 @@ ROOMS = {
     },
     "cli_parser": set(),
     "completion": {"argcomplete", "cnnpool.cli_parser", "cnnpool.launch"},
+    "loggers": SCHEMA,
     "recipe": SCHEMA,
     "run_folder": {"torch", "numpy", "filelock"},
     "system": {"torch"},

@@ -1,0 +1,148 @@
+"""``log=csv|wandb|mlflow``: what a run says reaches Lightning's loggers too, offline."""
+
+import csv
+import json
+import logging
+import time
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from cnnpool.fit.loggers import RunLogger
+from cnnpool.loggers import LOGGERS, Csv, MLflow, TensorBoard, Wandb
+from cnnpool.run_folder.errors import DamagedError
+
+MISSING = "needs wandb and mlflow, which development installs leave out: pip install wandb mlflow-skinny"
+# Lightning passes an option that wandb no longer has.
+pytestmark = pytest.mark.filterwarnings("ignore:.*anonymous setting")
+
+
+def table(out):
+    """The scalars of the CSV log, (step, tag, value)."""
+    with (out / "csv" / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {
+        (int(row["step"]), tag, float(value))
+        for row in rows
+        for tag, value in row.items()
+        if value and tag not in ("step", "epoch")
+    }
+
+
+def said(out):
+    """The scalars of metrics.jsonl."""
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return {
+        (record["step"], tag, value)
+        for record in records
+        for tag, value in record.items()
+        if tag not in ("step", "epoch")
+    }
+
+
+def test_csv_holds_every_scalar_and_changes_no_bit(runs, tmp_path):
+    _, plain = runs.run(tmp_path / "plain", probes={})
+    _, logged = runs.run(tmp_path / "logged", probes={}, log=Csv())
+    assert runs.same(plain, logged)
+    assert table(tmp_path / "logged") == said(tmp_path / "logged")
+    assert not (tmp_path / "plain" / "csv").exists()
+
+
+def test_csv_of_a_run_that_went_on_is_whole(runs, tmp_path, monkeypatch):
+    stop = tmp_path / "stopped"
+    from cnnpool.fit import record
+
+    monkeypatch.setattr(record, "close", lambda *_, **__: (_ for _ in ()).throw(DamagedError("cut")))
+    with pytest.raises(DamagedError, match="cut"):
+        runs.run(stop, probes={}, log=Csv())
+    monkeypatch.undo()
+    runs.run(stop, probes={}, log=Csv())
+    assert table(stop) == said(stop)
+
+
+def test_a_logger_that_fails_is_left_out_with_a_warning_and_nothing_is_lost(caplog):
+    class Failing:
+        calls = 0
+
+        def log_metrics(self, values, step):
+            self.calls += 1
+            raise ConnectionError("no route to host\nand more")
+
+    failing = Failing()
+    logger = RunLogger("mlflow", failing)
+    for step in range(3):
+        logger.scalars(step, 0, {"train/loss": 1.0})
+    assert failing.calls == 1
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "log=mlflow gets no more of this run (no route to host); its own files do"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [(Wandb(), "WANDB_API_KEY, or WANDB_MODE=offline"), (MLflow(), "MLFLOW_TRACKING_URI")],
+)
+def test_credentials_come_from_the_environment(target, message, monkeypatch):
+    name = type(target).__name__.lower()
+    if find_spec(name) is None:
+        pytest.skip(MISSING)
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match=message):
+        target.refuse_missing()
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_a_missing_package_is_named_with_its_remedy(name, monkeypatch):
+    monkeypatch.setattr("cnnpool.loggers.find_spec", lambda package: None)
+    with pytest.raises(ValueError, match=rf"log={name} needs the package .*'cnnpool\[{name}\]'"):
+        LOGGERS[name]().refuse_missing()
+    TensorBoard().refuse_missing()
+
+
+@pytest.mark.slow
+def test_mlflow_gets_scalars_settings_and_pictures_and_goes_on_in_the_same_run(runs, tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow", reason=MISSING)
+    store = (tmp_path / "store").as_uri()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    out = tmp_path / "run"
+    results, _ = runs.run(out, probes={"gradient": {"samples": 8}}, log=MLflow(experiment="e"), pictures=True)
+    client = mlflow.MlflowClient(store)
+    (experiment,) = [one for one in client.search_experiments() if one.name == "e"]
+    (found,) = client.search_runs([experiment.experiment_id])
+    assert found.info.status == "FINISHED" and found.info.run_name == "digits/convnet/max/seed0"
+    assert found.data.metrics["test/accuracy"] == results.measured["test"]["accuracy"]
+    assert found.data.params["run"] == "digits/convnet/max/seed0"
+    assert [one.path for one in client.list_artifacts(found.info.run_id, "maps")]
+    assert json.loads((out / "logged.json").read_text()) == {"mlflow": found.info.run_id}
+
+
+@pytest.mark.slow
+def test_wandb_writes_offline_and_two_runs_of_a_process_are_two(runs, tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb", reason=MISSING)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    for seed in (0, 1):
+        runs.run(tmp_path / str(seed), probes={}, seed=seed, log=Wandb(project="p"))
+        assert wandb.run is None
+    keys = [json.loads((tmp_path / str(seed) / "logged.json").read_text())["wandb"] for seed in (0, 1)]
+    assert len(set(keys)) == 2
+    for seed, key in enumerate(keys):
+        (written,) = (tmp_path / str(seed) / "wandb").glob(f"offline-run-*/run-{key}.wandb")
+        told = {tag for _, tag, _ in said(tmp_path / str(seed))} | {"digits/convnet/max/seed0"}
+        # A process of its own writes the file, and is not waited for.
+        deadline = time.monotonic() + 30
+        while missing := [tag for tag in told if tag.encode() not in written.read_bytes()]:
+            assert time.monotonic() < deadline, missing
+            time.sleep(0.1)
+
+
+def test_a_log_that_cannot_be_opened_is_refused_in_a_line(runs, tmp_path, monkeypatch):
+    pytest.importorskip("mlflow", reason=MISSING)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://nowhere")
+    with pytest.raises(ValueError, match=r"log=mlflow cannot be opened: .*nonsense") as refused:
+        runs.run(tmp_path / "run", probes={}, log=MLflow())
+    assert "\n" not in str(refused.value)
+    assert torch.is_grad_enabled()
