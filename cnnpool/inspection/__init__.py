@@ -13,7 +13,11 @@ examples:
   cnnpool probe mypackage.mymodule:build --checkpoint weights.pt --data mnist
 
 A model of torchvision or timm has random weights unless --weights or --checkpoint is given: its figures then
-describe the architecture alone. mypackage.mymodule:build is imported and called without arguments.
+describe the architecture alone, and are marked as untrained. mypackage.mymodule:build is imported and called
+twice without arguments, each time with another seed: weights that differ are random.
+
+--swap measures the model as it is and swapped, prints both with their difference, and writes the second into
+a folder within that of the first.
 """
 
 
@@ -27,7 +31,7 @@ def main(arguments: list[str]) -> int:
 
     from cnnpool.inspection.command import examine
 
-    return examine(asked)
+    return examine(asked, arguments)
 
 
 def parser() -> Parser:
@@ -54,7 +58,7 @@ def parser() -> Parser:
     add(
         "--swap",
         metavar="NAME",
-        help="replace the downsampling by this operator, or the head by this readout",
+        help="measure again with the downsampling replaced by this operator, or the head by this readout",
     )
     add(
         "--swap-set",

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from cnnpool.inspection.untrained import of_checkpoint
 from cnnpool.published.weights import tensors_of
 from cnnpool.run_folder.checkpoint import load
 
@@ -22,8 +23,11 @@ def read(path: Path) -> dict[str, Any]:
     return dict(content)
 
 
-def load_into(model: nn.Module, content: Mapping[str, Any], path: Path) -> None:
+def load_into(model: nn.Module, content: Mapping[str, Any], path: Path) -> str:
     """Load every weight of ``model`` from a checkpoint's content.
+
+    Returns:
+        ``untrained`` if the checkpoint or the weights show it, else nothing.
 
     Raises:
         ValueError: if a weight is missing, left over, or of another shape.
@@ -42,4 +46,6 @@ def load_into(model: nn.Module, content: Mapping[str, Any], path: Path) -> None:
             ),
         ]
         raise ValueError(f"{path} does not fit the model: {'; '.join(parts)}")
+    initial = {name: value.detach().clone() for name, value in model.named_parameters()}
     model.load_state_dict(state)
+    return of_checkpoint(content, initial, model)

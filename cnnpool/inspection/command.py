@@ -1,7 +1,7 @@
 """``cnnpool probe``, once its arguments are read."""
 
 import argparse
-import dataclasses
+import copy
 import logging
 import shutil
 import sys
@@ -10,23 +10,30 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from cnnpool.cli_parser import assignment
 from cnnpool.data import Dataset
 from cnnpool.inspection import foreign, record
+from cnnpool.inspection.examination import Examination, name_of
 from cnnpool.inspection.images import batch, read_data
-from cnnpool.inspection.measure import assignment, build_probes, measure, outputs_of, score
+from cnnpool.inspection.measure import build_probes, outputs_of
 from cnnpool.inspection.run import from_checkpoint, from_run
-from cnnpool.inspection.subject import Subject
+from cnnpool.inspection.side_by_side import side_by_side
+from cnnpool.inspection.subject import Built, Subject
 from cnnpool.inspection.text import report
-from cnnpool.probe import Batch, declared
-from cnnpool.quantity import records
-from cnnpool.run_folder.results import Results
+from cnnpool.probe import Batch
 from cnnpool.surgery import Change, swap
-from cnnpool.surgery.stages import added, operators_of, stages_of
-from cnnpool.system.hardware import environment, usable
+from cnnpool.system.next_command import from_here, next_lines
+from cnnpool.tables import printable
+
+log = logging.getLogger(__name__)
 
 
-def examine(asked: argparse.Namespace) -> int:
-    """Build, perhaps swap, measure, print, write.
+def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
+    """Build, measure, perhaps swap and measure again, print, write.
+
+    Args:
+        asked: the arguments as they were read.
+        arguments: the same as they were typed.
 
     Raises:
         ValueError: for anything that cannot be used.
@@ -39,27 +46,32 @@ def examine(asked: argparse.Namespace) -> int:
     subject = find(asked)
     folder = record.folder_of(asked.out, asked.model)
     dataset = read_data(subject, asked.data, asked.root, not asked.no_download)
-    model = subject.build(dataset).eval()
-    looked_at = batch(dataset, model, subject, samples=asked.samples, size=asked.size)
-    changes = exchange(model, looked_at, asked)
-    model = model.to(usable(asked.device))
-    looked_at, labels = with_labels(model, looked_at, dataset)
-    stages = stages_of(model, looked_at.images[:1].to(asked.device), changes)
-    scores = {} if labels else {"test": score(model, looked_at.images, looked_at.labels)}
-    measured = {**scores, **measure(model, stages, looked_at, probes)}
-    results = dataclasses.replace(
-        facts(asked, subject, dataset, looked_at, changes, labels),
-        stages=operators_of(stages),
-        measured=measured,
-        quantities=records(declared(probes.values()), measured),
-        environment=environment(torch.device(asked.device)),
-    )
-    sys.stdout.write(report(results, shutil.get_terminal_size((160, 24)).columns))
-    # matplotlib is slow to load: only once there is something to draw.
-    from cnnpool.inspection.pictures import draw
-
-    written = [record.write(folder, results), *draw(folder, model, stages, looked_at, results)]
-    sys.stdout.write("\nwrote " + ", ".join(str(path) for path in written) + "\n")
+    built = subject.build(dataset)
+    built.model.eval()
+    images = batch(dataset, built.model, subject, samples=asked.samples, size=asked.size)
+    outputs_of(built.model, images.images[:2])
+    examination = Examination(asked, subject, built, dataset, images, probes)
+    width = shutil.get_terminal_size((160, 24)).columns
+    if asked.swap is None:
+        if asked.swap_set or asked.where:
+            raise ValueError("--swap-set and --where say how to --swap, which is not given")
+        before = examination.of(built.model)
+        sys.stdout.write(report(before.results, width))
+        written = before.write(folder)
+        after_this = ("cnnpool", "probe", *arguments, "--swap", "max_blur")
+    else:
+        swapped, changes = exchange(subject, built, dataset, images, asked)
+        within = record.folder_of(str(folder / name_of(asked)), asked.model)
+        log.info("as built:")
+        before = examination.of(built.model)
+        written = before.write(folder)
+        log.info("with %s:", asked.swap)
+        after = examination.of(swapped, changes)
+        sys.stdout.write(side_by_side(before.results, after.results, width))
+        written += after.write(within)
+        after_this = ("cnnpool", "compare", from_here(folder))
+    sys.stdout.write("\nwrote " + ", ".join(printable(str(path)) for path in written) + "\n")
+    sys.stdout.write(next_lines(after_this))
     return 0
 
 
@@ -86,74 +98,25 @@ def find(asked: argparse.Namespace) -> Subject:
     elif source == "timm":
         subject = foreign.from_timm(rest, asked.weights, asked.seed)
     else:
-        subject = foreign.from_function(name)
+        subject = foreign.from_function(name, asked.seed)
     return foreign.with_checkpoint(subject, checkpoint) if checkpoint else subject
 
 
-def exchange(model: nn.Module, looked_at: Batch, asked: argparse.Namespace) -> list[Change]:
-    """Replace operators of the model in place, as ``--swap`` asks.
+def exchange(
+    subject: Subject, built: Built, dataset: Dataset, images: Batch, asked: argparse.Namespace
+) -> tuple[nn.Module, list[Change]]:
+    """A second model like ``built`` that has what ``--swap`` asks for.
 
     Raises:
         ValueError: if it cannot be done.
     """
-    outputs_of(model, looked_at.images[:2])
-    if asked.swap is None:
-        if asked.swap_set or asked.where:
-            raise ValueError("--swap-set and --where say how to --swap, which is not given")
-        return []
     options = dict(map(assignment, asked.swap_set))
     if "example" in options or "where" in options:
         raise ValueError(f"{asked.swap} has no such option: example or where (see --where)")
+    try:
+        model = copy.deepcopy(built.model)
+    except RuntimeError:
+        # Weights that are computed from others cannot be copied.
+        model = subject.build(dataset).model.eval()
     torch.manual_seed(asked.seed)
-    return swap(model, asked.swap, example=looked_at.images[:1], where=asked.where, **options)
-
-
-def with_labels(model: nn.Module, looked_at: Batch, dataset: Dataset) -> tuple[Batch, str]:
-    """The batch with labels that the model can answer, and a word where they are not the data set's.
-
-    A model made for other classes is measured against its own answers to the unshifted images: consistency
-    needs no true labels, and accuracies then say how often an answer stays what it was.
-    """
-    outputs = outputs_of(model, looked_at.images[:2]).shape[1]
-    if outputs == dataset.num_classes:
-        return looked_at, ""
-    parts = [outputs_of(model, some).argmax(1) for some in looked_at.images.split(256)]
-    return looked_at._replace(labels=torch.cat(parts)), (
-        f"the model's own answers: it has {outputs} outputs, {dataset.name} {dataset.num_classes} classes"
-    )
-
-
-def facts(
-    asked: argparse.Namespace,
-    subject: Subject,
-    dataset: Dataset,
-    looked_at: Batch,
-    changes: list[Change],
-    labels: str,
-) -> Results:
-    """The examined model, described as a run's results.json describes the trained one."""
-    run = subject.trained
-    shown = "x".join(map(str, looked_at.images.shape[1:]))
-    weights = subject.weights
-    if any(True for change in changes for own in added(change.after) for _ in own.parameters()):
-        weights += f"; what {asked.swap} brings of its own is random, seed {asked.seed}"
-    swapped = {"name": asked.swap, **dict(map(assignment, asked.swap_set))}
-    as_built = {"name": "as built"}
-    return Results(
-        run=str(asked.model) + (f"+{asked.swap}" if changes else ""),
-        choice=asked.swap if changes else run.choice if run else "as built",
-        pool=swapped if changes else run.pool if run else as_built,
-        readout=run.readout if run else as_built,
-        model=run.model if run else {"name": subject.name},
-        data={"name": dataset.name},
-        data_sha256=dataset.sha256,
-        seed=run.seed if run else asked.seed,
-        epochs=run.epochs if run else 0,
-        examined={
-            "model": subject.name,
-            "weights": weights,
-            "images": f"{len(looked_at.images)} test images of {dataset.name}, {shown}",
-            "swapped": ", ".join(change.name for change in changes),
-            "labels": labels,
-        },
-    )
+    return model, swap(model, asked.swap, example=images.images[:1], where=asked.where, **options)

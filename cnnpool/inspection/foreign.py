@@ -10,7 +10,8 @@ from torch import nn
 
 from cnnpool.data import Dataset
 from cnnpool.inspection.checkpoint import load_into, read
-from cnnpool.inspection.subject import Subject
+from cnnpool.inspection.subject import Built, Subject
+from cnnpool.inspection.untrained import UNTRAINED, of_two
 from cnnpool.registry import did_you_mean
 
 
@@ -39,8 +40,9 @@ def from_torchvision(name: str, published: str | None, seed: int) -> Subject:
     preset = entry.transforms()
     return Subject(
         f"torchvision:{name}",
-        lambda dataset: _fetched(lambda: models.get_model(name, weights=entry)),
-        f"published: torchvision {entry.name}",
+        lambda dataset: Built(
+            _fetched(lambda: models.get_model(name, weights=entry)), f"published: torchvision {entry.name}"
+        ),
         mean=tuple(preset.mean),
         std=tuple(preset.std),
     )
@@ -68,17 +70,19 @@ def from_timm(name: str, published: str | None, seed: int) -> Subject:
         raise ValueError(f"timm has no weights {published!r} of {name}")
     return Subject(
         f"timm:{name}",
-        lambda dataset: _fetched(lambda: timm.create_model(full, pretrained=True)),
-        f"published: timm {full}",
+        lambda dataset: Built(
+            _fetched(lambda: timm.create_model(full, pretrained=True)), f"published: timm {full}"
+        ),
         mean=tuple(preset.mean),
         std=tuple(preset.std),
     )
 
 
-def from_function(name: str) -> Subject:
-    """The model that ``module:function`` returns when called without arguments.
+def from_function(name: str, seed: int) -> Subject:
+    """The model that ``module:function`` returns when it is called without arguments.
 
-    The name comes from the command line: to import it is the user's own act.
+    The name comes from the command line: to import it is the user's own act. It is called twice, each time
+    with another seed: weights that then differ are random.
 
     Raises:
         ValueError: if it cannot be imported, fails, or returns no module.
@@ -90,16 +94,16 @@ def from_function(name: str) -> Subject:
     except Exception as error:
         raise ValueError(f"cannot import {name}: {type(error).__name__}: {error}") from error
 
-    def build(dataset: Dataset) -> nn.Module:
-        try:
-            model = function()
-        except Exception as error:
-            raise ValueError(f"{name}() failed: {type(error).__name__}: {error}") from error
-        if not isinstance(model, nn.Module):
-            raise ValueError(f"{name}() returned a {type(model).__name__}, not a torch.nn.Module")
-        return model
+    def build(dataset: Dataset) -> Built:
+        model = _called(name, function, seed)
+        untrained, drawn = of_two(model, _called(name, function, seed + 1))
+        words = f"as {name}() left them"
+        if untrained:
+            which = "" if untrained == UNTRAINED else f": {len(drawn)} weights ({drawn[0]}, ...) are random"
+            words += f", seed {seed}: {untrained}{which}"
+        return Built(model, words, untrained)
 
-    return Subject(name, build, f"as {name}() left them")
+    return Subject(name, build)
 
 
 def with_checkpoint(subject: Subject, path: Path) -> Subject:
@@ -110,21 +114,33 @@ def with_checkpoint(subject: Subject, path: Path) -> Subject:
     """
     content, build = read(path), subject.build
 
-    def load(dataset: Dataset) -> nn.Module:
-        model = build(dataset)
-        load_into(model, content, path)
-        return model
+    def load(dataset: Dataset) -> Built:
+        model = build(dataset).model
+        untrained = load_into(model, content, path)
+        return Built(model, f"from {path}" + (f": {untrained}" if untrained else ""), untrained)
 
-    subject.build, subject.weights = load, f"from {path}"
+    subject.build = load
     return subject
 
 
 def _random(name: str, seed: int, make: Callable[[Dataset], nn.Module]) -> Subject:
-    def build(dataset: Dataset) -> nn.Module:
+    def build(dataset: Dataset) -> Built:
         torch.manual_seed(seed)
-        return make(dataset)
+        words = f"random, seed {seed}: the figures describe the architecture, untrained"
+        return Built(make(dataset), words, UNTRAINED)
 
-    return Subject(name, build, f"random, seed {seed}: the figures describe the architecture, untrained")
+    return Subject(name, build)
+
+
+def _called(name: str, function: Callable[[], object], seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    try:
+        model = function()
+    except Exception as error:
+        raise ValueError(f"{name}() failed: {type(error).__name__}: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{name}() returned a {type(model).__name__}, not a torch.nn.Module")
+    return model
 
 
 def _fetched(make: Callable[[], nn.Module]) -> nn.Module:

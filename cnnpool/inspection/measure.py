@@ -1,6 +1,5 @@
 """Which probes to read, with which options, and their results."""
 
-import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -11,8 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cnnpool import probe
+from cnnpool.cli_parser import assignment
 from cnnpool.probe import PROBES, Batch, Probe
 from cnnpool.probe.answers import logits
+from cnnpool.system.progress import Progress, make_way
 
 log = logging.getLogger(__name__)
 
@@ -48,28 +49,18 @@ def build_probes(names: str | None, settings: Sequence[str], samples: int | None
     return {name: probe.build(name, **own) for name, own in options.items()}
 
 
-def assignment(text: str) -> tuple[str, Any]:
-    """``key=value`` as key and value: a number, true, false, null, a list by commas, or a text.
-
-    Raises:
-        ValueError: if there is no equals sign.
-    """
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise ValueError(f"{text!r} is not of the form KEY=VALUE")
-    parts = value.strip("[]").split(",") if "," in value or value.startswith("[") else None
-    return key, _plain(value) if parts is None else tuple(_plain(part.strip()) for part in parts)
-
-
 def measure(
     model: nn.Module, stages: Mapping[str, nn.Module], batch: Batch, probes: Mapping[str, Probe]
 ) -> dict[str, Any]:
     """Every probe's result by section; the batch's tensors are on the CPU."""
     results = {}
-    for name, one in probes.items():
-        start = time.perf_counter()
-        results[one.section] = one.measure(model, stages, *batch)
-        log.info("%s: %.1f s", name, time.perf_counter() - start)
+    with Progress("probing", len(probes), "probes") as progress:
+        for name, one in probes.items():
+            start = time.perf_counter()
+            results[one.section] = one.measure(model, stages, *batch)
+            progress.step()
+            make_way()
+            log.info("%s: %.1f s", name, time.perf_counter() - start)
     return results
 
 
@@ -104,10 +95,3 @@ def _capped(one: Probe, samples: int | None) -> dict[str, int]:
     """The options of a probe that count images and would be more than ``samples``."""
     counts = {name: value for name, value in vars(one).items() if name.endswith("samples")}
     return {name: samples for name, value in counts.items() if samples is not None and value > samples}
-
-
-def _plain(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

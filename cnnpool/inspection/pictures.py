@@ -37,8 +37,10 @@ def draw(
         figures["sensitivity"] = shift_figure(maps, label, limits=(0, 1.5))
     if maps := _maps(measured, "receptive_field"):
         figures["receptive_field"] = field_figure(maps, "mean |gradient|, largest 1")
-    written = []
+    written, mark = [], (results.examined or {}).get("untrained")
     for name, figure in figures.items():
+        if mark:
+            figure.supxlabel(f"{mark} weights", fontsize="small")
         written.append(folder / f"{name}.png")
         figure.savefig(written[-1], dpi=110)
     return written

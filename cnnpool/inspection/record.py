@@ -8,6 +8,9 @@ from cnnpool.run_folder import results
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.results import Results
 
+LONGEST = 100
+"""Characters of a folder's name."""
+
 
 def folder_of(out: str | None, name: str) -> Path:
     """The folder to write to, made if need be.
@@ -15,8 +18,7 @@ def folder_of(out: str | None, name: str) -> Path:
     Raises:
         ValueError: if it holds a training run, or cannot be made.
     """
-    words = "".join(c if c.isalnum() or c in "._-" else "_" for c in name.strip("./"))
-    folder = Path(out) if out else Path("outputs", "probe", words)
+    folder = Path(out) if out else Path("outputs", "probe", word(name.strip("./")))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = results.read(folder)
@@ -27,6 +29,11 @@ def folder_of(out: str | None, name: str) -> Path:
     if held and not held.examined:
         raise ValueError(f"{folder} holds a run that was trained: choose another folder by --out")
     return folder
+
+
+def word(text: str) -> str:
+    """``text`` as a folder's name, other characters than letters, digits and a few marks replaced."""
+    return "".join(c if c.isalnum() or c in "._-+=" else "_" for c in text)[:LONGEST]
 
 
 def write(folder: Path, found: Results) -> Path:

@@ -8,7 +8,7 @@ from torch import nn
 from cnnpool import model, pool, published, readout
 from cnnpool.data import Dataset
 from cnnpool.inspection.checkpoint import load_into, read
-from cnnpool.inspection.subject import Subject
+from cnnpool.inspection.subject import Built, Subject
 from cnnpool.published import PUBLISHED, Operators
 from cnnpool.registry import KEEP
 from cnnpool.run_folder import results
@@ -28,14 +28,12 @@ def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
     steps = content.get("cnnpool", {}).get("steps")
     length = f", {steps} steps" if steps is not None else ""
 
-    def build(dataset: Dataset) -> nn.Module:
+    def build(dataset: Dataset) -> Built:
         net = rebuild(trained, dataset)
-        load_into(net, content, path)
-        return net
+        untrained = load_into(net, content, path)
+        return Built(net, f"{untrained or 'trained'}: {path}{length}", untrained)
 
-    return Subject(
-        str(folder), build, f"trained: {path}{length}", dict(trained.data), trained, *_scale(trained)
-    )
+    return Subject(str(folder), build, dict(trained.data), trained, *_scale(trained))
 
 
 def from_checkpoint(path: Path) -> Subject:

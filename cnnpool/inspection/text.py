@@ -23,42 +23,46 @@ def report(results: Results, width: int) -> str:
     """
     quantities = from_records(results.quantities)
     read = dict(numbers(results.measured))
-    blocks = [_pairs(_head(results))]
+    blocks = [pairs(head(results))]
     if results.stages:
         blocks.append(tables.text(_stages(results, quantities, read), max(width, NARROWEST)))
     else:
         blocks.append("no downsampling module: nothing to say of stages\n")
-    blocks.append(_pairs([*_whole(quantities, read), *_notes(results.measured)]))
+    blocks.append(pairs([*_whole(results, quantities, read), *notes(results.measured)]))
     return "\n".join(block for block in blocks if block)
 
 
-def _head(results: Results) -> list[tuple[str, str]]:
+def head(results: Results) -> list[tuple[str, str]]:
+    """Model, weights, images, and the accuracy where there is one."""
     examined = results.examined or {}
-    head = [("model", examined["model"]), ("weights", examined["weights"]), ("data", examined["images"])]
-    head += [(key, examined[key]) for key in ("swapped", "labels") if examined.get(key)]
+    rows = [("model", examined["model"]), ("weights", examined["weights"]), ("data", examined["images"])]
+    rows += [(key, examined[key]) for key in ("swapped", "labels") if examined.get(key)]
+    if examined.get("functional"):
+        rows.append(("not by stage", f"{examined['functional']}: torch.nn.functional, no modules"))
     if test := results.measured.get("test"):
         score = f"{100 * test['accuracy']:.1f} %, loss {test['loss']:.4f} (n={test['samples']})"
-        head.append(("accuracy", score))
-    return head
+        rows.append(("accuracy", marked(score, results.examined)))
+    return rows
 
 
 def _stages(results: Results, quantities: Sequence[Quantity], read: Reading) -> list[tables.Column]:
     """A row for each stage, a column for each of its quantities, at the smallest distance measured."""
     stages = list(results.stages)
     names = [results.stages[stage]["name"] for stage in stages]
-    columns = [tables.Column("stage", stages, words=True), tables.Column("operator", names, words=True)]
+    marks = [marked(stage, results.examined) for stage in stages]
+    columns = [tables.Column("stage", marks, words=True), tables.Column("operator", names, words=True)]
     rules = [results.measured.get("gradient", {}).get(stage, {}).get("ties") for stage in stages]
     if any(rules):
         columns.append(tables.Column("ties", [rule or NONE for rule in rules], words=True))
     for one in quantities:
         if one.by_stage and one.shown != "file":
-            title, values = _column(one, stages, read)
+            title, values = by_stage(one, stages, read)
             unit = f" ({one.shown_unit})" if one.shown_unit else ""
-            columns.append(tables.Column(f"{title}{unit}", [_cell(one, value) for value in values]))
+            columns.append(tables.Column(f"{title}{unit}", [cell(one, value) for value in values]))
     return columns
 
 
-def _column(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str, list[float | None]]:
+def by_stage(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str, list[float | None]]:
     """The title and the value at every stage of ``one``, at the smallest distance it was measured at."""
     own = {key: values for key in read if (values := one.values(key)) is not None}
     distances = sorted({int(values["px"]) for values in own.values() if values.get("px", "").isdecimal()})
@@ -67,22 +71,32 @@ def _column(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str, l
     return one.title_of(one.filled({**others, "stage": "*"})).rpartition(", ")[0], found
 
 
-def _whole(quantities: Sequence[Quantity], read: Reading) -> list[tuple[str, str]]:
+def _whole(results: Results, quantities: Sequence[Quantity], read: Reading) -> list[tuple[str, str]]:
     """Title and number of everything that is of the whole model."""
-    lines = []
-    for key, value in read.items():
-        one = find(quantities, key)
-        if one and not one.by_stage and one.shown != "file" and not key.startswith("test."):
-            gap = "" if one.form == "count" and one.unit else " "
-            lines.append((one.title_of(key), f"{_cell(one, value)}{gap}{one.shown_unit}".rstrip()))
-    return lines
+    return [
+        (one.title_of(key), marked(with_unit(one, read[key]), results.examined))
+        for key, one in of_whole(quantities, read)
+    ]
 
 
-def _notes(measured: Mapping[str, Any]) -> list[tuple[str, str]]:
+def of_whole(quantities: Sequence[Quantity], read: Reading) -> list[tuple[str, Quantity]]:
+    """Key and quantity of every number that is shown and is of the whole model, but for its test."""
+    found = [(key, find(quantities, key)) for key in read if not key.startswith("test.")]
+    return [(key, one) for key, one in found if one and not one.by_stage and one.shown != "file"]
+
+
+def with_unit(one: Quantity, value: float | None) -> str:
+    """``value`` with its unit: ``12.50 %``."""
+    gap = "" if one.form == "count" and one.unit else " "
+    return f"{cell(one, value)}{gap}{one.shown_unit}".rstrip()
+
+
+def notes(measured: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was left out, and how many images each probe looked at."""
     skipped = measured.get("invariance", {}).get("skipped", {})
-    notes = [(f"not measured: {name}", reason) for name, reason in skipped.items()]
+    found = [(f"not measured: {name}", reason) for name, reason in skipped.items()]
     counts = ", ".join(f"{name} {n}" for name in measured if (n := _samples(measured[name])))
-    return [*notes, ("images", counts)] if counts else notes
+    return [*found, ("images", counts)] if counts else found
 
 
 def _samples(section: Any) -> str:
@@ -94,9 +108,17 @@ def _samples(section: Any) -> str:
     return "/".join(map(str, values))
 
 
-def _cell(one: Quantity, value: float | None) -> str:
+def cell(one: Quantity, value: float | None) -> str:
+    """``value`` without its unit."""
     return NONE if value is None else one.format(value)
 
 
-def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
-    return tables.text(tables.from_rows(("", ""), pairs))
+def pairs(rows: Sequence[tuple[str, str]]) -> str:
+    """Rows of a name and what is said of it."""
+    return tables.text(tables.from_rows(("", ""), rows))
+
+
+def marked(text: str, examined: Mapping[str, Any] | None) -> str:
+    """``text``, with the words "untrained" or "partly untrained" where the examined weights are."""
+    mark = (examined or {}).get("untrained")
+    return f"{text} ({mark})" if mark else text

@@ -1,18 +1,22 @@
 import json
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 import torch
 
 import cnnpool
-from cnnpool import data, model, pool, probe, readout
-from cnnpool.inspection import main
+from cnnpool import cli, data, model, pool, probe, readout
+from cnnpool.cli_parser import assignment
+from cnnpool.inspection import examination, main
 from cnnpool.inspection.checkpoint import read
-from cnnpool.inspection.measure import assignment, build_probes
-from cnnpool.published.weights import tensors_of
+from cnnpool.inspection.measure import build_probes
+from cnnpool.inspection.run import from_run, rebuild
+from cnnpool.inspection.untrained import has_fresh_statistics
 from cnnpool.report.measure import known_keys, quantities_of
 from cnnpool.report.runs import find
 
@@ -114,23 +118,163 @@ def test_pictures_lie_beside_the_results(run, capsys, tmp_path):
         assert f"{name}.png" in said
 
 
-def test_a_swapped_model_is_the_one_swapped_by_hand(run, capsys):
+def test_a_swapped_model_is_the_one_swapped_by_hand_and_stands_beside_the_first(run, capsys):
     folder, net = run
     options = ["--swap", "blur", "--swap-set", "filter_size=5"]
-    results, _ = examined(capsys, str(folder), "--probes", "cost,gradient", "--samples", "4", *options)
+    few = ["--probes", "cost,gradient", "--samples", "4"]
+    alone, _ = examined(capsys, str(folder), *few)
+    first, said = examined(capsys, str(folder), *few, *options)
+    assert first["gradient"] == alone["gradient"] and first["stages"] == alone["stages"]
+    results = json.loads(Path("out/blur+filter_size=5/results.json").read_text())
+    old_flops = probe.cost.flops(net, net.stages, torch.zeros(1, 1, 28, 28))
     cnnpool.swap(net, "blur", example=torch.zeros(1, 1, 28, 28), filter_size=5)
-    assert results["cost"]["flops"] == probe.cost.flops(net, net.stages, torch.zeros(1, 1, 28, 28))
+    flops = probe.cost.flops(net, net.stages, torch.zeros(1, 1, 28, 28))
+    assert (first["cost"]["flops"], results["cost"]["flops"]) == (old_flops, flops)
     assert results["stages"]["s1"]["name"] == "BlurPool2d" and results["pool"] == {
         "name": "blur",
         "filter_size": 5,
     }
     assert results["run"].endswith("+blur") and "random" not in results["examined"]["weights"]
+    # Both operators, both numbers, and their difference in points.
+    assert re.search(r"^s1 +MaxPool2d +BlurPool2d$", said, re.M)
+    old, new = (100 * found["gradient"]["s2"]["zero_fraction"] for found in (first, results))
+    numbers = " +".join(map(re.escape, (f"{old:.2f}", f"{new:.2f}", f"{new - old:+.2f}")))
+    assert re.search(rf"^ +s2 +{numbers}$", said, re.M)
+    assert re.search(r"^measure +where +max +blur +difference$", said, re.M)
+
+
+def test_the_next_command_shows_both_sides_in_one_comparison(run, capsys):
+    _, said = examined(capsys, str(run[0]), "--probes", "gradient", "--samples", "4", "--swap", "avg")
+    words = shlex.split(said.splitlines()[-1].removeprefix("next:"))
+    assert words[-2:] == ["compare", "out"]
+    assert cli.compare([*words[-1:], "--no-board"]) == 0
+    assert "avg" in capsys.readouterr().out
+
+
+def test_without_a_swap_the_next_command_is_the_same_with_one(run, capsys):
+    arguments = [str(run[0]), "--probes", "cost", "--samples", "2"]
+    _, said = examined(capsys, *arguments)
+    words = shlex.split(said.splitlines()[-1].removeprefix("next:"))
+    assert words[-8:] == [*arguments, "--out", "out", "--swap", "max_blur"][-8:]
+    assert main(words[words.index("probe") + 1 :]) == 0
+    assert Path("out/max_blur/results.json").exists()
+
+
+def test_a_mistake_in_a_swap_is_found_before_anything_is_measured(run, monkeypatch):
+    monkeypatch.setattr(examination, "measure", lambda *arguments: pytest.fail("measured"))
+    with pytest.raises(ValueError, match="blur has no option 'kernel'"):
+        main([str(run[0]), "--swap", "blur", "--swap-set", "kernel=3", "--samples", "2"])
 
 
 def test_parameters_that_come_with_a_swap_are_said_to_be_random(run, capsys):
-    results, said = examined(capsys, str(run[0]), "--probes", "cost", "--samples", "2", "--swap", "lip")
+    _, said = examined(capsys, str(run[0]), "--probes", "cost", "--samples", "2", "--swap", "lip")
+    results = json.loads(Path("out/lip/results.json").read_text())
     assert results["examined"]["weights"].endswith("; what lip brings of its own is random, seed 0")
     assert "is random, seed 0" in said
+
+
+FUNCTIONAL = """\
+from torch import nn
+from torch.nn import functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = Features()
+        self.head = nn.Linear(4, 10)
+
+    def forward(self, x):
+        x = F.avg_pool2d(self.features(x), 2, 1)
+        return self.head(F.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+class Features(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.narrow = nn.Conv2d(4, 4, 3, stride=2)
+
+    def forward(self, x):
+        return F.max_pool2d(self.narrow(F.max_pool2d(self.conv(x), 2)), 2)
+"""
+
+
+def test_functional_pooling_is_named_as_swap_names_it(tmp_path, capsys, caplog):
+    (tmp_path / "with_functions.py").write_text(FUNCTIONAL)
+    results, said = examined(
+        capsys, "with_functions:Net", "--probes", "cost", "--samples", "2", "--swap", "max", "--where", "conv"
+    )
+    calls = "2 calls of max_pool2d in features, 1 call of avg_pool2d in the model itself"
+    assert results["examined"]["functional"] == calls
+    assert f"not by stage  {calls}: torch.nn.functional, no modules\n" in said
+    cnnpool.swap(sys.modules["with_functions"].Net(), "avg", example=torch.zeros(1, 1, 28, 28))
+    assert f"left as they were: {calls}" in caplog.text
+
+
+def test_numbers_of_untrained_weights_are_marked_each(tmp_path, capsys):
+    (tmp_path / "untrained_model.py").write_text(FUNCTIONAL)
+    results, said = examined(capsys, "untrained_model:Net", *FEW)
+    assert results["examined"]["untrained"] == "untrained"
+    assert results["examined"]["weights"] == "as untrained_model:Net() left them, seed 0: untrained"
+    numbers = [
+        line for line in said.splitlines() if re.search(r"(^features_narrow|consistency|accuracy) ", line)
+    ]
+    assert len(numbers) >= 5 and all("(untrained)" in line for line in numbers)
+    _, said = examined(capsys, "untrained_model:Net", *FEW, "--swap", "max")
+    table = said.partition("measure ")[2].partition("\n\n")[0].splitlines()[2:]
+    assert len(table) >= 5 and all("(untrained)" in line for line in table)
+
+
+@pytest.mark.parametrize(
+    ("content", "mark"),
+    [
+        ({"cnnpool": {"steps": 0}}, "untrained"),
+        ({"global_step": 0}, "untrained"),
+        ({"global_step": 5, "epoch": 0}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_checkpoint_of_step_0_is_untrained(run, tmp_path, capsys, content, mark):
+    state = {key: value + 1 for key, value in tiny(seed=9).state_dict().items()}
+    path = tmp_path / "outputs" / "other.ckpt"
+    torch.save({"state_dict": state, **content}, path)
+    results, said = examined(capsys, str(run[0]), "--checkpoint", str(path), *FEW)
+    assert results["examined"]["untrained"] == mark
+    assert ("(untrained)" in said) == bool(mark)
+
+
+def test_weights_as_they_were_built_are_untrained_though_they_come_from_a_file(run, tmp_path, capsys):
+    trained = from_run(run[0]).trained
+    net = rebuild(trained, data.build("digits", val_size=0.2, seed=1))
+    torch.save({"state_dict": net.state_dict()}, tmp_path / "init.pt")
+    results, _ = examined(capsys, str(run[0]), "--checkpoint", "init.pt", *FEW)
+    assert results["examined"]["untrained"] == "untrained"
+    assert results["examined"]["weights"] == "untrained: init.pt"
+
+
+def test_fresh_statistics_of_batch_normalisation_are_untrained():
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2))
+    assert has_fresh_statistics(net)
+    net(torch.randn(4, 1, 8, 8))
+    assert not has_fresh_statistics(net)
+    assert not has_fresh_statistics(torch.nn.Linear(2, 2))
+
+
+def test_a_function_that_loads_weights_is_not_called_untrained(tmp_path, capsys):
+    torch.save(torch.nn.Conv2d(1, 4, 3).state_dict(), "conv.pt")
+    (tmp_path / "loads_weights.py").write_text(
+        FUNCTIONAL + "\n\ndef partly():\n    import torch\n    net = Net()\n"
+        "    net.features.conv.load_state_dict(torch.load('conv.pt'))\n    return net\n"
+        "\n\ndef wholly():\n    net = partly()\n    net.features.narrow.weight.data.fill_(1)\n"
+        "    net.head.weight.data.fill_(1)\n    return net\n"
+    )
+    results, said = examined(capsys, "loads_weights:wholly", *FEW)
+    assert results["examined"]["untrained"] == "" and "untrained" not in said
+    results, said = examined(capsys, "loads_weights:partly", *FEW)
+    assert results["examined"]["untrained"] == "partly untrained"
+    assert "partly untrained: 2 weights (features.narrow.weight, ...) are random" in said
+    assert "(partly untrained)" in said
 
 
 def test_random_weights_are_said_plainly_and_repeat(capsys):
@@ -149,8 +293,10 @@ def test_random_weights_are_said_plainly_and_repeat(capsys):
 def test_a_timm_model_is_measured_with_strided_convolutions_made_pooling(capsys):
     arguments = ["timm:test_resnet", "--samples", "2", "--probes", "gradient,equivariance", "--size", "32"]
     results, _ = examined(capsys, *arguments, "--swap", "max", "--where", "conv")
-    assert any(stage["name"] == "MaxPool2d" for stage in results["stages"].values())
-    assert results["examined"]["swapped"]
+    assert results["examined"]["swapped"] == ""
+    swapped = json.loads(Path("out/max+where=conv/results.json").read_text())
+    assert any(stage["name"] == "MaxPool2d" for stage in swapped["stages"].values())
+    assert swapped["examined"]["swapped"]
 
 
 def test_a_users_model_is_imported_and_its_foreign_classes_are_not_judged(tmp_path, capsys):
@@ -163,7 +309,7 @@ def test_a_users_model_is_imported_and_its_foreign_classes_are_not_judged(tmp_pa
     assert "test" not in results and results["stages"]["2"]["name"] == "MaxPool2d"
     assert "the model's own answers: it has 3 outputs, digits 10 classes" in said
     assert results["invariance"]["accuracy_by_shift"]["0"] == 1.0
-    assert results["examined"]["weights"] == "as mine_to_probe:build() left them"
+    assert results["examined"]["weights"] == "as mine_to_probe:build() left them, seed 0: untrained"
 
 
 def test_a_checkpoint_gives_a_users_model_its_weights(tmp_path, capsys):
@@ -258,13 +404,6 @@ def test_code_in_a_checkpoint_never_runs(tmp_path):
     with pytest.raises(ValueError, match="damaged, or no checkpoint of plain weights"):
         read(tmp_path / "bad.pt")
     assert not (tmp_path / "it_ran").exists()
-
-
-def test_weights_are_found_under_wrappers():
-    x = torch.zeros(1)
-    assert tensors_of({"state_dict": {"model.a": x, "model.b": x}, "epoch": 3}).keys() == {"a", "b"}
-    assert tensors_of({"module.model.a": x}).keys() == {"a"}
-    assert tensors_of({"model.a": x, "head": x}).keys() == {"model.a", "head"}
 
 
 def test_options_are_read_from_text_and_samples_cap_them():
