@@ -1,31 +1,35 @@
 """``blur_improves``: is an anti-aliased network at least more shift invariant?"""
 
-from cnnpool.claims.blur_is_invariant import BLURS
 from cnnpool.claims.case import Case
 from cnnpool.claims.evidence import Evidence
 from cnnpool.claims.judge import Contrast, of_contrasts
 from cnnpool.claims.operators import named
 
+PAIRS = (("max_blur", "max"), ("conv_blur", "strided"), ("blur", "avg"), ("blur", "subsample"))
+"""Zhang's: with a blur, and the same without."""
+
 
 def blur_improves(evidence: Evidence) -> list[Case]:
     """Blurring before subsampling makes a network's answers more consistent under shifts (Zhang 2019).
 
-    Measured: consistency (preset distinct) of networks that blur less that of max pooling, paired by seed.
+    Measured: consistency (preset distinct) of an operator that blurs less that of the same without the blur,
+    paired by seed: max_blur and max, conv_blur and strided, blur and avg, blur and subsample.
 
-    Rule: yes if the difference is shown to be above 0, no if below: sign-flip test with Holm's correction
-    over the cases, p < 0.05, and an interval without 0.
+    Rule: yes if the difference is shown to be above 0, no if below: paired t test with Holm's correction
+    over the cases, p < 0.05.
 
-    Needs: cnnpool train -m experiment=claims pool=max,blur,max_blur seed=0,1,2,3,4,5,6,7,8,9
+    Needs: cnnpool train -m experiment=claims pool=max,max_blur,strided,conv_blur,avg,blur,subsample
+    seed=0,1,2,3,4,5,6,7,8,9
     """
     return of_contrasts(
         [
             Contrast(
                 pair,
                 pair.differences("invariance", "consistency", "distinct"),
-                when=f"the operator is {name}",
+                when=f"{blurring} takes the place of {plain}",
                 what="consistency (distinct)",
             )
-            for name in BLURS
-            for pair in evidence.pairs(named(name), named("max"), ["pool"], alike=["stride"])
+            for blurring, plain in PAIRS
+            for pair in evidence.pairs(named(blurring), named(plain), ["pool"], alike=["stride"])
         ]
     )

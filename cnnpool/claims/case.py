@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from cnnpool.report.pairwise import LEAST_DECIDED
 from cnnpool.report.runs import Run
-from cnnpool.report.statistics import LEAST_PAIRS, Summary
+from cnnpool.report.statistics import Summary
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Case:
     """``%`` and ``points`` show a fraction times 100; empty shows it as it is."""
     expected: str = ""
     """What the claim or the theory says the number is."""
+    exact: bool = False
+    """Arithmetic: no seed changes the number, so it has neither spread nor n."""
 
     @property
     def number(self) -> str:
@@ -34,7 +37,7 @@ class Case:
         s, sign = self.summary, "+" if self.unit == "points" else ""
         scale = 100 if self.unit in ("%", "points") else 1
         text = f"{scale * s.mean:{sign}.2f}" if scale > 1 else f"{s.mean:.4g}"
-        if s.n > 1:
+        if s.n > 1 and not self.exact:
             low, high = (f"{scale * x:{sign}.2f}" if scale > 1 else f"{x:.4g}" for x in (s.low, s.high))
             text += f" [{low}, {high}]"
         return f"{text} {self.unit}".rstrip()
@@ -43,7 +46,12 @@ class Case:
     def spread(self) -> str:
         """Standard deviation over seeds."""
         scale = 100 if self.unit in ("%", "points") else 1
-        return "–" if math.isnan(self.summary.sd) else f"{scale * self.summary.sd:.3g}"
+        return "–" if self.exact or math.isnan(self.summary.sd) else f"{scale * self.summary.sd:.3g}"
+
+    @property
+    def count(self) -> str:
+        """How many seeds the number is over; none for arithmetic."""
+        return "–" if self.exact else str(self.summary.n)
 
     @property
     def word(self) -> str:
@@ -79,7 +87,7 @@ def verdict(cases: Sequence[Case]) -> str:
     """
     told = [case for case in cases if case.holds is not None]
     if not told:
-        few = any(case.summary.n < LEAST_PAIRS for case in cases)
+        few = any(case.summary.n < LEAST_DECIDED for case in cases)
         why = "too few seeds" if few else "the intervals are too wide" if cases else "none of them tests it"
         return f"cannot be told from these runs: {why}"
     true = sum(bool(case.holds) for case in told)

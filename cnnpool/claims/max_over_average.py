@@ -13,8 +13,8 @@ def max_over_average(evidence: Evidence) -> list[Case]:
     stage's output under a shift of the image by 1 px (lower is more invariant), and the share of images
     answered alike after two different shifts (consistency, higher is more invariant).
 
-    Rule: yes if the difference is shown to lie on max's side, no if on the other: sign-flip test with Holm's
-    correction over the cases, p < 0.05, and an interval without 0.
+    Rule: yes if the difference is shown to lie on max's side, no if on the other: paired t test with Holm's
+    correction over the cases, p < 0.05.
 
     Needs: cnnpool train -m experiment=claims pool=max,avg seed=0,1,2,3,4,5,6,7,8,9
     """

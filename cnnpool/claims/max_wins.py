@@ -12,8 +12,8 @@ def max_wins(evidence: Evidence) -> list[Case]:
     Measured: test accuracy with max less that with average pooling of the same kernel and stride, paired by
     seed.
 
-    Rule: yes if the difference is shown to be above 0, no if below: sign-flip test with Holm's correction
-    over the cases, p < 0.05, and an interval without 0.
+    Rule: yes if the difference is shown to be above 0, no if below: paired t test with Holm's correction
+    over the cases, p < 0.05.
 
     Needs: cnnpool train -m experiment=claims pool=max,avg seed=0,1,2,3,4,5,6,7,8,9
     """

@@ -15,8 +15,8 @@ def overlap_regularises(evidence: Evidence) -> list[Case]:
     Measured: accuracy on the training images, as it was while learning from them in the last epoch, less that
     on the test images; with overlapping windows less without, same operator and stride, paired by seed.
 
-    Rule: yes if the gap is shown to be smaller with overlap, no if larger: sign-flip test with Holm's
-    correction over the cases, p < 0.05, and an interval without 0.
+    Rule: yes if the gap is shown to be smaller with overlap, no if larger: paired t test with Holm's
+    correction over the cases, p < 0.05.
 
     Needs: cnnpool train -m experiment=claims pool=max,avg pool.stride=2 pool.kernel_size=2,3
     seed=0,1,2,3,4,5,6,7,8,9

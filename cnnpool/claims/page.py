@@ -51,7 +51,7 @@ def _some(cases: Sequence[Case]) -> list[Case]:
 
 
 def _line(case: Case) -> str:
-    number = f"{case.what} {case.number}, n={case.summary.n}"
+    number = f"{case.what} {case.number}" + ("" if case.exact else f", n={case.count}")
     return f"{case.word}: {number} (claimed or expected: {case.expected}); {case.where}; {case.when}"
 
 
@@ -107,7 +107,7 @@ def _columns(cases: Sequence[Case]) -> list[Column]:
         Column("number", [case.what for case in cases], words=True),
         Column("mean [95 % CI]", [case.number for case in cases]),
         Column("sd", [case.spread for case in cases]),
-        Column("n", [str(case.summary.n) for case in cases]),
+        Column("n", [case.count for case in cases]),
         Column("claimed or expected", [case.expected for case in cases], words=True),
     ]
 

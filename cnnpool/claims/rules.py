@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from cnnpool.report import statistics
+from cnnpool.report.pairwise import LEAST_DECIDED, paired_t_p
 from cnnpool.report.statistics import LEVEL, Summary
 
 
@@ -32,14 +33,13 @@ def within(s: Summary, target: float, tolerance: float) -> bool | None:
 def signs(families: Sequence[Sequence[float]]) -> list[int]:
     """For each list of paired differences: 1 if they are shown to be above 0, -1 below, else 0.
 
-    Shown: at least as many pairs as the sign-flip test needs, its p below 0.05 after Holm's correction over
-    all the lists, and a 95 % interval without 0.
+    Shown as in ``cnnpool compare``: at least three pairs, and p of the paired t test below 0.05 after Holm's
+    correction over all lists that have as many; the sign-flip test where all differences are equal.
     """
-    adjusted = statistics.holm([statistics.sign_flip_p(differences) for differences in families])
-    found = []
-    for differences, p in zip(families, adjusted, strict=True):
-        s = statistics.summarise(differences)
-        enough = s.n >= statistics.pairs_needed(len(families))
-        shown = enough and p < LEVEL and (s.low > 0 or s.high < 0)
-        found.append((1 if s.mean > 0 else -1) if shown else 0)
+    enough = [place for place, one in enumerate(families) if len(one) >= LEAST_DECIDED]
+    adjusted = statistics.holm([paired_t_p(families[place]) for place in enough])
+    found = [0] * len(families)
+    for place, p in zip(enough, adjusted, strict=True):
+        if p < LEVEL:
+            found[place] = 1 if statistics.summarise(families[place]).mean > 0 else -1
     return found

@@ -23,8 +23,8 @@ def strided_instead(evidence: Evidence) -> list[Case]:
     seed, for the columns of the paper's Table 3. All-CNN adds a convolution; ConvPool-CNN adds the same and
     still pools.
 
-    Rule: no if the replacement is shown to be worse (sign-flip test with Holm's correction over the cases,
-    p < 0.05, interval below 0); yes if it is not, and the 95 % interval of 6 or more pairs excludes a loss of
+    Rule: no if the replacement is shown to be worse (paired t test with Holm's correction over the cases,
+    p < 0.05); yes if it is not, and the 95 % interval of 6 or more pairs excludes a loss of
     0.5 points.
 
     Needs: cnnpool train -m experiment=claims_allconv pool=max,subsample,conv_pool,strided

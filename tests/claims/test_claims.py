@@ -77,6 +77,15 @@ def test_max_is_sparse_where_windows_lie_edge_to_edge_and_not_where_they_overlap
     assert [case.expected for case in found.cases] == ["75.00 %", "88.89 %"]
 
 
+def test_a_convolution_with_a_relu_of_its_own_is_judged_apart(put, told):
+    put(operator("depthwise", 3, activation="relu"), gradient={"zero_fraction": lambda seed: 0.4})
+    put(operator("depthwise", 3, activation="none"), gradient={"zero_fraction": lambda seed: 0.0})
+    assert words(told("strided_is_sparse")) == {
+        "the kernel is no smaller than the stride, a ReLU follows": "yes",
+        "the kernel is no smaller than the stride": "no",
+    }
+
+
 def test_max_is_not_sparse_where_no_zero_is(put, told):
     put(operator("max"), gradient={"zero_fraction": about(0.1)})
     assert told("max_is_sparse").verdict == "does not hold (0 of 1 cases)"
@@ -113,7 +122,7 @@ def test_max_is_more_invariant_than_average_or_less_or_nothing_is_shown(put, tol
 
 def test_a_difference_of_few_seeds_decides_nothing(put, told):
     for name, value in (("max", 0.9), ("avg", 0.5)):
-        put(operator(name), FEW, accuracy=about(value))
+        put(operator(name), range(2), accuracy=about(value))
     found = told("max_wins")
     assert found.verdict == "cannot be told from these runs: too few seeds"
     assert found.open and "pool=max,avg" in found.needs
@@ -179,6 +188,11 @@ def test_a_batch_covers_all_inputs_or_does_not(put, told, coverage, verdict):
     found = told("batch_covers")
     assert found.verdict == f"{verdict} ({int(coverage > 0.9)} of 1 cases)"
     assert found.cases[0].what == "inputs reached by 128 images"
+    put(operator("max", ties="split"), gradient={"zero_fraction": lambda seed: 0.5, **seen})
+    assert [case.when for case in told("batch_covers").cases] == [
+        "max 2/2 works on digits",
+        "max 2/2 ties=split works on digits",
+    ]
 
 
 @pytest.mark.parametrize(("ratio", "verdict"), [(0.0002, "holds"), (0.02, "does not hold")])
@@ -201,7 +215,26 @@ def test_blur_is_invariant_only_where_nothing_sees_positions(put, told):
 def test_blur_improves_or_worsens(put, told, consistency, verdict):
     put(operator("max"), consistency=about(0.8, 0.002))
     put(operator("max_blur"), consistency=about(consistency))
+    # Not a partner of max, but of avg and subsample.
+    put(operator("blur"), consistency=about(0.2))
     assert told("blur_improves").verdict == f"{verdict} ({int(consistency > 0.8)} of 1 cases)"
+
+
+def test_each_blur_is_compared_with_the_same_without_it(put, told):
+    for name, value in (
+        ("conv_blur", 0.9),
+        ("strided", 0.8),
+        ("blur", 0.7),
+        ("avg", 0.6),
+        ("subsample", 0.5),
+    ):
+        put(operator(name), consistency=about(value, 0.001 + value / 1000))
+    found = told("blur_improves")
+    assert words(found) == {
+        "conv_blur takes the place of strided": "yes",
+        "blur takes the place of avg": "yes",
+        "blur takes the place of subsample": "yes",
+    }
 
 
 @pytest.mark.parametrize(

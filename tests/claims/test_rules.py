@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from scipy.stats import ttest_1samp
 
 from cnnpool.claims.case import Case, verdict
 from cnnpool.claims.rules import at_least, at_most, signs, within
@@ -40,11 +41,20 @@ def test_a_sign_is_shown_by_enough_pairs_alike_and_not_by_fewer_or_mixed():
     assert signs([up]) == [1]
     assert signs([[-x for x in up]]) == [-1]
     assert signs([mixed]) == [0]
-    assert signs([up[:5]]) == [0]
-    # Seven pairs carry two comparisons (2 / 2^7 * 2 < .05), not four: those need 1 + log2(4 / .05) = 7.3.
-    assert signs([up, mixed]) == [1, 0]
-    assert signs([up] * 4) == [0, 0, 0, 0]
+    assert signs([up[:2]]) == [0]
+    assert signs([up, mixed, up[:2]]) == [1, 0, 0]
     assert signs([]) == []
+
+
+def test_a_sign_is_decided_by_the_paired_t_test_with_holms_correction():
+    assert ttest_1samp([1.0, 2.0, 3.0], 0).pvalue > 0.05 and signs([[1.0, 2.0, 3.0]]) == [0]
+    close = [2.0, 2.1, 1.9]
+    assert 0.05 / 80 < ttest_1samp(close, 0).pvalue < 0.05 / 40
+    assert signs([close] * 40) == [1] * 40 and signs([close] * 80) == [0] * 80
+
+
+def test_equal_differences_are_decided_by_the_sign_flip_test():
+    assert signs([[0.1] * 5]) == [0] and signs([[0.1] * 6]) == [1]
 
 
 def case(holds, when="it rains", n=10):
@@ -63,7 +73,7 @@ def case(holds, when="it rains", n=10):
         ),
         ([case(True), case(False)], "holds only in some runs (1 of 2 cases)"),
         ([case(None)], "cannot be told from these runs: the intervals are too wide"),
-        ([case(None, n=5)], "cannot be told from these runs: too few seeds"),
+        ([case(None, n=2)], "cannot be told from these runs: too few seeds"),
         ([], "cannot be told from these runs: none of them tests it"),
     ],
 )
@@ -76,3 +86,5 @@ def test_a_number_has_its_unit_and_interval_and_a_single_one_has_no_spread():
     assert (shown.number, shown.spread) == ("+12.50 [+10.00, +15.00] points", "1")
     alone = Case("", "", "", Summary(1, 0.125, math.nan, math.nan, math.nan), None, (), "")
     assert (alone.number, alone.spread, alone.word) == ("0.125", "–", "cannot be told")
+    counted = Case("", "", "", Summary(3, 0.5, 0.0, 0.5, 0.5), True, (), exact=True)
+    assert (counted.number, counted.spread, counted.count) == ("50.00 %", "–", "–")
