@@ -5,7 +5,7 @@ A float without an upper bound may be infinite: it has none only where infinity 
 
 import math
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import DocInfo, Ge, GroupedMetadata, Gt, Le, Lt, MaxLen, MinLen, Predicate
@@ -69,33 +69,49 @@ def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
         yield from one if isinstance(one, GroupedMetadata) else (one,)
 
 
-def _bounded(kind: str, bounds: list[Any]) -> str:
-    said, low, high = [], "", ""
+def _bounded(kind: str, bounds: Sequence[Any]) -> str:
     for bound in bounds:
-        match bound:
-            case DocInfo():
-                return bound.documentation
-            case Ge():
-                low = f"at least {_number(bound.ge)}"
-            case Gt():
-                low = f"above {_number(bound.gt)}"
-            case Le():
-                high = f"at most {_number(bound.le)}"
-            case Lt():
-                high = "finite" if bound.lt == math.inf else f"below {_number(bound.lt)}"
-            case MinLen():
-                said.append(f"at least {bound.min_length} of them")
-            case MaxLen():
-                said.append(f"at most {bound.max_length} of them")
-            case Predicate():
-                said.append(bound.func.__name__.replace("_", " "))
+        if isinstance(bound, DocInfo):
+            return bound.documentation
+    low = next(filter(None, map(_low, bounds)), "")
+    high = next(filter(None, map(_high, bounds)), "")
+    rest = [*filter(None, map(_shape, bounds))]
     if low.startswith("at least") and high.startswith("at most"):
         kind += f" from {low.removeprefix('at least ')} to {high.removeprefix('at most ')}"
     elif ends := " and ".join(filter(None, (low, high))):
         kind += f"{',' * ends.startswith('at')} {ends}"
     if kind.startswith("a number") and not high:
-        said.append("or inf")
-    return ", ".join([kind, *said])
+        rest.append("or inf")
+    return ", ".join([kind, *rest])
+
+
+def _low(bound: Any) -> str:
+    match bound:
+        case Ge():
+            return f"at least {_number(bound.ge)}"
+        case Gt():
+            return f"above {_number(bound.gt)}"
+    return ""
+
+
+def _high(bound: Any) -> str:
+    match bound:
+        case Le():
+            return f"at most {_number(bound.le)}"
+        case Lt():
+            return "finite" if bound.lt == math.inf else f"below {_number(bound.lt)}"
+    return ""
+
+
+def _shape(bound: Any) -> str:
+    match bound:
+        case MinLen():
+            return f"at least {bound.min_length} of them"
+        case MaxLen():
+            return f"at most {bound.max_length} of them"
+        case Predicate():
+            return bound.func.__name__.replace("_", " ")
+    return ""
 
 
 def _number(bound: Any) -> str:

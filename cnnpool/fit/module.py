@@ -57,13 +57,6 @@ class Net(LightningModule):
         self.evaluation_sums: list[Tensor] = []
         self.correct: list[Tensor] = []
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        # Lightning notes the hook that it calls 28 times a step; torch would look for parameters in it.
-        if name == "_current_fx_name":
-            self.__dict__[name] = value
-        else:
-            super().__setattr__(name, value)
-
     def configure_optimizers(self) -> Optimizer:
         self.optimizer = optimizers.build(self.recipe, self.model.parameters(), self.levels)
         return self.optimizer

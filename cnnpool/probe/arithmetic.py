@@ -8,8 +8,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 class Arithmetic(TorchDispatchMode):
     """Within this context, ``total`` adds up what convolutions and matrix products take.
 
-    Counts what ``torch.utils.flop_counter.FlopCounterMode`` does, whose first use loads the compiler: as long
-    as a small training takes.
+    Counts the same as ``torch.utils.flop_counter.FlopCounterMode``, which could stand in its place. Its base
+    class has a private name in torch; it saves loading torch's compiler, which takes as long as a small
+    training.
     """
 
     def __init__(self) -> None:

@@ -59,15 +59,5 @@ def unchanged_share(operator: nn.Module, maps: Tensor, ways: Iterable[tuple[int,
     return torch.stack(same).mean().item()
 
 
-def unchanged_maximum(kernel: tuple[int, int], down: int, right: int) -> float:
-    """Probability that max pooling of independent equally distributed values is unchanged by a shift.
-
-    With q = (k - down)(k - right) cells shared by the window and the shifted one, 2 k^2 - q in their union,
-    the maxima are the same if the union's maximum is among the shared: q / (2 k^2 - q).
-    """
-    shared = max(kernel[0] - abs(down), 0) * max(kernel[1] - abs(right), 0)
-    return shared / (2 * kernel[0] * kernel[1] - shared)
-
-
 def _distance(a: Tensor, b: Tensor) -> float:
     return float((a - b).norm(dim=1).mean())

@@ -16,11 +16,6 @@ class WriteError(OSError):
         return f"cannot write {self.filename}: {self.strerror}"
 
 
-def is_full(error: BaseException) -> bool:
-    """Whether ``error`` says that a disk, a quota or the limit of a file's size is reached."""
-    return isinstance(error, OSError) and error.errno in {*FULL, errno.EFBIG}
-
-
 def explained(error: OSError, path: Path, needed: int = 0) -> WriteError:
     """The same error about the file ``path``, with the disk's name and its room if that is the reason.
 

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from cnnpool import pool, readout
+from cnnpool.probe import cost
 from cnnpool.probe.arithmetic import Arithmetic
 
 
@@ -45,6 +46,21 @@ def test_products_by_hand():
     q = torch.randn(1, 2, 4, 8)
     ours, torchs = counted(lambda: F.scaled_dot_product_attention(q, q, q))
     assert ours == torchs
+
+
+def test_the_cost_probe_counts_the_same_by_torchs_public_counter(monkeypatch):
+    class Counter(FlopCounterMode):
+        def __init__(self):
+            super().__init__(display=False)
+
+        total = property(FlopCounterMode.get_total_flops)
+
+    torch.manual_seed(0)
+    stage = pool.build("conv_pool", 4)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), stage, nn.Flatten(), nn.Linear(4 * 3 * 3, 5))
+    counted = cost.flops(net, {"s1": stage}, torch.randn(1, 3, 8, 8))
+    monkeypatch.setattr(cost, "Arithmetic", Counter)
+    assert cost.flops(net, {"s1": stage}, torch.randn(1, 3, 8, 8)) == counted > 0
 
 
 SAY = """
