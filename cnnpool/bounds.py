@@ -22,7 +22,7 @@ ShareBelowOne = Annotated[float, Ge(0), Lt(1)]
 
 
 def odd(number: int) -> bool:
-    """Whether a window of that size has a middle."""
+    """Whether a window of that size has a centre."""
     return number % 2 == 1
 
 

@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def fail(message: str, status: int = 2) -> NoReturn:
-    """One line on stderr, and the end."""
+    """Write one line to stderr and exit."""
     if os.environ.get("CNNPOOL_TRACEBACK"):
         traceback.print_exc()
     sys.stderr.write(f"error: {message}\n")

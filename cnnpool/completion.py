@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 
 def answer(parsers: Mapping[str, Callable[[], Parser]]) -> NoReturn:
-    """Tell the shell how its line can go on, and end the process.
+    """Print the completions of the shell's line and end the process.
 
     Args:
         parsers: of every command, by its name.
@@ -57,7 +57,7 @@ def answer(parsers: Mapping[str, Callable[[], Parser]]) -> NoReturn:
     commands = top.add_subparsers()
     line = os.environ.get("COMP_LINE", "").split()
     for name, make in parsers.items():
-        # Only the command that is typed already has arguments to complete.
+        # Only the command already typed has arguments to complete.
         parents = [make()] if name in line[1:2] else []
         commands.add_parser(name, parents=parents, add_help=False, conflict_handler="resolve")
     argcomplete.autocomplete(top, default_completer=complete, always_complete_options=False)  # type: ignore[arg-type]
@@ -67,13 +67,13 @@ def answer(parsers: Mapping[str, Callable[[], Parser]]) -> NoReturn:
 def complete(
     prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **other: object
 ) -> Iterable[str]:
-    """The words with which an argument may go on.
+    """The completions of an argument.
 
     Args:
         prefix: the part that is typed.
         action: the argument.
         parsed_args: the arguments before.
-        other: all that argcomplete tells besides.
+        other: further arguments of argcomplete's completers.
     """
     kind = str(action.metavar)
     if kind == "KEY=VALUE" and action.dest == "overrides":
@@ -90,7 +90,7 @@ def complete(
 
 
 def _overrides(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
-    """How KEY=VALUE goes on: the key up to the next dot, or the last of several values."""
+    """Completions of KEY=VALUE: the key up to the next dot, or the last of several values."""
     keys = keys_of(getattr(parsed_args, "overrides", None) or [], getattr(parsed_args, "config_dir", None))
     key, is_whole, value = prefix.partition("=")
     if is_whole:
@@ -101,7 +101,7 @@ def _overrides(prefix: str, parsed_args: argparse.Namespace) -> list[str]:
     found = set()
     for known in keys:
         if known.startswith(prefix):
-            # A room is both a choice and a place for keys, so that neither is completed with a space.
+            # A room is a choice and also a prefix of keys, so neither is completed with a space.
             room, dot, _ = known.partition(".")
             is_room = dot and room in keys and "." not in prefix
             found.add(f"{room}." if is_room else f"{known}=")

@@ -35,7 +35,7 @@ class Quantity:
         seeds: ``mean``: it varies from seed to seed. ``same``: the architecture alone decides it.
         shown: ``compare``: it has a column in every comparison. ``probe``: ``cnnpool probe`` prints it.
             ``file``: it stands in files alone.
-        timed: it depends on what else the machine had to do.
+        timed: it depends on the load of the machine.
     """
 
     key: str
@@ -133,7 +133,7 @@ count = partial(Quantity, form="count", range=(0.0, None))
 
 
 def from_records(records: Mapping[str, Any]) -> list[Quantity]:
-    """The quantities of a run's ``results.json``; what cannot be read is left out."""
+    """The quantities of a run's ``results.json``; unreadable entries are left out."""
     known = {one.name for one in fields(Quantity)} - {"key"}
     found = []
     for key, record in records.items():

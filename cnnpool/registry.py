@@ -39,8 +39,8 @@ class Option:
     def take(self, key: str, value: Any) -> Any:
         """``value`` as the option takes it; lists become tuples.
 
-        No bool is a number, no number a bool, NaN is nothing; a whole number stands for a float, and the text
-        ``inf``, as JSON keeps it, for infinity.
+        Booleans are not numbers, nor numbers booleans, and NaN is refused. A float also takes a whole number,
+        and the text ``inf``, as JSON keeps it, for infinity.
 
         Raises:
             ValueError: in one line, with ``key``, the legal values and ``value``.
@@ -53,7 +53,7 @@ class Option:
                 taken = self._adapter.validate_python(candidate)
             except ValidationError:
                 continue
-            # pydantic takes what equals a choice, as True equals 1.
+            # pydantic compares choices by ==, and True == 1.
             if type(taken) in (type(candidate), float) and taken == taken:
                 return taken
         shown = repr(value)
@@ -62,7 +62,7 @@ class Option:
 
     @cached_property
     def _adapter(self) -> Any:
-        # Imported here: it takes as long as all that a command needs to print its help.
+        # Imported here: pydantic takes as long to import as a command takes to print its help.
         from pydantic import ConfigDict, TypeAdapter
 
         return TypeAdapter(self.hint, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
@@ -71,7 +71,7 @@ class Option:
 def lookup(table: Mapping[str, Entry], room: str, name: str) -> Entry:
     """The class or function called ``name``: the room's own, else an installed package's entry point.
 
-    Own names win, so an installed package cannot replace a built-in choice unseen.
+    Built-in names take precedence, so an installed package cannot replace one unnoticed.
 
     Raises:
         ValueError: if no such name exists; the message suggests the nearest.
@@ -180,9 +180,9 @@ def checked(entry: Class) -> Class:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A remedy for a misspelt word: the nearest of the ``known`` ones, else all of them, or some of many.
+    """The suggestion for an unknown word: the nearest ``known`` one, else all of them, or the first of many.
 
-    Of a key with dots any part will do: ``width`` is near ``model.width``.
+    One part of a dotted key is enough: ``width`` finds ``model.width``.
     """
     known = sorted(known)
     near = nearest(word, known) or [key for key in known if word in key.split(".")]
@@ -194,7 +194,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str]:
-    """The one of ``known`` that is most like ``word``, if any is; a ``cutoff`` of 1 asks for an equal one."""
+    """The closest match of ``word`` in ``known``, if there is one; a ``cutoff`` of 1 means equality."""
     return difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
 
 

@@ -47,7 +47,7 @@ def settle(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Finding]:
     """The finding of ``runs`` on every claim.
 
     Args:
-        runs: as found by ``cnnpool.report.find``; only the finished ones speak.
+        runs: as found by ``cnnpool.report.find``; unfinished ones are ignored.
         allow: keys that may differ among runs that are compared, beside the claim's own.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A claim's evidence: ``Case`` by case, and the ``Finding`` they add up to."""
+"""A claim's evidence: single cases, and the finding from all of them."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from cnnpool.report.statistics import Summary
 
 @dataclass(frozen=True)
 class Case:
-    """One measured number that speaks for a claim, against it, or for neither."""
+    """One measured number that supports a claim, contradicts it, or decides nothing."""
 
     when: str
     """The circumstance a textbook would name; cases of one circumstance are judged together."""
@@ -75,12 +75,12 @@ class Finding:
 
     @property
     def open(self) -> bool:
-        """Whether more runs could tell more."""
+        """Whether more runs could decide it."""
         return not self.cases or any(case.holds is None for case in self.cases)
 
 
 def verdict(cases: Sequence[Case]) -> str:
-    """The word that the cases allow.
+    """The verdict of the cases in a word.
 
     Holds if all that can be told do, does not hold if none does; else holds only when a circumstance is met
     in which all do. Without a case that can be told: cannot be told from these runs.

@@ -1,4 +1,4 @@
-"""Runs sorted for a claim: those alike but for the seed, and pairs alike but for one choice."""
+"""Runs grouped for a claim: those that differ by seed only, and pairs that differ by one choice."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""From numbers by seed to cases: ``of_stage`` for one choice, ``of_contrasts`` for pairs of choices."""
+"""Cases from numbers by seed: ``of_stage`` for one choice, ``of_contrasts`` for pairs of choices."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -41,7 +41,7 @@ def text(findings: Sequence[Finding], notes: Sequence[str], width: int) -> str:
 
 
 def _some(cases: Sequence[Case]) -> list[Case]:
-    """As many as are shown, those that say yes, no and nothing by turns."""
+    """The cases that are shown: yes, no and undecided ones in turn."""
     seen: Counter[str] = Counter()
     turns = []
     for place, case in enumerate(cases):

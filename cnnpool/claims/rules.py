@@ -1,4 +1,4 @@
-"""Rules by which a number from several seeds says yes, no, or nothing."""
+"""Rules that turn a number from several seeds into yes, no, or undecided."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Training: one function, ``fit``. The only room that imports Lightning."""
+"""Training: one function, ``fit``. With ``cnnpool.lightning`` the only room that imports Lightning."""
 
 from cnnpool.fit.fit import fit
 from cnnpool.fit.module import DivergedError

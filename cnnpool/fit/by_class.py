@@ -1,4 +1,4 @@
-"""The accuracy on each class, and the mean of these: what accuracy hides where classes differ in size."""
+"""Accuracy on each class and its mean, which accuracy hides where classes differ in size."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""When a run saves itself: after every epoch, now and then within one, and when it is asked to stop."""
+"""Checkpoints of a run: after every epoch, at intervals within one, and at a signal."""
 
 import math
 import time
@@ -24,7 +24,7 @@ class Checkpoints(Callback):
     Args:
         out: the run's folder.
         name: the run's own random one.
-        metrics: knows the latest validation accuracy; stands before this callback.
+        metrics: holds the latest validation accuracy; runs before this callback.
         signals: while training, a signal saves and stops at the end of the step or of the epoch.
     """
 
@@ -37,7 +37,7 @@ class Checkpoints(Callback):
         self.saved_time = time.monotonic()
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
-        # Lightning takes SIGTERM for itself just before.
+        # Lightning has just installed its own handler of SIGTERM.
         self.signals.install()
         self.signals.patient = True
 
@@ -59,7 +59,7 @@ class Checkpoints(Callback):
 
     def on_train_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
         assert isinstance(module, Net)
-        # Without a validation split there is nothing to be best at but the last epoch.
+        # Without a validation split the last epoch counts as the best.
         accuracy = self.metrics.latest.get("val", {"accuracy": math.inf})["accuracy"]
         if accuracy > self.best or accuracy == math.inf:
             self.best = accuracy
@@ -84,7 +84,7 @@ class Checkpoints(Callback):
     def _check(self, module: Net) -> None:
         if module.global_rank == 0:
             refuse_lost(self.out, self.name)
-        # One answer for all, since a GPU is waited for at each.
+        # One reduction over all tensors, since reading each would synchronise with a GPU.
         if not torch.stack([value.isfinite().all() for value in module.state_dict().values()]).all():
             raise DivergedError(
                 f"a weight or statistic became nan or infinite by step {module.steps}: lower fit.lr; "
@@ -96,7 +96,7 @@ class Checkpoints(Callback):
             raise Stopped(signum, f"stopped by {Stopped(signum).name} at step {module.saved_steps}")
 
     def _agree(self, trainer: Trainer, due: bool) -> tuple[bool, int]:
-        """The same answer in all processes: any that is due, any signal."""
+        """(whether a checkpoint is due, signal), combined over all processes."""
         signum = self.signals.pending or 0
         if trainer.world_size == 1:
             return due, signum

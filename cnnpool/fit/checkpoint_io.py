@@ -1,4 +1,4 @@
-"""Lightning's door to the checkpoints of a run."""
+"""Checkpoints of a run for Lightning."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""In a log, how far an epoch has come that takes long; a terminal has a progress bar instead."""
+"""Progress of long epochs in a log; a terminal shows a progress bar instead."""
 
 from typing import Any
 

@@ -98,7 +98,7 @@ class MetricsCallback(Callback):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.latest, self.images = state["latest"], state["images"]
-        # Checkpoints of before the load was measured do not know it.
+        # Older checkpoints do not have the load.
         self.training.restore(state["seconds"], state.get("taken"))
         self.begun -= state["wall_s"]
 

@@ -1,4 +1,4 @@
-"""The scalars of a run that goes on: into metrics.jsonl for the report, into loggers for the eye."""
+"""Scalars of a running training: to metrics.jsonl for the report, and to loggers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -67,13 +67,13 @@ class MetricsWriter:
         self.logger.figure(tag, figure, step or 0)
 
     def sync(self) -> int:
-        """Bring everything said so far to the disk; returns the size of ``metrics.jsonl`` in bytes."""
+        """Flush all scalars to the disk; returns the size of ``metrics.jsonl`` in bytes."""
         size = self.metrics.sync()
         self.board.flush()
         return size
 
     def finish(self, results: Results) -> None:
-        """The pages that compare runs: custom scalars, a row of HParams, the configuration as text."""
+        """Write the pages that compare runs: custom scalars, a row of HParams, the configuration as text."""
         self._layout(list(results.stages))
         settings = {
             **{room: getattr(results, room)["name"] for room in NAMED},
@@ -121,7 +121,7 @@ class MetricsWriter:
 
 
 def _headline(results: Results) -> dict[str, float]:
-    """The few numbers by which runs are compared at a glance, named by the tags of their scalars."""
+    """The main results of a run, by the tags of their scalars."""
     measured = results.measured
     tags = {f"test/{name}": measured["test"][name] for name in ("accuracy", "loss")}
     if invariance := measured.get("invariance"):

@@ -29,7 +29,7 @@ class Net(LightningModule):
         recipe: how to train it.
         seed: with the step number it fixes every draw of stochastic operators and dropout.
         total_steps: length of the schedule.
-        facts: what else a checkpoint of this run must say, in plain JSON.
+        facts: further entries of the run's checkpoints, in plain JSON.
         levels: layers with rates of their own; none where all are trained alike.
     """
 
@@ -75,7 +75,7 @@ class Net(LightningModule):
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         # Draws depend on the step (and process) alone, so a resumed run repeats them.
         seed = (self.seed + 1) * 1_000_003 + self.steps + self.global_rank * 998_244_353
-        # torch.manual_seed also tells every kind of device that is not there: half a millisecond a step.
+        # torch.manual_seed also seeds backends that are not present, which takes half a millisecond a step.
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
@@ -105,11 +105,11 @@ class Net(LightningModule):
         if self.steps >= self.total_steps:
             self.trainer.should_stop = True
 
-    # Lightning asks for it at every step.
+    # Lightning inspects the signature at every step.
     training_step.__signature__ = inspect.signature(training_step)  # type: ignore[attr-defined]
 
     def _backward(self, loss: Tensor) -> None:
-        # Lightning's own way is for several processes; alone, its hooks only take time.
+        # manual_backward is needed by several processes only; for one its hooks cost time.
         if self.recipe.devices > 1 or self.recipe.strategy != "auto":
             self.manual_backward(loss)
         else:
@@ -141,7 +141,7 @@ class Net(LightningModule):
         return {"loss": loss / count, "accuracy": correct / count}
 
     def take_correct(self, images: int) -> Tensor:
-        """Which of so many test images were classified correctly, (images,) booleans; starts anew.
+        """Which of the ``images`` test images were classified correctly, (images,) booleans; resets the list.
 
         Each of several processes has looked at every world-th image, from its rank on.
         """
@@ -155,7 +155,7 @@ class Net(LightningModule):
         return own.cpu()
 
     def diverged(self, loss: float, batch_idx: int) -> DivergedError:
-        """The error that says where, and what to do."""
+        """The error for a loss that is not finite, with its step and remedies."""
         rate = self.recipe.learning_rate(self.steps, self.total_steps)
         return DivergedError(
             f"the loss became {loss} at epoch {self.current_epoch}, step {self.steps} (batch {batch_idx} of "

@@ -1,4 +1,4 @@
-"""Everything that a run needs before its first step."""
+"""Preparation of a run up to its first step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from cnnpool.system.process import rank
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """The request that a run answers, as results.json repeats it.
+    """The request for a run, as results.json repeats it.
 
     Args:
         run: the run's name, its folder below the output root.
@@ -118,7 +118,7 @@ def prepare(
         "readout": facts.readout,
         "model": facts.model,
     }
-    # Arithmetic and data are no settings, but a checkpoint goes on with the same ones only.
+    # Precision and data are not settings, but a checkpoint must match them too.
     asked |= {"precision": precision_of(recipe), "data_sha256": dataset.sha256}
     total = min(steps, recipe.max_steps or steps)
     example = torch.zeros(1, dataset.in_channels, *dataset.size)

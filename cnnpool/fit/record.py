@@ -38,7 +38,7 @@ def record(run: Training, trained: Trained, measured: Measured, writer: MetricsW
         LostError: if somebody else has deleted any of what the run left before.
     """
     results = results_of(run, trained, measured)
-    # A probe that is read while it trains has its curve already, on the validation images.
+    # Probes read during training have a curve already, on the validation images.
     curves = {probe.section for probe in run.probes.values() if probe.every_epochs}
     final = {section: result for section, result in measured.sections.items() if section not in curves}
     values = scalars(run.quantities, {"test": trained.test, **final})
@@ -59,7 +59,7 @@ def record(run: Training, trained: Trained, measured: Measured, writer: MetricsW
 
 
 def results_of(run: Training, trained: Trained, measured: Measured) -> Results:
-    """All that results.json says, but for when the run ended."""
+    """The results of the run, without the time of its end."""
     sections = {"test": trained.test, **trained.metrics.latest, **measured.sections}
     return Results(
         **dataclasses.asdict(run.facts),
@@ -92,7 +92,7 @@ def close(
     *,
     pictures: bool,
 ) -> None:
-    """Write what loggers show of a finished run, the last of its scalars among it."""
+    """Write the last scalars and the pages of a finished run to its loggers."""
     assert results.steps is not None and results.epochs is not None
     writer.scalars(results.steps, results.epochs, values)
     writer.finish(results)

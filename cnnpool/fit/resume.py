@@ -1,4 +1,4 @@
-"""Where a stopped run goes on: the newest whole checkpoint, if it is one of the same run."""
+"""Resumption of a stopped run from its newest intact checkpoint."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Where the loss gradient of a few images goes, kept for the picture in the report."""
+"""Gradient routing of a few images, saved for the picture in the report."""
 
 import torch
 from torch import Tensor

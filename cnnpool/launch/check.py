@@ -102,7 +102,7 @@ def check_values(settings: Mapping[str, Any]) -> None:
 
 @contextmanager
 def located(path: str, chosen: Mapping[str, Any]) -> Iterator[None]:
-    """Give an error that begins with an option the option's place on the command line, below ``path``."""
+    """Prefix errors that begin with an option's name by ``path``, its place on the command line."""
     try:
         yield
     except ValueError as error:
@@ -134,7 +134,7 @@ def _check_names(room: str, path: str, chosen: Mapping[str, Any]) -> None:
         raise ValueError(f"{path}.name={name} is no name; a choice is made by {path}=NAME")
     names = _names(room)
     if name not in names:
-        # Nobody's, or an installed package's, whose signature knows its options.
+        # Either unknown, or of an installed package, whose signature has its options.
         registry.lookup(dict.fromkeys(names, dict), ENTRIES[room], name)
         return
     known = _content(room, "full")[name] if room == "probe" else _options(_content(room, name))

@@ -39,7 +39,7 @@ class Request:
         multirun: whether it is a sweep.
         config_dir: a folder with choices of the user's own.
         config_name: the file to begin with.
-        most_jobs: that a sweep may have, >= 1.
+        most_jobs: the limit for a sweep, >= 1.
     """
 
     overrides: Sequence[str] = ()
@@ -88,7 +88,7 @@ def _no_sweep(swept: Sequence[Override]) -> str:
 def _axes(
     composer: Composer, overrides: Sequence[Override], whole: DictConfig, most: int
 ) -> list[list[Override]]:
-    """The values of every key of a sweep, those that an experiment brings included."""
+    """The values of every key of a sweep, including those from an experiment's file."""
     brought: DictConfig = whole.hydra.sweeper.params or OmegaConf.create()
     lines = [f"{key!s}={value}" for key, value in brought.items()]
     asked = parse([*lines, *map(line_of, overrides)])
@@ -108,7 +108,7 @@ def _sweep(composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Overri
     name_runs_by(keys)
     for key in filter(is_harmless, keys):
         note(f"{key} differs between the jobs, so it is part of their folders' names")
-    # Resolved here once, so that a time in it is the same for all jobs.
+    # Resolved once, so that all jobs share a time stamp in it.
     str(whole.hydra.sweep.dir)
     jobs = []
     for number, chosen in enumerate(counted(product(*axes), math.prod(map(len, axes)))):
@@ -168,7 +168,7 @@ def show_to_resolvers(config: DictConfig) -> None:
 
 
 def counted(combinations: Iterable[Combination], count: int) -> Iterator[Combination]:
-    """The combinations one by one; every few seconds stderr says how many are done."""
+    """Yield the combinations; every few seconds a line on stderr reports the number done."""
     said = time.monotonic()
     for done, combination in enumerate(combinations):
         if count >= COUNTED and time.monotonic() - said > SILENT_S:
@@ -178,6 +178,6 @@ def counted(combinations: Iterable[Combination], count: int) -> Iterator[Combina
 
 
 def note(text: str) -> None:
-    """A line on stderr, which nobody need read."""
+    """Write a line of information to stderr."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()

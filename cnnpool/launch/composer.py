@@ -1,4 +1,4 @@
-"""Configurations by Hydra's compose API; those that differ in plain values alone are composed once."""
+"""Compose configurations by Hydra's API, once for all jobs that differ only in plain values."""
 
 import copy
 import re
@@ -73,7 +73,7 @@ class Composer:
             for override in plain:
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
         except (ValueError, OmegaConfBaseException):
-            # Whatever is wrong, Hydra names it.
+            # Compose it again by Hydra alone, for its error message.
             return self.job(overrides)
         _record(config, overrides)
         return config
@@ -154,7 +154,7 @@ def _split(overrides: Sequence[Override]) -> tuple[list[Override], list[Override
 
 
 def _record(config: DictConfig, overrides: Sequence[Override]) -> None:
-    """Note the job's overrides as Hydra does."""
+    """Record the job's overrides in the configuration, as Hydra does."""
     own = [override for override in overrides if not override.is_hydra_override()]
     rules = config.hydra.job.config.override_dirname
     named = sorted(line_of(override) for override in own if override.key_or_group not in rules.exclude_keys)

@@ -57,9 +57,9 @@ def resolve(config: DictConfig) -> dict[str, Any]:
 
 
 def unresolved(error: OmegaConfBaseException) -> str:
-    """One line for a value that is missing, or refers to what does not exist."""
+    """An error message for a missing value or a reference to a missing key."""
     if name := _unset(error):
-        # The key may be another's, which refers to the one with the variable.
+        # The error may name a key that only refers to the one with the variable.
         default = f"${{oc.env:{name},DEFAULT}}"
         return f"the environment variable {name} is not set: set it, or give a default by {default}"
     said = str(error).splitlines()[0]
@@ -68,7 +68,7 @@ def unresolved(error: OmegaConfBaseException) -> str:
 
 
 def _unset(error: BaseException | None) -> str:
-    """The environment variable that ``oc.env`` lacked, if that is how the error began."""
+    """The environment variable that ``oc.env`` did not find, if that caused the error; else empty."""
     while error:
         if isinstance(error, KeyError) and str(error.args[0]).startswith("Environment variable"):
             return str(error).split("'")[1]
@@ -77,7 +77,7 @@ def _unset(error: BaseException | None) -> str:
 
 
 def refuse_code(node: Any, path: str = "") -> None:
-    """Refuse keys by which Hydra would import and call what a file names, secrets, and what JSON lacks.
+    """Refuse keys that make Hydra import and call code, secrets, and values that JSON lacks.
 
     Raises:
         ValueError: naming the key.
@@ -99,7 +99,7 @@ def refuse_code(node: Any, path: str = "") -> None:
 
 
 def is_secret(key: str) -> bool:
-    """Whether a setting called ``key`` would hold what nobody else may read."""
+    """Whether a setting called ``key`` holds a password or the like."""
     return bool(SECRET.search(key))
 
 
@@ -141,7 +141,7 @@ def own_operators(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def save(settings: Mapping[str, Any], overrides: list[str], folder: Path) -> None:
-    """Leave ``config.yaml``, what was asked and resolved, and ``overrides.yaml`` in ``folder``."""
+    """Write ``config.yaml``, the resolved settings, and ``overrides.yaml`` into ``folder``."""
     folder.mkdir(exist_ok=True)
     name = maker(folder.parent)
     write_text(folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(dict(settings))), maker=name)

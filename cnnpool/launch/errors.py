@@ -1,4 +1,4 @@
-"""One line for what is wrong with a command line, from the exception that Hydra raised."""
+"""Error messages of one line for command lines, from the exceptions that Hydra raises."""
 
 from collections.abc import Iterable
 

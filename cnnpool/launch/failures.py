@@ -1,4 +1,4 @@
-"""One line for what ended a job: what, where, and what to do about it."""
+"""Error messages of one line for failed jobs: cause, place and remedy."""
 
 import re
 
@@ -19,7 +19,7 @@ def is_of_memory(error: BaseException) -> bool:
 
 
 def describe(error: BaseException, job: Job) -> str:
-    """One line: what, where, remedy."""
+    """Cause, place and remedy in one line."""
     said = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
     if isinstance(error, SystemExit):
         return f"something called exit({error.code}) while it trained"

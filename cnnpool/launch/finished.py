@@ -1,4 +1,4 @@
-"""A run that need not start: its folder holds the results of the same settings and the same data."""
+"""Detection of finished runs: the folder holds results of the same settings and the same data."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""The folder of every run: its name, and that no two jobs of a sweep share one."""
+"""Names of the runs' folders, unique within a sweep."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -53,7 +53,7 @@ def _key(override: str) -> str:
 
 
 def choice_name(pool: str, overrides: Iterable[str]) -> str:
-    """All that is compared, in one word: the pool and every other override, in a fixed order.
+    """The name of a choice: the pool and all other overrides, in a fixed order.
 
     ``max``, ``max+kernel_size=3``, ``blur+s2=avg+s2.kernel_size=3+readout=gap``.
     """
@@ -66,7 +66,7 @@ def _word(text: str) -> str:
 
 
 def distinct(jobs: Iterable[Job]) -> list[Job]:
-    """The jobs without those that repeat an earlier one.
+    """``jobs`` without repetitions.
 
     Raises:
         ValueError: if two jobs with different settings would share a folder.

@@ -20,7 +20,7 @@ def names_of(key: str, more: Path | None = None) -> list[str]:
 
 
 def keys_of(overrides: Iterable[str], more: Path | None = None) -> dict[str, list[str] | None]:
-    """Every key with its values; an empty list where there are too many, None where it is a folder.
+    """Every key with its values; an empty list for values that cannot be listed, None for a folder.
 
     Args:
         overrides: those on the command line, whose choices decide which options there are.
@@ -41,7 +41,7 @@ def keys_of(overrides: Iterable[str], more: Path | None = None) -> dict[str, lis
 
 
 def _parts(room: str, name: str, where: str) -> list[tuple[str, str]]:
-    """(name, place on the command line) of all that a choice brings with options."""
+    """(name, place on the command line) of every entry with options in a choice."""
     if room != "probe":
         return [(name, where)]
     return [(probe, f"probe.{probe}") for probe in _probes(name)]

@@ -1,4 +1,4 @@
-"""A job's own log file beside what it says on stdout."""
+"""A job's log file, written beside its output on stdout."""
 
 import logging
 import sys
@@ -44,7 +44,7 @@ class RunLog(logging.FileHandler):
 
 @contextmanager
 def logged(folder: Path) -> Iterator[RunLog]:
-    """Log into the run's own file, and no longer than the job takes: its folder may be gone afterwards."""
+    """Log into the run's file while the job runs; its folder may be removed afterwards."""
     console, file = logging.StreamHandler(sys.stdout), RunLog(folder / layout.LOG)
     console.setFormatter(logging.Formatter("%(message)s"))
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

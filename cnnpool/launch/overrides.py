@@ -1,4 +1,4 @@
-"""The KEY=VALUE part of a command line: read by Hydra's own parser, refused where it cannot be meant."""
+"""The KEY=VALUE part of a command line: parsed by Hydra's own parser, then checked."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ Names = Callable[[str], list[str]]
 
 
 def parse(lines: Iterable[str]) -> list[Override]:
-    """The overrides of a command line, of those with the same key the last one.
+    """The overrides of a command line; of several with one key the last.
 
     Raises:
         ValueError: naming the first one that is malformed or cannot be meant.
@@ -43,7 +43,7 @@ def alternatives(override: Override, names: Names, most: int) -> list[Override]:
         most: how many are looked at.
 
     Raises:
-        ValueError: if it has none, or no end of them, or one cannot be meant.
+        ValueError: if there is no value, infinitely many, or one that is refused.
     """
     key, line = override.get_key_element(), override.input_line
     if override.is_hydra_override():

@@ -1,4 +1,4 @@
-"""Imported by the server of processes, so that a job forked from it starts with all modules loaded."""
+"""Preload all modules in the fork server, so that a forked job starts at once."""
 
 import atexit
 import os
@@ -6,14 +6,14 @@ from contextlib import suppress
 
 from cnnpool.system.process import importing
 
-# In a session of its own: Ctrl-C and the end of a terminal are for the process that waits for the jobs.
+# In a session of its own: only the parent process handles Ctrl-C and the end of the terminal.
 with suppress(OSError, AttributeError):
     os.setsid()
 
-# The server leaves as it is: to take its modules apart takes time, and some complain of it.
+# Skip the clean-up of modules at exit: it takes time, and some modules print warnings.
 atexit.register(os._exit, 0)
 
-# An error here comes again in each job, which reports it.
+# An error here recurs in each job, which reports it.
 with suppress(Exception), importing():
     import torch
 

@@ -1,4 +1,4 @@
-"""Jobs one after the other in this process, each with its folder, its log and a state that others read."""
+"""Run jobs one after the other in this process, each with its folder, log and status file."""
 
 import logging
 import os
@@ -34,7 +34,7 @@ def run_here(asked: Sequence[Job], /) -> Iterator[Outcome]:
 
 
 def announce(job: Job, number: int, total: int) -> None:
-    """Say on stdout which of several jobs starts."""
+    """Print which of several jobs starts."""
     if total > 1:
         make_way()
         sys.stdout.write(f"[{number}/{total}] {job.name}\n")
@@ -101,7 +101,7 @@ def _run(job: Job) -> Outcome:
         status.write(job.folder, "stopped", outcome.said, outcome.status)
     except (Exception, SystemExit) as error:
         outcome = failed(job, error)
-        # Where the disk is full, the message on the terminal is all there is.
+        # On a full disk the terminal alone gets the message.
         with suppress(OSError):
             status.write(job.folder, "failed", outcome.said, outcome.status)
             _record(job)
@@ -109,7 +109,7 @@ def _run(job: Job) -> Outcome:
 
 
 def _assist(job: Job) -> Outcome:
-    """Train as one of the further processes; the first one keeps the folder and says what happens."""
+    """Train as a process of rank above 0; the first process writes the folder and the output."""
     logging.disable(logging.INFO)
     try:
         _train(job)
@@ -134,7 +134,7 @@ def _train(job: Job) -> Results | None:
     if job.mistake:
         raise ValueError(job.mistake)
     recipe = check.check(job.settings)
-    # torch and Lightning take seconds to import, for which neither a finished run nor a mistake need wait.
+    # torch and Lightning take seconds to import; finished runs and mistakes are reported before.
     with Progress("loading PyTorch and Lightning"), importing():
         from cnnpool.launch.build import train
 

@@ -1,4 +1,4 @@
-"""Jobs one after the other in this process, as long as it is fit for another."""
+"""Run jobs one after the other in this process, until one of them runs out of memory."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from cnnpool.launch.run_here import run_here
 def run_local(asked: Sequence[Job], /) -> Iterator[Outcome]:
     """Outcomes of ``asked``; after one that ran out of memory the others run in processes of their own.
 
-    What that job leaves in memory could make the others fail, however little they need themselves.
+    Memory that the failed job still holds could make small jobs fail too.
     """
     for number, outcome in enumerate(run_here(asked), 1):
         yield outcome

@@ -1,4 +1,4 @@
-"""Jobs in processes of their own, several at once, so that one crash stops no other job."""
+"""Run jobs in separate processes, several at once, so that one crash stops no other job."""
 
 import os
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Jobs in workers of a Ray cluster, one each: none can take another, or the sweep, with it."""
+"""Run jobs in workers of a Ray cluster, one each, so that one crash stops no other job."""
 
 import logging
 import os
@@ -47,7 +47,7 @@ def run_ray(
     work = ray.remote(num_cpus=threads, num_gpus=gpus, max_calls=1, max_retries=0)(_work)
     running: dict[Any, Job] = {}
     stop: Stopped | None = None
-    # After Ray, which takes the signals over, and cannot be waited for by code that raises.
+    # Installed after Ray's own handlers; ray.wait must not be interrupted by an exception.
     with Signals() as signals:
         signals.patient = True
         for job in asked:
@@ -72,7 +72,7 @@ def run_ray(
 def _connected(address: str | None, threads: int, gpus: float) -> Any:
     if not find_spec("ray"):
         raise ValueError("launch=ray needs Ray: pip install 'cnnpool[ray]'")
-    # Otherwise a cluster tells its makers how it is used.
+    # Ray reports usage statistics by default.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
@@ -87,14 +87,14 @@ def _connected(address: str | None, threads: int, gpus: float) -> Any:
         raise ValueError(f"launch.address={there}: no Ray cluster answers there ({said})") from None
     has = ray.cluster_resources()
     if there == OWN and (threads > has["CPU"] or gpus > has.get("GPU", 0)):
-        # A cluster may grow; here the jobs would wait for ever.
+        # A cluster may grow; on one machine the jobs would wait for ever.
         has_all = f"{has['CPU']:g} processors and {has.get('GPU', 0):g} devices"
         raise ValueError(f"launch.threads={threads}, launch.gpus={gpus}: this machine has {has_all}")
     return ray
 
 
 def _knock(address: str) -> None:
-    """Refuse a HOST:PORT where nobody listens, which Ray itself would wait for, for minutes."""
+    """Refuse a HOST:PORT that does not answer; Ray itself would wait for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return
@@ -105,7 +105,7 @@ def _knock(address: str) -> None:
 
 
 def _work(job: Job, folder: Path) -> Outcome:
-    """Train in a worker, which Ray has given the threads and devices, but not the working directory."""
+    """Train in a worker; Ray sets threads and devices, but not the working directory."""
     os.chdir(folder)
     with Signals():
         return run(job)

@@ -1,4 +1,4 @@
-"""Jobs on a SLURM cluster, one each, handed over by submitit."""
+"""Submit every job to a SLURM cluster by submitit."""
 
 import os
 import signal
@@ -65,7 +65,7 @@ def run_slurm(
             waiting.append(job)
     if not waiting:
         return
-    # The nodes get this environment: they import nothing from their working directory.
+    # Nodes inherit this environment; PYTHONSAFEPATH keeps their working directory off the import path.
     os.environ |= {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
     executor = _executor(waiting[0], cluster)
     executor.update_parameters(
@@ -129,7 +129,7 @@ def _returned(submitted: Any) -> Outcome | None:
 
 
 def _lost(submitted: Any, job: Job) -> Outcome:
-    """The outcome of a job that something on its node ended."""
+    """The outcome of a job that ended without returning one."""
     said = f"ended early on its node, {submitted.state}"
     job.folder.mkdir(parents=True, exist_ok=True)
     status.write(job.folder, "failed", said, 1)
@@ -137,7 +137,7 @@ def _lost(submitted: Any, job: Job) -> Outcome:
 
 
 class Task:
-    """One job on a node: what submitit stores, calls there, and queues again when its time is up.
+    """A job as submitit stores it, calls it on a node, and requeues it after a timeout.
 
     Args:
         job: to be run.

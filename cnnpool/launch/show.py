@@ -1,4 +1,4 @@
-"""``cnnpool train --cfg`` and ``--info``: the composed configuration, and how it came about."""
+"""``cnnpool train --cfg`` and ``--info``: the composed configuration, and the files it comes from."""
 
 import logging
 import sys
@@ -56,7 +56,7 @@ def show_composition(request: Request, kind: str) -> None:
     before, level = list(root.handlers), root.level
     with opened(request.config_name, request.config_dir) as composer:
         name_runs_by(())
-        # Hydra's own report ends the process where this fails.
+        # Raises on errors, where Hydra's own report would end the process.
         composer.job(parse(request.overrides))
         lines = [*request.overrides, *composer.search]
         hydra = GlobalHydra.instance().hydra

@@ -1,4 +1,4 @@
-"""Options of the choices as their source declares them: read, not imported, since torch takes seconds."""
+"""Options of the choices, parsed from source code instead of imported, since torch takes seconds."""
 
 import ast
 import builtins
@@ -162,7 +162,7 @@ def _named(module: _Module, name: str) -> Any:
     if name in module.values:
         return _value(module, module.values[name])
     if name in module.definitions:
-        # All that a type says of a function is its name.
+        # Descriptions of types use only the function's name.
         return type(name, (), {})
     place, original = module.imports.get(name, ("builtins", name))
     if place in LIGHT:

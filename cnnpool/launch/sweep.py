@@ -1,4 +1,4 @@
-"""The jobs of one command, run where ``launch`` says, and the table of what became of them."""
+"""Run the jobs of one command as ``launch`` says, and print the table of their outcomes."""
 
 import os
 import sys
@@ -54,7 +54,7 @@ def outcomes_of(jobs: Sequence[Job]) -> Iterator[Outcome]:
     # Late, since most commands need no other way than this process.
     from cnnpool.launch.runners import RUNNERS
 
-    # Checked even where they are not used.
+    # Checked even if a single job does not use them.
     options = registry.check(registry.lookup(RUNNERS, "launchers", name), name, options, "launch")
     if in_group() or (name == "processes" and len(jobs) == 1 and jobs[0].devices == 1):
         return run_here(jobs)
@@ -75,7 +75,7 @@ def _counted(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outco
 
 
 def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
-    """Say how the jobs of a command ended: 0 if all are done, 2 if nothing but mistakes failed, else 1."""
+    """Print the outcomes; return 0 if all jobs are done, 2 if all failures are mistakes, else 1."""
     sweep = len(outcomes) > 1
     if sweep:
         rows = [(outcome.run, outcome.state, outcome.said) for outcome in outcomes]

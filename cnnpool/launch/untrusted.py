@@ -1,4 +1,4 @@
-"""A folder of somebody else's configuration: data alone, which can neither run code nor fill the memory."""
+"""Checks of a user's configuration folder: it can neither run code nor fill the memory."""
 
 import os
 from collections.abc import Iterator
@@ -107,7 +107,7 @@ def check_primary(path: Path) -> None:
 def check_hydra(settings: DictConfig, ours: DictConfig) -> None:
     """Refuse a composed configuration whose Hydra settings differ from ours where others may change nothing.
 
-    Nothing in them is run; but whoever asks for a callback is told that there will be none.
+    Such settings have no effect here; a callback, for instance, would never be called.
 
     Raises:
         ValueError: naming the key.

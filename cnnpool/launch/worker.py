@@ -1,4 +1,4 @@
-"""One job in processes of its own, one per device, forked from a server that has imported everything."""
+"""A job in separate processes, one per device, forked from a server with all modules preloaded."""
 
 import os
 import signal
@@ -51,11 +51,11 @@ class Rank:
 
     Args:
         process: the process.
-        reports: where it says how its part ended; closed when it dies.
-        outcome: what it said, or how it died; None while it works.
+        reports: the pipe for its outcome; closed when it dies.
+        outcome: as reported, or made from its exit code; None while it runs.
         time: of the outcome, in seconds on the system's monotonic clock.
-        died: whether it ended without a word.
-        killed: whether that was our doing.
+        died: whether it ended without reporting an outcome.
+        killed: whether this process killed it.
     """
 
     process: BaseProcess
@@ -77,7 +77,7 @@ class Worker:
         job: to be run.
         context: of :func:`start_method`.
         threads: of torch in each process.
-        output: file that what they print is appended to; None: this process's own output.
+        output: file to which their output is appended; None: this process's own output.
 
     Raises:
         StartError: if a process cannot be started.
@@ -106,11 +106,11 @@ class Worker:
 
     @property
     def reports(self) -> list[Connection]:
-        """Something to wait for: ready when one of the processes has ended."""
+        """Connections to wait for: one becomes ready when its process ends."""
         return [rank.reports for rank in self._ranks if rank.outcome is None]
 
     def poll(self) -> Outcome | None:
-        """How the job ended, or None while any of its processes works."""
+        """The job's outcome, or None while any of its processes runs."""
         for rank in self._ranks:
             self._look(rank)
         if self._deadline is None and any(rank.outcome and rank.outcome.status for rank in self._ranks):
@@ -123,7 +123,7 @@ class Worker:
         return self._conclude()
 
     def send_signal(self, signum: int) -> None:
-        """Send a signal to every process that still works."""
+        """Send a signal to every running process."""
         for rank in self._ranks:
             if rank.outcome is None and rank.process.pid and rank.process.is_alive():
                 os.kill(rank.process.pid, signum)
@@ -155,12 +155,12 @@ class Worker:
             rank.process.join(GRACE_S)
         first = ended[0]
         failed = [(rank, outcome) for rank, outcome in ended if outcome.status]
-        # One that died is noticed late, after those that missed it.
+        # The death of a process is noticed after the errors that it causes in the others.
         cause, outcome = min(
             failed, key=lambda end: (end[0].killed, not end[0].died, end[0].time), default=first
         )
         if outcome.status == first[1].status != 1:
-            # A signal, or a mistake that all of them found.
+            # A signal, or a mistake that every process reports.
             cause, outcome = first
         if cause.killed:
             said = "killed by a second signal; the same command goes on from its last checkpoint"
@@ -188,7 +188,7 @@ def _free_port() -> int:
 def _work(
     job: Job, threads: int, output: Path | None, environment: Mapping[str, str], reports: Connection
 ) -> None:
-    """All that a process of a job does."""
+    """The main function of a job's process."""
     if hasattr(os, "setsid"):
         # In a session of its own: Ctrl-C reaches it through its parent only.
         os.setsid()
@@ -198,7 +198,7 @@ def _work(
         torch.set_num_threads(threads)
     if output:
         _write_into(output)
-    # By lines, so that of a job which is killed all is there that it said.
+    # Line-buffered, so that a killed job loses no output.
     streams = outlive_readers(by_lines=True)
     with Signals():
         try:
@@ -210,7 +210,7 @@ def _work(
     if (said := lost(streams, ("stdout", "stderr"))) and output:
         outcome = replace(outcome, said=f"{outcome.said} ({output.name}: {said})")
     reports.send((time.monotonic(), outcome))
-    # Libraries may wait here for processes of the same training that are gone.
+    # Clean-up in libraries may wait for processes that are gone.
     os._exit(0)
 
 

@@ -110,7 +110,7 @@ class Whitening(nn.Module):
         patches = F.unfold(images.float(), 2).transpose(1, 2).flatten(0, 1).double()
         patches -= patches.mean(0)
         variance, axes = torch.linalg.eigh(patches.T @ patches / len(patches))
-        # As much as the paper adds: axes without content are not blown up.
+        # The paper's epsilon, which keeps axes without content small.
         filters = (axes / (variance + 5e-4).sqrt()).T.flip(0)
         self.weight.copy_(_signed(filters.view(-1, *self.weight.shape[1:])))
 

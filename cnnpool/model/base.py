@@ -69,7 +69,7 @@ class Cnn(nn.Module):
         self.classifier = nn.Linear(self.readout.out_features, num_classes)
 
     def initialize(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
-        """Before training, take from batches of it, (normalised images, labels), what is not learnt."""
+        """Set what is computed from data rather than learnt; ``batches`` are (normalised images, labels)."""
 
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.classifier(self.dropout(self.readout(self.features(x))))
@@ -79,7 +79,7 @@ class Cnn(nn.Module):
 def dry_run(
     features: nn.Module, stages: Mapping[str, nn.Module], in_channels: int, size: tuple[int, int]
 ) -> tuple[int, int, int]:
-    """(C, H', W') that ``features`` makes of one image (in_channels, *size), found by running it.
+    """(C, H', W') of the output of ``features`` for one image (in_channels, *size), by a dry run.
 
     Raises:
         ValueError: naming the stage, its operator and the map it received, if the image does not fit.
@@ -191,7 +191,7 @@ def conv(
 ) -> nn.Conv2d:
     """A convolution ready for a ReLU (He 2015, arXiv:1502.01852).
 
-    Padded, it keeps the size but for its stride.
+    Padded, it keeps the size at stride 1.
     """
     layer = nn.Conv2d(
         in_channels,

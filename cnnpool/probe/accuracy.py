@@ -12,9 +12,9 @@ def accuracy_of_shifts(
     """Accuracy on images (N, C, H, W) that are shifted circularly.
 
     Returns:
-        ``worst_shift_accuracy``: images right under all shifts of up to ``worst_px`` pixels each way, as a
+        ``worst_shift_accuracy``: images correct under all shifts of up to ``worst_px`` pixels each way, as a
             share of all images.
-        ``mean_shift_accuracy``: right answers over all these shifts and images, divided by all.
+        ``mean_shift_accuracy``: correct predictions over all these shifts and images, divided by all.
         ``accuracy_by_shift``: accuracy at d = 0..max_shift_px pixels, the mean over the four directions.
     """
     grid, crosses = square(worst_px), {d: cross(d) for d in range(max_shift_px + 1)}
@@ -38,5 +38,5 @@ def accuracy_map(model: nn.Module, images: Tensor, labels: Tensor, radius: int) 
 
 
 def right_answers(model: nn.Module, images: Tensor, labels: Tensor, way: tuple[int, int]) -> Tensor:
-    """Which images (N,) are answered right when all are moved by ``way``: down, right."""
+    """Which images (N,) are classified correctly when all are moved by ``way``: down, right."""
     return answers(model, images, torch.tensor(way)) == labels.cpu()

@@ -77,9 +77,9 @@ def accuracy_on_grid(model: nn.Module, images: Tensor, labels: Tensor, span: lis
     """Accuracy over the grid span x span of shifts, in pixels, by ideal interpolation.
 
     Returns:
-        ``accuracy``: images right at every point of the grid, divided by all.
+        ``accuracy``: images classified correctly at every point of the grid, divided by all.
         ``whole_px_accuracy``: the same at the points of whole pixels.
-        ``mean_accuracy``: right answers over all points and images, divided by all.
+        ``mean_accuracy``: correct predictions over all points and images, divided by all.
     """
     right, whole = [], []
     for down in span:

@@ -1,4 +1,4 @@
-"""Aliasing: how much of every stage's output is high frequencies in disguise."""
+"""Aliasing: the share of every stage's output that comes from folded high frequencies."""
 
 from dataclasses import dataclass
 
@@ -91,7 +91,7 @@ class Aliasing(Probe):
 
 
 def stage_aliasing(operator: nn.Module, maps: Tensor) -> dict[str, float]:
-    """All measures of one operator on its input (N, C, H, W); none if it does not subsample by its stride."""
+    """Aliasing of one operator on its input (N, C, H, W); empty if it does not subsample by its stride."""
     stride = stride_of(operator)
     dense = dense_output(operator, maps, stride) if stride != (1, 1) else None
     if dense is None:

@@ -72,7 +72,7 @@ class AllShifts(Probe):
 
 
 def class_counts(model: nn.Module, images: Tensor) -> Tensor:
-    """How many of the H * W circular shifts of each image are answered by each class, (N, K)."""
+    """Number of the H * W circular shifts of each image that are classified as each class, (N, K)."""
     counts = torch.zeros(len(images), logits(model, images[:1]).shape[1], dtype=torch.float64)
     for down in range(images.shape[2]):
         for right in range(images.shape[3]):
@@ -97,7 +97,7 @@ def consistency_of_counts(counts: Tensor) -> dict[str, float]:
 
 
 def accuracy_of_counts(counts: Tensor, labels: Tensor) -> dict[str, float]:
-    """``mean_shift_accuracy`` over shifts and images; ``worst_shift_accuracy``: right under every shift."""
+    """``mean_shift_accuracy`` over shifts and images; ``worst_shift_accuracy``: correct under every shift."""
     right = counts.gather(1, labels[:, None])[:, 0] / counts.sum(1)
     return {
         "mean_shift_accuracy": right.mean().item(),

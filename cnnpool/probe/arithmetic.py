@@ -15,7 +15,7 @@ class Arithmetic(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        # It brings Triton along, for which no training need wait.
+        # Imported late, since it imports Triton.
         from torch.utils.flop_counter import flop_registry
 
         self.formulas = flop_registry

@@ -1,4 +1,4 @@
-"""The interface of a probe, and how it looks into a model and leaves it exactly as it found it."""
+"""The interface of a probe, and access to a model's maps that leaves the model unchanged."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -111,7 +111,7 @@ def size_of(maps: Tensor) -> tuple[int, int]:
 
 
 def paddings(model: nn.Module) -> list[str]:
-    """How the model's convolutions see beyond the border: ``none``, or their padding modes."""
+    """Padding modes of the model's convolutions, ``none`` if they do not pad."""
     found = {
         module.padding_mode
         for module in model.modules()

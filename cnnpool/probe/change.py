@@ -42,7 +42,7 @@ def unchanged_outputs(
     """Outputs of each operator that no d-pixel shift of its own input changes, by stage and distance.
 
     The share of outputs that are the same to the last bit after the stage's input map was moved circularly
-    by d of its pixels, over images and the four directions: what "invariant to small shifts" says.
+    by d of its pixels, over images and the four directions: the literal "invariant to small shifts".
     """
     with examined(model), captured(stages, inputs=True) as maps, torch.no_grad():
         model(images.to(device_of(model)))

@@ -1,4 +1,4 @@
-"""Consistency: how often two shifted views of an image get the same answer (Zhang 2019)."""
+"""Consistency: how often two shifted views of an image get the same prediction (Zhang 2019)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -73,7 +73,7 @@ def by_presets(
     *,
     distinct: bool = False,
 ) -> dict[str, Any]:
-    """All that the named presets give; with ``distinct`` also with a distinct pair for every image.
+    """Results under the named presets; with ``distinct`` also with a distinct pair for every image.
 
     Returns:
         ``consistency``, ``consistency_distinct`` by name; ``consistency_given_correct`` of the first; under

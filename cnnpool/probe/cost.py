@@ -118,12 +118,12 @@ class Cost(Probe):
 
 
 def parameters(model: nn.Module) -> int:
-    """Numbers that training changes."""
+    """Number of trainable parameters."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 def classifier_parameters(model: nn.Module) -> int:
-    """Those of the ``parameters`` that are in fully connected layers (``nn.Linear``)."""
+    """Number of trainable parameters in fully connected layers (``nn.Linear``)."""
     linear = {p for m in model.modules() if isinstance(m, nn.Linear) for p in m.parameters()}
     return sum(p.numel() for p in linear if p.requires_grad)
 
@@ -131,8 +131,8 @@ def classifier_parameters(model: nn.Module) -> int:
 def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
     """Arithmetic of one forward pass on one image (1, C, H, W): a multiply-add counts two.
 
-    Convolutions and matrix products as torch counts them, which leaves pooling out; what the operators do
-    beside these is added by their own ``flops``. None if one of them does not say.
+    Convolutions and matrix products are counted as torch does, which leaves pooling out; other arithmetic of
+    the operators is added by their own ``flops``. None if an operator does not define it.
     """
     pooling: list[int | None] = []
     counter = Arithmetic()
@@ -168,11 +168,11 @@ def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:
     kept: weakref.WeakSet[_Kept] = weakref.WeakSet()
 
     def pack(tensor: Tensor) -> "_Kept":
-        # Detached: an output of the node that keeps it would keep that node alive in turn.
+        # Detached: a node's own output would keep the node alive.
         kept.add(saved := _Kept(tensor.detach()))
         return saved
 
-    # Copies: the images may be a part of a larger batch, whose storage is not theirs alone.
+    # Copied: the images may share the storage of a larger batch.
     images, labels = (t.to(device_of(model), copy=True) for t in (images, labels))
     with (
         examined(model),

@@ -1,4 +1,4 @@
-"""How the answer jumps along a diagonal of 1-pixel steps (Azulay & Weiss 2019, arXiv:1805.12177)."""
+"""Jumps of the prediction along a diagonal of 1-pixel steps (Azulay & Weiss 2019, arXiv:1805.12177)."""
 
 from dataclasses import dataclass
 

@@ -135,7 +135,7 @@ class GradientRouting(Probe):
 def routing(
     tap: Tap, operator: nn.Module, weights: Mapping[str, Tensor], epsilon: float = 1e-3
 ) -> dict[str, Any]:
-    """All that ``GradientRouting`` reports of one stage."""
+    """The results of ``GradientRouting`` for one stage."""
     result: dict[str, Any] = {
         **sparsity(tap.gradient, epsilon),
         **coverage(tap.gradient),

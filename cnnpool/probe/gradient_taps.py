@@ -1,4 +1,4 @@
-"""Where gradients are read: at a stage's input, before the activation that made it, and at weights."""
+"""Gradients at a stage's input, before the activation that made it, and at weights."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -57,7 +57,7 @@ def backpropagate(
             x = received[0]
             if x.grad_fn is not None and x.grad_fn.name().removesuffix("Backward0") in ACTIVATIONS:
                 hooks.append(x.grad_fn.register_hook(lambda into, _: before.update({stage: into[0]})))
-            # An alias, since what reaches the map by other branches is not the stage's doing.
+            # An alias, so that gradient from other branches of the map is not counted.
             inputs[stage] = x.view_as(x)
             return inputs[stage], *received[1:]
 

@@ -1,4 +1,4 @@
-"""Zhang's heat map: at which shifts of the image a stage's output moves along (Zhang 2019, figure 5)."""
+"""Zhang's heat map: the shifts of the image to which a stage is equivariant (Zhang 2019, figure 5)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Shift invariance: what a shift of the image does to each stage and to the answer."""
+"""Shift invariance: the effect of a shift of the image on each stage and on the prediction."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Lie derivative: how fast each stage stops being equivariant under ever smaller shifts (Gruver 2023)."""
+"""Lie derivative: local equivariance error of each stage, in the limit of small shifts (Gruver 2023)."""
 
 import warnings
 from collections.abc import Iterator
@@ -130,6 +130,6 @@ def _pushed(model: nn.Module, stages: Stages, images: Tensor, axis: int) -> dict
 @contextmanager
 def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
-        # torch scripts its own forward-mode rules on first use, and warns itself for it.
+        # torch compiles its forward-mode rules by TorchScript on first use, which warns of deprecation.
         warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)
         yield

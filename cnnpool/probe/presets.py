@@ -83,7 +83,7 @@ class Preset:
         return shift(images, -down, -right)[..., :height, :width]
 
     def refusal(self, size: tuple[int, int]) -> str | None:
-        """Why images of ``size`` cannot be measured so; None if they can."""
+        """The reason why images of ``size`` do not suit the preset; None if they do."""
         height, width = size
         if min(size) < self.least_size:
             return f"needs images of at least {self.least_size}x{self.least_size}, got {height}x{width}"

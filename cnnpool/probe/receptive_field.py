@@ -1,4 +1,4 @@
-"""Effective receptive field: which pixels a unit in the middle of a map really depends on (Luo 2016)."""
+"""Effective receptive field: the pixels that a central unit of a map depends on (Luo 2016)."""
 
 from dataclasses import dataclass
 
@@ -81,7 +81,7 @@ def receptive_fields(model: nn.Module, stages: Stages, images: Tensor) -> dict[s
 
 
 def extent(field: Tensor) -> dict[str, float]:
-    """How large a field (H, W) is.
+    """The size of a field (H, W).
 
     Returns:
         ``effective_px``: the side of a square with as many pixels as exceed 4.55 % of the largest.

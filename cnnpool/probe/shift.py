@@ -38,7 +38,7 @@ def fourier_shift(images: Tensor, down: float, right: float) -> Tensor:
     """Images (N, C, H, W) moved circularly by fractions of a pixel, with ideal interpolation.
 
     The phase of every frequency f turns by 2 pi f d. A frequency at Nyquist keeps its real part, cos(pi d),
-    as what lies between its samples is not known. By whole pixels it is a roll, within rounding.
+    as its phase is unknown. Shifts by whole pixels are rolls, within rounding.
     """
     for amount, axis in ((down, 2), (right, 3)):
         angle = torch.pi * 2 * amount * _frequencies(images, axis)
@@ -55,7 +55,7 @@ def fourier_derivative(images: Tensor, axis: int) -> Tensor:
 def _filtered(images: Tensor, response: Tensor, axis: int) -> Tensor:
     length = images.shape[axis]
     spectrum = torch.fft.rfft(images, dim=axis) * response
-    # irfft drops the imaginary part at Nyquist, which is what its two halves cancel to.
+    # irfft drops the imaginary part at Nyquist, where its two halves cancel.
     filtered: Tensor = torch.fft.irfft(spectrum, n=length, dim=axis)
     return filtered
 

@@ -1,4 +1,4 @@
-"""How sparse a gradient is: its zeros, and two measures that do not need exact zeros."""
+"""Sparsity of a gradient: its zeros, and two measures that do not need exact zeros."""
 
 import math
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def sparsity(gradient: Tensor, epsilon: float = 1e-3) -> dict[str, float]:
-    """How sparse the gradients (N, ...) of N samples are; each a mean over the samples.
+    """Sparsity of the gradients (N, ...) of N samples; each value is a mean over the samples.
 
     A sample whose gradient is zero throughout counts as the limit of a single entry among ever more:
     participation ratio 0, Hoyer 1.
@@ -23,7 +23,7 @@ def sparsity(gradient: Tensor, epsilon: float = 1e-3) -> dict[str, float]:
     magnitude = as_it_lies(gradient).abs()
     entries = magnitude.shape[1]
     largest = magnitude.amax(1, keepdim=True)
-    # The measures are ratios; squares of a loss gradient as it is would vanish in float32.
+    # Scaled first: the measures are ratios, and squares of a loss gradient underflow in float32.
     scaled = magnitude / torch.where(largest > 0, largest, 1)
     first = scaled.sum(1, dtype=torch.float64)
     second = scaled.square().sum(1, dtype=torch.float64).clamp_min(1e-300)
@@ -37,7 +37,7 @@ def sparsity(gradient: Tensor, epsilon: float = 1e-3) -> dict[str, float]:
 
 
 def coverage(gradient: Tensor) -> dict[str, float]:
-    """Which inputs a batch reaches at all, for per-sample gradients (N, C, H, W).
+    """Share of the inputs that a batch reaches, for per-sample gradients (N, C, H, W).
 
     Returns:
         ``coverage``: of the C*H*W inputs, those to which at least one of the N samples sends gradient.
@@ -52,7 +52,7 @@ def coverage(gradient: Tensor) -> dict[str, float]:
 
 
 def share(true: Tensor) -> float:
-    """How many of ``true``, of bool, are so, divided by all; nan if there are none."""
+    """Share of true elements of a boolean tensor; NaN for an empty one."""
     return true.count_nonzero().item() / true.numel() if true.numel() else math.nan
 
 
@@ -62,7 +62,7 @@ def as_it_lies(x: Tensor) -> Tensor:
 
 
 def phase_imbalance(gradient: Tensor, stride: tuple[int, int]) -> float:
-    """How unequally the positions within a stride are served, for gradients (N, C, H, W).
+    """Imbalance of the gradient between positions within a stride, for gradients (N, C, H, W).
 
     The standard deviation over the stride's phases (row mod s, column mod s) of the mean |g|, divided by its
     mean: 0 if all phases get as much; sqrt(s^2 - 1) if a single phase gets everything.

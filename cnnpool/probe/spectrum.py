@@ -34,7 +34,7 @@ def dense_output(operator: nn.Module, maps: Tensor, stride: tuple[int, int]) -> 
 def low_frequencies(size: tuple[int, int], stride: tuple[int, int]) -> Tensor:
     """Which bins of fft2 lie below the new Nyquist frequency, |f| < 1/(2s) on both axes: (H, W), boolean."""
     rows, columns = (
-        # In whole numbers, so that the bin at Nyquist itself is never in doubt.
+        # In integers, so that the bin at Nyquist itself is exact.
         (torch.fft.fftfreq(length, 1 / length, dtype=torch.float64).abs() * 2 * s < length)
         for length, s in zip(size, stride, strict=True)
     )

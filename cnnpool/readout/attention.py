@@ -41,7 +41,7 @@ class AttentionPool2d(Readout):
         self.channels = self.out_features = channels
         self.heads = head_count(channels, heads)
         self.query = nn.Parameter(nn.init.trunc_normal_(torch.empty(channels), std=channels**-0.5))
-        # A bias of the keys would add the same to every score, which softmax does not see.
+        # A bias of the keys would shift all scores alike, which softmax cancels.
         self.key = nn.Linear(channels, channels, bias=False)
         self.value = nn.Linear(channels, channels)
         self.out = nn.Linear(channels, channels)
@@ -102,5 +102,5 @@ def attend(weights: Tensor, tokens: Tensor, value: nn.Linear) -> Tensor:
 
 
 def attention_flops(channels: int, heads: int, tokens: int) -> int:
-    """Of ``attention_weights`` and ``attend`` for one sample."""
+    """Arithmetic of ``attention_weights`` and ``attend`` for one sample."""
     return heads * tokens * (4 * channels + 4) + 4 * channels**2

@@ -14,7 +14,7 @@ class GlobalAvgMaxPool2d(Readout):
     Args:
         channels: C, and the length of the vector.
         size: (H, W) of the map; any other works too.
-        ties: who among equal maxima gets the gradient: first in raster order, or split evenly.
+        ties: which of equal maxima gets the gradient: first in raster order, or split evenly.
     """
 
     formula = "(mean x_i + max x_i)/2"

@@ -16,7 +16,7 @@ class GlobalCatAvgMaxPool2d(Readout):
     Args:
         channels: C; the vector has 2C entries, averages first (timm's order; fastai has maxima first).
         size: (H, W) of the map; any other works too.
-        ties: who among equal maxima gets the gradient: first in raster order, or split evenly.
+        ties: which of equal maxima gets the gradient: first in raster order, or split evenly.
     """
 
     formula = "[mean x_i, max x_i]"

@@ -36,7 +36,7 @@ class ClipAttentionPool2d(Readout):
         self.heads = head_count(channels, heads)
         self.positions = nn.Parameter(torch.randn(size[0] * size[1] + 1, channels) * channels**-0.5)
         self.query = nn.Linear(channels, channels)
-        # A bias of the keys would add the same to every score, which softmax does not see.
+        # A bias of the keys would shift all scores alike, which softmax cancels.
         self.key = nn.Linear(channels, channels, bias=False)
         self.value = nn.Linear(channels, channels)
         self.out = nn.Linear(channels, channels)

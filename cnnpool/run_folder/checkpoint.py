@@ -1,4 +1,4 @@
-"""Checkpoints: written whole or not at all, read as plain tensors and numbers, never as code.
+"""Checkpoints: written atomically, read as plain tensors and numbers, never as code.
 
 The content is Lightning's, with an entry ``cnnpool`` that says which run it is of and how far that had come.
 """

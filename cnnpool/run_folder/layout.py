@@ -1,4 +1,4 @@
-"""The files of a run's folder, and the name by which a run's unfinished files are known."""
+"""The files of a run's folder, and the random name that marks a run's unfinished files."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def begin(folder: Path) -> str:
     if not maker(folder):
         now = datetime.now(UTC).isoformat(timespec="seconds")
         content = {"id": secrets.token_hex(8), "cnnpool": __version__, "created": now}
-        # If a power cut damages it, unfinished files stay, and nothing else happens.
+        # After damage by a power cut, unfinished files are kept; nothing else depends on it.
         (folder / MARK).write_text(json.dumps(content) + "\n")
     sweep(folder)
     return _name(folder)
@@ -60,7 +60,7 @@ def lost(path: Path) -> LostError:
 
 
 def maker(folder: Path) -> str:
-    """How this process names its unfinished files in ``folder``; empty where there is no run."""
+    """The mark of this run's unfinished files in ``folder``; empty where there is no run."""
     name = _name(folder)
     return f"{name}-{os.getpid()}" if name else ""
 

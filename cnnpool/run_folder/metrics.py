@@ -1,4 +1,4 @@
-"""metrics.jsonl: every scalar of a run, a line at a time, appended while it goes on."""
+"""metrics.jsonl: all scalars of a run, appended line by line while it trains."""
 
 import hashlib
 import json
@@ -56,13 +56,13 @@ class MetricsFile:
         self._size += len(line)
 
     def sync(self) -> int:
-        """Bring all lines to the disk; returns their length in bytes. Raises as :meth:`append`."""
+        """Flush all lines to the disk; returns their length in bytes. Raises as :meth:`append`."""
         with self._opened() as file:
             os.fsync(file.fileno())
             return self._size
 
     def digest(self) -> str:
-        """The sha256 of the file, by which results.json knows it again."""
+        """The sha256 of the file, which results.json stores."""
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
 
     @contextmanager
@@ -121,7 +121,7 @@ def _record(line: bytes) -> Record | None:
         return None
     if not isinstance(record, dict) or any(type(value) not in (int, float) for value in record.values()):
         return None
-    # Earlier versions wrote what is not finite too.
+    # Earlier versions also wrote values that are not finite.
     record = {tag: value for tag, value in record.items() if -LARGEST <= value <= LARGEST}
     place = [record.get(key) for key in ("step", "epoch")]
     return record if all(type(value) is int and value >= 0 for value in place) else None

@@ -39,7 +39,7 @@ class Results:
         deterministic: whether torch was told to refuse operations that do not repeat.
         data_sha256: identity of the images and labels.
         fit: how it was trained.
-        precision: the arithmetic that this came to.
+        precision: the arithmetic used, in Lightning's words.
         epochs, steps: that were trained.
         measured: section -> its numbers: train, val and test, each with accuracy (0..1) and loss, and one
             section for each probe.
@@ -96,7 +96,7 @@ SCORES = {"accuracy": (0.0, 1.0), "loss": (0.0, 1e308)}
 
 
 def write(folder: Path, results: Results) -> Path:
-    """Write ``results`` into ``folder``, in which it is either the old file or the whole new one.
+    """Write ``results`` into ``folder`` atomically.
 
     Raises:
         ValueError: if a probe's section has the name of something else.
@@ -168,7 +168,7 @@ def from_json(content: Any) -> Results:
 
 
 def checksum(content: Mapping[str, Any]) -> str:
-    """The sha256 of ``content`` as JSON, whatever the order of its keys and its layout.
+    """The sha256 of ``content`` as JSON, independent of the order of keys and of white space.
 
     Raises:
         ValueError: if a number is not finite.

@@ -54,7 +54,7 @@ def read(folder: Path) -> Routing | None:
     """
     path = folder / ROUTING
     try:
-        # From memory: of a damaged file numpy would leave the handle open.
+        # Read into memory first: numpy leaves the handle of a damaged file open.
         content = io.BytesIO(path.read_bytes())
         if not zipfile.is_zipfile(content):
             raise ValueError("not a zip archive")

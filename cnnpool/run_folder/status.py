@@ -1,4 +1,4 @@
-"""status.json: what a run is doing, or how it ended."""
+"""status.json: the state of a run while it trains and after it ended."""
 
 import json
 import os
@@ -30,8 +30,8 @@ class Status:
         state: running, done, stopped by a signal, or failed.
         error: why it stopped or failed, in one line.
         status: the exit status that goes with it.
-        pid: of the process that says so.
-        time: when it did, in seconds since 1970.
+        pid: of the process that wrote the status.
+        time: of writing, in seconds since 1970.
     """
 
     state: State
@@ -42,13 +42,13 @@ class Status:
 
 
 def write(folder: Path, state: State, error: str | None = None, status: int | None = None) -> None:
-    """Say in ``folder`` that its run, which this process does, is in ``state``.
+    """Write the ``state`` of the run in ``folder``, which this process trains.
 
     Raises:
         OSError: naming the file.
     """
     content = asdict(Status(state, error, status, os.getpid(), time.time()))
-    # Nobody misses after a power cut that it was running.
+    # After a power cut the state "running" would be wrong anyway.
     write_json(folder / STATUS, content, maker=maker(folder), flush=state != "running")
 
 

@@ -1,4 +1,4 @@
-"""Replacements that keep the shape of what they replace."""
+"""Replacements that keep the output shape of the original module."""
 
 import itertools
 import math
@@ -59,7 +59,7 @@ def made_dense(conv: nn.Conv2d) -> nn.Conv2d:
     # Not copy.copy, which parametrized modules refuse.
     dense = conv.__class__.__new__(conv.__class__)
     dense.__dict__.update(conv.__dict__)
-    # Only what the tables hold shall be shared, not the tables.
+    # Copies of the tables, so that only their entries are shared.
     for table_of in ("_parameters", "_buffers", "_modules"):
         dense.__dict__[table_of] = dict(conv.__dict__[table_of])
     dense.stride = (1, 1)
@@ -145,7 +145,7 @@ def bases(target: Target, entry: Entry, wanted: Sequence[Size]) -> Iterator[dict
     stride = down if down == across else (down, across)
     base: dict[str, Any] = {"stride": stride} if "stride" in known else {}
     if "kernel_size" in known and known["kernel_size"].default == known["stride"].default:
-        # Padding counts where it did in the original, so never in place of a maximum.
+        # As in the original, padding counts in averages only.
         original = {"kernel_size": stride, "count_include_pad": False}
         if isinstance(target.module, WINDOWED | Pool2d):
             original |= {key: getattr(target.module, key) for key in GEOMETRY if hasattr(target.module, key)}

@@ -1,4 +1,4 @@
-"""Pooling that no module does: calls of torch.nn.functional, counted during a dry run."""
+"""Functional pooling outside of modules: calls of torch.nn.functional, counted during a dry run."""
 
 from collections import Counter
 from collections.abc import Callable

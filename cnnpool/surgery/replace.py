@@ -1,4 +1,4 @@
-"""One operator or readout in place of those a model has."""
+"""Replacement of a model's operators or head."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Change:
-    """One replacement: the module's dotted name, what stood there and what stands there now."""
+    """One replacement: the module's dotted name, the old and the new module."""
 
     name: str
     before: nn.Module
@@ -59,7 +59,7 @@ def swap(
         options: of the operator or readout.
 
     Returns:
-        What was replaced, in the order of the forward pass.
+        The replacements in the order of the forward pass.
 
     Raises:
         ValueError: for an unknown name or option, a value out of range, if there is nothing to replace (a

@@ -1,4 +1,4 @@
-"""Which modules of a model downsample, and what they see: found by a dry run."""
+"""The downsampling modules of a model and their inputs, found by a dry run."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -49,14 +49,14 @@ class Target:
             sizes = zip(self.inputs[0].shape[2:], self.outputs[0].shape[2:], strict=True)
             down, across = (old // new if old // (old // new) == new else old / new for old, new in sizes)
             return down, across
-        # LPPool2d keeps None for the kernel's size.
+        # LPPool2d stores None for a stride that equals the kernel.
         stride: Any = self.module.stride or self.module.kernel_size
         return (stride, stride) if isinstance(stride, int) else (stride[0], stride[1])
 
 
 def pools(module: nn.Module) -> bool:
     """Whether ``module`` is a pooling, global ones included."""
-    # Of other packages, known by their names: timm's SelectAdaptivePool2d, the BlurPool of several.
+    # Modules of other packages are recognised by name: timm's SelectAdaptivePool2d, several BlurPools.
     known = WINDOWED | ADAPTIVE | nn.FractionalMaxPool2d | Pool2d | Readout
     return isinstance(module, known) or type(module).__name__.startswith(("SelectAdaptivePool", "BlurPool"))
 
@@ -121,7 +121,7 @@ def refuse_compiled(model: nn.Module) -> None:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, and every module's own mode again."""
+    """Evaluation mode within the context; every module's own mode afterwards."""
     training = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -182,5 +182,5 @@ def pattern(where: str) -> re.Pattern[str]:
 
 
 def _sized(module: nn.Module) -> bool:
-    """Whether ``module`` makes maps of a size of its own."""
+    """Whether the size of ``module``'s output is fixed."""
     return isinstance(module, ADAPTIVE) or type(module).__name__.startswith("SelectAdaptivePool")

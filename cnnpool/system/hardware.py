@@ -1,4 +1,4 @@
-"""The machine: what it is and can, what runs on it, and how the process keeps its memory."""
+"""The machine: versions, devices, processor and commit, and the allocator's settings."""
 
 import ctypes
 import gc
@@ -81,7 +81,7 @@ def fast_precision() -> Precision:
     """bf16-mixed where the device multiplies bf16 in hardware, else 32-true."""
     if torch.cuda.is_available():
         return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
-    # Older torch cannot tell what a processor has.
+    # Older versions of torch do not report the processor's capabilities.
     has: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
     return "bf16-mixed" if has.get("avx512_bf16") or has.get("amx_bf16") else "32-true"
 

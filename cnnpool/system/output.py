@@ -1,4 +1,4 @@
-"""Standard output and error that outlive their reader: what nobody reads any more ends no command."""
+"""Standard output and error that outlive their reader: a closed pipe ends no command."""
 
 import errno
 import io
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Lasting(io.FileIO):
-    """A file descriptor to which writing never fails: after an error it leads nowhere.
+    """A file descriptor to which writing never fails: after an error output is discarded.
 
     Args:
         descriptor: stays open when this is closed.
@@ -23,7 +23,7 @@ class Lasting(io.FileIO):
         super().__init__(descriptor, "w", closefd=False)
 
     def write(self, data: Any, /) -> int:
-        """Write ``data``, to nowhere once that has failed."""
+        """Write ``data``, or discard it once writing has failed."""
         try:
             return super().write(data)
         except OSError as error:

@@ -24,16 +24,16 @@ def share_cores() -> None:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import much without looking for garbage meanwhile: to look takes an eighth of the time.
+    """Switch the garbage collector off while large packages are imported: an eighth of the time.
 
-    Nor is what is there then looked at later: modules stay to the end.
+    Their objects are frozen, since modules live to the end of the process.
     """
     known, was_enabled = len(sys.modules), gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        # Not after what nothing was imported for: that may have left garbage.
+        # Skip the freeze if nothing was imported: the block may have created garbage.
         if len(sys.modules) > known:
             gc.freeze()
             # Extensions report as leaked what is still frozen when the interpreter ends.
@@ -59,7 +59,7 @@ def leave(status: str | int | None) -> NoReturn:
         status = 1
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        # Nobody reads it any more.
+        # The reader may be gone.
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(status or 0)

@@ -1,6 +1,6 @@
-"""How far something long has come: one line, redrawn on a terminal, repeated now and then in a log.
+"""Progress of long work: one line, redrawn on a terminal, repeated at intervals in a log.
 
-For everything that may take longer than two seconds::
+For work that may take longer than two seconds::
 
     with Progress("decoding", len(paths), "images") as progress:
         for path in paths:
@@ -30,7 +30,7 @@ CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Within the context, says how far it has come: on stderr if that is a terminal, else by ``logging``.
+    """Within the context, shows the progress: on stderr if that is a terminal, else by ``logging``.
 
     Where logging is not set up to show it, lines go to stderr too. ``step`` costs next to nothing, since a
     thread of its own does the talking.

@@ -1,4 +1,4 @@
-"""Signals that ask a process to end, as an exception that comes when it does no harm."""
+"""Signals that ask a process to end, raised as an exception at a safe time."""
 
 import signal
 import threading
@@ -41,7 +41,7 @@ class Signals:
         """Take the signals over, again if another library has taken them meanwhile."""
         if threading.current_thread() is threading.main_thread():
             for signum in SIGNALS:
-                # Under nohup a run is to outlive its terminal.
+                # Under nohup SIGHUP stays ignored.
                 if signum != HANGUP or signal.getsignal(signum) is not signal.SIG_IGN:
                     signal.signal(signum, self._handle)
 
