@@ -13,6 +13,7 @@ from cnnpool.fit.layers import is_uniform, plan
 from cnnpool.fit.module import Net
 from cnnpool.fit.trainer import precision_of
 from cnnpool.model import Cnn
+from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.probe import Probe, declared
 from cnnpool.quantity import Quantity
 from cnnpool.recipe import Recipe
@@ -131,7 +132,7 @@ def prepare(
         recipe=recipe,
         seed=seed,
         model=model,
-        module=Net(model, recipe, seed, total, checkpoint.header(asked), layers),
+        module=Net(model, recipe, seed, total, checkpoint.header(asked, kernels_in_use()), layers),
         dataset=dataset,
         probes=probes,
         train=train,

@@ -18,6 +18,7 @@ from cnnpool.fit.prepare import Training
 from cnnpool.fit.routing import routing_of
 from cnnpool.fit.train import Trained
 from cnnpool.model import Cnn
+from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.probe import Batch
 from cnnpool.probe.tags import scalars
 from cnnpool.quantity import records
@@ -74,7 +75,7 @@ def results_of(run: Training, trained: Trained, measured: Measured) -> Results:
         quantities=records(run.quantities, sections),
         correct=packed(trained.correct.numpy()),
         images=images_of(run.dataset),
-        environment=environment(trained.device),
+        environment={**environment(trained.device), "kernels": kernels_in_use()},
     )
 
 

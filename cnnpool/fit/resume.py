@@ -5,6 +5,7 @@ import logging
 import torch
 
 from cnnpool.fit.prepare import Training
+from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.run_folder.checkpoint import Checkpoint, latest, refuse_other
 from cnnpool.run_folder.layout import CHECKPOINTS
 
@@ -23,16 +24,19 @@ def resume(run: Training) -> Checkpoint | None:
         return None
     refuse_other(found, run.asked, run.module.state_dict())
     log.info("resumed at step %s of %s", f"{found.steps:,}", f"{run.module.total_steps:,}")
-    if found.torch != torch.__version__:
-        log.warning(
-            "trained with torch %s so far, now with %s: the last bits of the result may differ",
-            found.torch,
-            torch.__version__,
-        )
-    if found.threads != torch.get_num_threads():
-        log.warning(
-            "trained with %d threads so far, now with %d: the last bits of the result may differ",
-            found.threads,
-            torch.get_num_threads(),
-        )
+    _warn_of_other_bits(found)
     return found
+
+
+def _warn_of_other_bits(found: Checkpoint) -> None:
+    pairs = [
+        (f"torch {found.torch}", f"torch {torch.__version__}"),
+        (f"{found.threads} threads", f"{torch.get_num_threads()} threads"),
+    ]
+    if found.kernels is not None:
+        pairs.append((f"compiled kernels: {found.kernels}", f"compiled kernels: {kernels_in_use()}"))
+    for before, now in pairs:
+        if before != now:
+            log.warning(
+                "trained with %s so far, now with %s: the last bits of the result may differ", before, now
+            )

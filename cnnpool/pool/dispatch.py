@@ -68,6 +68,14 @@ def use(wanted: bool | None) -> Iterator[None]:
         _wanted = before
 
 
+def kernels_in_use() -> str:
+    """Which operators compiled kernels do the work of on the CPU: ``none``, ``all`` or the ``faster`` ones.
+
+    The last bits of a training depend on it.
+    """
+    return "faster" if _wanted is None else "all" if _wanted else "none"
+
+
 def kernels(stem: str, *tensors: Tensor, cells: int = 1) -> Any:
     """The module of kernels that is to work on ``tensors``, or None if torch's operators are.
 

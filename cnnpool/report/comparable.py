@@ -15,6 +15,8 @@ SILENT = (
     *("data.root", "data.download", "data.skip_unreadable"),
     *("fit.log_every_steps", "fit.pictures", "fit.progress"),
 )
+# On these the last bits of a training depend, and with them a part of its result.
+BITS = tuple(f"environment.{name}" for name in ("device", "kernels", "threads", "torch"))
 # How measurements were made.
 MEASURED = ("probe.", "invariance.")
 CODE = ("environment.cnnpool", "environment.commit")
@@ -72,7 +74,8 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
         if any(_covers(name, key) for name in allow) or (
             key not in CODE and any(_covers(f, key) for f in FREE)
         ):
-            noted.append(f"{key} differs among the runs: {', '.join(values)}")
+            bits = ": the same seed does not give the same bits" if key in BITS else ""
+            noted.append(f"{key} differs among the runs: {', '.join(values)}{bits}")
         else:
             refused[key] = values
     if refused:

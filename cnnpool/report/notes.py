@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from cnnpool.report.measure import Measure
 from cnnpool.report.row import Row
 from cnnpool.report.runs import Run
+from cnnpool.run_folder import metrics
 
 
 def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metric: Measure) -> list[str]:
-    """Sentences on runs that are missing, values that are no numbers, seeds without a partner, dirty code.
+    """Sentences on runs that are missing or damaged, values that are no numbers, unpaired seeds, dirty code.
 
     Args:
         runs: all that were found.
@@ -19,6 +20,8 @@ def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metri
     notes = [
         f"{run.folder}: {run.state}{': ' * bool(run.reason)}{run.reason}" for run in runs if not run.found
     ]
+    problems = (metrics.problem(run.folder, run.results.metrics_sha256) for run in kept)
+    notes += filter(None, problems)
     for row in rows:
         label, missing = row.choice.label, sorted(row.choice.runs.keys() - row.values.keys())
         if row.broken:

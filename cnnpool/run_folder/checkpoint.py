@@ -53,6 +53,12 @@ class Checkpoint:
         return str(self.content[OURS].get("torch", torch.__version__))
 
     @property
+    def kernels(self) -> str | None:
+        """Compiled kernels that were in use; None where a checkpoint does not say."""
+        found: str | None = self.content[OURS].get("kernels")
+        return found
+
+    @property
     def metrics(self) -> dict[str, Any]:
         """Counts and measurements of the run so far."""
         found: dict[str, Any] = self.content["callbacks"][METRICS]
@@ -65,13 +71,19 @@ class Checkpoint:
         return found
 
 
-def header(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a checkpoint that identifies its run; steps and sums of the epoch are stored beside it."""
+def header(asked: Mapping[str, Any], kernels: str) -> dict[str, Any]:
+    """The entry of a checkpoint that tells its run; the steps and sums of the epoch come beside it.
+
+    Args:
+        asked: the settings that decide the result.
+        kernels: the compiled ones that are in use.
+    """
     return {
         "schema": SCHEMA,
         "version": __version__,
         "threads": torch.get_num_threads(),
         "torch": str(torch.__version__),
+        "kernels": kernels,
         "asked": dict(asked),
     }
 

@@ -5,7 +5,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -111,6 +111,15 @@ def read(folder: Path, digest: str | None = None) -> Metrics:
     if digest and hashlib.sha256(content).hexdigest() != digest:
         return Metrics(records, f"{path} is damaged: it was altered after the run had ended")
     return Metrics(records)
+
+
+def problem(folder: Path, digest: str | None = None) -> str:
+    """One line if metrics.jsonl in ``folder`` is not all that was written, else nothing; see :func:`read`."""
+    if digest:
+        with suppress(OSError):
+            if hashlib.sha256((folder / METRICS).read_bytes()).hexdigest() == digest:
+                return ""
+    return read(folder, digest).problem
 
 
 def _record(line: bytes) -> Record | None:

@@ -17,6 +17,12 @@ ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
         "single bits flipped in a checkpoint and read with other content",
         f"{r['read otherwise']} of {r['bits']} ({r['refused']} refused, {r['read alike']} read alike)",
     ),
+    "files": lambda r: (
+        "results.json, status.json or metrics.jsonl altered before `cnnpool compare`: crashes, more than a "
+        "line on a file, altered content taken for the run's own",
+        f"{r['crashed']}, {r['more than a line']}, {r['taken for true']} of {r['alterations']:,} "
+        f"({r['told']:,} told, {r['alike']:,} of no effect, {r['without a checksum']:,} without a checksum)",
+    ),
     "faults": lambda r: (
         "faults answered by one line that names what and the remedy, the right status and no traceback "
         "([all of them](faults.md))",

@@ -10,6 +10,7 @@ from cnnpool.fit import DamagedError, DivergedError
 from cnnpool.fit.checkpoint_callback import Checkpoints
 from cnnpool.fit.checkpoint_io import SafeCheckpointIO
 from cnnpool.fit.metrics_callback import MetricsCallback
+from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.checkpoint import SCHEMA, load
 from cnnpool.run_folder.errors import LostError
@@ -237,15 +238,19 @@ def test_lost_metrics_are_refused_because_the_record_would_have_a_hole(runs, tmp
         runs.run(tmp_path, **EVERY)
 
 
-def test_another_number_of_threads_and_another_torch_are_reported(runs, tmp_path, monkeypatch, caplog):
+def test_other_threads_another_torch_and_other_kernels_are_reported(runs, tmp_path, monkeypatch, caplog):
     caplog.set_level("INFO")
     folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
     content = load(folder / "last.ckpt")
-    content["cnnpool"] |= {"threads": 77, "torch": "1.0"}
+    assert content["cnnpool"]["kernels"] == kernels_in_use()
+    content["cnnpool"] |= {"threads": 77, "torch": "1.0", "kernels": "some"}
     SafeCheckpointIO().save_checkpoint(content, folder / "last.ckpt")
     runs.run(tmp_path, **EVERY)
     assert "trained with 77 threads so far" in caplog.text
     assert "trained with torch 1.0 so far, now with" in caplog.text
+    assert "trained with compiled kernels: some so far, now with compiled kernels: " in caplog.text
+    environment = runs.results(tmp_path)["environment"]
+    assert environment["kernels"] == kernels_in_use() and environment["threads"] == torch.get_num_threads()
     assert f"resumed at step {content['cnnpool']['steps']} of " in caplog.text
 
 

@@ -1,4 +1,5 @@
 import csv
+import hashlib
 import json
 import math
 import os
@@ -137,6 +138,23 @@ def test_a_damaged_run_is_one_line_and_the_rest_is_compared(two, capsys, content
     assert str(path) in (two.root / "report" / "report.md").read_text().replace("\\", "")
     assert main([str(two.root / "max" / "seed0")]) == 2
     assert capsys.readouterr().err.startswith(f"error: {path} is damaged: ")
+
+
+def test_a_damaged_line_of_the_metrics_is_told_and_the_run_compared(two, capsys):
+    folder = two.root / "max" / "seed0"
+    content = json.loads((folder / "results.json").read_text())
+    whole = b'{"step": 1, "epoch": 1, "train/loss": 0.5}\n'
+    content.pop("checksum", None)
+    content["metrics_sha256"] = hashlib.sha256(whole).hexdigest()
+    (folder / "results.json").write_text(json.dumps(content))
+    for damage, said in ((whole[:-5], "line 1 of 1 left out"), (whole.replace(b"5", b"6"), "it was altered")):
+        (folder / "metrics.jsonl").write_bytes(damage)
+        assert main([str(two.root)]) == 0
+        out = capsys.readouterr().out
+        assert out.count(f"{folder / 'metrics.jsonl'} is damaged: {said}") == 1
+        assert "without a partner" not in out
+    (folder / "metrics.jsonl").write_bytes(whole)
+    assert main([str(two.root)]) == 0 and "is damaged" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("value", [None, 7.5, -0.1, "0.9", True, float("nan"), 1e999, [0.9]])

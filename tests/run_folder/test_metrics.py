@@ -6,7 +6,7 @@ import os
 import pytest
 
 from cnnpool.run_folder.errors import DamagedError, LostError
-from cnnpool.run_folder.metrics import MetricsFile, read
+from cnnpool.run_folder.metrics import MetricsFile, problem, read
 
 GOOD = b'{"step": 1, "epoch": 0, "val/accuracy": 0.5}\n{"step": 2, "epoch": 1, "train/loss": 0.25}\n'
 RECORDS = [{"step": 1, "epoch": 0, "val/accuracy": 0.5}, {"step": 2, "epoch": 1, "train/loss": 0.25}]
@@ -101,3 +101,15 @@ def test_every_line_is_json(tmp_path):
     file = MetricsFile(tmp_path)
     file.append(1, 0, {'a "quoted"\n tag é': 1})
     assert [json.loads(line) for line in file.path.read_text().splitlines()] == read(tmp_path).records
+
+
+def test_a_file_as_it_was_left_has_no_problem_and_any_other_has(tmp_path):
+    file = MetricsFile(tmp_path)
+    file.append(1, 0, {"a": 1})
+    digest, content = file.digest(), file.path.read_bytes()
+    assert problem(tmp_path, digest) == problem(tmp_path) == ""
+    for other in (b"", content[:-3], content + content, content.replace(b"1", b"2"), b"\xff" + content):
+        file.path.write_bytes(other)
+        assert problem(tmp_path, digest) == read(tmp_path, digest).problem != ""
+    file.path.unlink()
+    assert problem(tmp_path, digest).endswith("is missing")
