@@ -53,9 +53,9 @@ class Header:
     nbytes: int
 
     @property
-    def megapixels(self) -> float:
-        """H * W / 10^6."""
-        return self.size[0] * self.size[1] / 1e6
+    def pixels(self) -> int:
+        """H * W."""
+        return self.size[0] * self.size[1]
 
 
 @contextmanager

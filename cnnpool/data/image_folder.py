@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -131,7 +131,7 @@ class ImageFolder(Source):
             path, said = next(iter(skipped.items()))
             raise DataError(f"cannot decode {root / path} ({said}): {REMEDY.format(it='it')}")
         more = [f"and {len(lines) - SHOWN:,} more"] if len(lines) > SHOWN else []
-        _log.error("cannot decode, below %s:\n  %s", root, "\n  ".join([*lines[:SHOWN], *more]))
+        _say_once(f"cannot decode, below {root}:\n  " + "\n  ".join([*lines[:SHOWN], *more]))
         raise DataError(
             f"{count} of {root} cannot be decoded{place and f' (all in {place})'}: {REMEDY.format(it='them')}"
         )
@@ -165,8 +165,15 @@ def _sizes(size: Size, why: str, sizes: Sequence[Size]) -> str:
     text = f"size: {size[0]}x{size[1]} ({why}); "
     if not resized:
         return f"{text}every image has it"
-    text += f"{len(resized):,} of {len(sizes):,} images are resized, {between(resized)}"
+    count = f"{len(resized):,} of {len(sizes):,}" if len(resized) < len(sizes) else f"all {len(sizes):,}"
+    text += f"{count} images are resized, {between(resized)}"
     return f"{text}, and their centre is cut out"
+
+
+@cache
+def _say_once(text: str) -> None:
+    """Log what every job of a sweep would repeat."""
+    _log.error("%s", text)
 
 
 def _keep_list(path: Path, lines: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 
 import numpy as np
 
@@ -16,6 +17,7 @@ LARGEST = 512
 BUDGET = 3 << 28
 """Bytes of the files that are decoded at the same time, before they are reduced."""
 GIB = 1 << 30
+MEGA = 10**6
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,9 @@ def survey(paths: Sequence[str], max_megapixels: int, workers: int | None = None
         except Exception as error:
             found.refuse(place, error)
             return
-        if header.megapixels > max_megapixels:
+        if header.pixels > max_megapixels * MEGA:
             found.unreadable[place] = (
-                f"{header.megapixels:,.0f} megapixels, more than data.max_megapixels={max_megapixels}: "
+                f"{header.pixels / MEGA:,.0f} megapixels, more than data.max_megapixels={max_megapixels}: "
                 f"shrink it, or raise that (reading it takes {header.nbytes / GIB:.1f} GiB)"
             )
         else:
@@ -113,16 +115,24 @@ def decode_all(
     places = sorted(found.headers)
     pixels = np.empty((len(places), *size, channels), np.uint8)
 
+    areas = [found.headers[place].pixels for place in places]
+    done, lock = 0, Lock()
+
     def take(i: int) -> None:
+        nonlocal done
         try:
             pixels[i] = decode(found.paths[places[i]], size, channels)
         except Exception as error:
             # A damaged file raises nearly anything, by its format.
             found.refuse(places[i], error)
-        progress.step()
+        with lock:
+            done += areas[i]
+            # Not images: one may take as long as thousands of others.
+            progress.done = done // MEGA
 
     costs = [found.headers[place].nbytes for place in places]
-    with quiet_pillow(), Progress("decoding", len(places), "images") as progress:
+    what, total = f"decoding {len(places):,} images", sum(areas) // MEGA
+    with quiet_pillow(), Progress(what, total, "megapixels") as progress:
         in_threads(take, costs, budget=BUDGET, workers=workers)
     kept = [i for i, place in enumerate(places) if place not in found.unreadable]
     if len(kept) < len(places):

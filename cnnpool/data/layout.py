@@ -48,7 +48,7 @@ class Layout:
         text += ", ".join(f"{printable(name)}/" for name in self.folders.values()) or "folders of their own"
         if self.folders.get("test", "test").lower() not in NAMES["test"]:
             text += f"; {self.folders['test']}/ holds the test images"
-        counts = [f"{count:,} {kind}" for kind, count in sorted(self.ignored.items()) if count]
+        counts = [f"{kind} ({count:,})" for kind, count in sorted(self.ignored.items()) if count]
         return [text, f"left alone: {', '.join(counts)}"] if counts else [text]
 
 
@@ -188,14 +188,16 @@ def _entries(folder: Path, ignored: Counter[str]) -> tuple[list[str], list[str]]
         suffix = os.path.splitext(entry.name)[1].lower()
         is_folder = _is(entry.is_dir)
         if entry.name.startswith("."):
-            ignored["hidden"] += not is_folder
+            ignored["hidden files"] += not is_folder
         elif is_folder:
             folders.append(entry.name)
         elif suffix in SUFFIXES and (_is(entry.is_file) or entry.is_symlink()):
             # A broken link to an image is an image that cannot be read, and is named as such.
             images.append(entry.path)
         else:
-            ignored[suffix if suffix.isascii() and suffix.isprintable() and suffix else "without suffix"] += 1
+            ignored[
+                suffix if suffix.isascii() and suffix.isprintable() and suffix else "files without suffix"
+            ] += 1
     return sorted(folders), images
 
 

@@ -14,10 +14,17 @@ LONGEST = 16
 """Classes up to which all are listed; of more, the largest and the smallest."""
 
 
+_described: set[tuple[str, tuple[str, ...]]] = set()
+"""Data sets that this process has described: the jobs of a sweep mostly share theirs."""
+
+
 def tell(dataset: Dataset) -> None:
-    """Log what ``lines`` and ``warnings`` say."""
-    for line in lines(dataset):
+    """Log what ``lines`` and ``warnings`` say, of one data set all lines but the first only once."""
+    first, *rest = lines(dataset)
+    key = (dataset.sha256, dataset.notes)
+    for line in [first] if key in _described else [first, *rest]:
         _log.info("%s", line)
+    _described.add(key)
     for line in warnings(dataset):
         _log.warning("%s", line)
 

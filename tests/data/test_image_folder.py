@@ -72,7 +72,8 @@ def test_hidden_and_other_files_are_left_alone_and_counted(root):
     raw = read(root)
     assert len(raw.train) == 12 and raw.classes == ("ant", "bee", "cat")
     assert raw.notes[1] == (
-        "left alone: 2 .txt, 1 hidden, 1 images in no class's folder, 1 other folders, 1 without suffix"
+        "left alone: .txt (2), files without suffix (1), hidden files (1), "
+        "images in no class's folder (1), other folders (1)"
     )
 
 

@@ -125,7 +125,7 @@ def test_a_broken_link_is_an_unreadable_image(tmp_path, target):
 def test_a_pipe_named_as_an_image_is_not_waited_for(tmp_path):
     fill(tmp_path)
     os.mkfifo(tmp_path / "ant" / "z.png")
-    assert read(tmp_path).notes[1] == "left alone: 1 .png"
+    assert read(tmp_path).notes[1] == "left alone: .png (1)"
 
 
 def test_folders_without_images_beside_classes_are_no_classes(tmp_path):
@@ -134,7 +134,7 @@ def test_folders_without_images_beside_classes_are_no_classes(tmp_path):
     (tmp_path / "docs" / "a.md").write_text("")
     raw = read(tmp_path)
     assert raw.classes == ("ant", "bee")
-    assert raw.notes[1] == "left alone: 1 .md, 1 folders without images"
+    assert raw.notes[1] == "left alone: .md (1), folders without images (1)"
 
 
 def unlabelled(root):

@@ -35,7 +35,7 @@ def test_a_run_begins_with_its_classes_counts_and_size(tmp_path, caplog):
     assert [record.message for record in caplog.records] == [
         "image_folder: 28 training, 3 validation, 4 test images of 6x5",
         "  2 classes in train/, test/",
-        "  left alone: 1 .txt",
+        "  left alone: .txt (1)",
         "  size: 6x5 (that of 30 of 31 training images); 1 of 35 images are resized, 40x50, "
         "and their centre is cut out",
         f"  1 image left out, which cannot be read (data.skip_unreadable): see {listed}",
@@ -44,6 +44,16 @@ def test_a_run_begins_with_its_classes_counts_and_size(tmp_path, caplog):
         "  ant       18    2     2",
         "  cat       10    1     2",
     ]
+
+
+def test_the_jobs_of_a_sweep_describe_their_data_once(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    folder(tmp_path, {"cat": 11, "ant": 21})
+    for seed in (1, 2):
+        build(tmp_path, seed=seed)
+    said = [record.message for record in caplog.records]
+    assert [line for line in said if line == said[0]] == [said[0]] * 2
+    assert len(said) > 6 and said[-1] == said[0] and len(set(said)) == len(said) - 1
 
 
 def test_of_many_classes_the_largest_and_smallest_are_listed(tmp_path):
