@@ -12,10 +12,10 @@ INTERVAL_S = 20.0
 
 
 class CompilationLog(event.Listener):
-    """Logs that compiling has begun, and now and then how far it has come.
+    """Logs that compilation has begun, and from time to time how far it has come.
 
     Args:
-        package: whose kernels it is about.
+        package: kernels of its modules count.
     """
 
     def __init__(self, package: str):
@@ -39,7 +39,7 @@ class CompilationLog(event.Listener):
         self._count += 1
 
     def on_end(self, event: event.Event) -> None:
-        """After it."""
+        """Nothing to log; Numba asks for the method."""
 
 
-event.register("numba:compile", CompilationLog(__name__.partition(".")[0]))  # type: ignore[no-untyped-call]
+event.register("numba:compile", CompilationLog(__name__.partition(".")[0]))

@@ -7,10 +7,13 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     store,
     widen,
 )
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair
 
 
 @compiled
-def forward(start, stop, x, y, size, out_size, weight, like):
+def forward(
+    start: int, stop: int, x: Address, y: Address, size: Pair, out_size: Pair, weight: Number, like: Number
+) -> None:
     """Contiguous maps, planes ``start`` to ``stop``."""
     (height, width), (rows, columns) = size, out_size
     for plane in range(start, stop):
@@ -24,7 +27,10 @@ def forward(start, stop, x, y, size, out_size, weight, like):
 
 
 @compiled
-def adjoint(start, stop, grad, out, size, out_size, weight, like):
+def adjoint(
+    start: int, stop: int, grad: Address, out: Address, size: Pair, out_size: Pair, weight: Number,
+    like: Number,
+) -> None:  # fmt: skip
     """Contiguous maps, planes ``start`` to ``stop``."""
     (height, width), (rows, columns) = size, out_size
     nothing = narrow(weight - weight, like)
@@ -44,7 +50,10 @@ def adjoint(start, stop, grad, out, size, out_size, weight, like):
 
 
 @compiled
-def forward_last(start, stop, x, y, size, out_size, channels, weight, like):
+def forward_last(
+    start: int, stop: int, x: Address, y: Address, size: Pair, out_size: Pair, channels: int, weight: Number,
+    like: Number,
+) -> None:  # fmt: skip
     """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs."""
     (height, width), (rows, columns) = size, out_size
     for line in range(start, stop):
@@ -59,7 +68,10 @@ def forward_last(start, stop, x, y, size, out_size, channels, weight, like):
 
 
 @compiled
-def adjoint_last(start, stop, grad, out, size, out_size, channels, weight, like):
+def adjoint_last(
+    start: int, stop: int, grad: Address, out: Address, size: Pair, out_size: Pair, channels: int,
+    weight: Number, like: Number,
+) -> None:  # fmt: skip
     """Channels-last maps, rows ``start`` to ``stop`` of all samples' inputs."""
     (height, width), (rows, columns) = size, out_size
     nothing = narrow(weight - weight, like)

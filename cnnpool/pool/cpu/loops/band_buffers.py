@@ -14,18 +14,19 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     store,
     widen,
 )
+from cnnpool.pool.cpu.loops.signatures import Address, Band, Number
 from cnnpool.pool.cpu.loops.simd_rows import LANES, deal, gather, move
 
 
 @compiled
-def fill(target, count, value):
+def fill(target: Address, count: int, value: Number) -> None:
     """``count`` times ``value``."""
     for t in range(count):
         keep(target, t, value)
 
 
 @compiled
-def widened(source, target, count, total, like):
+def widened(source: Address, target: Address, count: int, total: Number, like: Number) -> None:
     """``count`` numbers as the type of ``total``; nothing to do where both are the same memory."""
     if source != target:
         for t in range(count):
@@ -33,7 +34,7 @@ def widened(source, target, count, total, like):
 
 
 @compiled
-def narrowed(source, target, count, total, like):
+def narrowed(source: Address, target: Address, count: int, total: Number, like: Number) -> None:
     """``count`` numbers rounded to the type of ``like``; nothing to do where both are the same memory."""
     if source != target:
         for t in range(count):
@@ -41,7 +42,10 @@ def narrowed(source, target, count, total, like):
 
 
 @compiled
-def cut(x, unit, first, lines, image, rule, pitch, part, nothing):
+def cut(
+    x: Address, unit: int, first: int, lines: int, image: Address, rule: Band, pitch: int, part: int,
+    nothing: Number,
+) -> None:  # fmt: skip
     """Dealt into ``image``: as many ``lines`` of windows, from ``first`` on; ``nothing`` where no map is."""
     (height, width), _, _, (sh, sw), (ph, pw), lanes = rule
     for line in range(lines):
@@ -62,7 +66,10 @@ def cut(x, unit, first, lines, image, rule, pitch, part, nothing):
 
 
 @compiled
-def paste(image, skipped, out, unit, first, lines, rule, pitch, part, like):
+def paste(
+    image: Address, skipped: int, out: Address, unit: int, first: int, lines: int, rule: Band, pitch: int,
+    part: int, like: Number,
+) -> None:  # fmt: skip
     """Rows of ``out`` from ``image``, which begins ``skipped`` lines before ``first``; undoes ``cut``."""
     (height, width), _, _, (sh, sw), (ph, pw), lanes = rule
     for line in range(lines):
@@ -82,7 +89,9 @@ def paste(image, skipped, out, unit, first, lines, rule, pitch, part, like):
 
 
 @compiled
-def read_outputs(source, unit, first, lines, target, rule, pitch, like):
+def read_outputs(
+    source: Address, unit: int, first: int, lines: int, target: Address, rule: Band, pitch: int, like: Number
+) -> None:
     """Rows of a map of outputs, ``pitch`` apart; zeros where there is no output."""
     _, (rows, columns), _, _, _, lanes = rule
     for r in range(lines):
@@ -95,7 +104,9 @@ def read_outputs(source, unit, first, lines, target, rule, pitch, like):
 
 
 @compiled
-def write_outputs(source, out, unit, first, lines, rule, pitch, like):
+def write_outputs(
+    source: Address, out: Address, unit: int, first: int, lines: int, rule: Band, pitch: int, like: Number
+) -> None:
     """Rows ``pitch`` apart to a map of outputs."""
     _, (rows, columns), _, _, _, lanes = rule
     for r in range(min(lines, rows - first)):
@@ -104,7 +115,9 @@ def write_outputs(source, out, unit, first, lines, rule, pitch, like):
 
 
 @compiled
-def spread_shares(shares, first, lines, target, rule, pitch, total):
+def spread_shares(
+    shares: Address, first: int, lines: int, target: Address, rule: Band, pitch: int, total: Number
+) -> None:
     """What each window's sum is multiplied by: ``shares``, one per window, for every lane."""
     _, (rows, columns), _, _, _, lanes = rule
     for r in range(lines):
@@ -116,7 +129,7 @@ def spread_shares(shares, first, lines, target, rule, pitch, total):
 
 
 @compiled
-def cell_at(cell, rule, pitch, part):
+def cell_at(cell: int, rule: Band, pitch: int, part: int) -> int:
     """Where the stretch of a cell, counted row by row, begins in an image."""
     _, _, (_, kw), (sh, sw), _, lanes = rule
     i, j = cell // kw, cell % kw
@@ -124,7 +137,7 @@ def cell_at(cell, rule, pitch, part):
 
 
 @compiled
-def folded(values, count, total):
+def folded(values: Address, count: int, total: Number) -> Number:
     """The sum of ``count`` numbers, added up in pairs; they are spent."""
     while count > 1:
         half = (count + 1) // 2

@@ -10,18 +10,21 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     keep,
     recall,
 )
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Sizes
 from cnnpool.pool.cpu.loops.simd_rows import LANES, join_pairs, move, part_pairs
 
 
 @compiled
-def begin(line, size):
+def begin(line: int, size: Sizes) -> int:
     """Where the pixels of a row of tiles begin, counted over all maps; of the row after the last, the end."""
     height, width, rows, _ = size
     return (line // rows * height + 2 * (line % rows)) * width
 
 
 @compiled
-def cut(x, first, lines, size, lanes, image, part, like):
+def cut(
+    x: Address, first: int, lines: int, size: Sizes, lanes: int, image: Address, part: int, like: Number
+) -> None:
     """``lines`` rows of tiles from ``first`` on to four stretches, ``part`` apart.
 
     ``size``: height and width of a map, and how many tiles that are.
@@ -50,7 +53,9 @@ def cut(x, first, lines, size, lanes, image, part, like):
 
 
 @compiled
-def paste(image, part, out, first, lines, size, lanes, like):
+def paste(
+    image: Address, part: int, out: Address, first: int, lines: int, size: Sizes, lanes: int, like: Number
+) -> None:
     """Rows of maps from what ``cut`` makes of them; ``like``, a zero, where no tile is."""
     _, width, _, columns = size
     end = begin(first + lines, size)
@@ -77,7 +82,7 @@ def paste(image, part, out, first, lines, size, lanes, like):
 
 
 @compiled
-def clear_edges(out, line, size, lanes, like):
+def clear_edges(out: Address, line: int, size: Sizes, lanes: int, like: Number) -> None:
     """Zeros where a row of tiles leaves a column or, the last of its map, a row."""
     height, width, rows, _ = size
     at = begin(line, size) * lanes
@@ -89,7 +94,7 @@ def clear_edges(out, line, size, lanes, like):
 
 
 @compiled
-def fill(out, at, count, value):
+def fill(out: Address, at: int, count: int, value: Number) -> None:
     """``count`` times ``value`` from ``at`` on."""
     for t in range(count):
         keep(out, at + t, value)

@@ -7,13 +7,14 @@ what it never stores and only stores what it never loads; memory that it does bo
 addresses overlap.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.loops.signatures import Number, intrinsic
 
 INFINITY = {types.uint16: 0x7F80, types.int16: 0x7C00}
 
@@ -33,10 +34,10 @@ def _pointer(context: Any, builder: Any, address: Any, index: Any, element: Any)
     return builder.gep(builder.inttoptr(address, kind.as_pointer()), [index])
 
 
-def _loading(scoped: bool) -> Any:
+def _loading(scoped: bool) -> Callable[[Any, int, int, Any], Any]:
     def load(typing: Any, address: Any, index: Any, like: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            value = builder.load(_pointer(context, builder, *args[:2], like))
+            value = builder.load(_pointer(context, builder, args[0], args[1], like))
             if scoped:
                 read, written = _scopes(builder.module)
                 value.set_metadata("alias.scope", read)
@@ -48,10 +49,10 @@ def _loading(scoped: bool) -> Any:
     return load
 
 
-def _storing(scoped: bool) -> Any:
+def _storing(scoped: bool) -> Callable[[Any, int, int, Any], Any]:
     def store(typing: Any, address: Any, index: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            done = builder.store(args[2], _pointer(context, builder, *args[:2], value))
+            done = builder.store(args[2], _pointer(context, builder, args[0], args[1], value))
             if scoped:
                 read, written = _scopes(builder.module)
                 done.set_metadata("alias.scope", written)
@@ -128,7 +129,7 @@ def alike(typing: Any, total: Any, like: Any) -> Any:
 
 
 @compiled
-def meet(best, held, value, place):
+def meet(best: Number, held: Number, value: Number, place: Number) -> tuple[Number, Number]:
     """The larger of ``best``, whose place is ``held``, and ``value`` at ``place``, with its place."""
     take = beats(value, best)
     return value if take else best, place if take else held

@@ -10,10 +10,14 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     store,
 )
 from cnnpool.pool.cpu.loops.max_bf16 import STRIP, best_of, suit
+from cnnpool.pool.cpu.loops.signatures import Address, Number
 
 
 @compiled
-def forward(start, stop, x, y, winners, height, width, rows, columns, like):
+def forward(
+    start: int, stop: int, x: Address, y: Address, winners: Address, height: int, width: int, rows: int,
+    columns: int, like: Number,
+) -> None:  # fmt: skip
     """Contiguous maps, planes ``start`` to ``stop``."""
     for plane in range(start, stop):
         for row in range(rows):
@@ -34,7 +38,10 @@ def forward(start, stop, x, y, winners, height, width, rows, columns, like):
 
 
 @compiled
-def backward(start, stop, grad, winners, out, height, width, rows, columns, zero):
+def backward(
+    start: int, stop: int, grad: Address, winners: Address, out: Address, height: int, width: int, rows: int,
+    columns: int, zero: Number,
+) -> None:  # fmt: skip
     """Contiguous maps, planes ``start`` to ``stop``."""
     for plane in range(start, stop):
         for row in range(rows):
@@ -55,7 +62,10 @@ def backward(start, stop, grad, winners, out, height, width, rows, columns, zero
 
 
 @compiled
-def forward_last(start, stop, x, y, winners, height, width, rows, columns, channels, like):
+def forward_last(
+    start: int, stop: int, x: Address, y: Address, winners: Address, height: int, width: int, rows: int,
+    columns: int, channels: int, like: Number,
+) -> None:  # fmt: skip
     """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs."""
     for line in range(start, stop):
         sample, row = line // rows, line % rows
@@ -83,7 +93,10 @@ def forward_last(start, stop, x, y, winners, height, width, rows, columns, chann
 
 
 @compiled
-def backward_last(start, stop, grad, winners, out, height, width, rows, columns, channels, zero):
+def backward_last(
+    start: int, stop: int, grad: Address, winners: Address, out: Address, height: int, width: int, rows: int,
+    columns: int, channels: int, zero: Number,
+) -> None:  # fmt: skip
     """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs."""
     for line in range(start, stop):
         sample, row = line // rows, line % rows

@@ -14,10 +14,11 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     recall,
     store,
 )
+from cnnpool.pool.cpu.loops.signatures import Address, Number
 
 
 @compiled
-def _pack(winners, count, packed, at, quarter):
+def _pack(winners: Address, count: int, packed: Address, at: int, quarter: int) -> None:
     for t in range(count, 4 * quarter):
         keep(winners, t, uint8(0))
     for t in range(quarter):
@@ -27,7 +28,7 @@ def _pack(winners, count, packed, at, quarter):
 
 
 @compiled
-def _unpack(packed, at, quarter, winners):
+def _unpack(packed: Address, at: int, quarter: int, winners: Address) -> None:
     for t in range(quarter):
         four = load(packed, at + t, uint8(0))
         keep(winners, t, uint8(four & 3))
@@ -37,7 +38,10 @@ def _unpack(packed, at, quarter, winners):
 
 
 @compiled
-def forward(start, stop, scratch, x, y, packed, height, width, rows, columns, group, planes, quarter, like):
+def forward(
+    start: int, stop: int, scratch: Address, x: Address, y: Address, packed: Address, height: int, width: int,
+    rows: int, columns: int, group: int, planes: int, quarter: int, like: Number,
+) -> None:  # fmt: skip
     """Contiguous maps, stretches ``start`` to ``stop`` of ``group`` planes each."""
     part = rows * columns
     for unit in range(start, stop):
@@ -48,8 +52,9 @@ def forward(start, stop, scratch, x, y, packed, height, width, rows, columns, gr
 
 @compiled
 def backward(
-    start, stop, scratch, grad, packed, out, height, width, rows, columns, group, planes, quarter, zero
-):
+    start: int, stop: int, scratch: Address, grad: Address, packed: Address, out: Address, height: int,
+    width: int, rows: int, columns: int, group: int, planes: int, quarter: int, zero: Number,
+) -> None:  # fmt: skip
     """Contiguous maps, stretches ``start`` to ``stop``."""
     for unit in range(start, stop):
         first, last = unit * group, min(planes, (unit + 1) * group)
@@ -60,8 +65,9 @@ def backward(
 
 @compiled
 def forward_last(
-    start, stop, scratch, x, y, packed, height, width, rows, columns, group, lines, quarter, channels, like
-):
+    start: int, stop: int, scratch: Address, x: Address, y: Address, packed: Address, height: int, width: int,
+    rows: int, columns: int, group: int, lines: int, quarter: int, channels: int, like: Number,
+) -> None:  # fmt: skip
     """Channels-last maps, stretches ``start`` to ``stop`` of ``group`` rows each, of all samples' outputs."""
     part = columns * channels
     for unit in range(start, stop):
@@ -73,9 +79,9 @@ def forward_last(
 
 @compiled
 def backward_last(
-    start, stop, scratch, grad, packed, out, height, width, rows, columns, group, lines, quarter, channels,
-    zero,
-):  # fmt: skip
+    start: int, stop: int, scratch: Address, grad: Address, packed: Address, out: Address, height: int,
+    width: int, rows: int, columns: int, group: int, lines: int, quarter: int, channels: int, zero: Number,
+) -> None:  # fmt: skip
     """Channels-last maps, stretches ``start`` to ``stop``."""
     for unit in range(start, stop):
         first, last = unit * group, min(lines, (unit + 1) * group)

@@ -7,7 +7,6 @@ from typing import Any
 
 from numba import types, uint16
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops.intrinsics import (
@@ -15,13 +14,14 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     larger,
     wide,
 )
+from cnnpool.pool.cpu.loops.signatures import Number, intrinsic
 from cnnpool.pool.cpu.loops.simd_rows import size_of, vector_at
 
 STRIP, VECTOR = 16, 32
 
 
 @compiled
-def suit(channels, like):
+def suit(channels: int, like: Number) -> bool:
     """Whether strips are quicker than a loop over the channels."""
     return alike(uint16(0), like) and channels >= STRIP and channels % VECTOR != 0
 

@@ -17,13 +17,17 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     widen,
 )
 from cnnpool.pool.cpu.loops.separable import _divide, _mix
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Table
 
 # The place of no cell.
 NOWHERE = uint8(255)
 
 
 @compiled
-def _win(x, cells, places, y, at, winners, out, count, like):
+def _win(
+    x: Address, cells: tuple[int, int, int, int], places: tuple[Number, Number, Number], y: Address, at: int,
+    winners: Address, out: int, count: int, like: Number,
+) -> None:  # fmt: skip
     # ``count`` windows side by side; a cell that is not there is the one before seen again.
     (a, b, c, d), (p, q, r) = cells, places
     for t in range(count):
@@ -35,7 +39,10 @@ def _win(x, cells, places, y, at, winners, out, count, like):
 
 
 @compiled
-def _send(grads, above, here, winners, up, at, left, places, out, count, total, like):
+def _send(
+    grads: Address, above: int, here: int, winners: Address, up: int, at: int, left: int,
+    places: tuple[Number, Number, Number], out: Address, count: int, total: Number, like: Number,
+) -> None:  # fmt: skip
     # What pixels get from the windows above and left, above, left and here, whose gradients begin at
     # ``above`` and ``here``, less ``left``, and their winners at ``up`` and ``at``.
     p, q, r = places
@@ -53,8 +60,10 @@ def _send(grads, above, here, winners, up, at, left, places, out, count, total, 
 
 @compiled
 def forward(
-    start, stop, scratch, x, y, winners, size, out_size, down, across, common, ends, room, total, like
-):
+    start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, size: Pair,
+    out_size: Pair, down: Table, across: Table, common: Table, ends: tuple[int, int, int],
+    room: tuple[int, int, tuple[int, ...]], total: Number, like: Number,
+) -> None:  # fmt: skip
     """Contiguous maps, planes ``start`` to ``stop``; ``room``: bytes of an output plane, and of the blur."""
     (height, width), (step, behind, rest) = size, room
     one, two, none = uint8(1), uint8(2), uint8(0)
@@ -80,8 +89,10 @@ def forward(
 
 @compiled
 def backward(
-    start, stop, scratch, grad, out, winners, size, out_size, down, across, common, ends, room, total, like
-):
+    start: int, stop: int, scratch: Address, grad: Address, out: Address, winners: Address, size: Pair,
+    out_size: Pair, down: Table, across: Table, common: Table, ends: tuple[int, int, int],
+    room: tuple[int, int, tuple[int, ...]], total: Number, like: Number,
+) -> None:  # fmt: skip
     """Contiguous maps, planes ``start`` to ``stop``."""
     (height, width), (step, behind, rest) = size, room
     one, two, three = uint8(1), uint8(2), uint8(3)
@@ -104,8 +115,10 @@ def backward(
 
 @compiled
 def forward_last(
-    start, stop, scratch, x, y, winners, size, out_size, channels, down, slots, across, room, total, like
-):
+    start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, size: Pair,
+    out_size: Pair, channels: int, down: Table, slots: Table, across: Table,
+    room: tuple[int, tuple[int, ...]], total: Number, like: Number,
+) -> None:  # fmt: skip
     """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs.
 
     Dense rows are made when they are first needed, each in its slot of a ring; ``slots`` is the table
@@ -142,8 +155,10 @@ def forward_last(
 
 @compiled
 def backward_last(
-    start, stop, scratch, grad, out, winners, size, out_size, channels, down, across, room, total, like
-):
+    start: int, stop: int, scratch: Address, grad: Address, out: Address, winners: Address, size: Pair,
+    out_size: Pair, channels: int, down: Table, across: Table, room: tuple[int, ...], total: Number,
+    like: Number,
+) -> None:  # fmt: skip
     """Channels-last maps, samples ``start`` to ``stop``."""
     (height, width), (rows, columns) = size, out_size
     _, scaled, mixed, sums, ring = room

@@ -17,6 +17,7 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     store,
     widen,
 )
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Slides
 from cnnpool.pool.cpu.loops.simd_rows import deal, move
 
 # Cells that a window can have.
@@ -24,7 +25,9 @@ PLACES = 256
 
 
 @compiled
-def _beat(images, source, y, winners, count, place, like):
+def _beat(
+    images: Address, source: Address, y: Address, winners: Address, count: int, place: Number, like: Number
+) -> None:
     # One cell of every window.
     for t in range(count):
         best, value = recall(y, t, like), load(images, source + t, like)
@@ -34,7 +37,10 @@ def _beat(images, source, y, winners, count, place, like):
 
 
 @compiled
-def _beat_three(images, a, b, c, y, winners, count, place, like):
+def _beat_three(
+    images: Address, a: int, b: int, c: int, y: Address, winners: Address, count: int, place: Number,
+    like: Number,
+) -> None:  # fmt: skip
     # Three neighbouring cells in one go.
     second, third = uint8(place + 1), uint8(place + 2)
     for t in range(count):
@@ -49,7 +55,10 @@ def _beat_three(images, a, b, c, y, winners, count, place, like):
 
 
 @compiled
-def _start(y, winners, band, pitch, top, columns, window, lowest):
+def _start(
+    y: Address, winners: Address, band: int, pitch: int, top: int, columns: int, window: Slides,
+    lowest: Number,
+) -> None:  # fmt: skip
     # A window of nothing but -inf is won by its first cell inside the map.
     (_, kw), (sh, sw), (_, pw), (dh, dw) = window
     for t in range(band * pitch):
@@ -64,7 +73,10 @@ def _start(y, winners, band, pitch, top, columns, window, lowest):
 
 
 @compiled
-def forward(start, stop, scratch, x, y, winners, size, out_size, window, room, lowest):
+def forward(
+    start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, size: Pair,
+    out_size: Pair, window: Slides, room: tuple[int, ...], lowest: Number,
+) -> None:  # fmt: skip
     """Contiguous maps, planes ``start`` to ``stop``; ``room``: band, pitch, part, offsets."""
     (height, width), (rows, columns) = size, out_size
     (kh, kw), (sh, sw), (ph, pw), (dh, dw) = window
@@ -106,7 +118,10 @@ def forward(start, stop, scratch, x, y, winners, size, out_size, window, room, l
 
 
 @compiled
-def backward(start, stop, scratch, grad, winners, out, size, out_size, window, direct, total, like):
+def backward(
+    start: int, stop: int, scratch: Address, grad: Address, winners: Address, out: Address, size: Pair,
+    out_size: Pair, window: Slides, direct: bool, total: Number, like: Number,
+) -> None:  # fmt: skip
     """Contiguous maps, planes ``start`` to ``stop``: every window adds its gradient where its winner is.
 
     Sums are kept in the type of ``total``, in ``out`` itself if ``direct``, else in scratch memory.

@@ -20,10 +20,14 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     widen,
 )
 from cnnpool.pool.cpu.loops.max_bf16 import STRIP, best_of, suit
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Slides
 
 
 @compiled
-def forward(start, stop, x, y, winners, size, out_size, window, channels, like):
+def forward(
+    start: int, stop: int, x: Address, y: Address, winners: Address, size: Pair, out_size: Pair,
+    window: Slides, channels: int, like: Number,
+) -> None:  # fmt: skip
     """Rows ``start`` to ``stop`` of all samples' outputs."""
     (height, width), (rows, columns) = size, out_size
     (kh, kw), (sh, sw), (ph, pw), (dh, dw) = window
@@ -55,7 +59,10 @@ def forward(start, stop, x, y, winners, size, out_size, window, channels, like):
 
 
 @compiled
-def _nine(x, a, down, across, y, winners, out, channels, like):
+def _nine(
+    x: Address, a: int, down: int, across: int, y: Address, winners: Address, out: int, channels: int,
+    like: Number,
+) -> None:  # fmt: skip
     # All cells of a 3x3 window.
     b, c = a + down, a + 2 * down
     right = 2 * across
@@ -81,7 +88,10 @@ def _nine(x, a, down, across, y, winners, out, channels, like):
 
 
 @compiled
-def _three(x, cells, places, y, winners, out, channels, fresh, like):
+def _three(
+    x: Address, cells: tuple[int, int, int], places: tuple[Number, Number, Number], y: Address,
+    winners: Address, out: int, channels: int, fresh: bool, like: Number,
+) -> None:  # fmt: skip
     (a, b, c), (first, second, third) = cells, places
     if fresh:
         for k in range(channels):
@@ -100,7 +110,10 @@ def _three(x, cells, places, y, winners, out, channels, fresh, like):
 
 
 @compiled
-def backward(start, stop, scratch, grad, winners, out, size, out_size, window, channels, total, like):
+def backward(
+    start: int, stop: int, scratch: Address, grad: Address, winners: Address, out: Address, size: Pair,
+    out_size: Pair, window: Slides, channels: int, total: Number, like: Number,
+) -> None:  # fmt: skip
     """Rows ``start`` to ``stop`` of all samples' inputs.
 
     Every input adds up, in the type of ``total``, what the windows over it send, in the order of the windows.
@@ -142,7 +155,10 @@ NOWHERE = uint8(255)
 
 
 @compiled
-def _windows_over(place, axis, most, window, first, step, stretch, table, count):
+def _windows_over(
+    place: int, axis: int, most: int, window: Slides, first: int, step: int, stretch: int, table: Address,
+    count: int,
+) -> int:  # fmt: skip
     # Of every window that holds ``place`` of an axis, the last first: where its gradients begin, counted in
     # steps from ``first``, and which of its cells it is, times ``stretch``; written behind ``count`` others.
     kernel, stride, padding, dilation = window[0][axis], window[1][axis], window[2][axis], window[3][axis]
@@ -156,7 +172,11 @@ def _windows_over(place, axis, most, window, first, step, stretch, table, count)
 
 
 @compiled
-def _send_all(grad, winners, above, over, first, last, sums, out, target, channels, total, like):
+def _send_all(
+    grad: Address, winners: Address, above: Address, over: Address, first: tuple[int, int],
+    last: tuple[int, int], sums: Address, out: Address, target: int, channels: int, total: Number,
+    like: Number,
+) -> None:  # fmt: skip
     # What a pixel gets from any number of windows.
     for k in range(channels):
         keep(sums, k, total)
@@ -171,14 +191,17 @@ def _send_all(grad, winners, above, over, first, last, sums, out, target, channe
 
 
 @compiled
-def _window(above, i, over, entry):
+def _window(above: Address, i: int, over: Address, entry: int) -> tuple[int, Number]:
     # Where the gradients of a window over a pixel begin, and which of its cells the pixel is.
     at = recall(above, 2 * i, int64(0)) + recall(over, 2 * entry, int64(0))
     return at, uint8(recall(above, 2 * i + 1, int64(0)) + recall(over, 2 * entry + 1, int64(0)))
 
 
 @compiled
-def _send(grads, winners, cells, places, out, target, channels, total, like):
+def _send(
+    grads: Address, winners: Address, cells: tuple[int, int], places: tuple[Number, Number], out: Address,
+    target: int, channels: int, total: Number, like: Number,
+) -> None:  # fmt: skip
     # What a pixel gets from two windows. Float32 strips would be taken apart, not made vectors of.
     if channels < STRIP or alike(total, like):
         for k in range(channels):
@@ -191,7 +214,10 @@ def _send(grads, winners, cells, places, out, target, channels, total, like):
 
 
 @inlined
-def _sum_of_two(grads, winners, cells, places, out, target, k, total, like):
+def _sum_of_two(
+    grads: Address, winners: Address, cells: tuple[int, int], places: tuple[Number, Number], out: Address,
+    target: int, k: int, total: Number, like: Number,
+) -> None:  # fmt: skip
     (a, b), (p, q) = cells, places
     one, two = widen(load(grads, a + k, like)), widen(load(grads, b + k, like))
     one = one if load(winners, a + k, p) == p else total
@@ -200,7 +226,11 @@ def _sum_of_two(grads, winners, cells, places, out, target, k, total, like):
 
 
 @compiled
-def _send_four(grads, winners, cells, places, out, target, channels, total, like):
+def _send_four(
+    grads: Address, winners: Address, cells: tuple[int, int, int, int],
+    places: tuple[Number, Number, Number, Number], out: Address, target: int, channels: int, total: Number,
+    like: Number,
+) -> None:  # fmt: skip
     if channels < STRIP or alike(total, like):
         for k in range(channels):
             _sum_of_four(grads, winners, cells, places, out, target, k, total, like)
@@ -212,7 +242,11 @@ def _send_four(grads, winners, cells, places, out, target, channels, total, like
 
 
 @inlined
-def _sum_of_four(grads, winners, cells, places, out, target, k, total, like):
+def _sum_of_four(
+    grads: Address, winners: Address, cells: tuple[int, int, int, int],
+    places: tuple[Number, Number, Number, Number], out: Address, target: int, k: int, total: Number,
+    like: Number,
+) -> None:  # fmt: skip
     (a, b, c, d), (p, q, r, s) = cells, places
     one, two = widen(load(grads, a + k, like)), widen(load(grads, b + k, like))
     one = one if load(winners, a + k, p) == p else total

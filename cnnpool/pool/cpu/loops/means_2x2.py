@@ -14,17 +14,25 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     keep,
     narrow,
 )
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Sizes
 
 
-def prepare(numbers, index, rule, total):
+def prepare(numbers: Address, index: int, rule: tuple[Any, ...], total: Number) -> Any:
     """What tiles with the number at ``index`` need of it."""
 
 
-def means(x, at, y, out, count, given, rule, total, like):
+def means(
+    x: Address, at: tuple[int, int, int, int], y: Address, out: int, count: int, given: tuple[Any, ...],
+    rule: tuple[Any, ...], total: Number, like: Number,
+) -> None:  # fmt: skip
     """``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
 
 
-def gradients(x, at, grad, above, out, to, slots, slopes, count, given, rule, total, like):
+def gradients(
+    x: Address, at: tuple[int, int, int, int], grad: Address, above: int, out: Address,
+    to: tuple[int, int, int, int], slots: Address | None, slopes: Address, count: int, given: tuple[Any, ...],
+    rule: tuple[Any, ...], total: Number, like: Number,
+) -> None:  # fmt: skip
     """What those cells get, to ``out`` from ``to`` on; what the number gets, to ``slopes`` if wanted."""
 
 
@@ -34,22 +42,32 @@ def _arithmetic(rule: Any) -> Any:
 
 
 @overload(prepare)
-def prepare_by(numbers, index, rule, total):
+def prepare_by(numbers: Address, index: int, rule: tuple[Any, ...], total: Number) -> Any:
     return _arithmetic(rule).prepare.py_func
 
 
 @overload(means)
-def means_by(x, at, y, out, count, given, rule, total, like):
+def means_by(
+    x: Address, at: tuple[int, int, int, int], y: Address, out: int, count: int, given: tuple[Any, ...],
+    rule: tuple[Any, ...], total: Number, like: Number,
+) -> Any:  # fmt: skip
     return _arithmetic(rule).means.py_func
 
 
 @overload(gradients)
-def gradients_by(x, at, grad, above, out, to, slots, slopes, count, given, rule, total, like):
+def gradients_by(
+    x: Address, at: tuple[int, int, int, int], grad: Address, above: int, out: Address,
+    to: tuple[int, int, int, int], slots: Address | None, slopes: Address, count: int, given: tuple[Any, ...],
+    rule: tuple[Any, ...], total: Number, like: Number,
+) -> Any:  # fmt: skip
     return _arithmetic(rule).gradients.py_func
 
 
 @compiled
-def forward(start, stop, scratch, x, y, numbers, size, room, rule, total, like):
+def forward(
+    start: int, stop: int, scratch: Address, x: Address, y: Address, numbers: Address, size: Sizes,
+    room: tuple[int, ...], rule: tuple[Any, ...], total: Number, like: Number,
+) -> None:  # fmt: skip
     """Bands ``start`` to ``stop`` of means, by the number of each channel."""
     (lines, band, several, channels, lanes, part, _, _), row = room, size[3] * room[4]
     at = 0, part, 2 * part, 3 * part
@@ -62,7 +80,10 @@ def forward(start, stop, scratch, x, y, numbers, size, room, rule, total, like):
 
 
 @compiled
-def backward(start, stop, scratch, x, grad, out, slots, numbers, size, room, rule, total, like):
+def backward(
+    start: int, stop: int, scratch: Address, x: Address, grad: Address, out: Address, slots: Address | None,
+    numbers: Address, size: Sizes, room: tuple[int, ...], rule: tuple[Any, ...], total: Number, like: Number,
+) -> None:  # fmt: skip
     """Gradients of the same bands; in ``slots``, if there are any, what the number gets of each."""
     (lines, band, several, channels, lanes, part, sent, slopes), row = room, size[3] * room[4]
     at, image, slopes = (0, part, 2 * part, 3 * part), scratch + sent, scratch + slopes
@@ -78,7 +99,10 @@ def backward(start, stop, scratch, x, grad, out, slots, numbers, size, room, rul
 
 
 @compiled
-def forward_last(start, stop, x, y, numbers, size, lanes, rule, total, like, step):
+def forward_last(
+    start: int, stop: int, x: Address, y: Address, numbers: Address, size: Sizes, lanes: int,
+    rule: tuple[Any, ...], total: Number, like: Number, step: int,
+) -> None:  # fmt: skip
     """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs; ``step``: bytes of a number."""
     given, down = prepare(numbers, 0, rule, total), size[1] * lanes
     for line in range(start, stop):
@@ -94,8 +118,10 @@ def forward_last(start, stop, x, y, numbers, size, lanes, rule, total, like, ste
 
 @compiled
 def backward_last(
-    start, stop, scratch, x, grad, out, slots, numbers, size, lanes, rule, total, like, step, wide
-):
+    start: int, stop: int, scratch: Address, x: Address, grad: Address, out: Address, slots: Address | None,
+    numbers: Address, size: Sizes, lanes: int, rule: tuple[Any, ...], total: Number, like: Number, step: int,
+    wide: int,
+) -> None:  # fmt: skip
     """Gradients of the same rows; ``wide``: bytes of a number in ``scratch``."""
     given, down = prepare(numbers, 0, rule, total), size[1] * lanes
     for line in range(start, stop):

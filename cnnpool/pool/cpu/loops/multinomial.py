@@ -13,6 +13,7 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     recall,
     store,
 )
+from cnnpool.pool.cpu.loops.signatures import Address, Band, Number, Room
 from cnnpool.pool.cpu.loops.vector_math import number, over
 
 # The place of no cell: windows here have at most 255.
@@ -20,7 +21,9 @@ NOWHERE = uint8(255)
 
 
 @compiled
-def _climb(image, a, sums, ladder, count, first, total):
+def _climb(
+    image: Address, a: int, sums: Address, ladder: Address, count: int, first: bool, total: Number
+) -> None:
     # One rung of every window's ladder: all cells up to this one, in their order.
     for t in range(count):
         v = load(image, a + t, total)
@@ -31,7 +34,10 @@ def _climb(image, a, sums, ladder, count, first, total):
 
 
 @compiled
-def _take(image, a, thresholds, ladder, drawn, places, count, place, last, total):
+def _take(
+    image: Address, a: int, thresholds: Address, ladder: Address, drawn: Address, places: Address, count: int,
+    place: Number, last: bool, total: Number,
+) -> None:  # fmt: skip
     for t in range(count):
         v = load(image, a + t, total)
         here = last or load(thresholds, t, total) <= recall(ladder, t, total)
@@ -40,7 +46,10 @@ def _take(image, a, thresholds, ladder, drawn, places, count, place, last, total
 
 
 @compiled
-def forward(start, stop, scratch, x, y, winners, uniforms, flags, rule, room, bound, total, like, nothing):
+def forward(
+    start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, uniforms: Address,
+    flags: Address, rule: Band, room: Room, bound: Number, total: Number, like: Number, nothing: Number,
+) -> None:  # fmt: skip
     """Bands ``start`` to ``stop`` of draws by numbers in [0, 1).
 
     Sets the first of ``flags`` if a window is not finite, the second if one has no winner.
@@ -79,7 +88,7 @@ def forward(start, stop, scratch, x, y, winners, uniforms, flags, rule, room, bo
 
 
 @compiled
-def _weigh(image, a, sums, means, count, total):
+def _weigh(image: Address, a: int, sums: Address, means: Address, count: int, total: Number) -> None:
     for t in range(count):
         v, sum_ = load(image, a + t, total), load(sums, t, total)
         v = total if v < total else v
@@ -88,7 +97,7 @@ def _weigh(image, a, sums, means, count, total):
 
 
 @compiled
-def _large(image, t, rule, pitch, part, bound, total):
+def _large(image: Address, t: int, rule: Band, pitch: int, part: int, bound: Number, total: Number) -> Number:
     # Of a window whose sum is too large for the type: of finite numbers a part of them, else that sum.
     sum_, mean, part_of = total, total, over(number(1, total), number(1 << 16, total))
     for c in range(rule[2][0] * rule[2][1]):
@@ -104,7 +113,10 @@ def _large(image, t, rule, pitch, part, bound, total):
 
 
 @compiled
-def mean(start, stop, scratch, x, y, rule, room, bound, total, like, nothing):
+def mean(
+    start: int, stop: int, scratch: Address, x: Address, y: Address, rule: Band, room: Room, bound: Number,
+    total: Number, like: Number, nothing: Number,
+) -> None:  # fmt: skip
     """Bands ``start`` to ``stop`` of sums of squares over sums."""
     (band, several, above, pitch, part, images, _, _), (image, half, _, _, sums, ladder, step, _) = room
     image, half, sums, ladder = scratch + image, scratch + half, scratch + sums, scratch + ladder

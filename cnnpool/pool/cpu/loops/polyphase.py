@@ -3,7 +3,6 @@
 from typing import Any
 
 from numba import int64, types
-from numba.extending import intrinsic
 
 from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops.intrinsics import (
@@ -13,9 +12,12 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     store,
     widen,
 )
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, intrinsic
 
-WHOLE = {types.float32: (types.int32, 0x7FFFFFFF, 0x7F7FFFFF)}
-WHOLE[types.float64] = types.int64, (1 << 63) - 1, 0x7FEFFFFFFFFFFFFF
+WHOLE: dict[Any, tuple[Any, int, int]] = {
+    types.float32: (types.int32, 0x7FFFFFFF, 0x7F7FFFFF),
+    types.float64: (types.int64, (1 << 63) - 1, 0x7FEFFFFFFFFFFFFF),
+}
 
 
 @intrinsic
@@ -42,7 +44,7 @@ def number(typing: Any, bits: Any, like: Any) -> Any:
 
 
 @compiled
-def _largest(x, at, count, total, like):
+def _largest(x: Address, at: int, count: int, total: Number, like: Number) -> Number:
     most = magnitude(total)
     for t in range(at, at + count):
         most = max(most, magnitude(widen(load(x, t, like))))
@@ -50,7 +52,10 @@ def _largest(x, at, count, total, like):
 
 
 @compiled
-def norms(start, stop, scratch, x, out, rows, width, pixel, stride, scale, squared, total, like):
+def norms(
+    start: int, stop: int, scratch: Address, x: Address, out: Address, rows: int, width: int, pixel: int,
+    stride: Pair, scale: Number, squared: bool, total: Number, like: Number,
+) -> None:  # fmt: skip
     """Of samples ``start`` to ``stop``, the sum of every phase: of magnitudes or squares, times ``scale``.
 
     A sample has ``rows`` rows of ``width`` pixels of ``pixel`` numbers. Terms are whole numbers, so that the
@@ -79,7 +84,10 @@ def norms(start, stop, scratch, x, out, rows, width, pixel, stride, scale, squar
 
 
 @compiled
-def take(start, stop, x, y, phases, channels, size, stride, like):
+def take(
+    start: int, stop: int, x: Address, y: Address, phases: Address, channels: int, size: Pair, stride: Pair,
+    like: Number,
+) -> None:  # fmt: skip
     """Contiguous maps, planes ``start`` to ``stop``: the pixels of each sample's phase."""
     (height, width), (sh, sw) = size, stride
     rows, columns = height // sh, width // sw
@@ -97,7 +105,10 @@ def take(start, stop, x, y, phases, channels, size, stride, like):
 
 
 @compiled
-def put(start, stop, x, y, phases, channels, size, stride, like):
+def put(
+    start: int, stop: int, x: Address, y: Address, phases: Address, channels: int, size: Pair, stride: Pair,
+    like: Number,
+) -> None:  # fmt: skip
     """Contiguous maps, planes ``start`` to ``stop``: what ``take`` took, and zeros."""
     (height, width), (sh, sw) = size, stride
     rows, columns = height // sh, width // sw
@@ -122,7 +133,10 @@ def put(start, stop, x, y, phases, channels, size, stride, like):
 
 
 @compiled
-def take_last(start, stop, x, y, phases, channels, size, stride, like):
+def take_last(
+    start: int, stop: int, x: Address, y: Address, phases: Address, channels: int, size: Pair, stride: Pair,
+    like: Number,
+) -> None:  # fmt: skip
     """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs."""
     (height, width), (sh, sw) = size, stride
     rows, columns = height // sh, width // sw
@@ -136,7 +150,10 @@ def take_last(start, stop, x, y, phases, channels, size, stride, like):
 
 
 @compiled
-def put_last(start, stop, x, y, phases, channels, size, stride, like):
+def put_last(
+    start: int, stop: int, x: Address, y: Address, phases: Address, channels: int, size: Pair, stride: Pair,
+    like: Number,
+) -> None:  # fmt: skip
     """Channels-last maps, rows ``start`` to ``stop`` of all samples' inputs."""
     (height, width), (sh, sw) = size, stride
     rows, columns = height // sh, width // sw

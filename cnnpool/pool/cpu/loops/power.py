@@ -4,6 +4,8 @@ What u is and how it is raised is in ``terms``. The largest u of a window, kept 
 normal number, is divided out first, for the whole powers its power of 2.
 """
 
+from typing import Any
+
 from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops import band_buffers, power_terms
 from cnnpool.pool.cpu.loops.intrinsics import (
@@ -13,11 +15,15 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     recall,
     store,
 )
+from cnnpool.pool.cpu.loops.signatures import Address, Band, Number, Room
 from cnnpool.pool.cpu.loops.vector_math import number, over
 
 
 @compiled
-def _scales(image, rule, pitch, part, target, count, cell, limits, p, total):
+def _scales(
+    image: Address, rule: Band, pitch: int, part: int, target: Address, count: int, cell: tuple[Number, ...],
+    limits: tuple[Number, Number], p: Any, total: Number,
+) -> None:  # fmt: skip
     for c in range(rule[2][0] * rule[2][1]):
         a = band_buffers.cell_at(c, rule, pitch, part)
         if c == 0:
@@ -32,7 +38,10 @@ def _scales(image, rule, pitch, part, target, count, cell, limits, p, total):
 
 
 @compiled
-def _add(image, a, scales, sums, weights, moments, count, cell, p, total):
+def _add(
+    image: Address, a: int, scales: Address, sums: Address, weights: Address, moments: Address, count: int,
+    cell: tuple[Number, ...], p: Any, total: Number,
+) -> None:  # fmt: skip
     for t in range(count):
         v = load(image, a + t, total)
         r = power_terms.size(v, cell, total) * load(scales, t, total)
@@ -44,7 +53,10 @@ def _add(image, a, scales, sums, weights, moments, count, cell, p, total):
 
 
 @compiled
-def _sum(image, rule, pitch, part, held, count, cell, limits, p, total):
+def _sum(
+    image: Address, rule: Band, pitch: int, part: int, held: tuple[int, int, int, int, int], count: int,
+    cell: tuple[Number, ...], limits: tuple[Number, Number], p: Any, total: Number,
+) -> None:  # fmt: skip
     # 1 / largest, sums of powers and of powers times logarithms; weights are kept where there is a step.
     scales, sums, moments, weights, step = held
     _scales(image, rule, pitch, part, scales, count, cell, limits, p, total)
@@ -56,7 +68,10 @@ def _sum(image, rule, pitch, part, held, count, cell, limits, p, total):
 
 
 @compiled
-def _roots(sums, scales, share, count, cell, limits, p, inverse, total):
+def _roots(
+    sums: Address, scales: Address, share: Address, count: int, cell: tuple[Number, ...],
+    limits: tuple[Number, Number], p: Any, inverse: Number, total: Number,
+) -> None:  # fmt: skip
     for t in range(count):
         mean = recall(sums, t, total) * load(share, t, total)
         unscaled = over(number(1, total), load(scales, t, total))
@@ -65,8 +80,10 @@ def _roots(sums, scales, share, count, cell, limits, p, inverse, total):
 
 @compiled
 def forward(
-    start, stop, scratch, x, y, shares, powers, rule, room, cell, limits, _, whole, total, like, nothing
-):
+    start: int, stop: int, scratch: Address, x: Address, y: Address, shares: Address, powers: Address,
+    rule: Band, room: Room, cell: tuple[Number, ...], limits: tuple[Number, Number], _: Number, whole: Any,
+    total: Number, like: Number, nothing: Number,
+) -> None:  # fmt: skip
     """Bands ``start`` to ``stop`` of means, by the p of each channel and the share of each window."""
     (
         (band, several, above, pitch, part, images, channels, even),
@@ -93,8 +110,10 @@ def forward(
 
 @compiled
 def _send(
-    image, rule, pitch, part, held, grads, share, totals, slots, slopes, count, limits, p, inverse, total
-):
+    image: Address, rule: Band, pitch: int, part: int, held: tuple[int, int, int, int, int], grads: Address,
+    share: Address, totals: Address, slots: Address | None, slopes: Address, count: int,
+    limits: tuple[Number, Number], p: Any, inverse: Number, total: Number,
+) -> None:  # fmt: skip
     scales, sums, moments, weights, step = held
     if slots is not None:
         for t in range(count):
@@ -114,9 +133,10 @@ def _send(
 
 @compiled
 def backward(
-    start, stop, scratch, x, grad, out, slots, shares, powers, rule, room, cell, limits, _, whole, total,
-    like, nothing,
-):  # fmt: skip
+    start: int, stop: int, scratch: Address, x: Address, grad: Address, out: Address, slots: Address | None,
+    shares: Address, powers: Address, rule: Band, room: Room, cell: tuple[Number, ...],
+    limits: tuple[Number, Number], _: Number, whole: Any, total: Number, like: Number, nothing: Number,
+) -> None:  # fmt: skip
     """Bands of gradients of inputs; in ``slots``, if there are any, what p gets of each band, over log 2."""
     (band, several, above, pitch, part, images, channels, even), places = room
     image, half, totals, rounded, scales, weights, step, wide = places

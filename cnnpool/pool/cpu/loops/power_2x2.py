@@ -4,6 +4,8 @@ What u is and how it is raised is in ``terms``. The largest u of a tile, kept to
 number, is divided out first, for the whole powers its power of 2.
 """
 
+from typing import Any
+
 from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops import power_terms
 from cnnpool.pool.cpu.loops.intrinsics import (
@@ -13,11 +15,12 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     store,
     widen,
 )
+from cnnpool.pool.cpu.loops.signatures import Address, Cells, Number
 from cnnpool.pool.cpu.loops.vector_math import number, over, plus_product
 
 
 @compiled
-def prepare(numbers, index, rule, total):
+def prepare(numbers: Address, index: int, rule: tuple[Any, ...], total: Number) -> tuple[Any, Number]:
     """What all tiles with one p need of it."""
     _, _, _, whole = rule
     return power_terms.exponent(whole, numbers, index, total), over(
@@ -26,7 +29,10 @@ def prepare(numbers, index, rule, total):
 
 
 @inlined
-def _read(x, at, t, rule, p, total, like):
+def _read(
+    x: Address, at: tuple[int, int, int, int], t: int, rule: tuple[Any, ...], p: Any, total: Number,
+    like: Number,
+) -> tuple[Cells, Cells, Number]:  # fmt: skip
     # The cells of a tile, their u, scaled, and what undoes the scale.
     cell, limits, _, _ = rule
     va, vb = widen(load(x, at[0] + t, like)), widen(load(x, at[1] + t, like))
@@ -41,7 +47,10 @@ def _read(x, at, t, rule, p, total, like):
 
 
 @compiled
-def means(x, at, y, out, count, given, rule, total, like):
+def means(
+    x: Address, at: tuple[int, int, int, int], y: Address, out: int, count: int, given: tuple[Any, ...],
+    rule: tuple[Any, ...], total: Number, like: Number,
+) -> None:  # fmt: skip
     """``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
     (p, inverse), (cell, limits, share, _) = given, rule
     for t in range(count):
@@ -53,7 +62,11 @@ def means(x, at, y, out, count, given, rule, total, like):
 
 
 @compiled
-def gradients(x, at, grad, above, out, to, slots, slopes, count, given, rule, total, like):
+def gradients(
+    x: Address, at: tuple[int, int, int, int], grad: Address, above: int, out: Address,
+    to: tuple[int, int, int, int], slots: Address | None, slopes: Address, count: int, given: tuple[Any, ...],
+    rule: tuple[Any, ...], total: Number, like: Number,
+) -> None:  # fmt: skip
     """What those cells get, to ``out`` from ``to`` on; what p gets, over log 2, to ``slopes`` if wanted."""
     (p, inverse), (cell, limits, share, _) = given, rule
     for t in range(count):

@@ -11,6 +11,7 @@ from numba import types
 from numba.extending import overload
 
 from cnnpool.pool.cpu.loops.intrinsics import inlined, load
+from cnnpool.pool.cpu.loops.signatures import Number
 from cnnpool.pool.cpu.loops.vector_math import (
     exp2,
     inverse_root,
@@ -94,7 +95,7 @@ def scale_of(top: Any, p: Any, total: Any) -> Any:
 
 
 @inlined
-def size(v, cell, total):
+def size(v: Number, cell: tuple[Number, ...], total: Number) -> Number:
     if len(cell) == 1:
         return abs(v)
     floor, absent = cell[0], cell[-1]
@@ -102,14 +103,14 @@ def size(v, cell, total):
 
 
 @inlined
-def directed(weight, v, cell, total):
+def directed(weight: Number, v: Number, cell: tuple[Number, ...], total: Number) -> Number:
     if len(cell) == 1:
         return with_sign(weight, v)
     return weight if v >= cell[0] else total
 
 
 @inlined
-def limited(top, limits):
+def limited(top: Number, limits: tuple[Number, Number]) -> Number:
     # Of NaN the smallest.
     smallest, largest = limits
     top = top if top > smallest else smallest
@@ -117,7 +118,7 @@ def limited(top, limits):
 
 
 @inlined
-def _clear(mean, limits):
+def _clear(mean: Number, limits: tuple[Number, Number]) -> Number:
     # Numbers that a root can be found of, and NaN.
     smallest, largest = limits
     mean = smallest if mean < smallest else mean
@@ -125,14 +126,20 @@ def _clear(mean, limits):
 
 
 @inlined
-def root(mean, unscaled, cell, limits, p, inverse, total):
+def root(
+    mean: Number, unscaled: Number, cell: tuple[Number, ...], limits: tuple[Number, Number], p: Any,
+    inverse: Number, total: Number,
+) -> Number:  # fmt: skip
     # Of nothing but what is absent the floor.
     found = mean * back(_clear(mean, limits), p, inverse, total) * unscaled
     return cell[0] if mean == total else found
 
 
 @inlined
-def factor(g, powers, share, limits, p, inverse, total):
+def factor(
+    g: Number, powers: Number, share: Number, limits: tuple[Number, Number], p: Any, inverse: Number,
+    total: Number,
+) -> Number:  # fmt: skip
     # What the weights of a window are multiplied by.
     mean = powers * share
     f = g * share * back(_clear(mean, limits), p, inverse, total)
@@ -141,7 +148,9 @@ def factor(g, powers, share, limits, p, inverse, total):
 
 
 @inlined
-def slope(g, powers, moment, share, unscaled, inverse, total):
+def slope(
+    g: Number, powers: Number, moment: Number, share: Number, unscaled: Number, inverse: Number, total: Number
+) -> Number:
     # What the output changes with p, over log 2.
     powers = total if g == total else powers
     level = inverse * log2(powers * share)

@@ -4,9 +4,9 @@ from typing import Any
 
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.loops.signatures import Address, intrinsic
 
 # Bytes of a cache's line, which come together.
 LINE = 64
@@ -30,14 +30,14 @@ _read, _written = intrinsic(_asking(0)), intrinsic(_asking(1))
 
 
 @compiled
-def to_read(address, count):
+def to_read(address: Address, count: int) -> None:
     """Ask for ``count`` bytes; they need not exist."""
     for t in range(0, count, LINE):
         _read(address + t)
 
 
 @compiled
-def to_write(address, count):
+def to_write(address: Address, count: int) -> None:
     """Ask for ``count`` bytes that will be overwritten; they need not exist."""
     for t in range(0, count, LINE):
         _written(address + t)

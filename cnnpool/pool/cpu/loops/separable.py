@@ -19,11 +19,12 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     widen,
 )
 from cnnpool.pool.cpu.loops.separable_simd import SPAN, TERMS, mix_apart, mix_joined, most_terms
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Table
 from cnnpool.pool.cpu.loops.simd_rows import deal, gather
 
 
 @compiled
-def _put(target, t, value, rounded):
+def _put(target: Address, t: int, value: Number, rounded: Number) -> None:
     # Into memory that is read again; or, ``rounded`` to its type, into the result.
     if rounded is None:
         keep(target, t, value)
@@ -32,7 +33,10 @@ def _put(target, t, value, rounded):
 
 
 @compiled
-def _mix(source, origin, pitch, table, result, target, at, count, total, like, rounded, spare):
+def _mix(
+    source: Address, origin: int, pitch: int, table: Table, result: int, target: Address, at: int, count: int,
+    total: Number, like: Number, rounded: Number, spare: Address,
+) -> None:  # fmt: skip
     # The weighted sum of the stretches that ``result`` is made of, ``pitch`` elements apart in ``source``, to
     # ``target`` from ``at`` on; by way of ``spare``, which may be the target, if they are more than three.
     starts, places, weights = table
@@ -68,7 +72,10 @@ def _mix(source, origin, pitch, table, result, target, at, count, total, like, r
 
 
 @compiled
-def _mix_more(source, origin, pitch, table, entry, end, count, total, like, spare):
+def _mix_more(
+    source: Address, origin: int, pitch: int, table: Table, entry: int, end: int, count: int, total: Number,
+    like: Number, spare: Address,
+) -> None:  # fmt: skip
     for more in range(entry, end):
         a, wa = origin + load(table[1], more, int64(0)) * pitch, load(table[2], more, total)
         for t in range(count):
@@ -76,7 +83,10 @@ def _mix_more(source, origin, pitch, table, entry, end, count, total, like, spar
 
 
 @compiled
-def _sum(source, origin, pitch, half, table, result, target, rows, total):
+def _sum(
+    source: Address, origin: int, pitch: int, half: int, table: Table, result: int, target: Address,
+    rows: int, total: Number,
+) -> None:  # fmt: skip
     # As ``_mix``, of single numbers of all rows; odd places lie ``half`` behind the even ones, if not 0.
     starts, places, weights = table
     for row in range(rows):
@@ -89,7 +99,9 @@ def _sum(source, origin, pitch, half, table, result, target, rows, total):
 
 
 @compiled
-def _divide(source, at, divisors, target, count, total, like):
+def _divide(
+    source: Address, at: int, divisors: Address, target: Address, count: int, total: Number, like: Number
+) -> None:
     if divisors:
         for t in range(count):
             keep(target, t, widen(load(source, at + t, like)) / load(divisors, t, total))
@@ -100,8 +112,10 @@ def _divide(source, at, divisors, target, count, total, like):
 
 @compiled
 def forward(
-    start, stop, scratch, x, y, size, out_size, down, across, common, ends, divisors, room, total, like
-):
+    start: int, stop: int, scratch: Address, x: Address, y: Address, size: Pair, out_size: Pair, down: Table,
+    across: Table, common: Table, ends: tuple[int, int, int], divisors: Address, room: tuple[int, ...],
+    total: Number, like: Number,
+) -> None:  # fmt: skip
     """Contiguous maps, planes ``start`` to ``stop``.
 
     ``down`` and ``across`` are the tables of rows and columns; ``common`` that of a column away from the
@@ -143,7 +157,10 @@ def forward(
 
 
 @compiled
-def _put_column(column, dealt, mixed, w, stride, rows, columns, width, total):
+def _put_column(
+    column: Address, dealt: Address, mixed: Address, w: int, stride: int, rows: int, columns: int,
+    width: int, total: Number,
+) -> None:  # fmt: skip
     # A column of the map: with a stride of 2, whose columns are dealt, among the even ones or the odd ones.
     for row in range(rows):
         if stride == 2:
@@ -154,8 +171,10 @@ def _put_column(column, dealt, mixed, w, stride, rows, columns, width, total):
 
 @compiled
 def adjoint(
-    start, stop, scratch, grad, out, size, out_size, down, across, common, ends, divisors, room, total, like
-):
+    start: int, stop: int, scratch: Address, grad: Address, out: Address, size: Pair, out_size: Pair,
+    down: Table, across: Table, common: Table, ends: tuple[int, int, int], divisors: Address,
+    room: tuple[int, ...], total: Number, like: Number,
+) -> None:  # fmt: skip
     """As ``forward``, from gradients of outputs to those of inputs; the tables are those of the inputs."""
     (height, width), (rows, columns), (stride, left, right) = size, out_size, ends
     wide, mixed, dealt, sums, whole = room
@@ -194,8 +213,10 @@ def adjoint(
 
 @compiled
 def forward_last(
-    start, stop, scratch, x, y, size, out_size, channels, down, across, divisors, room, total, like
-):
+    start: int, stop: int, scratch: Address, x: Address, y: Address, size: Pair, out_size: Pair,
+    channels: int, down: Table, across: Table, divisors: Address, room: tuple[int, ...], total: Number,
+    like: Number,
+) -> None:  # fmt: skip
     """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs."""
     (height, width), (rows, columns) = size, out_size
     mixed, sums = scratch + room[1], scratch + room[2]
@@ -216,8 +237,10 @@ def forward_last(
 
 @compiled
 def adjoint_last(
-    start, stop, scratch, grad, out, size, out_size, channels, down, across, divisors, room, total, like
-):
+    start: int, stop: int, scratch: Address, grad: Address, out: Address, size: Pair, out_size: Pair,
+    channels: int, down: Table, across: Table, divisors: Address, room: tuple[int, ...], total: Number,
+    like: Number,
+) -> None:  # fmt: skip
     """Channels-last maps, samples ``start`` to ``stop``."""
     (height, width), (rows, columns) = size, out_size
     scaled, mixed, sums = scratch + room[1], scratch + room[2], scratch + room[3]

@@ -9,13 +9,13 @@ from typing import Any
 
 from numba import int64, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops.intrinsics import (
     keep,
     load,
 )
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Table, intrinsic
 from cnnpool.pool.cpu.loops.simd_rows import LANES, pattern, size_of, vector_at
 
 SPAN = 2 * LANES
@@ -23,7 +23,9 @@ SPAN = 2 * LANES
 TERMS = 3
 
 
-def _sum(context: Any, builder: Any, source: Any, places: list, weights: list, like: Any, lanes: int) -> Any:
+def _sum(
+    context: Any, builder: Any, source: Any, places: list[Any], weights: list[Any], like: Any, lanes: int
+) -> Any:
     """The sum of each of ``weights`` times the ``lanes`` numbers of ``source`` at its place."""
     vector = cgutils.ir.VectorType(context.get_value_type(like), lanes)
     unknown, total = vector(cgutils.ir.Undefined), None
@@ -68,7 +70,7 @@ def _join(typing: Any, even: Any, odd: Any, places: Any, weights: Any, target: A
 
 
 @compiled
-def most_terms(table, count):
+def most_terms(table: Table, count: int) -> int:
     """Of ``table``'s first ``count`` sums the largest number of terms."""
     starts, most = table[0], 0
     for result in range(count):
@@ -77,7 +79,10 @@ def most_terms(table, count):
 
 
 @compiled
-def mix_apart(source, origin, width, table, result, even, odd, k, like):
+def mix_apart(
+    source: Address, origin: int, width: int, table: Table, result: int, even: Address, odd: Address, k: int,
+    like: Number,
+) -> None:  # fmt: skip
     """Sum ``result`` of ``table``, of rows of ``source`` from ``origin`` on, to ``even`` and ``odd``.
 
     ``width``: of a row, even, at least ``SPAN``; a sum has at most ``TERMS`` terms.
@@ -108,7 +113,9 @@ def mix_apart(source, origin, width, table, result, even, odd, k, like):
 
 
 @compiled
-def mix_joined(even, odd, pitch, table, result, target, k, like):
+def mix_joined(
+    even: Address, odd: Address, pitch: int, table: Table, result: int, target: Address, k: int, like: Number
+) -> None:
     """Sum ``result`` of ``table``, of rows of ``even`` and of ``odd``, in turn to ``target`` from ``k`` on.
 
     ``pitch``: of their rows, at least half of ``SPAN``; a sum has at most ``TERMS`` terms.

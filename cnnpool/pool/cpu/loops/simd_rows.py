@@ -10,7 +10,6 @@ from typing import Any
 
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops.intrinsics import (
@@ -19,6 +18,7 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     recall,
     store,
 )
+from cnnpool.pool.cpu.loops.signatures import Address, Number, intrinsic
 
 LANES = 8
 
@@ -36,7 +36,8 @@ def pattern(numbers: list[int]) -> Any:
 
 def size_of(context: Any, element: Any) -> int:
     # Vectors are loaded and stored at any multiple of one element.
-    return context.get_abi_sizeof(context.get_data_type(element))
+    size: int = context.get_abi_sizeof(context.get_data_type(element))
+    return size
 
 
 @intrinsic
@@ -45,8 +46,8 @@ def _move(typing: Any, source: Any, i: Any, target: Any, k: Any, like: Any) -> A
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         size = size_of(context, like)
-        value = builder.load(vector_at(context, builder, *args[:2], like, LANES), align=size)
-        builder.store(value, vector_at(context, builder, *args[2:4], like, LANES), align=size)
+        value = builder.load(vector_at(context, builder, args[0], args[1], like, LANES), align=size)
+        builder.store(value, vector_at(context, builder, args[2], args[3], like, LANES), align=size)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 4, like), generate
@@ -58,10 +59,10 @@ def part_pairs(typing: Any, source: Any, i: Any, even: Any, k: Any, odd: Any, m:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         size = size_of(context, like)
-        both = builder.load(vector_at(context, builder, *args[:2], like, 2 * LANES), align=size)
+        both = builder.load(vector_at(context, builder, args[0], args[1], like, 2 * LANES), align=size)
         for first, where in enumerate((args[2:4], args[4:6])):
             half = builder.shuffle_vector(both, both, pattern(list(range(first, 2 * LANES, 2))))
-            builder.store(half, vector_at(context, builder, *where, like, LANES), align=size)
+            builder.store(half, vector_at(context, builder, where[0], where[1], like, LANES), align=size)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 6, like), generate
@@ -74,19 +75,19 @@ def join_pairs(typing: Any, even: Any, i: Any, odd: Any, k: Any, target: Any, m:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         size = size_of(context, like)
         halves = [
-            builder.load(vector_at(context, builder, *where, like, LANES), align=size)
+            builder.load(vector_at(context, builder, where[0], where[1], like, LANES), align=size)
             for where in (args[:2], args[2:4])
         ]
         turns = [place for lane in range(LANES) for place in (lane, LANES + lane)]
         both = builder.shuffle_vector(*halves, pattern(turns))
-        builder.store(both, vector_at(context, builder, *args[4:6], like, 2 * LANES), align=size)
+        builder.store(both, vector_at(context, builder, args[4], args[5], like, 2 * LANES), align=size)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 6, like), generate
 
 
 @compiled
-def move(source, i, target, k, count, like):
+def move(source: Address, i: int, target: Address, k: int, count: int, like: Number) -> None:
     """``count`` elements of ``source`` from ``i`` on to ``target`` from ``k`` on."""
     if count < LANES:
         for t in range(count):
@@ -98,7 +99,10 @@ def move(source, i, target, k, count, like):
 
 
 @compiled
-def deal(source, i, width, target, k, half, padding, stride, like):
+def deal(
+    source: Address, i: int, width: int, target: Address, k: int, half: int, padding: int, stride: int,
+    like: Number,
+) -> None:  # fmt: skip
     """A row of ``source`` as windows meet it: column w goes to part (w + padding) % stride of ``target``.
 
     Parts begin ``half`` elements apart.
@@ -129,7 +133,10 @@ def deal(source, i, width, target, k, half, padding, stride, like):
 
 
 @compiled
-def gather(source, i, half, target, k, width, padding, stride, like):
+def gather(
+    source: Address, i: int, half: int, target: Address, k: int, width: int, padding: int, stride: int,
+    like: Number,
+) -> None:  # fmt: skip
     """The row that ``deal`` would make ``source`` of."""
     if stride == 1:
         move(source, i + padding, target, k, width, like)

@@ -9,18 +9,21 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     recall,
     store,
 )
+from cnnpool.pool.cpu.loops.signatures import Address, Band, Number, Room
 from cnnpool.pool.cpu.loops.vector_math import exp2, number, over
 
 
 @compiled
-def _bounded(v, bound):
+def _bounded(v: Number, bound: Number) -> Number:
     # So that differences and products are finite.
     v = bound if v > bound else v
     return -bound if v < -bound else v
 
 
 @compiled
-def _peak(image, rule, pitch, part, target, count, total):
+def _peak(
+    image: Address, rule: Band, pitch: int, part: int, target: Address, count: int, total: Number
+) -> None:
     for c in range(rule[2][0] * rule[2][1]):
         a = band_buffers.cell_at(c, rule, pitch, part)
         if c == 0:
@@ -33,7 +36,10 @@ def _peak(image, rule, pitch, part, target, count, total):
 
 
 @compiled
-def _add(image, a, peaks, weights, values, held, count, slope, bound, total):
+def _add(
+    image: Address, a: int, peaks: Address, weights: Address, values: Address, held: Address, count: int,
+    slope: Number, bound: Number, total: Number,
+) -> None:  # fmt: skip
     for t in range(count):
         v, peak = load(image, a + t, total), load(peaks, t, total)
         v = _bounded(v, bound)
@@ -44,7 +50,10 @@ def _add(image, a, peaks, weights, values, held, count, slope, bound, total):
 
 
 @compiled
-def _mean(image, rule, pitch, part, stretches, count, slope, bound, total):
+def _mean(
+    image: Address, rule: Band, pitch: int, part: int, stretches: tuple[int, int, int, int, int], count: int,
+    slope: Number, bound: Number, total: Number,
+) -> None:  # fmt: skip
     # Largest values, sums of weights and means; the weights of every cell are kept where there is a step.
     peaks, weights, values, held, step = stretches
     _peak(image, rule, pitch, part, peaks, count, total)
@@ -60,14 +69,17 @@ def _mean(image, rule, pitch, part, stretches, count, slope, bound, total):
 
 
 @compiled
-def _sent(share, v, mean, beta, total):
+def _sent(share: Number, v: Number, mean: Number, beta: Number, total: Number) -> Number:
     # Far below the mean the product may be infinite, but not where the share is 0.
     sent = share * (number(1, total) + beta * (v - mean))
     return total if share == total else sent
 
 
 @compiled
-def forward(start, stop, scratch, x, y, slopes, rule, room, bound, log_2, total, like, nothing):
+def forward(
+    start: int, stop: int, scratch: Address, x: Address, y: Address, slopes: Address, rule: Band, room: Room,
+    bound: Number, log_2: Number, total: Number, like: Number, nothing: Number,
+) -> None:  # fmt: skip
     """Bands ``start`` to ``stop`` of means; ``slopes`` has the beta / log 2 of every channel."""
     (band, several, above, pitch, part, images, channels, _), held_at = room
     image, half, _, _, peaks, held, step, _ = held_at
@@ -86,7 +98,9 @@ def forward(start, stop, scratch, x, y, slopes, rule, room, bound, log_2, total,
 
 
 @compiled
-def _factor(grads, weights, values, count, bound, total):
+def _factor(
+    grads: Address, weights: Address, values: Address, count: int, bound: Number, total: Number
+) -> None:
     # An infinite window has no gradient; its mean is bounded, so that 0 times it is 0.
     for t in range(count):
         g, mean = load(grads, t, total), recall(values, t, total)
@@ -96,7 +110,10 @@ def _factor(grads, weights, values, count, bound, total):
 
 
 @compiled
-def _send(image, a, held, weights, values, totals, count, beta, bound, total):
+def _send(
+    image: Address, a: int, held: Address, weights: Address, values: Address, totals: Address, count: int,
+    beta: Number, bound: Number, total: Number,
+) -> None:  # fmt: skip
     for t in range(count):
         share = recall(held, t, total) * load(weights, t, total)
         sent = _sent(share, _bounded(load(image, a + t, total), bound), load(values, t, total), beta, total)
@@ -104,7 +121,10 @@ def _send(image, a, held, weights, values, totals, count, beta, bound, total):
 
 
 @compiled
-def _vary(image, a, held, weights, values, moments, count, bound, total):
+def _vary(
+    image: Address, a: int, held: Address, weights: Address, values: Address, moments: Address, count: int,
+    bound: Number, total: Number,
+) -> None:  # fmt: skip
     for t in range(count):
         share = recall(held, t, total) * load(weights, t, total)
         away = _bounded(load(image, a + t, total), bound) - load(values, t, total)
@@ -113,8 +133,10 @@ def _vary(image, a, held, weights, values, moments, count, bound, total):
 
 @compiled
 def backward(
-    start, stop, scratch, x, grad, out, slots, slopes, rule, room, bound, log_2, total, like, nothing
-):
+    start: int, stop: int, scratch: Address, x: Address, grad: Address, out: Address, slots: Address | None,
+    slopes: Address, rule: Band, room: Room, bound: Number, log_2: Number, total: Number, like: Number,
+    nothing: Number,
+) -> None:  # fmt: skip
     """Bands of gradients of inputs; in ``slots``, if there are any, what beta gets from each band."""
     (band, several, above, pitch, part, images, channels, _), held_at = room
     image, half, totals, rounded, peaks, held, step, wide = held_at

@@ -4,6 +4,8 @@ A cell is taken as its distance to the largest, so that no sum is of large numbe
 are 0, one distance stands for all.
 """
 
+from typing import Any
+
 from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops.intrinsics import (
     inlined,
@@ -12,11 +14,14 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     store,
     widen,
 )
+from cnnpool.pool.cpu.loops.signatures import Address, Cells, Number
 from cnnpool.pool.cpu.loops.vector_math import either, number, over, plus_product, shrink
 
 
 @compiled
-def prepare(numbers, index, rule, total):
+def prepare(
+    numbers: Address, index: int, rule: tuple[Any, ...], total: Number
+) -> tuple[Number, Number, Number]:
     """beta / log 2, beta, and the largest distance."""
     bound, log_2 = rule
     slope = load(numbers, index, total)
@@ -26,14 +31,16 @@ def prepare(numbers, index, rule, total):
 
 
 @inlined
-def _away(v, peak, lowest):
+def _away(v: Number, peak: Number, lowest: Number) -> Number:
     # Of NaN, also infinity less infinity, the lowest.
     d = v - peak
     return d if d > lowest else lowest
 
 
 @inlined
-def _read(x, at, t, given, total, like):
+def _read(
+    x: Address, at: tuple[int, int, int, int], t: int, given: tuple[Any, ...], total: Number, like: Number
+) -> tuple[Cells, Cells, Number, bool, bool]:
     # Of a tile's cells distances, weights, the largest, and whether it is infinite and any is NaN.
     slope, _, lowest = given
     a, b = widen(load(x, at[0] + t, like)), widen(load(x, at[1] + t, like))
@@ -48,7 +55,7 @@ def _read(x, at, t, given, total, like):
 
 
 @inlined
-def _centre(away, weights, total):
+def _centre(away: tuple[Number, ...], weights: tuple[Number, ...], total: Number) -> tuple[Number, Number]:
     # The inverse of the sum of weights, and the mean distance.
     (a, b, c, d), (e, f, g, h) = away, weights
     sum_, one = (e + f) + (g + h), number(1, total)
@@ -58,7 +65,10 @@ def _centre(away, weights, total):
 
 
 @compiled
-def means(x, at, y, out, count, given, rule, total, like):
+def means(
+    x: Address, at: tuple[int, int, int, int], y: Address, out: int, count: int, given: tuple[Any, ...],
+    rule: tuple[Any, ...], total: Number, like: Number,
+) -> None:  # fmt: skip
     """``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
     nan = over(total, total)
     for t in range(count):
@@ -68,12 +78,16 @@ def means(x, at, y, out, count, given, rule, total, like):
 
 
 @inlined
-def _sent(f, weight, away, beta, total):
+def _sent(f: Number, weight: Number, away: Number, beta: Number, total: Number) -> Number:
     return f * weight * plus_product(number(1, total), beta, away)
 
 
 @compiled
-def gradients(x, at, grad, above, out, to, slots, slopes, count, given, rule, total, like):
+def gradients(
+    x: Address, at: tuple[int, int, int, int], grad: Address, above: int, out: Address,
+    to: tuple[int, int, int, int], slots: Address | None, slopes: Address, count: int, given: tuple[Any, ...],
+    rule: tuple[Any, ...], total: Number, like: Number,
+) -> None:  # fmt: skip
     """What those cells get, to ``out`` from ``to`` on; what beta gets to ``slopes`` if it is wanted."""
     (_, beta, _), nan = given, over(total, total)
     for t in range(count):

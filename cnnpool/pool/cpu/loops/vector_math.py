@@ -10,7 +10,8 @@ from struct import pack, unpack
 from typing import Any
 
 from numba import types
-from numba.extending import intrinsic
+
+from cnnpool.pool.cpu.loops.signatures import intrinsic, intrinsic_of_literals
 
 # Of exp2: in float32 a polynomial through the roots of Chebyshev's, a term shorter than Taylor's series.
 SINGLE = [
@@ -53,7 +54,7 @@ def _of_one(build: Callable[..., Any]) -> Any:
     return intrinsic(function)
 
 
-def _shrink(builder: Any, kind: Any, bits: Any, plan: tuple, _: Any, x: Any) -> Any:
+def _shrink(builder: Any, kind: Any, bits: Any, plan: tuple[Any, ...], _: Any, x: Any) -> Any:
     mantissa, coefficients, _ = plan
     top = 2.0 ** (10 if mantissa == 52 else 7)
     # So large a number has no places behind the point: the sum rounds to a whole number, in its lowest bits.
@@ -66,13 +67,13 @@ def _shrink(builder: Any, kind: Any, bits: Any, plan: tuple, _: Any, x: Any) -> 
     return builder.select(builder.fcmp_ordered(">=", x, kind(2 - top)), value, kind(0.0))
 
 
-def _exp2(builder: Any, kind: Any, bits: Any, plan: tuple, _: Any, x: Any) -> Any:
+def _exp2(builder: Any, kind: Any, bits: Any, plan: tuple[Any, ...], _: Any, x: Any) -> Any:
     value, top = _shrink(builder, kind, bits, plan, _, x), 2.0 ** (10 if plan[0] == 52 else 7)
     beyond = builder.fmul(x, kind(float("inf")))
     return builder.select(builder.fcmp_unordered(">=", x, kind(top)), beyond, value)
 
 
-def _log2(builder: Any, kind: Any, bits: Any, plan: tuple, as_bits: Any, x: Any) -> Any:
+def _log2(builder: Any, kind: Any, bits: Any, plan: tuple[Any, ...], as_bits: Any, x: Any) -> Any:
     mantissa, _, terms = plan
     # Into an exponent and a number from sqrt(1/2) to sqrt(2).
     base = bits(as_bits(sqrt(0.5)))
@@ -197,7 +198,7 @@ def inverse_root(typing: Any, x: Any, p: Any) -> Any:
     return x(x, p), generate
 
 
-@intrinsic(prefer_literal=True)
+@intrinsic_of_literals
 def number(typing: Any, value: Any, like: Any) -> Any:
     """The literal ``value`` in the type of ``like``: sums with plain numbers would be float64."""
 

@@ -1,0 +1,38 @@
+"""The types of the loops' parameters, for readers and for mypy; Numba infers its own from each call."""
+
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Protocol
+
+from numba import extending
+
+Address = int
+"""The address of a tensor's first element, or of scratch memory."""
+Number = Any
+"""A float, an integer, or half precision as its bits: a loop is compiled for each."""
+Pair = tuple[int, int]
+"""(vertical, horizontal)."""
+Slides = tuple[Pair, Pair, Pair, Pair]
+"""Kernel, stride, padding and dilation of a window."""
+Table = tuple[Address, Address, Address]
+"""Weighted sums: where those of each result start, their places, their weights."""
+Sizes = tuple[int, int, int, int]
+"""Height and width of a map, in pixels and in 2x2 tiles."""
+Band = tuple[Pair, Pair, Pair, Pair, Pair, int]
+"""Sizes of the input and the output, kernel, stride, padding, and the numbers of a pixel."""
+Room = tuple[tuple[int, int, int, int, int, int, int, int], tuple[int, int, int, int, int, int, int, int]]
+"""How maps are cut into bands, and where each part of a band's scratch memory begins; by ``band_plan``."""
+Cells = tuple[Number, Number, Number, Number]
+"""A number for each of the four cells of a 2x2 tile."""
+
+P = ParamSpec("P")
+
+
+class Intrinsic(Protocol):
+    """A decorator of a function that generates code, and whose first parameter callers do not give."""
+
+    def __call__(self, generator: Callable[Concatenate[Any, P], Any], /) -> Callable[P, Any]: ...
+
+
+# By Numba's own types, callers would have to give the first parameter too.
+intrinsic: Intrinsic = extending.intrinsic  # type: ignore[assignment]
+intrinsic_of_literals: Intrinsic = extending.intrinsic(prefer_literal=True)  # type: ignore[assignment]
