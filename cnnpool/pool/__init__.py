@@ -119,6 +119,12 @@ def build(name: str, channels: int, **options: Any) -> Pool2d:
 
     Raises:
         ValueError: for an unknown name or option, or a value out of range.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import build
+        >>> build("max_blur", channels=3, filter_size=5)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
     registry.Option(Count).take(f"{name}: channels", channels)
     operator: Pool2d = registry.construct(OPERATORS, "operators", name, channels, **options)

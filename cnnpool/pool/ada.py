@@ -73,6 +73,15 @@ def ada_pool2d(
 
     Raises:
         ValueError: if beta or another number is out of range, or no window fits.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import ada_pool2d
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> ada_pool2d(x, 2, beta=0)  # SoftPool
+        tensor([[[[3.4927]]]])
+        >>> ada_pool2d(x, 2, beta=1)  # eDSCW
+        tensor([[[[2.5723]]]])
     """
     if not isinstance(beta, Tensor) and not 0 <= beta <= 1:
         raise ValueError(f"beta must be in [0, 1], got {beta}")
@@ -103,6 +112,15 @@ class AdaPool2d(WindowPool2d):
 
     Raises:
         ValueError: if a number is out of range, the output would be empty, or a map is not of ``size``.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import AdaPool2d
+        >>> pool = AdaPool2d(3, size=(8, 8))
+        >>> pool(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
+        >>> pool.beta.raw.numel()  # one beta per output location
+        16
     """
 
     formula = (

@@ -26,6 +26,12 @@ class AdaptiveAvgPool2d(Pool2d):
 
     Raises:
         ValueError: if a number is below 1, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import AdaptiveAvgPool2d
+        >>> AdaptiveAvgPool2d(3, output_size=(3, 5))(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 3, 5])
     """
 
     formula = "mean x over rows floor(i H/H') to ceil((i+1) H/H') - 1, columns alike"

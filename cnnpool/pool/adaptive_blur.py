@@ -38,6 +38,13 @@ def adaptive_blur_pool2d(
 
     Raises:
         ValueError: for a number out of range, an unknown padding mode or shapes that do not fit.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import adaptive_blur_pool2d
+        >>> x, logits = torch.ones(1, 4, 8, 8), torch.zeros(1, 2 * 9, 4, 4)
+        >>> adaptive_blur_pool2d(x, logits).shape  # two groups of 3 x 3 filters
+        torch.Size([1, 4, 4, 4])
     """
     check_mode(padding_mode)
     kernel, (sh, sw) = _odd(filter_size), pair(stride, "stride", least=1)
@@ -94,6 +101,12 @@ class AdaptiveBlurPool2d(Pool2d):
 
     Raises:
         ValueError: if a number is out of range, or filter_size is even.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import AdaptiveBlurPool2d
+        >>> AdaptiveBlurPool2d(3, groups=1, norm="batch")(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_i w_i x_i, w = softmax(norm(conv(x)))"

@@ -26,6 +26,12 @@ class AdaptiveMaxPool2d(Pool2d):
 
     Raises:
         ValueError: if a number is below 1, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import AdaptiveMaxPool2d
+        >>> AdaptiveMaxPool2d(3, output_size=1)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 1, 1])
     """
 
     formula = "max x over rows floor(i H/H') to ceil((i+1) H/H') - 1, columns alike"

@@ -54,6 +54,15 @@ def aps_pool2d(
     Raises:
         ValueError: for a number out of range, or a phase of another shape.
         IndexError: on the CPU, for a phase that is not there; on a GPU its pixels are 0.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import aps_pool2d
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> aps_pool2d(x)
+        (tensor([[[[4.]]]]), tensor([3]))
+        >>> aps_pool2d(x.roll(1, dims=-1))
+        (tensor([[[[4.]]]]), tensor([2]))
     """
     steps = pair(stride, "stride", least=1)
     taps = pair(filter_size, "filter_size", least=1)
@@ -117,6 +126,15 @@ class ApsPool2d(PolyphasePool2d):
 
     Raises:
         ValueError: if a number is out of range.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import ApsPool2d
+        >>> pool = ApsPool2d(1)
+        >>> x = torch.rand(1, 1, 8, 8)
+        >>> y, shifted = pool(x), pool(x.roll(1, dims=-1))
+        >>> torch.equal(y.unique(), shifted.unique())  # the same pixels after a circular shift
+        True
     """
 
     formula = "x_k, k = argmax_k ||x_k||_p over the s x s phases x_k"

@@ -24,6 +24,12 @@ class AsapPool2d(FlcPool2d):
 
     Raises:
         ValueError: if stride is below 1.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import AsapPool2d
+        >>> AsapPool2d(3)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "Re inverse Fourier transform of X(f) sqrt(0.54 + 0.46 cos 2 pi f) at -1/(2s) <= f < 1/(2s)"

@@ -49,6 +49,17 @@ def avg_pool2d(
 
     Raises:
         ValueError: for a number out of range, or an output that would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import avg_pool2d
+        >>> x = torch.arange(16.0).view(1, 1, 4, 4)
+        >>> avg_pool2d(x, 2)
+        tensor([[[[ 2.5000,  4.5000],
+                  [10.5000, 12.5000]]]])
+        >>> avg_pool2d(x, 3, 2, ceil_mode=True)
+        tensor([[[[ 5.0000,  6.5000],
+                  [11.0000, 12.5000]]]])
     """
     tiles = stride is None or stride == kernel_size
     rest, refused = (padding, ceil_mode, count_include_pad, divisor_override), None
@@ -103,6 +114,12 @@ class AvgPool2d(Pool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import AvgPool2d
+        >>> AvgPool2d(3, kernel_size=3, stride=2, padding=1)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "1/n sum_i x_i"

@@ -27,6 +27,12 @@ class AvgConv2d(Pool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import AvgConv2d
+        >>> AvgConv2d(3)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "act(norm(W mean x_i + b))"

@@ -96,6 +96,15 @@ class Pool2d(nn.Module):
     buffers, as in torch's modules, and no part of it. Subclasses that slide a window set ``kernel_size``,
     ``stride``, ``padding`` (and ``dilation``, ``ceil_mode`` where they have them) as pairs; others override
     ``output_size``.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import AvgPool2d
+        >>> from cnnpool.pool import AvgPool2d
+        >>> AvgPool2d(3, kernel_size=3, stride=2).output_size(32, 31)
+        (15, 15)
+        >>> AvgPool2d(3, device="meta")(torch.empty(1, 3, 8, 8, device="meta")).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula: ClassVar[str]

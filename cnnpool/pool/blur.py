@@ -32,6 +32,18 @@ def blur_pool2d(
 
     Raises:
         ValueError: for a number out of range, an unknown padding mode, an empty map or no floating numbers.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import blur_pool2d
+        >>> x = torch.zeros(1, 1, 5, 5)
+        >>> x[..., 2, 2] = 16
+        >>> blur_pool2d(x, stride=1)[0, 0, 1:4, 1:4]
+        tensor([[1., 2., 1.],
+                [2., 4., 2.],
+                [1., 2., 1.]])
+        >>> blur_pool2d(x).shape
+        torch.Size([1, 1, 3, 3])
     """
     batch = x if x.dim() == 4 else x.unsqueeze(0)
     if torch.compiler.is_compiling():
@@ -85,6 +97,12 @@ class BlurPool2d(Pool2d):
 
     Raises:
         ValueError: if a number is out of range.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import BlurPool2d
+        >>> BlurPool2d(3, filter_size=5, padding_mode="circular")(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_i b_i x_i, b = binomial / 2^(m-1) per axis"

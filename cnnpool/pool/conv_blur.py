@@ -34,6 +34,12 @@ class ConvBlur2d(Pool2d):
 
     Raises:
         ValueError: if a number is out of range, or kernel_size is even.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import ConvBlur2d
+        >>> ConvBlur2d(3, norm="batch")(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_i b_i act(norm(sum_j w_j x_ij + b))"

@@ -34,6 +34,12 @@ class ConvPool2d(Pool2d):
 
     Raises:
         ValueError: if a number is out of range, conv_size is even, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import ConvPool2d
+        >>> ConvPool2d(3, kernel_size=2)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "max_i act(norm(sum_j w_j x_ij + b))"

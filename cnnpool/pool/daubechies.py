@@ -17,6 +17,14 @@ def wavelet_bank(order: int) -> Tensor:
 
     Raises:
         ValueError: if ``order`` is not 1 to 10.
+
+    Example:
+        >>> from cnnpool.pool import wavelet_bank
+        >>> wavelet_bank(1)[0]  # Haar's low-pass filter
+        tensor([[[0.5000, 0.5000],
+                 [0.5000, 0.5000]]], dtype=torch.float64)
+        >>> wavelet_bank(2).shape
+        torch.Size([4, 1, 4, 4])
     """
     if isinstance(order, bool) or not isinstance(order, int) or not 1 <= order <= HIGHEST_ORDER:
         raise ValueError(f"order must be a whole number from 1 to {HIGHEST_ORDER}, got {order!r}")

@@ -24,6 +24,15 @@ class DepthwiseConv2d(StridedConv2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import DepthwiseConv2d
+        >>> pool = DepthwiseConv2d(3)
+        >>> pool(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
+        >>> pool.conv.weight.shape
+        torch.Size([3, 1, 3, 3])
     """
 
     formula = "act(norm(sum_i w_ci x_ci + b_c))"

@@ -40,6 +40,15 @@ class DiffStride2d(Pool2d):
 
     Raises:
         ValueError: if a number is out of range.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import DiffStride2d
+        >>> pool = DiffStride2d(3)
+        >>> pool(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
+        >>> pool.learnt_stride.detach()  # 2 / 0.8
+        tensor([2.5000, 2.5000])
     """
 
     formula = "inverse Fourier transform of X(k) clip((R + H/(2S) - |k|)/R, 0, 1), S learnt"

@@ -50,6 +50,15 @@ def dpp_pool2d(
 
     Raises:
         ValueError: if a number is out of range, or no window fits.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import dpp_pool2d
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> dpp_pool2d(x, 1.0, 0.0, 2)
+        tensor([[[[2.5000]]]])
+        >>> dpp_pool2d(x, 0.0, 2.0, 2, form="asymmetric")
+        tensor([[[[3.8978]]]])
     """
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
     _check(form, eps)
@@ -108,6 +117,12 @@ class DppPool2d(WindowPool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import DppPool2d
+        >>> DppPool2d(3, form="asymmetric", full=True)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = (

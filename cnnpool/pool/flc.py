@@ -28,6 +28,12 @@ class FlcPool2d(Pool2d):
 
     Raises:
         ValueError: if stride is below 1.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import FlcPool2d
+        >>> FlcPool2d(3)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "Re inverse Fourier transform of X(f) at -1/(2s) <= f < 1/(2s)"

@@ -37,6 +37,12 @@ class FractionalMaxPool2d(Pool2d):
 
     Raises:
         ValueError: if stride is not above 1, the mode is unknown, or the map is smaller than the stride.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import FractionalMaxPool2d
+        >>> FractionalMaxPool2d(3, stride=1.5)(torch.rand(1, 3, 24, 24)).shape
+        torch.Size([1, 3, 16, 16])
     """
 
     formula = "max_i x_i between edges a_0 < a_1 < ... with random distances, floor or ceil of their mean"

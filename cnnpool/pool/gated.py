@@ -51,6 +51,15 @@ def gated_pool2d(
 
     Raises:
         ValueError: if ``weight`` does not fit, a number is out of range, or no window fits.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import gated_pool2d
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> gated_pool2d(x, torch.zeros(1, 4), 2)
+        tensor([[[[3.2500]]]])
+        >>> gated_pool2d(x, torch.full((1, 4), 10.0), 2)
+        tensor([[[[4.]]]])
     """
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
     exact = wide(x)
@@ -77,6 +86,12 @@ class GatedPool2d(WindowPool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import GatedPool2d
+        >>> GatedPool2d(3, per="channel")(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "g max_i x_i + (1 - g) mean_i x_i, g = sigmoid(sum_i w_i x_i)"

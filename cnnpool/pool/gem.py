@@ -37,6 +37,15 @@ def gem_pool2d(
 
     Raises:
         ValueError: if p or eps is not above 0, a number is out of range, or no window fits.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import gem_pool2d
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> gem_pool2d(x, 2, p=1)
+        tensor([[[[2.5000]]]])
+        >>> gem_pool2d(x, 2, p=3)
+        tensor([[[[2.9240]]]])
     """
     if not eps > 0:
         raise ValueError(f"eps must be above 0, got {eps}")
@@ -68,6 +77,15 @@ class GemPool2d(WindowPool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import GemPool2d
+        >>> pool = GemPool2d(3)
+        >>> pool(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
+        >>> pool.p.raw.numel()  # one learnt p
+        1
     """
 
     formula = "(mean_i max(x_i, eps)^p)^(1/p)"

@@ -24,6 +24,13 @@ class HaarPool2d(Pool2d):
 
     Raises:
         ValueError: if stride is not 2.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import HaarPool2d
+        >>> HaarPool2d(1)(torch.ones(1, 1, 4, 4))
+        tensor([[[[2., 2.],
+                  [2., 2.]]]])
     """
 
     formula = "(x_1 + x_2 + x_3 + x_4)/2"

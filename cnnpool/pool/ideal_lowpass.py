@@ -24,6 +24,13 @@ def ideal_lowpass_pool2d(x: Tensor, stride: Size = 2) -> Tensor:
 
     Raises:
         ValueError: if ``x`` is no map, or stride is below 1.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import ideal_lowpass_pool2d
+        >>> x = torch.tensor([1.0, -1.0]).repeat(4).expand(1, 1, 8, 8)
+        >>> ideal_lowpass_pool2d(x).abs().max() < 1e-6  # the highest frequency is removed
+        tensor(True)
     """
     check_batch(x, "ideal_lowpass_pool2d")
     steps = pair(stride, "stride", least=1)
@@ -53,6 +60,12 @@ class IdealLowpassPool2d(Pool2d):
 
     Raises:
         ValueError: if stride is below 1.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import IdealLowpassPool2d
+        >>> IdealLowpassPool2d(3)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "inverse Fourier transform of X(f) [|f| < 1/(2s)], at every s-th pixel"

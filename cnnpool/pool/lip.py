@@ -37,6 +37,16 @@ def lip_pool2d(
 
     Raises:
         ValueError: if the shapes differ, a number is out of range, or no window fits.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import lip_pool2d
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> lip_pool2d(x, torch.zeros_like(x), 2)
+        tensor([[[[2.5000]]]])
+        >>> logits = torch.tensor([[[[0.0, 0.0], [0.0, 20.0]]]])
+        >>> lip_pool2d(x, logits, 2)
+        tensor([[[[4.]]]])
     """
     if x.shape != logits.shape:
         raise ValueError(f"logits must have the shape of x, {tuple(x.shape)}, got {tuple(logits.shape)}")
@@ -137,6 +147,12 @@ class LipPool2d(WindowPool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import LipPool2d
+        >>> LipPool2d(3, bottleneck=1)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_i e^(g_i) x_i / sum_i e^(g_i), g = 12 sigmoid(norm(conv(x)))"

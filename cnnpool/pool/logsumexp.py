@@ -40,6 +40,15 @@ def logsumexp_pool2d(
 
     Raises:
         ValueError: if r or another number is out of range, or no window fits.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import logsumexp_pool2d
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> logsumexp_pool2d(x, 2)
+        tensor([[[[3.0539]]]])
+        >>> logsumexp_pool2d(x, 2, r=100)
+        tensor([[[[3.9861]]]])
     """
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
     if not isinstance(r, Tensor) and not 0 < r < math.inf:
@@ -75,6 +84,12 @@ class LogSumExpPool2d(WindowPool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import LogSumExpPool2d
+        >>> LogSumExpPool2d(3, r=10.0)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "(1/r) log mean_i exp(r x_i)"

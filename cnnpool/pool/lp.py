@@ -52,6 +52,15 @@ def lp_pool2d(
 
     Raises:
         ValueError: if p <= 0, a number is out of range, or no window fits.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import lp_pool2d
+        >>> x = torch.tensor([[[[0.0, 0.0], [3.0, -4.0]]]])
+        >>> lp_pool2d(x, 2, 2)
+        tensor([[[[5.]]]])
+        >>> lp_pool2d(x, 2, 2, form="mean")
+        tensor([[[[2.5000]]]])
     """
     window = window_on(input, kernel_size, stride, padding, ceil_mode)
     if form not in ("sum", "mean"):
@@ -132,6 +141,15 @@ class LpPool2d(WindowPool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import LpPool2d
+        >>> pool = LpPool2d(3, p=4.0, learnable=True, per="channel")
+        >>> pool(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
+        >>> pool.p.raw.shape
+        torch.Size([3])
     """
 
     formula = "(mean_i |x_i|^p)^(1/p)"

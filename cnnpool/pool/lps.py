@@ -34,6 +34,12 @@ class LpsPool2d(PolyphasePool2d):
 
     Raises:
         ValueError: if a number is out of range, or kernel_size is even.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import LpsPool2d
+        >>> LpsPool2d(3, hidden=8)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = (

@@ -75,6 +75,17 @@ def max_pool2d(
     Raises:
         ValueError: for a number out of range, an output that would be empty, a window that lies wholly
             in the padding, or indices of tied winners.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import max_pool2d
+        >>> x = torch.arange(16.0).view(1, 1, 4, 4)
+        >>> max_pool2d(x, 2)
+        tensor([[[[ 5.,  7.],
+                  [13., 15.]]]])
+        >>> y, indices = max_pool2d(x, 2, return_indices=True)
+        >>> indices.flatten()
+        tensor([ 5,  7, 13, 15])
     """
     tiles = stride is None or stride == kernel_size
     small = ties == "first" and torch_is_faster(input, MAX_TILES if tiles else MAX_OVERLAPPING)
@@ -117,6 +128,15 @@ def max_pool2d_with_winners(
     Returns:
         The maxima, and the winners in the same shape: place in the window, row * kernel width + column,
         uint8 up to 256 cells; with ``ties="split"`` the sum of 1 << place over all equals.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import max_pool2d_with_winners
+        >>> x = torch.tensor([[[[1.0, 5.0], [3.0, 5.0]]]])
+        >>> max_pool2d_with_winners(x, 2)
+        (tensor([[[[5.]]]]), tensor([[[[1]]]], dtype=torch.uint8))
+        >>> max_pool2d_with_winners(x, 2, ties="last")[1]
+        tensor([[[[3]]]], dtype=torch.uint8)
     """
     window = _window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
     return _pool(input, window, ties)
@@ -186,6 +206,14 @@ class MaxPool2d(Pool2d):
     Raises:
         ValueError: if a number is out of range, the output would be empty, or a window would lie wholly in
             the padding.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import MaxPool2d
+        >>> MaxPool2d(3, kernel_size=3, stride=2, padding=1)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
+        >>> MaxPool2d.like(torch.nn.MaxPool2d(3, 2, 1), ties="split").padding
+        (1, 1)
     """
 
     formula = "max_i x_i"

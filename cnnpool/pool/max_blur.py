@@ -38,6 +38,15 @@ def max_blur_pool2d(
 
     Raises:
         ValueError: for a number out of range or an unknown padding mode or tie rule.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import max_blur_pool2d
+        >>> x = torch.zeros(1, 1, 4, 4)
+        >>> x[..., 1, 1] = 1
+        >>> max_blur_pool2d(x)
+        tensor([[[[1.0000, 0.2500],
+                  [0.2500, 0.0625]]]])
     """
     kernel = pair(kernel_size, "kernel_size", least=1)
     if kernel == (2, 2) and ties == "first" and x.dim() == 4:
@@ -75,6 +84,12 @@ class MaxBlurPool2d(Pool2d):
 
     Raises:
         ValueError: if a number is out of range.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import MaxBlurPool2d
+        >>> MaxBlurPool2d(3, filter_size=5)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_i b_i max_j x_ij, b = binomial / 2^(m-1) per axis"

@@ -42,6 +42,14 @@ def max_unpool2d(
 
     Raises:
         ValueError: for a number out of range, shapes that differ, or an index outside the map.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import max_pool2d, max_unpool2d
+        >>> y, indices = max_pool2d(torch.tensor([[[[1.0, 2.0], [4.0, 3.0]]]]), 2, return_indices=True)
+        >>> max_unpool2d(y, indices, 2)
+        tensor([[[[0., 0.],
+                  [4., 0.]]]])
     """
     window = window_of(kernel_size, stride, padding)
     if input.shape != indices.shape or input.dim() not in (3, 4) or min(input.shape[-3:]) < 1:

@@ -27,6 +27,13 @@ def median_pool2d(
 
     Raises:
         ValueError: if a number is out of range, or no window fits.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import median_pool2d
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 90.0]]]])
+        >>> median_pool2d(x, 2)
+        tensor([[[[2.]]]])
     """
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
     parts = cells(x, window, fill=float("inf"))
@@ -61,6 +68,12 @@ class MedianPool2d(WindowPool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import MedianPool2d
+        >>> MedianPool2d(3, kernel_size=3, padding=1)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "median_i x_i (the lower one of an even number)"

@@ -43,6 +43,15 @@ def mixed_pool2d(
 
     Raises:
         ValueError: if mix or another number is out of range, or no window fits.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import mixed_pool2d
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> mixed_pool2d(x, 2)
+        tensor([[[[3.2500]]]])
+        >>> mixed_pool2d(x, 2, mix=0.8)
+        tensor([[[[3.7000]]]])
     """
     if not isinstance(mix, Tensor) and not 0 <= mix <= 1:
         raise ValueError(f"mix must be in [0, 1], got {mix}")
@@ -71,6 +80,12 @@ class MixedPool2d(WindowPool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import MixedPool2d
+        >>> MixedPool2d(3, mix=0.9, per="channel")(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "a max_i x_i + (1 - a) mean_i x_i"

@@ -24,6 +24,15 @@ class NoPool2d(Pool2d):
 
     Raises:
         ValueError: if stride is below 1.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import NoPool2d
+        >>> pool = NoPool2d(3)
+        >>> pool(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 8, 8])
+        >>> pool.dilates
+        2
     """
 
     formula = "x"

@@ -42,6 +42,13 @@ def ordinal_pool2d(
 
     Raises:
         ValueError: if ``weight`` does not fit, a number is out of range, or no window fits.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import ordinal_pool2d
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> ordinal_pool2d(x, torch.tensor([[0.5, 0.5, 0.0, 0.0]]), 2)  # mean of the two largest
+        tensor([[[[3.5000]]]])
     """
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
     exact = wide(x)
@@ -80,6 +87,12 @@ class OrdinalPool2d(WindowPool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import OrdinalPool2d
+        >>> OrdinalPool2d(3, weights="free")(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_r w_r x_(r), x_(1) >= x_(2) >= ..."

@@ -25,6 +25,12 @@ class PatchConv2d(Pool2d):
 
     Raises:
         ValueError: if stride is below 1, or the map is smaller than a patch.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import PatchConv2d
+        >>> PatchConv2d(3, stride=4, norm="layer")(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 2, 2])
     """
 
     formula = "sum_i w_i x_i + b, windows side by side"

@@ -35,6 +35,14 @@ class RandomMixedPool2d(WindowPool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import RandomMixedPool2d
+        >>> pool = RandomMixedPool2d(3, per="layer")
+        >>> _ = pool(torch.rand(16, 3, 8, 8))
+        >>> int(pool.draws)
+        16
     """
 
     formula = "max_i x_i or mean_i x_i, each with probability 1/2"

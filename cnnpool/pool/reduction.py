@@ -35,6 +35,12 @@ class ReductionBlock2d(Pool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import ReductionBlock2d
+        >>> ReductionBlock2d(3)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "[max_i x_i, act(norm(sum_i w_i x_i + b))]"

@@ -28,7 +28,14 @@ def max_pool1d(
     *,
     ties: Ties = "first",
 ) -> Any:
-    """``max_pool2d`` of sequences, (N, C, L) or (C, L), as ``torch.nn.functional.max_pool1d`` has it."""
+    """``max_pool2d`` of sequences, (N, C, L) or (C, L), as ``torch.nn.functional.max_pool1d`` has it.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import max_pool1d
+        >>> max_pool1d(torch.tensor([[1.0, 3.0, 2.0, 4.0]]), 2)
+        tensor([[3., 4.]])
+    """
     window = _row(kernel_size, 1), _row(stride, 1), _row(padding, 0), _row(dilation, 1)
     y = max_pool2d(_map(input), *window, ceil_mode, return_indices=return_indices, ties=ties)
     return (y[0].squeeze(-2), y[1].squeeze(-2)) if return_indices else y.squeeze(-2)
@@ -42,7 +49,14 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """``avg_pool2d`` of sequences, (N, C, L) or (C, L), as ``torch.nn.functional.avg_pool1d`` has it."""
+    """``avg_pool2d`` of sequences, (N, C, L) or (C, L), as ``torch.nn.functional.avg_pool1d`` has it.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import avg_pool1d
+        >>> avg_pool1d(torch.tensor([[1.0, 3.0, 2.0, 4.0]]), 2)
+        tensor([[2., 3.]])
+    """
     window = _row(kernel_size, 1), _row(stride, 1), _row(padding, 0)
     return avg_pool2d(_map(input), *window, ceil_mode, count_include_pad).squeeze(-2)
 
@@ -57,7 +71,14 @@ def lp_pool1d(
     padding: Length = 0,
     form: Literal["sum", "mean"] = "sum",
 ) -> Tensor:
-    """``lp_pool2d`` of sequences, (N, C, L) or (C, L); arguments as ``torch.nn.functional.lp_pool1d``."""
+    """``lp_pool2d`` of sequences, (N, C, L) or (C, L); arguments as ``torch.nn.functional.lp_pool1d``.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import lp_pool1d
+        >>> lp_pool1d(torch.tensor([[3.0, 4.0, 0.0, 2.0]]), 2, 2)
+        tensor([[5., 2.]])
+    """
     window = _row(kernel_size, 1), _row(stride, 1), ceil_mode
     return lp_pool2d(_map(input), norm_type, *window, padding=_row(padding, 0), form=form).squeeze(-2)
 
@@ -65,7 +86,14 @@ def lp_pool1d(
 def blur_pool1d(
     x: Tensor, filter_size: int = 3, stride: int = 2, padding_mode: PaddingMode = "reflect"
 ) -> Tensor:
-    """``blur_pool2d`` of sequences, (N, C, L) or (C, L)."""
+    """``blur_pool2d`` of sequences, (N, C, L) or (C, L).
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import blur_pool1d
+        >>> blur_pool1d(torch.tensor([[0.0, 0.0, 4.0, 0.0, 0.0]]), stride=1)
+        tensor([[0., 1., 2., 1., 0.]])
+    """
     return blur_pool2d(_map(x), (1, filter_size), (1, stride), padding_mode).squeeze(-2)
 
 
@@ -78,7 +106,14 @@ def max_blur_pool1d(
     *,
     ties: Ties = "first",
 ) -> Tensor:
-    """``max_blur_pool2d`` of sequences, (N, C, L) or (C, L)."""
+    """``max_blur_pool2d`` of sequences, (N, C, L) or (C, L).
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import max_blur_pool1d
+        >>> max_blur_pool1d(torch.tensor([[0.0, 0.0, 4.0, 0.0, 0.0]]), stride=1)
+        tensor([[2., 3., 3., 1., 0.]])
+    """
     sizes = (1, kernel_size), (1, filter_size), (1, stride)
     return max_blur_pool2d(_map(x), *sizes, padding_mode, ties=ties).squeeze(-2)
 
@@ -121,7 +156,14 @@ class Pool1d(nn.Module):
 
 
 class MaxPool1d(Pool1d):
-    """Largest value of each window of a sequence; options of ``MaxPool2d``, each a single number."""
+    """Largest value of each window of a sequence; options of ``MaxPool2d``, each a single number.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import MaxPool1d
+        >>> MaxPool1d(3)(torch.rand(1, 3, 8)).shape
+        torch.Size([1, 3, 4])
+    """
 
     def __init__(
         self,
@@ -147,7 +189,14 @@ class MaxPool1d(Pool1d):
 
 
 class AvgPool1d(Pool1d):
-    """Mean of each window of a sequence; options of ``AvgPool2d``, each a single number."""
+    """Mean of each window of a sequence; options of ``AvgPool2d``, each a single number.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import AvgPool1d
+        >>> AvgPool1d(3)(torch.rand(1, 3, 8)).shape
+        torch.Size([1, 3, 4])
+    """
 
     def __init__(
         self,
@@ -172,7 +221,14 @@ class AvgPool1d(Pool1d):
 
 
 class LpPool1d(Pool1d):
-    """p-norm or power mean of each window of a sequence; options of ``LpPool2d``, each a single number."""
+    """p-norm or power mean of each window of a sequence; options of ``LpPool2d``, each a single number.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import LpPool1d
+        >>> LpPool1d(3)(torch.rand(1, 3, 8)).shape
+        torch.Size([1, 3, 4])
+    """
 
     def __init__(
         self,
@@ -199,7 +255,14 @@ class LpPool1d(Pool1d):
 
 
 class BlurPool1d(Pool1d):
-    """Binomial blur of a sequence, then subsampling; options of ``BlurPool2d``, each a single number."""
+    """Binomial blur of a sequence, then subsampling; options of ``BlurPool2d``, each a single number.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import BlurPool1d
+        >>> BlurPool1d(3)(torch.rand(1, 3, 8)).shape
+        torch.Size([1, 3, 4])
+    """
 
     def __init__(
         self,
@@ -216,7 +279,14 @@ class BlurPool1d(Pool1d):
 
 
 class MaxBlurPool1d(Pool1d):
-    """Dense maximum of a sequence, blur, subsampling; options of ``MaxBlurPool2d``, each a single number."""
+    """Dense maximum of a sequence, blur, subsampling; options of ``MaxBlurPool2d``, each a single number.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import MaxBlurPool1d
+        >>> MaxBlurPool1d(3)(torch.rand(1, 3, 8)).shape
+        torch.Size([1, 3, 4])
+    """
 
     def __init__(
         self,

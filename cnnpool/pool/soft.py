@@ -45,6 +45,15 @@ def soft_pool2d(
 
     Raises:
         ValueError: if beta or another number is out of range, or no window fits.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import soft_pool2d
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> soft_pool2d(x, 2)
+        tensor([[[[3.4927]]]])
+        >>> soft_pool2d(x, 2, beta=100)
+        tensor([[[[4.]]]])
     """
     if not isinstance(beta, Tensor) and not 0 < beta < math.inf:
         raise ValueError(f"beta must be finite and above 0, got {beta}")
@@ -104,6 +113,12 @@ class SoftPool2d(WindowPool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import SoftPool2d
+        >>> SoftPool2d(3, kernel_size=3, padding=1)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_i e^(beta x_i) x_i / sum_i e^(beta x_i)"

@@ -31,6 +31,15 @@ def spectral_pool2d(x: Tensor, size: Size, *, nyquist: Nyquist = "mean") -> Tens
 
     Raises:
         ValueError: if ``x`` is no map, ``size`` is larger than the map, or ``nyquist`` is unknown.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import spectral_pool2d
+        >>> x = torch.ones(1, 1, 8, 8)
+        >>> spectral_pool2d(x, (5, 3)).shape
+        torch.Size([1, 1, 5, 3])
+        >>> spectral_pool2d(x, 1)
+        tensor([[[[1.]]]])
     """
     check_batch(x, "spectral_pool2d")
     size = pair(size, "size", least=1)
@@ -72,6 +81,12 @@ class SpectralPool2d(Pool2d):
 
     Raises:
         ValueError: if stride is below 1, or nyquist is unknown.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import SpectralPool2d
+        >>> SpectralPool2d(3, stride=1.5)(torch.rand(1, 3, 32, 32)).shape
+        torch.Size([1, 3, 22, 22])
     """
 
     formula = "inverse Fourier transform of the H/s x W/s lowest frequencies X(f)"

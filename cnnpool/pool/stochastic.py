@@ -57,6 +57,16 @@ def stochastic_pool2d(
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import stochastic_pool2d
+        >>> x = torch.tensor([[[[0.0, 0.0], [0.0, 4.0]]]])
+        >>> stochastic_pool2d(x, 2)  # the one positive value
+        tensor([[[[4.]]]])
+        >>> x = torch.tensor([[[[1.0, 1.0], [1.0, 5.0]]]])
+        >>> stochastic_pool2d(x, 2, training=False)
+        tensor([[[[3.5000]]]])
     """
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
     if not training:
@@ -172,6 +182,13 @@ class StochasticPool2d(WindowPool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import StochasticPool2d
+        >>> pool = StochasticPool2d(1).eval()
+        >>> pool(torch.tensor([[[[1.0, 1.0], [1.0, 5.0]]]]))
+        tensor([[[[3.5000]]]])
     """
 
     formula = "x_i with probability x_i / sum_j x_j in training, sum_i x_i^2 / sum_j x_j in eval (x >= 0)"

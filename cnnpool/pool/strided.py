@@ -40,6 +40,12 @@ class StridedConv2d(Pool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import StridedConv2d
+        >>> StridedConv2d(3, kernel_size=3, norm="batch")(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "act(norm(sum_i w_i x_i + b))"

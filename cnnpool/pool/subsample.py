@@ -20,6 +20,13 @@ class Subsample2d(Pool2d):
 
     Raises:
         ValueError: if stride is below 1.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import Subsample2d
+        >>> Subsample2d(1)(torch.arange(16.0).view(1, 1, 4, 4))
+        tensor([[[[ 0.,  2.],
+                  [ 8., 10.]]]])
     """
 
     formula = "x[0, 0] of each s x s cell"

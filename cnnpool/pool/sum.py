@@ -24,6 +24,14 @@ def sum_pool2d(
 
     Raises:
         ValueError: for a number out of range, or an output that would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import sum_pool2d
+        >>> x = torch.arange(16.0).view(1, 1, 4, 4)
+        >>> sum_pool2d(x, 2)
+        tensor([[[[10., 18.],
+                  [42., 50.]]]])
     """
     return avg_pool2d(x, kernel_size, stride, padding, ceil_mode, divisor_override=1)
 
@@ -45,6 +53,13 @@ class SumPool2d(Pool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import SumPool2d
+        >>> SumPool2d(3)(torch.ones(1, 3, 4, 4))[0, 0]
+        tensor([[4., 4.],
+                [4., 4.]])
     """
 
     formula = "sum_i x_i"

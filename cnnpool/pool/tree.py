@@ -39,6 +39,14 @@ def tree_pool2d(
 
     Raises:
         ValueError: if leaves or gates do not fit, a number is out of range, or no window fits.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import tree_pool2d
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> leaves = torch.stack([torch.full((1, 4), 0.25), torch.ones(1, 4)])
+        >>> tree_pool2d(x, leaves, torch.zeros(1, 1, 4), 2)  # half the average, half the sum
+        tensor([[[[6.2500]]]])
     """
     width = len(leaves)
     if width < 1 or width & (width - 1) or len(gates) != width - 1:
@@ -75,6 +83,12 @@ class TreePool2d(WindowPool2d):
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import TreePool2d
+        >>> TreePool2d(3)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "g v_1.x + (1 - g) v_2.x, g = sigmoid(w.x), at every node"

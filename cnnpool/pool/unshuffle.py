@@ -25,6 +25,15 @@ def pixel_unshuffle2d(x: Tensor, stride: Size = 2) -> Tensor:
 
     Raises:
         ValueError: if the stride is below 1 or does not divide the size.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import pixel_unshuffle2d
+        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> pixel_unshuffle2d(x, 2).flatten()
+        tensor([1., 2., 3., 4.])
+        >>> pixel_unshuffle2d(x, (1, 2)).shape
+        torch.Size([1, 2, 2, 1])
     """
     sh, sw = pair(stride, "stride", least=1)
     samples, channels, height, width = x.shape
@@ -59,6 +68,12 @@ class UnshuffleConv2d(Pool2d):
 
     Raises:
         ValueError: if a number is out of range, kernel_size is even, or a size is refused.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import UnshuffleConv2d
+        >>> UnshuffleConv2d(3)(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "act(norm(sum_i w_i x_i + b)), cells side by side"

@@ -24,14 +24,19 @@ def wavelet_bands2d(x: Tensor, bank: Tensor, *, edges: Edges = "circular") -> Te
         x: (N, C, H, W), any floating dtype.
         bank: filters of ``wavelet_bank``, (B, 1, L, L).
         edges: circular (opposite edges meet; an odd size first repeats its last pixel) or symmetric (the map
-            is
-            mirrored, its last pixel repeated).
+            is mirrored, its last pixel repeated).
 
     Returns:
         (N, C B, ceil(H/2), ceil(W/2)), the bands of a channel side by side, same dtype as ``x``.
 
     Raises:
         ValueError: if ``x`` is no map, or ``edges`` is unknown.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import wavelet_bands2d, wavelet_bank
+        >>> wavelet_bands2d(torch.rand(1, 3, 8, 8), wavelet_bank(2)).shape  # four bands of each channel
+        torch.Size([1, 12, 4, 4])
     """
     check_batch(x, "wavelet_bands2d")
     _check_edges(edges)
@@ -76,6 +81,12 @@ class WaveletPool2d(Pool2d):
 
     Raises:
         ValueError: if stride is not 2, or an option is out of range.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import WaveletPool2d
+        >>> WaveletPool2d(3, order=2, bands="all")(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
     """
 
     formula = "sum_ij h_i h_j x_ij, h Daubechies' low-pass filter"

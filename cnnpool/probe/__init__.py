@@ -43,6 +43,11 @@ def build(name: str, **options: Any) -> Probe:
 
     Raises:
         ValueError: for an unknown name or option, a value out of range, or a probe without quantities.
+
+    Example:
+        >>> from cnnpool.probe import build
+        >>> build("all_shifts", samples=2)
+        AllShifts(every_epochs=0, samples=2)
     """
     built: Probe = registry.construct(PROBES, "probes", name, **options)
     if not hasattr(built, "quantities"):

@@ -23,6 +23,17 @@ class AllShifts(Probe):
 
     Raises:
         ValueError: if an option is out of range.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from cnnpool.pool import MaxPool2d
+        >>> from cnnpool.probe import AllShifts
+        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
+        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
+        >>> found = AllShifts(samples=2).measure(model, {"s1": model[0]}, images, labels)
+        >>> found["shifts"], found["samples"]
+        (64, 2)
     """
 
     section = "all_shifts"
@@ -87,6 +98,12 @@ def consistency_of_counts(counts: Tensor) -> dict[str, float]:
     Returns:
         ``consistency``: of pairs drawn with replacement, sum_c p_c^2.
         ``consistency_distinct``: of pairs of different shifts, sum_c n_c (n_c - 1) / (S (S - 1)).
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.probe.all_shifts import consistency_of_counts
+        >>> consistency_of_counts(torch.tensor([[3.0, 1.0]]))
+        {'consistency': 0.625, 'consistency_distinct': 0.5}
     """
     total = counts.sum(1)
     pairs = (counts * (counts - 1)).sum(1) / (total * (total - 1)).clamp_min(1)
@@ -97,7 +114,14 @@ def consistency_of_counts(counts: Tensor) -> dict[str, float]:
 
 
 def accuracy_of_counts(counts: Tensor, labels: Tensor) -> dict[str, float]:
-    """``mean_shift_accuracy`` over shifts and images; ``worst_shift_accuracy``: correct under every shift."""
+    """``mean_shift_accuracy`` over shifts and images; ``worst_shift_accuracy``: correct under every shift.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.probe.all_shifts import accuracy_of_counts
+        >>> accuracy_of_counts(torch.tensor([[3.0, 1.0], [4.0, 0.0]]), torch.tensor([0, 0]))
+        {'mean_shift_accuracy': 0.875, 'worst_shift_accuracy': 0.5}
+    """
     right = counts.gather(1, labels[:, None])[:, 0] / counts.sum(1)
     return {
         "mean_shift_accuracy": right.mean().item(),

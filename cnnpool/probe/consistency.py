@@ -12,7 +12,14 @@ from cnnpool.probe.presets import Preset
 
 
 def consistency(first: Tensor, second: Tensor) -> float:
-    """Zhang 2019: pairs of views with the same top-1 class, divided by all pairs."""
+    """Zhang 2019: pairs of views with the same top-1 class, divided by all pairs.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.probe.consistency import consistency
+        >>> consistency(torch.tensor([1, 2, 3, 4]), torch.tensor([1, 2, 3, 5]))
+        0.75
+    """
     return (first == second).double().mean().item()
 
 
@@ -20,6 +27,13 @@ def consistency_given_correct(first: Tensor, second: Tensor, labels: Tensor) -> 
     """Pairs with the same class, divided by the pairs whose first view is classified correctly.
 
     None if no first view is.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.probe.consistency import consistency_given_correct
+        >>> first, second, labels = torch.tensor([1, 2, 3]), torch.tensor([1, 0, 3]), torch.tensor([1, 2, 0])
+        >>> consistency_given_correct(first, second, labels)
+        0.5
     """
     correct = first == labels.to(first.device)
     return (first == second)[correct].double().mean().item() if correct.any() else None

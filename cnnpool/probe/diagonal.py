@@ -29,6 +29,17 @@ class Diagonal(Probe):
 
     Raises:
         ValueError: if an option is out of range.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from cnnpool.pool import MaxPool2d
+        >>> from cnnpool.probe import Diagonal
+        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
+        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
+        >>> found = Diagonal().measure(model, {"s1": model[0]}, images, labels)
+        >>> sorted(found)
+        ['border', 'confidence_change', 'model_padding', 'samples', 'steps', 'top1_change']
     """
 
     section = "diagonal"
@@ -78,6 +89,12 @@ def jumps(confidences: Tensor) -> dict[str, float]:
     Returns:
         ``top1_change``: pairs of neighbours with different top-1 classes, divided by all pairs and images.
         ``confidence_change``: mean |p' - p| of the first position's top-1 class.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.probe.diagonal import jumps
+        >>> jumps(torch.tensor([[[0.75, 0.25]], [[0.25, 0.75]]]))
+        {'top1_change': 1.0, 'confidence_change': 0.5}
     """
     before, after = confidences[:-1], confidences[1:]
     top = before.argmax(2, keepdim=True)

@@ -82,6 +82,17 @@ class GradientRouting(Probe):
 
     Raises:
         ValueError: if an option is out of range.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from cnnpool.pool import MaxPool2d
+        >>> from cnnpool.probe import GradientRouting
+        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
+        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
+        >>> found = GradientRouting().measure(model, {"s1": model[0]}, images, labels)
+        >>> found["s1"]["zero_fraction"]  # one of four inputs wins
+        0.75
     """
 
     section = "gradient"

@@ -36,6 +36,17 @@ class HeatMap(Probe):
 
     Raises:
         ValueError: if an option is out of range.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from cnnpool.pool import MaxPool2d
+        >>> from cnnpool.probe import HeatMap
+        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
+        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
+        >>> found = HeatMap().measure(model, {"s1": model[0]}, images, labels)
+        >>> sorted(found)
+        ['border', 'model_padding', 'radius_px', 'samples', 'stages']
     """
 
     section = "heat_map"

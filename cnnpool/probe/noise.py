@@ -24,6 +24,17 @@ class GradientNoise(Probe):
 
     Raises:
         ValueError: if an option is out of range.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from cnnpool.pool import MaxPool2d
+        >>> from cnnpool.probe import GradientNoise
+        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
+        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
+        >>> found = GradientNoise().measure(model, {"s1": model[0]}, images, labels)
+        >>> sorted(found)
+        ['noise_scale', 'samples', 'signal', 'stages', 'trace', 'zero_fraction']
     """
 
     section = "noise"

@@ -25,6 +25,17 @@ class ReceptiveField(Probe):
 
     Raises:
         ValueError: if an option is out of range.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from cnnpool.pool import MaxPool2d
+        >>> from cnnpool.probe import ReceptiveField
+        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
+        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
+        >>> found = ReceptiveField().measure(model, {"s1": model[0]}, images, labels)
+        >>> found["stages"]["s1"]["reach_px"]
+        2
     """
 
     section = "receptive_field"
@@ -86,6 +97,14 @@ def extent(field: Tensor) -> dict[str, float]:
     Returns:
         ``effective_px``: the side of a square with as many pixels as exceed 4.55 % of the largest.
         ``reach_px``: the side of the smallest square around all pixels that are not zero, centred or not.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.probe.receptive_field import extent
+        >>> field = torch.zeros(8, 8)
+        >>> field[2:5, 3:6] = 1
+        >>> extent(field)
+        {'effective_px': 3.0, 'reach_px': 3}
     """
     inside = field > 0
     spans = [torch.nonzero(inside.any(axis))[:, 0] for axis in (0, 1)]

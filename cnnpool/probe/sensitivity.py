@@ -24,6 +24,17 @@ class Sensitivity(Probe):
 
     Raises:
         ValueError: if an option is out of range.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from cnnpool.pool import MaxPool2d
+        >>> from cnnpool.probe import Sensitivity
+        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
+        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
+        >>> found = Sensitivity().measure(model, {"s1": model[0]}, images, labels)
+        >>> sorted(found)
+        ['border', 'map', 'mean', 'model_padding', 'radial', 'radius_px', 'samples']
     """
 
     section = "sensitivity"
@@ -79,7 +90,14 @@ def sensitivity_map(model: nn.Module, images: Tensor, radius: int, black: Tensor
 
 
 def radial_profile(values: Tensor) -> dict[str, float]:
-    """Mean of a square map (2r+1, 2r+1) by distance from its centre, rounded to whole pixels, up to r."""
+    """Mean of a square map (2r+1, 2r+1) by distance from its centre, rounded to whole pixels, up to r.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.probe.sensitivity import radial_profile
+        >>> radial_profile(torch.tensor([[1.0, 1.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 1.0]]))
+        {'0': 0.0, '1': 1.0}
+    """
     radius = len(values) // 2
     axis = torch.arange(-radius, radius + 1, dtype=torch.float64)
     distance = torch.hypot(axis[:, None], axis).round()

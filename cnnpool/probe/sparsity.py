@@ -19,6 +19,12 @@ def sparsity(gradient: Tensor, epsilon: float = 1e-3) -> dict[str, float]:
             large, 1/D for a single one.
         ``hoyer``: (sqrt(D) - |g|_1 / |g|_2) / (sqrt(D) - 1) (Hoyer 2004): 0 if all are equally large, 1 for a
             single one.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.probe.sparsity import sparsity
+        >>> sparsity(torch.tensor([[0.0, 0.0, 0.0, 2.0]]))
+        {'zero_fraction': 0.75, 'small_fraction': 0.75, 'participation_ratio': 0.25, 'hoyer': 1.0}
     """
     magnitude = as_it_lies(gradient).abs()
     entries = magnitude.shape[1]
@@ -43,6 +49,13 @@ def coverage(gradient: Tensor) -> dict[str, float]:
         ``coverage``: of the C*H*W inputs, those to which at least one of the N samples sends gradient.
         ``coverage_iid``: the same if samples chose their inputs independently, 1 - (1 - rho)^N with rho the
             share of entries that are not zero.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.probe.sparsity import coverage
+        >>> gradient = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]).view(2, 1, 2, 2)
+        >>> coverage(gradient)
+        {'coverage': 0.5, 'coverage_iid': 0.4375}
     """
     reached = as_it_lies(gradient) != 0
     return {
@@ -66,6 +79,12 @@ def phase_imbalance(gradient: Tensor, stride: tuple[int, int]) -> float:
 
     The standard deviation over the stride's phases (row mod s, column mod s) of the mean |g|, divided by its
     mean: 0 if all phases get as much; sqrt(s^2 - 1) if a single phase gets everything.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.probe.sparsity import phase_imbalance
+        >>> phase_imbalance(torch.ones(1, 1, 4, 4), (2, 2))
+        0.0
     """
     magnitude = gradient.abs()
     phases = torch.stack(

@@ -47,6 +47,15 @@ def alias_energy_ratio(dense: Tensor, stride: tuple[int, int]) -> float:
 
     D keeps every s-th row and column of u (N, C, H, W), low is the ideal low-pass filter. 0 for a map without
     high frequencies; of a map of zeros 0 too.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.probe.spectrum import alias_energy_ratio
+        >>> alias_energy_ratio(torch.ones(1, 1, 8, 8), (2, 2))
+        0.0
+        >>> stripes = torch.tensor([1.0, -1.0]).repeat(4).expand(1, 1, 8, 8)
+        >>> alias_energy_ratio(stripes, (2, 2))
+        1.0
     """
     dense = dense.double()
     keep = low_frequencies(size_of(dense), stride).to(dense.device)

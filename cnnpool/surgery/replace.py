@@ -66,6 +66,19 @@ def swap(
             model that is itself a pooling included), if the model is compiled, or if a module cannot be
             replaced: it returns indices too, cannot keep the size of its output, or is not called through
             its attribute; the message names the module.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from cnnpool import swap
+        >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, stride=2))
+        >>> changes = swap(model, "max_blur", example=torch.zeros(1, 3, 32, 32))
+        >>> [change.name for change in changes]
+        ['1', '2']
+        >>> type(model[1]).__name__
+        'MaxBlurPool2d'
+        >>> model(torch.rand(1, 3, 32, 32)).shape
+        torch.Size([1, 8, 7, 7])
     """
     reads_out = where == "head" or (name in READOUTS and name not in OPERATORS)
     room, entries = ("readouts", READOUTS) if reads_out else ("operators", OPERATORS)
