@@ -50,7 +50,7 @@ class AdaptiveAvgPool2d(Pool2d):
         """The operator with the output size of torch's ``module``; ``channels`` is C, for ``flops`` alone.
 
         Raises:
-            TypeError: if ``module`` is no ``torch.nn.AdaptiveAvgPool2d``.
+            TypeError: if ``module`` is not a ``torch.nn.AdaptiveAvgPool2d``.
             ValueError: if it keeps the length of an axis, or returns indices.
         """
         return cls(channels, output_size=fixed_size(module, nn.AdaptiveAvgPool2d))

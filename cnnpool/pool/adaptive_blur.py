@@ -1,4 +1,4 @@
-"""A low-pass filter that the map itself chooses: :func:`adaptive_blur_pool2d`."""
+"""A low-pass filter predicted from the map: :func:`adaptive_blur_pool2d`."""
 
 import math
 from typing import Annotated, Any, Literal
@@ -13,7 +13,7 @@ from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.strided import NORMS
 
 Side = Annotated[int, Ge(1), Le(15), Predicate(odd)]
-"""As many weights as its fourth power."""
+"""The convolution has its fourth power times C weights."""
 
 
 def adaptive_blur_pool2d(
@@ -31,7 +31,7 @@ def adaptive_blur_pool2d(
             filter, row by row; infinite ones stand for the largest finite number.
         filter_size: m, odd, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
-        padding_mode: what stands past the edges: reflect, replicate, circular or zeros.
+        padding_mode: values past the edges: reflect, replicate, circular or zeros.
 
     Returns:
         (N, C, H', W'), same dtype as ``x``.
@@ -87,8 +87,8 @@ class AdaptiveBlurPool2d(Pool2d):
     Edges: H' = ceil(H/s); both filters mirror the map, or as ``padding_mode`` says.
 
     Departures from the paper: the logits are not batch-normalised by default, so that an image's filters do
-    not hang on its batch (``norm: batch`` is the paper's); the convolution starts at zero; it is computed at
-    the kept pixels alone, which is the same function, without ``norm`` in float32 at least.
+    not depend on its batch (``norm: batch`` is the paper's); the convolution starts at zero; it is computed
+    at the kept pixels alone, which is the same function, without ``norm`` in float32 at least.
 
     Args:
         channels: C of the input.

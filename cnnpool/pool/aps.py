@@ -33,11 +33,11 @@ def aps_pool2d(
     filter_size: Taps = 1,
     phase: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Keep, of the s x s ways to subsample a map, the one of largest norm (Chaman & Dokmanic 2021, APS).
+    """Keep the phase of largest norm among the s x s subsampled maps (Chaman & Dokmanic 2021, APS).
 
-    Norms are summed in whole numbers, so they do not hang on the order of summation: a circular shift of the
-    map chooses the same pixels, and the output is the same to the last bit, up to a circular shift. The
-    exception are phases of equal norm that are no shifts of each other.
+    Norms are summed in whole numbers, so they do not depend on the order of summation: a circular shift of
+    the map chooses the same pixels, and the output is the same to the last bit, up to a circular shift.
+    Phases of equal norm that are not shifts of each other are the exception.
 
     Args:
         x: (N, C, H, W), any floating dtype.
@@ -53,7 +53,7 @@ def aps_pool2d(
 
     Raises:
         ValueError: for a number out of range, or a phase of another shape.
-        IndexError: on the CPU, for a phase that is not there; on a GPU its pixels are 0.
+        IndexError: on the CPU, for a phase out of range; on a GPU its pixels are 0.
 
     Example:
         >>> import torch

@@ -66,7 +66,7 @@ def avg_pool2d(
     small = torch_is_faster(input, AVERAGE)
     if small and (tiles or input.dtype.itemsize > 2 or input.is_cuda):
         try:
-            # torch checks its arguments itself; to check them before takes a tenth of its time.
+            # torch checks its arguments itself; checking them first would add a tenth to its time.
             return F.avg_pool2d(input, kernel_size, () if tiles else stride, *rest)
         except (RuntimeError, TypeError, IndexError) as error:
             refused = error
@@ -99,8 +99,8 @@ class AvgPool2d(Pool2d):
 
     The gradient is 1/k^2 for every input of a window, added up where windows overlap.
 
-    Edges: padding is zeros and counts by default, which darkens the borders; what is left after the last
-    whole window counts with ``ceil_mode`` alone, and is then divided by its own size.
+    Edges: padding is zeros and counts by default, which darkens the borders; rows and columns after the last
+    whole window count only with ``ceil_mode``, in a mean over their own number.
 
     Args:
         channels: C of the input, not the window as in torch's constructor: ``AvgPool2d(3)`` pools 2x2 windows
@@ -151,7 +151,7 @@ class AvgPool2d(Pool2d):
         """The operator with the window of torch's ``module``; ``channels`` is C, for ``flops`` alone.
 
         Raises:
-            TypeError: if ``module`` is no ``torch.nn.AvgPool2d``.
+            TypeError: if ``module`` is not a ``torch.nn.AvgPool2d``.
         """
         return cls(
             channels,

@@ -45,7 +45,7 @@ def pair(value: Size, name: str, *, least: int) -> tuple[int, int]:
 
 
 def check_batch(x: Tensor, operator: str) -> None:
-    """Refuse what is no batch of maps, in an operator that needs one.
+    """Raise unless ``x`` is a non-empty floating-point (N, C, H, W) tensor.
 
     Raises:
         ValueError: unless ``x`` is (N, C, H, W), floating, with no empty C, H or W.
@@ -92,10 +92,10 @@ class Pool2d(nn.Module):
     """An operator that shrinks a feature map: (N, C, H, W) -> (N, C, H', W').
 
     Constructed as ``Name2d(channels, *, stride=2, ..., device=None, dtype=None)``: options are keyword-only,
-    so that the signature is the schema of the operator's YAML; device and dtype are those of parameters and
-    buffers, as in torch's modules, and no part of it. Subclasses that slide a window set ``kernel_size``,
-    ``stride``, ``padding`` (and ``dilation``, ``ceil_mode`` where they have them) as pairs; others override
-    ``output_size``.
+    so that the signature is the schema of the operator's YAML; ``device`` and ``dtype`` place parameters and
+    buffers, as in torch's modules, and are no part of the schema. Subclasses that slide a window set
+    ``kernel_size``, ``stride``, ``padding`` (and ``dilation``, ``ceil_mode`` where they have them) as pairs;
+    others override ``output_size``.
 
     Example:
         >>> import torch
@@ -156,7 +156,7 @@ class Pool2d(nn.Module):
         return rows, columns
 
     def flops(self, height: int, width: int) -> int | None:
-        """Additions, multiplications, comparisons and elementary functions per sample, one each; None where
-        an operator does not say.
+        """FLOPs per sample: additions, multiplications, comparisons and elementary functions count one each;
+        None if unknown.
         """
         return None

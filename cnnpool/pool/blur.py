@@ -24,8 +24,7 @@ def blur_pool2d(
         x: (N, C, H, W) or (C, H, W), any floating dtype.
         filter_size: m taps, Pascal's row (m - 1 over k)/2^(m - 1), >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
-        padding_mode: what stands past the edges: reflect, replicate, circular or zeros; any map is large
-            enough for any of them.
+        padding_mode: values past the edges: reflect, replicate, circular or zeros; legal on any map.
 
     Returns:
         (N, C, H', W') or (C, H', W'), H' = ceil(H/s), same dtype as ``x``.
@@ -56,7 +55,7 @@ def blur_pool2d(
 
 
 def blurring_of(x: Tensor, filter_size: Taps, stride: Size, padding_mode: PaddingMode) -> Blurring:
-    """What ``blur_pool2d`` makes of its arguments.
+    """The checked arguments of ``blur_pool2d``.
 
     Raises:
         ValueError: as there.
@@ -86,8 +85,8 @@ class BlurPool2d(Pool2d):
 
     The gradient is the transpose: dense and fixed; with stride 2 every inner input gets the same total.
 
-    Edges: H' = ceil(H/s); what stands past the edge is the map's mirror image, as in the paper's code, or by
-    another ``padding_mode``. With zeros the borders fade (a 3x3 filter leaves 9/16 of a corner).
+    Edges: H' = ceil(H/s); the map is mirrored past the edge, as in the paper's code, or continued by another
+    ``padding_mode``. With zeros the borders fade (a 3x3 filter leaves 9/16 of a corner).
 
     Args:
         channels: C of the input.

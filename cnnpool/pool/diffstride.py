@@ -80,7 +80,7 @@ class DiffStride2d(Pool2d):
         return rounded_up(height, width, self.ratio)
 
     def mask(self, height: int, width: int) -> tuple[Tensor, Tensor]:
-        """What the frequencies 0, 1, ... of each axis are multiplied by, (H'//2 + 1,) and (W'//2 + 1,)."""
+        """The gains of the frequencies 0, 1, ... of each axis, (H'//2 + 1,) and (W'//2 + 1,)."""
         size, bands, masks = self.output_size(height, width), wide(self.band).sigmoid().unbind(), []
         for length, kept, (p, q), band in zip((height, width), size, self.ratio, bands, strict=True):
             frequency = torch.arange(kept // 2 + 1, dtype=band.dtype, device=band.device)

@@ -33,7 +33,7 @@ MOST_CELLS_ON_CPU = {"max": 255, "multinomial": 254}
 
 
 class Limits(NamedTuple):
-    """Elements of a map below which torch's own operator ends sooner, forward and backward, on one thread."""
+    """Numbers of elements below which torch's own operator is faster, forward and backward, on one thread."""
 
     contiguous: int
     channels_last: int
@@ -42,7 +42,7 @@ class Limits(NamedTuple):
 
 MAX_TILES, MAX_OVERLAPPING = Limits(1 << 14, 1 << 16), Limits(1 << 15, 1 << 17)
 AVERAGE = Limits(1 << 14, 3 << 15)
-# The same of every map on a GPU, where launching a kernel takes longer than the work.
+# The same for every map on a GPU, where launching a kernel takes longer than its work.
 LIMIT_ON_GPU = 1 << 24
 
 _numba = find_spec("numba") is not None and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
@@ -53,7 +53,7 @@ _wanted: bool | None = {"0": False, "1": True}.get(os.environ.get("CNNPOOL_KERNE
 
 @contextmanager
 def use(wanted: bool | None) -> Iterator[None]:
-    """Within this context kernels on the CPU work never, wherever they can, or (None) where they are faster.
+    """Use CPU kernels never (False), wherever possible (True), or where they are faster (None).
 
     Raises:
         ValueError: if they are wanted and Numba is not installed, or switched off.
@@ -77,14 +77,14 @@ def kernels_in_use() -> str:
 
 
 def kernels(stem: str, *tensors: Tensor, cells: int = 1) -> Any:
-    """The module of kernels that is to work on ``tensors``, or None if torch's operators are.
+    """The module of kernels to use for ``tensors``, or None for torch's own operators.
 
     ``autograd/kernels.py`` has the signatures of each.
 
     Args:
         stem: name of the module in ``cnnpool.pool.cpu`` and ``cnnpool.pool.gpu``.
         tensors: all on one device.
-        cells: of a window, where kernels take only so many.
+        cells: number of cells of a window, for kernels that have a limit.
     """
     for_gpu = _triton and stem in ON_GPU and cells <= MOST_CELLS_ON_GPU
     if torch.compiler.is_compiling():
@@ -102,7 +102,7 @@ def kernels(stem: str, *tensors: Tensor, cells: int = 1) -> Any:
 
 
 def kernels_without_forward_mode(stem: str, x: Tensor, *others: Tensor, cells: int = 1) -> Any:
-    """``kernels`` for an autograd function that has a backward rule alone."""
+    """``kernels``, for an autograd function without a rule for forward mode."""
     if torch.compiler.is_compiling() or is_transforming():
         return None
     if any(forward_ad.unpack_dual(t).tangent is not None for t in (x, *others)):
@@ -111,12 +111,12 @@ def kernels_without_forward_mode(stem: str, x: Tensor, *others: Tensor, cells: i
 
 
 def torch_is_faster(x: Tensor, limits: Limits) -> bool:
-    """Whether torch's own operator ends sooner, on maps smaller than a call of ours."""
+    """Whether torch's own operator is faster: on a small map a call of ours takes longer than the work."""
     count = x.numel()
     if count >= LIMIT_ON_GPU or _wanted is not None or torch.compiler.is_compiling():
         return False
     if x.is_cuda:
-        # Where bits must repeat, torch's own gradients do not.
+        # torch's own gradients are not deterministic.
         return x.dtype in DTYPES and not torch.are_deterministic_algorithms_enabled()
     if count >= limits.contiguous:
         if x.dim() != 4 or not is_channels_last(x):
@@ -133,8 +133,8 @@ def _fit_gpu(tensors: tuple[Tensor, ...]) -> bool:
 
 
 def is_plain(t: Tensor) -> bool:
-    """Whether ``t`` is memory that a kernel may read as it is."""
-    # A subclass may mean something else, and a lazily negated tensor holds the numbers before their signs.
+    """Whether a kernel may read the memory of ``t`` directly."""
+    # A subclass may mean something else; a lazily negated tensor holds numbers of the wrong sign.
     if type(t) is not Tensor or t.is_neg():
         return False
     try:

@@ -1,4 +1,4 @@
-"""What stands past the edges of a feature map: :func:`pad`, and a convolution that uses it."""
+"""Values past the edges of a feature map: :func:`pad`, and a convolution that uses it."""
 
 from collections.abc import Sequence
 from typing import Literal, get_args
@@ -13,7 +13,7 @@ PaddingMode = Literal["reflect", "replicate", "circular", "zeros"]
 
 
 def check_mode(mode: str) -> None:
-    """Refuse an unknown way past the edge.
+    """Raise unless ``mode`` is a padding mode.
 
     Raises:
         ValueError: if ``mode`` is none of reflect, replicate, circular and zeros.
@@ -25,8 +25,8 @@ def check_mode(mode: str) -> None:
 def source(index: int, length: int, mode: PaddingMode) -> int | None:
     """The pixel among 0..length - 1 that stands at ``index``, or None for a zero.
 
-    Defined at any distance from the map, however short it is: reflect goes to and fro (d c b | a b c d | c b
-    a), circular round and round.
+    Defined at any distance from the map, however short it is: reflect mirrors back and forth (d c b | a b c d
+    | c b a), circular repeats the map.
     """
     if 0 <= index < length:
         return index
@@ -56,7 +56,7 @@ def _extend(x: Tensor, axis: int, before: int, after: int, mode: PaddingMode) ->
     if before == after == 0:
         return x
     length = x.shape[axis]
-    # Whole pieces where the map is long enough for them, also while a compiler traces sizes as symbols.
+    # Slices where the map is long enough, which also work while a compiler traces symbolic sizes.
     if mode == "replicate":
         first, last = x.narrow(axis, 0, 1), x.narrow(axis, length - 1, 1)
         return torch.cat([*[first] * before, x, *[last] * after], axis)
@@ -73,7 +73,7 @@ def _extend(x: Tensor, axis: int, before: int, after: int, mode: PaddingMode) ->
 
 
 def _between(sides: Sequence[Tensor], x: Tensor, axis: int) -> Tensor:
-    # An empty side is left out: first in the row, it would decide the memory format.
+    # Without an empty side: as the first operand it would decide the memory format.
     before, after = ([side] if side.shape[axis] else [] for side in sides)
     return torch.cat([*before, x, *after], axis)
 

@@ -55,7 +55,7 @@ class FlcPool2d(Pool2d):
         return resample_flops(self.channels, height, width, rows, columns) + self.channels * corner
 
     def gain_of(self, frequency: Tensor) -> Tensor:
-        """What ``frequency``, in periods per pixel, is multiplied by."""
+        """The gain of ``frequency``, in periods per pixel."""
         return torch.ones_like(frequency)
 
     def forward(self, x: Tensor) -> Tensor:

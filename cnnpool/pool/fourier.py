@@ -16,7 +16,7 @@ from cnnpool.pool.window import is_channels_last, memory_format
 
 
 def full_precision(x: Tensor) -> AbstractContextManager[object]:
-    """Keeps autocast from rounding the matrices to half precision, which would lose the gain of 1."""
+    """Keep autocast from rounding the matrices to half precision, which would lose the gain of 1."""
     kind = x.device.type
     return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
 
@@ -25,7 +25,7 @@ def low_pass(length: int, gain: Tensor, places: Tensor, period: int) -> Tensor:
     """Matrix that keeps the lowest frequencies of a periodic signal of ``length`` samples.
 
     Args:
-        gain: what the frequencies 0, 1, ... are multiplied by, (K,); higher ones are removed.
+        gain: factors of the frequencies 0, 1, ..., (K,); higher ones are removed.
         places: where to sample what is kept, whole numbers (M,), ``period`` of them to the signal's length.
             The frequency period/2 counts once, with its real part, in place of a pair of opposite ones.
 
@@ -43,7 +43,7 @@ def low_pass(length: int, gain: Tensor, places: Tensor, period: int) -> Tensor:
 
 def waves(places: Tensor, frequency: Tensor, period: int, dtype: torch.dtype) -> Tensor:
     """Cosines, then sines of each frequency at each place, (places, 2 frequencies)."""
-    # Whole periods are taken off as integers: exact.
+    # Whole periods are subtracted as integers, which is exact.
     turns = torch.outer(places, frequency) % period
     angle = turns.to(dtype) * (2 * math.pi / period)
     return torch.cat([angle.cos(), angle.sin()], 1)

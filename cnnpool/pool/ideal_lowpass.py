@@ -12,7 +12,7 @@ def ideal_lowpass_pool2d(x: Tensor, stride: Size = 2) -> Tensor:
     """Remove every frequency that subsampling would alias, then subsample (Michaeli 2023, arXiv:2303.08085).
 
     The map counts as periodic. Frequencies |f| >= 1/(2s) cycles per pixel are set to zero along each axis,
-    the new Nyquist frequency 1/(2s) included: its phase would be lost. What is kept is sampled at every s-th
+    the new Nyquist frequency 1/(2s) included: its phase would be lost. The rest is sampled at every s-th
     pixel.
 
     Args:
@@ -23,7 +23,7 @@ def ideal_lowpass_pool2d(x: Tensor, stride: Size = 2) -> Tensor:
         (N, C, ceil(H/s), ceil(W/s)), same dtype as ``x``.
 
     Raises:
-        ValueError: if ``x`` is no map, or stride is below 1.
+        ValueError: if ``x`` is not a map, or stride is below 1.
 
     Example:
         >>> import torch

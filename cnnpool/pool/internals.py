@@ -1,14 +1,16 @@
-"""The only private names of torch that the package asks: they tell what else is going on around a call.
+"""The private names of torch that the package uses, all of them here and none of them needed.
 
-No public name tells it. Without one of them, in a torch to come, the answer is the careful one: torch's own
-operators do the work, more slowly, and the results are the same.
+They tell whether a call is watched or transformed, for which torch has no public name. Where a torch lacks
+one, the cautious answer is given: torch's own operators do the work, with the same results, only slower.
 """
 
 import torch
 
-# How many dispatch modes are active: FLOP counters, fake tensors, tracers. Each must see torch's operators.
+# Number of active dispatch modes: FLOP counters, fake tensors, tracers. Each must see torch's operators; to
+# know that there is none lets compiled kernels do the work.
 _count_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
-# Whether a transform of ``torch.func`` is active: an autograd function must then come in two parts.
+# Whether a transform of ``torch.func`` is active: an autograd function must then come in two parts; to know
+# that there is none lets the faster, merged functions and those with only a backward rule do the work.
 _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", None)
 
 

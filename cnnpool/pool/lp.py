@@ -17,7 +17,7 @@ from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.pool.window import Window, WindowPool2d, added, cells, count, peak, window_like, window_on
 
 Power = Annotated[float, Gt(0)]
-"""Infinite, it is the maximum."""
+"""Infinity gives the maximum."""
 
 
 def lp_pool2d(
@@ -85,7 +85,7 @@ class PowerMean(NamedTuple):
 
     def plain(self, x: Tensor, p: float | Tensor) -> Tensor:
         exact = wide(x)
-        # Not clamp, which stops the gradient of NaN.
+        # clamp would stop the gradient of NaN.
         size = exact.abs() if self.floor is None else torch.where(exact < self.floor, self.floor, exact)
         parts, largest = cells(size, self.window), peak(size, self.window)
         endless = largest.isinf()
@@ -93,7 +93,7 @@ class PowerMean(NamedTuple):
         total = added(_power(torch.where(endless, 0.0, part) / scale, p) for part in parts)
         if self.mean:
             total = total / count(size, self.window)
-        # At zero the root has an infinite slope: take it of 1 instead and give 0.
+        # The root has an infinite slope at zero: take the root of 1 there, and return 0.
         empty = total == 0
         root = torch.where(empty, 1.0, total).pow(1 / p)
         return torch.where(endless, largest, torch.where(empty, 0.0, root * scale)).to(x.dtype)
@@ -185,7 +185,7 @@ class LpPool2d(WindowPool2d):
         """The operator with the window and the power of torch's ``module``; ``channels`` is C.
 
         Raises:
-            TypeError: if ``module`` is no ``torch.nn.LPPool2d``.
+            TypeError: if ``module`` is not a ``torch.nn.LPPool2d``.
         """
         window = window_like(module, nn.LPPool2d, "ceil_mode")
         if window["stride"] is None:

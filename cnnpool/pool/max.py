@@ -50,10 +50,10 @@ def max_pool2d(
     *,
     ties: Ties = "first",
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Largest value of each window (Zhou & Chellappa 1988), bit for bit as ``torch.nn.functional`` has it.
+    """Largest value of each window (Zhou & Chellappa 1988), bit for bit as in ``torch.nn.functional``.
 
-    The backward pass needs one byte per output, two bits with 2x2 tiles and compiled kernels, and neither the
-    input nor 8-byte indices; but on maps so small that calling takes longest torch's own kernel is called.
+    The backward pass needs one byte per output (two bits for 2x2 tiles with compiled kernels), and neither
+    the input nor 8-byte indices. Maps so small that the call itself takes longest go to torch's own kernel.
     NaN wins over everything; padding never wins. Half-precision gradients are summed in float32.
 
     Args:
@@ -63,7 +63,7 @@ def max_pool2d(
         padding: cells around the map, at most half of the kernel.
         dilation: distance between the cells of a window, >= 1.
         ceil_mode: keep the last window although it hangs over the edge.
-        return_indices: return the winners' places, too, as torch does.
+        return_indices: also return the indices of the maxima, as torch does.
         ties: among equals the gradient goes to the first in row-major order (torch's rule), to the last, or
             is split evenly. Of several NaN the last wins, or all share it.
 
@@ -93,7 +93,7 @@ def max_pool2d(
     if small and dilation == 1 and (tiles or input.dtype.itemsize > 2 or input.is_cuda):
         pool: Any = F.max_pool2d_with_indices if return_indices else torch.max_pool2d
         try:
-            # torch checks its arguments itself; to check them before takes a tenth of its time.
+            # torch checks its arguments itself; checking them first would add a tenth to its time.
             found: Tensor | tuple[Tensor, Tensor]
             found = pool(input, kernel_size, () if tiles else stride, padding, 1, ceil_mode)
             return found
@@ -123,7 +123,7 @@ def max_pool2d_with_winners(
     *,
     ties: Ties = "first",
 ) -> tuple[Tensor, Tensor]:
-    """``max_pool2d`` and where in its window each maximum came from; arguments and errors as there.
+    """``max_pool2d``, and the place of each maximum in its window; arguments and errors as there.
 
     Returns:
         The maxima, and the winners in the same shape: place in the window, row * kernel width + column,
@@ -189,7 +189,7 @@ class MaxPool2d(Pool2d):
     The gradient of a window goes to its maximum alone, 1 at the argmax and 0 elsewhere: with 2x2 windows 3/4
     of the inputs get none. Where windows overlap, an input that wins several gets their sum.
 
-    Edges: padding never wins; what is left after the last whole window counts with ``ceil_mode`` alone.
+    Edges: padding never wins; rows and columns after the last whole window count only with ``ceil_mode``.
 
     Args:
         channels: C of the input, not the window as in torch's constructor: ``MaxPool2d(3)`` pools 2x2 windows
@@ -246,12 +246,12 @@ class MaxPool2d(Pool2d):
         """The operator with the window of torch's ``module``.
 
         Args:
-            module: whose window is taken.
-            channels: C of the input, for ``flops`` alone.
+            module: torch's module.
+            channels: C of the input, used by ``flops`` only.
             options: of the constructor, such as ``ties``.
 
         Raises:
-            TypeError: if ``module`` is no ``torch.nn.MaxPool2d``.
+            TypeError: if ``module`` is not a ``torch.nn.MaxPool2d``.
             ValueError: if it returns indices.
         """
         window = window_like(module, nn.MaxPool2d, "dilation", "ceil_mode")

@@ -1,4 +1,4 @@
-"""The inverse of max pooling but for what it dropped: :func:`max_unpool2d`."""
+"""The partial inverse of max pooling: :func:`max_unpool2d`."""
 
 from collections.abc import Sequence
 
@@ -94,7 +94,7 @@ def _size(window: Window, pooled: tuple[int, int], output_size: Sequence[int] | 
 
 
 def _check(index: Tensor, count: int, what: str) -> None:
-    # On a GPU nobody waits for a look at every index; torch's operators stop there with an assertion.
+    # Not on a GPU, where reading the indices would synchronise; torch's operators assert there.
     if not torch.compiler.is_compiling() and index.is_cpu and is_plain(index):
         least, most = index.aminmax()
         if least < 0 or most >= count:

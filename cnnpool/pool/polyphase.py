@@ -1,4 +1,4 @@
-"""What operators that choose or mix the phases of a map have in common."""
+"""The base class of operators that choose or mix the phases of a map."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -14,7 +14,7 @@ class PolyphasePool2d(Pool2d):
     """An operator that chooses one of the s x s phases of a map per sample, or mixes them.
 
     ``forward(x, phase=None)``: a residual branch must sample the phase of the main path, so a model may call
-    ``choose`` once and hand its answer to both, or set ``keep_phase`` and find in ``phase`` what the latest
+    ``choose`` once and pass its result to both, or set ``keep_phase`` and find in ``phase`` what the latest
     forward pass sampled, as ``sample_phase`` takes it.
     """
 

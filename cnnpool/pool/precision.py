@@ -1,4 +1,4 @@
-"""The type that sums are kept in, and the numbers it can hold."""
+"""The dtype of sums, and the numbers it can hold."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def wide(x: Tensor) -> Tensor:
-    """``x`` in the type sums are kept in: float32 for half precision, else its own.
+    """``x`` in the dtype of sums: float32 for half precision, else its own.
 
     Raises:
         ValueError: if ``x`` is not of a floating dtype.
@@ -30,7 +30,7 @@ def summed_wide(operator: Callable[..., Tensor], x: Tensor, overlaps: bool, *opt
 
 
 def check_floating(x: Tensor) -> None:
-    """Refuse what is no map of floating numbers.
+    """Raise unless ``x`` is floating-point.
 
     Raises:
         ValueError: if ``x`` is not of a floating dtype.
@@ -40,5 +40,5 @@ def check_floating(x: Tensor) -> None:
 
 
 def largest_finite(x: Tensor) -> float:
-    """What stands for infinity in ``x``, with room to subtract two of them."""
+    """A finite stand-in for infinity in the dtype of ``x``, of which two can be subtracted."""
     return torch.finfo(x.dtype).max / 4

@@ -73,7 +73,7 @@ class SoftMean(NamedTuple):
     def plain(self, x: Tensor, beta: float | Tensor) -> Tensor:
         exact = wide(x)
         bound = largest_finite(exact)
-        # Not clamp, which stops the gradient of NaN.
+        # clamp would stop the gradient of NaN.
         finite = torch.where(exact < -bound, -bound, torch.where(exact > bound, bound, exact))
         plain = not isinstance(beta, Tensor) and beta == 1
         # Sharpened values may pass the largest number: bounded again, they stay comparable.

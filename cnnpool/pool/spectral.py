@@ -30,7 +30,7 @@ def spectral_pool2d(x: Tensor, size: Size, *, nyquist: Nyquist = "mean") -> Tens
         (N, C, H', W'), same dtype as ``x``.
 
     Raises:
-        ValueError: if ``x`` is no map, ``size`` is larger than the map, or ``nyquist`` is unknown.
+        ValueError: if ``x`` is not a map, ``size`` is larger than the map, or ``nyquist`` is unknown.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Pooling that draws one value of each window, the larger the likelier."""
+"""Pooling that draws one value of each window, with probability proportional to it."""
 
 from collections.abc import Callable
 from itertools import accumulate
@@ -41,8 +41,8 @@ def stochastic_pool2d(
 ) -> Tensor:
     """Draw one value of each window with probability p_i = x_i / sum x (Zeiler & Fergus 2013).
 
-    In place of x stands r = max(x, 0), as after a ReLU, so that negative values are never drawn. A window
-    without positive value gives 0. A window that holds infinity or NaN gives it, without gradient.
+    x is replaced by r = max(x, 0), as after a ReLU, so that negative values are never drawn. A window without
+    positive value gives 0. A window that holds infinity or NaN gives it, without gradient.
 
     Args:
         x: (N, C, H, W) or (C, H, W), any floating dtype; sums are kept in float32 at least.
@@ -134,7 +134,7 @@ def _sends_nothing_nowhere(grad: Tensor, window: Window) -> bool:
 
 
 def _finish(x: Tensor, window: Window, choose: Callable[[list[Tensor], Tensor], Tensor]) -> Tensor:
-    # Not clamp or relu: they stop the gradient of a cell that is exactly 0.
+    # clamp and relu would stop the gradient of a cell that is exactly 0.
     exact = torch.where(x < 0, 0, wide(x))
     top = peak(exact, window)
     finite = top.isfinite()

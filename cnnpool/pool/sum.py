@@ -42,7 +42,7 @@ class SumPool2d(Pool2d):
     The gradient is 1 for every input of a window, added up where windows overlap. Values grow by k^2 and so
     does the gradient: a following layer needs k^2 times smaller weights than after an average.
 
-    Edges: padding is zeros; what is left after the last whole window counts with ``ceil_mode`` alone.
+    Edges: padding is zeros; rows and columns after the last whole window count only with ``ceil_mode``.
 
     Args:
         channels: C of the input; accepted for the common signature.

@@ -30,7 +30,7 @@ def wavelet_bands2d(x: Tensor, bank: Tensor, *, edges: Edges = "circular") -> Te
         (N, C B, ceil(H/2), ceil(W/2)), the bands of a channel side by side, same dtype as ``x``.
 
     Raises:
-        ValueError: if ``x`` is no map, or ``edges`` is unknown.
+        ValueError: if ``x`` is not a map, or ``edges`` is unknown.
 
     Example:
         >>> import torch

@@ -101,10 +101,10 @@ def _pair(value: Size, name: str, least: int) -> tuple[int, int]:
 
 
 def remembered(check: Callable[..., T]) -> Callable[..., T]:
-    """``check`` of a shape and options, looked up where it was asked the same before: that takes most of the
-    time that a small map takes.
+    """``check`` of a shape and options with its results cached: on a small map it would take most of the
+    time.
     """
-    # By type too, and no pairs of others: 2 and 2.0 are equal, and one of them is no size of a window.
+    # Typed, and only pairs of int: 2 and 2.0 are equal, but 2.0 is not a legal size.
     looked_up = lru_cache(maxsize=1024, typed=True)(check)
 
     def ask(shape: tuple[int, ...], *options: Any) -> T:
@@ -122,7 +122,7 @@ def remembered(check: Callable[..., T]) -> Callable[..., T]:
 
 
 def check_map(shape: tuple[int, ...], window: Window, operator: str) -> None:
-    """Refuse a map that ``window`` makes nothing of.
+    """Raise if ``window`` gives no output on a map of this ``shape``.
 
     Raises:
         ValueError: unless ``shape`` is (C, H, W) or (N, C, H, W), with C, H, W and the output not empty.
@@ -139,10 +139,10 @@ def check_map(shape: tuple[int, ...], window: Window, operator: str) -> None:
 
 
 def check(x: Tensor, window: Window) -> None:
-    """Refuse what cannot be pooled.
+    """Raise unless ``window`` can pool ``x``.
 
     Raises:
-        ValueError: if ``x`` is no map of floating numbers, or no window fits.
+        ValueError: if ``x`` is not a floating-point map, or no window fits.
     """
     check_floating(x)
     check_map(x.shape, window, "pooling")
@@ -152,7 +152,7 @@ def window_on(x: Tensor, kernel_size: Size, stride: Size | None, padding: Paddin
     """The window that pools ``x``, checked as by ``window_of`` and ``check``.
 
     Raises:
-        ValueError: if a number is out of range, ``x`` is no map of floating numbers, or no window fits.
+        ValueError: if a number is out of range, ``x`` is not a floating-point map, or no window fits.
     """
     check_floating(x)
     return _window_on(x.shape, kernel_size, stride, padding, ceil_mode)
@@ -174,8 +174,8 @@ def is_channels_last(x: Tensor) -> bool:
 
 
 def stated_format(x: Tensor, channels_last: bool) -> torch.memory_format:
-    """The format of what is made of ``x``: of one channel the one its strides state, which makes a difference
-    only to what it is concatenated with.
+    """The memory format for a result of ``x``; with one channel the one that its strides state, which matters
+    only where the result is concatenated.
     """
     if x.shape[1] == 1:
         channels_last = x.stride(1) < min(x.stride(2), x.stride(3))
@@ -208,7 +208,7 @@ def cells(x: Tensor, window: Window, fill: float | bool = 0.0) -> list[Tensor]:
 
 
 def cell_views(padded: Tensor, window: Window, down: int, across: int) -> Iterator[Tensor]:
-    """The views of a map that is padded already, which may be written through."""
+    """Views of each cell of an already padded map, which may be written to."""
     (sh, sw), (dh, dw) = window.stride, window.dilation
     for row in range(window.kernel[0]):
         for column in range(window.kernel[1]):
@@ -232,7 +232,7 @@ def count(x: Tensor, window: Window) -> Tensor | int:
 
 def added(parts: Iterable[Tensor]) -> Tensor:
     """The sum of one tensor or more, in their order."""
-    # Not without the start at 0, which makes 0 of -0: a sum of one is no exception.
+    # From 0 on, as Python's sum: -0 becomes 0 even in a sum of one.
     return sum(parts)  # type: ignore[return-value]
 
 

@@ -63,7 +63,7 @@ def forward(x: Tensor, blurring: Blurring) -> Tensor:
 
 
 def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mode: PaddingMode) -> Tensor:
-    """The same as plain operations, of which a compiler makes one graph for maps of any size."""
+    """The same in plain operations, which a compiler makes one graph of for maps of any size."""
     y = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
     reach = [((m - 1) // 2, m // 2) for m in filter_size]
     y = pad(y, (*reach[1], *reach[0]), mode)
@@ -98,7 +98,7 @@ def adjoint(grad: Tensor, blurring: Blurring) -> Tensor:
 
 
 def _part(x: Tensor, axis: int, part: slice) -> Tensor:
-    # As indexing, but always one and the same operation, which batched gradients can go through.
+    # Indexing by a single operation, which supports batched gradients.
     sliced: Tensor = torch.ops.aten.slice(x, axis - 2, part.start, part.stop, part.step or 1)
     return sliced
 

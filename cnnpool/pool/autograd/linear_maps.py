@@ -7,11 +7,11 @@ from cnnpool.pool.edges import PaddingMode, source
 from cnnpool.pool.window import Window
 
 Entries = tuple[tuple[tuple[int, float], ...], ...]
-"""For every output along an axis the inputs that it sums, as (place, weight)."""
+"""The inputs that each output along an axis sums, as (place, weight)."""
 
 
 class Counting(NamedTuple):
-    """What an average divides a window's sum by."""
+    """The divisor of a window's sum in an average."""
 
     include_pad: bool
     override: int | None
@@ -47,7 +47,7 @@ class Averaging(NamedTuple):
         return [range(max(0, start), min(length, start + k)) for start in self._starts(axis)]
 
     def counts(self, axis: int) -> list[int]:
-        """How many cells of every window along an axis count, with those of the padding that do."""
+        """Number of cells of each window along an axis that count, padding included if it does."""
         length, k = self.size[axis], self.window.kernel[axis]
         outer = self.window.padding[axis] if self.counting.include_pad else 0
         return [min(start + k, length + outer) - max(start, -outer) for start in self._starts(axis)]

@@ -1,4 +1,4 @@
-"""Means of windows that kernels compute, and what they hang on."""
+"""The means of windows that kernels compute, by their parameters."""
 
 from typing import Literal, NamedTuple
 

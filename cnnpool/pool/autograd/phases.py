@@ -28,7 +28,7 @@ def components(x: Tensor, stride: tuple[int, int]) -> list[Tensor]:
 def blocks(x: Tensor, stride: tuple[int, int]) -> Tensor:
     """View (N, C, H', sh, W', sw) of a complete map."""
     (sh, sw), (height, width) = stride, x.shape[-2:]
-    # Not unflatten, which torch cannot do to a batch of gradients.
+    # unflatten does not support batched gradients.
     return x.view(*x.shape[:-2], height // sh, sh, width // sw, sw)
 
 
@@ -76,7 +76,7 @@ def _check_phase(x: Tensor, phase: Tensor, count: int) -> None:
 
 
 class Lattice(NamedTuple):
-    """Which map is sampled, and where: all that taking a phase and putting it back must know."""
+    """The strides, size and memory format that taking a phase and putting it back depend on."""
 
     stride: tuple[int, int]
     size: tuple[int, int]
@@ -103,7 +103,7 @@ class Take(Transformable):
     def forward(x: Tensor, phase: Tensor, lattice: Lattice, transposed: bool) -> Tensor:
         kernel: PhaseKernels | None = kernels("phases", x) if phase.dtype == torch.int64 else None
         if kernel is not None:
-            # Torch's operators look at every index; on a GPU nobody waits for one.
+            # torch's operators check every index; on a GPU that would synchronise.
             if x.is_cpu and len(phase):
                 _check_range(phase, lattice.stride[0] * lattice.stride[1])
             move = kernel.put if transposed else kernel.take
@@ -113,7 +113,7 @@ class Take(Transformable):
             view, index = lattice.place(x, phase)
             return view[index].contiguous(memory_format=layout)
         shape = (*x.shape[:2], *lattice.size)
-        # Of x, so that they are batched where it is.
+        # Made from x, so that they are batched if x is.
         zeros = x.new_zeros(shape).contiguous(memory_format=layout)
         view, index = lattice.place(zeros, phase)
         view[index] = x

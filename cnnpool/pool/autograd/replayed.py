@@ -74,7 +74,7 @@ class Replayed(Function):
         if found is not None:
             return *found, None, None
         with torch.enable_grad():
-            # Views of them, so that ways from one to the other outside are not gone twice.
+            # Views, so that a path from one to the other outside is not differentiated twice.
             x = x.view_as(x) if higher and wanted else x.detach().requires_grad_(wanted)
             if held is not None:
                 number = held.view_as(held) if higher and learnt else held.detach().requires_grad_(learnt)

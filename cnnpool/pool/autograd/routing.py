@@ -1,4 +1,4 @@
-"""Max pooling under autograd: gradients travel by the winners, to any order and in both modes."""
+"""Max pooling under autograd: winners route gradients, to any order and in both modes."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ TILES = ((2, 2), (2, 2), (0, 0), (1, 1))
 
 
 class Route(NamedTuple):
-    """What a gradient must know, besides the winners, to find its way back."""
+    """Everything but the winners that is needed to route a gradient back."""
 
     window: Window
     ties: arithmetic.Ties

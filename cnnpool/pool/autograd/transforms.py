@@ -49,7 +49,7 @@ def _has_tangent(value: Any) -> bool:
 
 
 def save(ctx: Any, *tensors: Tensor) -> None:
-    """Keep ``tensors`` for both directions of differentiation."""
+    """Save ``tensors`` for backward and for forward mode."""
     ctx.save_for_backward(*tensors)
     if not torch.compiler.is_compiling():
         ctx.save_for_forward(*tensors)
@@ -74,7 +74,7 @@ def _with_jvp(function: Any) -> Any:
 
 @cache
 def _at_once(function: Any) -> Any:
-    """``function`` with forward and context in one: not for ``torch.func``, but it starts much sooner."""
+    """``function`` with forward and setup_context merged: not for ``torch.func``, but much faster to call."""
 
     def forward(ctx: Any, *args: Any) -> Any:
         output = function.forward(*args)

@@ -45,7 +45,7 @@ def _frame(
     above, before = (kh - 1) // sh, (kw - 1) // sw
     pitch = max(columns + before, (width - 1 + pw) // sw + 1)
     lines = (height - 1 + ph) // sh + 1 if backward else rows
-    # What a line of windows takes: its pixels, as they are and summed up, and its numbers.
+    # Bytes of a line of windows: its pixels, their sums, and its numbers.
     line = pitch * lanes * ((sh * sw * (2 if backward else 1) + stretches + kept) * wide)
     band = min(lines, max(CACHE // line, 4 * above, 1))
     several = -(-lines // band)

@@ -1,9 +1,9 @@
 """Compiled kernels on disk: Numba's cache, with a checksum of every file in it.
 
-Numba loads what it finds. A damaged file then ends in a long traceback or ends the process, and a kernel
-whose own file is unchanged is taken for current though what it is made of has changed. So before Numba looks
-at the files of a kernel, they are compared with the checksums that were written with them; files that differ
-are removed, and the kernel is compiled again. Checksums of other sources or another Numba do not count.
+Numba loads whatever it finds. A damaged file then causes a long traceback or a crash, and a kernel counts as
+current while its own file is unchanged, even if a kernel that it calls has changed. So before Numba looks at
+the files of a kernel, they are compared with the checksums that were written with them; files that differ are
+removed, and the kernel is compiled again. Checksums of other sources or another Numba do not count.
 """
 
 import errno
@@ -82,7 +82,7 @@ def account(kernel: Kernel[..., Any]) -> None:
 
 
 def recover(error: BaseException) -> None:
-    """Return if the call that raised ``error`` may be tried again, in a while without what is on disk.
+    """Return if the call that raised ``error`` may be repeated, if need be without the files on disk.
 
     Raises:
         BaseException: ``error`` itself, if it has nothing to do with the files on disk.
@@ -161,7 +161,7 @@ def _sums(files: list[Path]) -> str:
 
 @cache
 def _key() -> str:
-    """What a compiled kernel hangs on beside its own file: all sources, and Numba's version."""
+    """A hash of all that compiled kernels depend on: every source, and Numba's version."""
     total = sha256(numba_version.encode())
     for file in sorted(SOURCES.glob("*.py")):
         total.update(file.name.encode() + b"\0" + file.read_bytes())

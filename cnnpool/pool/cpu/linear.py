@@ -45,7 +45,7 @@ class Table:
 
 
 class Plan:
-    """All that sums over the windows of one size of map need, made ready once.
+    """Tables for sums over the windows of maps of one size, built once.
 
     Windows that are 2x2 tiles have one weight, ``tile``.
     """
@@ -161,7 +161,7 @@ def _tiles(adjoint: bool, x: Tensor, result: Tensor, plan: Plan, last: bool, wei
 
 
 def _common(axis: Axis, adjoint: bool, rows: int, columns: int, wide: torch.dtype) -> Table:
-    """What all results away from the ends have in common, if columns of a plane can be taken without ends."""
+    """The sums of results away from the ends, where columns may be computed as if they had no ends."""
     stride, part = axis.stride, rows * columns
     if stride > 2 or axis.length != columns * stride:
         return Table((), wide)

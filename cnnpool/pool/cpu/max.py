@@ -83,7 +83,7 @@ def backward(grad: Tensor, winners: Tensor, window: Window, size: tuple[int, int
 
 @lru_cache(maxsize=1024)
 def _forward_room(window: Window, height: int, width: int, size: int) -> tuple[tuple[int, ...], int]:
-    """What ``sliding.forward`` takes as ``room``, and its scratch memory in bytes."""
+    """The ``room`` of ``max_nchw.forward``, and its scratch memory in bytes."""
     (_, sw), columns = window.stride, window.output_size(height, width)[1]
     above, before = _reach(window)
     pitch = max(columns + before, (width - 1 + window.padding[1]) // sw + 1)

@@ -11,14 +11,14 @@ from cnnpool.pool.cpu.memory import CPU, aligned, empty, scalar
 from cnnpool.pool.cpu.threads import spread
 from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format
 
-# Tiles that are worked at together: all that is held of them fits a first-level cache.
+# Tiles of a band: its scratch memory fits a first-level cache.
 TOGETHER = 512
 # Pixels of a multiple of this are read where they lie: a vectorised loop over them leaves no remainder.
 PIXEL = 32
 
 
 class Plan(NamedTuple):
-    """How maps of one size are worked at: where they lie if ``room`` is None, else dealt in bands."""
+    """How maps of one size are processed: in place if ``room`` is None, else in bands."""
 
     size: tuple[int, int, int, int]
     room: tuple[Any, ...] | None
@@ -43,7 +43,7 @@ def _plan(
     rest = (samples, channels, rows, columns), memory_format(last), scalar(0.0, wide), scalar(0.0, dtype)
     if lanes % PIXEL == 0:
         return Plan(size, None, lanes, samples * rows, (0, columns * lanes * wide.itemsize), *rest)
-    # With a number for every channel, maps are worked at one by one.
+    # With a number for every channel, maps are processed one by one.
     units = samples * channels if numbers > 1 else 1
     lines = samples * rows * (channels // lanes) // max(units, 1)
     band = max(1, min(lines, TOGETHER // (columns * lanes)))
@@ -59,7 +59,7 @@ def plan(x: Tensor, window: Window, numbers: int) -> Plan | None:
 
 
 def forward(plan: Plan, x: Tensor, numbers: Tensor, rule: tuple[Any, ...]) -> Tensor:
-    """Means in the memory format of ``x``, by what the kernels take as ``numbers`` and ``rule``."""
+    """Means in the memory format of ``x``, by the ``numbers`` and the ``rule`` of the kernels."""
     last = is_channels_last(x)
     stated, same = stated_format(x, last), plan.layout == memory_format(last)
     x = x.contiguous(memory_format=plan.layout)
@@ -77,7 +77,7 @@ def forward(plan: Plan, x: Tensor, numbers: Tensor, rule: tuple[Any, ...]) -> Te
 def backward(
     plan: Plan, grad: Tensor, x: Tensor, numbers: Tensor, rule: tuple[Any, ...], learnt: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Gradients of ``x`` and, if it is ``learnt``, what the number gets of every unit of work."""
+    """Gradients of ``x`` and, if it is ``learnt``, of the number, by unit of work."""
     stated = stated_format(x, is_channels_last(x))
     x, grad = x.contiguous(memory_format=plan.layout), grad.contiguous(memory_format=plan.layout)
     # At least one for every number, if there are no samples.

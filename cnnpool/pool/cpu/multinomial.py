@@ -1,4 +1,4 @@
-"""Draws from windows of plain CPU tensors by compiled kernels, and what draws are on average."""
+"""Draws from windows of plain CPU tensors by compiled kernels, and their expected values."""
 
 from math import inf
 

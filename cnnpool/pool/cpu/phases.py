@@ -35,7 +35,7 @@ def take(x: Tensor, phase: Tensor, stride: tuple[int, int], last: bool) -> Tenso
 
 
 def put(y: Tensor, phase: Tensor, stride: tuple[int, int], last: bool) -> Tensor:
-    """The transpose of ``take``: what was taken, and zeros."""
+    """The transpose of ``take``: the taken pixels among zeros."""
     size = y.shape[2] * stride[0], y.shape[3] * stride[1]
     return _move(polyphase.put_last if last else polyphase.put, y, phase, stride, last, size, size, size[0])
 

@@ -11,12 +11,12 @@ from cnnpool.pool.cpu import disk_cache
 from cnnpool.pool.cpu.disk_cache import Kernel
 from cnnpool.pool.cpu.memory import scratch as scratch_memory
 
-# Less than this is not worth waking a thread for; twice as much of a kernel that does little but move it.
+# Smaller shares are not worth a thread; a kernel that mostly moves memory needs twice as much.
 BYTES_PER_THREAD = 1 << 19
 
 
 class _Room(threading.local):
-    """A little scratch memory that a thread keeps: to ask for it takes as long as a small map."""
+    """Scratch memory that a thread keeps: to allocate it takes as long as to pool a small map."""
 
     LARGEST = 1 << 16
 
@@ -42,8 +42,8 @@ def spread(
 
     With ``scratch`` the kernel gets the address of so many bytes of its own before ``args``; a
     ``light`` kernel does little but move what it is given. Kernels release the GIL, and the calling thread
-    takes the first share itself. Torch's own threads have nothing to do meanwhile; that they sleep then, and
-    do not spin on a core, ``share_cores`` of the commands sees to.
+    takes the first share itself. torch's own threads are idle meanwhile; ``share_cores`` of the commands
+    makes them sleep rather than spin.
     """
     least = 2 * BYTES_PER_THREAD if light else BYTES_PER_THREAD
     threads = max(1, min(torch.get_num_threads(), units, moved // least))
@@ -76,7 +76,7 @@ def _share(kernel: Kernel[..., None], units: int, threads: int, scratch: int, ar
     try:
         kernel(*shares[0], *args)
     finally:
-        # They all work in ``room``.
+        # All of them use ``room``.
         errors = [other.exception() for other in others]
     for error in filter(None, errors):
         raise error

@@ -62,7 +62,7 @@ class Cell(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _shares(window: Window, size: tuple[int, int], mean: bool, wide: torch.dtype) -> tuple[Tensor, bool]:
-    """What the sum of each window is multiplied by, (H', W'), and whether that is one number."""
+    """The factor of each window's sum, (H', W'), and whether all are equal."""
     axes = []
     for length, count, k, s, p in zip(size, window.output_size(*size), *window[:3], strict=True):
         starts = torch.arange(count, device=CPU) * s - p
@@ -82,7 +82,8 @@ def _limits(wide: torch.dtype) -> tuple[Any, ...]:
 def _of_cells(
     p: float | None, cell: Cell, mean: bool, dtype: torch.dtype, wide: torch.dtype
 ) -> tuple[Any, ...]:
-    """What power kernels take: how cells are read, the range of scales, the share of a tile, a whole p."""
+    """Arguments of the power kernels: how cells are read, the range of scales, the share of a tile, a whole
+    p."""
     whole = (0,) * int(p) if p in (2, 3, 4) else None
     return cell.numbers(dtype, wide), _limits(wide), scalar(0.25 if mean else 1.0, wide), whole
 

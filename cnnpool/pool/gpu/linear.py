@@ -27,7 +27,7 @@ def _sum(
         for j in tl.static_range(broad):
             w = tl.load(more_places + j * columns + c, c < columns, other=0)
             factor = tl.load(more_weights + j * columns + c, c < columns, other=0.0)
-            # What has no weight is no part of the sum, infinite or not.
+            # Cells without weight are skipped, infinite or not.
             part = real & (weight != 0) & (factor != 0)
             value = tl.load(x + at(plane, h, w, along, height, width, channels, last), part, other=0.0)
             line += factor * value.to(wide)
@@ -61,7 +61,7 @@ def _table(sums: Entries, wide: torch.dtype, device: torch.device) -> list[Tenso
     ]
 
 
-# For ever: a recorded CUDA graph reads them where they are.
+# Kept for ever: a recorded CUDA graph reads them at their addresses.
 @cache
 def _tables(
     linear: Averaging | Blurring, adjoint: bool, wide: torch.dtype, device: torch.device

@@ -128,7 +128,7 @@ def take(x: Tensor, phase: Tensor, stride: tuple[int, int], last: bool) -> Tenso
 
 
 def put(y: Tensor, phase: Tensor, stride: tuple[int, int], last: bool) -> Tensor:
-    """The transpose of ``take``: what was taken, and zeros."""
+    """The transpose of ``take``: the taken pixels among zeros."""
     y = y.contiguous(memory_format=memory_format(last))
     out = empty(y, (y.shape[2] * stride[0], y.shape[3] * stride[1]), y.dtype, last)
     if out.numel():

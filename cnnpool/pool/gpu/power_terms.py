@@ -75,7 +75,7 @@ def window(
     ph: tl.constexpr, pw: tl.constexpr, kind: tl.constexpr, mean: tl.constexpr, learnt: tl.constexpr,
     last: tl.constexpr, wide: tl.constexpr, down: tl.constexpr, across: tl.constexpr,
 ):  # fmt: skip
-    """Mean, what is divided or subtracted, what a weight is multiplied by, and the slope along the number."""
+    """Mean, scale, factor of the weights, and derivative by the number."""
     top = _largest(
         x, plane, r, c, along, real, floor, height, width, channels,
         kh, kw, sh, sw, ph, pw, kind, last, wide, down, across,
@@ -124,7 +124,7 @@ def window(
 
 @triton.jit
 def sent_to(value, raw, factor, scale, average, number, floor, kind: tl.constexpr):
-    """What an input gets from a window."""
+    """The gradient that an input gets from a window."""
     sent = factor * _weight(value, scale, number, kind)
     if kind == 2:
         sent *= 1 + number * tl.where(sent == 0, 0.0, value - average)

@@ -1,8 +1,8 @@
 """Bands of windows in scratch memory, where one cell of all windows is one stretch of numbers.
 
-A band of a map is dealt into parts, one per row and column modulo the strides, all of the same pitch (see
-``rows``); a pixel of a channels-last map has all its channels, its lanes, side by side. Half precision is
-dealt as it is, and made float32 in one go.
+A band of a map is split into parts, one per row and column modulo the strides, all of the same pitch (see
+``simd_rows``); a pixel of a channels-last map has all its channels, its lanes, side by side. Half precision
+is split first, then made float32 in one go.
 """
 
 from cnnpool.pool.cpu.disk_cache import compiled
@@ -20,14 +20,14 @@ from cnnpool.pool.cpu.loops.simd_rows import LANES, deal, gather, move
 
 @compiled
 def fill(target: Address, count: int, value: Number) -> None:
-    """``count`` times ``value``."""
+    """Write ``value`` ``count`` times."""
     for t in range(count):
         keep(target, t, value)
 
 
 @compiled
 def widened(source: Address, target: Address, count: int, total: Number, like: Number) -> None:
-    """``count`` numbers as the type of ``total``; nothing to do where both are the same memory."""
+    """Convert ``count`` numbers to the type of ``total``, unless both are the same memory."""
     if source != target:
         for t in range(count):
             keep(target, t, widen(load(source, t, like)))
@@ -35,7 +35,7 @@ def widened(source: Address, target: Address, count: int, total: Number, like: N
 
 @compiled
 def narrowed(source: Address, target: Address, count: int, total: Number, like: Number) -> None:
-    """``count`` numbers rounded to the type of ``like``; nothing to do where both are the same memory."""
+    """Round ``count`` numbers to the type of ``like``, unless both are the same memory."""
     if source != target:
         for t in range(count):
             keep(target, t, narrow(recall(source, t, total), like))
@@ -46,7 +46,7 @@ def cut(
     x: Address, unit: int, first: int, lines: int, image: Address, rule: Band, pitch: int, part: int,
     nothing: Number,
 ) -> None:  # fmt: skip
-    """Dealt into ``image``: as many ``lines`` of windows, from ``first`` on; ``nothing`` where no map is."""
+    """Split ``lines`` lines of windows, from ``first`` on, into ``image``; ``nothing`` outside the map."""
     (height, width), _, _, (sh, sw), (ph, pw), lanes = rule
     for line in range(lines):
         for v in range(sh):
@@ -70,7 +70,7 @@ def paste(
     image: Address, skipped: int, out: Address, unit: int, first: int, lines: int, rule: Band, pitch: int,
     part: int, like: Number,
 ) -> None:  # fmt: skip
-    """Rows of ``out`` from ``image``, which begins ``skipped`` lines before ``first``; undoes ``cut``."""
+    """Undo ``cut``: rows of ``out`` from ``image``, which begins ``skipped`` lines before ``first``."""
     (height, width), _, _, (sh, sw), (ph, pw), lanes = rule
     for line in range(lines):
         for v in range(sh):
@@ -92,7 +92,7 @@ def paste(
 def read_outputs(
     source: Address, unit: int, first: int, lines: int, target: Address, rule: Band, pitch: int, like: Number
 ) -> None:
-    """Rows of a map of outputs, ``pitch`` apart; zeros where there is no output."""
+    """Read rows of a map of outputs, to places ``pitch`` apart; zeros where there is no output."""
     _, (rows, columns), _, _, _, lanes = rule
     for r in range(lines):
         at, count = r * pitch * lanes, columns * lanes
@@ -107,7 +107,7 @@ def read_outputs(
 def write_outputs(
     source: Address, out: Address, unit: int, first: int, lines: int, rule: Band, pitch: int, like: Number
 ) -> None:
-    """Rows ``pitch`` apart to a map of outputs."""
+    """Write rows, ``pitch`` apart, to a map of outputs."""
     _, (rows, columns), _, _, _, lanes = rule
     for r in range(min(lines, rows - first)):
         at, count = (unit * rows + first + r) * columns * lanes, columns * lanes
@@ -118,7 +118,7 @@ def write_outputs(
 def spread_shares(
     shares: Address, first: int, lines: int, target: Address, rule: Band, pitch: int, total: Number
 ) -> None:
-    """What each window's sum is multiplied by: ``shares``, one per window, for every lane."""
+    """Write the factor of each window's sum, from ``shares``, once for every lane."""
     _, (rows, columns), _, _, _, lanes = rule
     for r in range(lines):
         for c in range(columns):
@@ -130,7 +130,7 @@ def spread_shares(
 
 @compiled
 def cell_at(cell: int, rule: Band, pitch: int, part: int) -> int:
-    """Where the stretch of a cell, counted row by row, begins in an image."""
+    """Offset in an image of a cell's stretch; cells count row by row."""
     _, _, (_, kw), (sh, sw), _, lanes = rule
     i, j = cell // kw, cell % kw
     return (i % sh * sw + j % sw) * part + (i // sh * pitch + j // sw) * lanes
@@ -138,7 +138,7 @@ def cell_at(cell: int, rule: Band, pitch: int, part: int) -> int:
 
 @compiled
 def folded(values: Address, count: int, total: Number) -> Number:
-    """The sum of ``count`` numbers, added up in pairs; they are spent."""
+    """The sum of ``count`` numbers, added in pairs; overwrites them."""
     while count > 1:
         half = (count + 1) // 2
         for t in range(count - half):

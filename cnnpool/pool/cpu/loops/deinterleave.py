@@ -1,8 +1,8 @@
-"""Rows of 2x2 tiles dealt to four stretches of scratch memory, one for each cell of a tile, and put back.
+"""Rows of 2x2 tiles split into four stretches of scratch memory, one per cell of a tile, and put back.
 
-A pixel has ``lanes`` numbers: one, or in channels-last maps one of every channel. Of rows shorter than a
-vector, what a vector has too much goes where the next row is put; only the last ones, beyond which there is
-none, go number by number.
+A pixel has ``lanes`` numbers: one, or in channels-last maps one of every channel. A vector that is longer
+than its row writes its surplus where the next row is put later; only the last rows, with none after them, go
+number by number.
 """
 
 from cnnpool.pool.cpu.disk_cache import compiled
@@ -16,7 +16,7 @@ from cnnpool.pool.cpu.loops.simd_rows import LANES, join_pairs, move, part_pairs
 
 @compiled
 def begin(line: int, size: Sizes) -> int:
-    """Where the pixels of a row of tiles begin, counted over all maps; of the row after the last, the end."""
+    """Index of a row of tiles' first pixel, counted over all maps; for the row after the last, the end."""
     height, width, rows, _ = size
     return (line // rows * height + 2 * (line % rows)) * width
 
@@ -25,7 +25,7 @@ def begin(line: int, size: Sizes) -> int:
 def cut(
     x: Address, first: int, lines: int, size: Sizes, lanes: int, image: Address, part: int, like: Number
 ) -> None:
-    """``lines`` rows of tiles from ``first`` on to four stretches, ``part`` apart.
+    """Split ``lines`` rows of tiles, from ``first`` on, into four stretches, ``part`` apart.
 
     ``size``: height and width of a map, and how many tiles that are.
     """
@@ -56,7 +56,7 @@ def cut(
 def paste(
     image: Address, part: int, out: Address, first: int, lines: int, size: Sizes, lanes: int, like: Number
 ) -> None:
-    """Rows of maps from what ``cut`` makes of them; ``like``, a zero, where no tile is."""
+    """Put the stretches of ``cut`` back into rows of maps; ``like``, a zero, where there is no tile."""
     _, width, _, columns = size
     end = begin(first + lines, size)
     for line in range(lines):
@@ -83,7 +83,7 @@ def paste(
 
 @compiled
 def clear_edges(out: Address, line: int, size: Sizes, lanes: int, like: Number) -> None:
-    """Zeros where a row of tiles leaves a column or, the last of its map, a row."""
+    """Write zeros to the column and, below the last tiles of a map, the row that tiles leave over."""
     height, width, rows, _ = size
     at = begin(line, size) * lanes
     if width % 2:
@@ -95,6 +95,6 @@ def clear_edges(out: Address, line: int, size: Sizes, lanes: int, like: Number) 
 
 @compiled
 def fill(out: Address, at: int, count: int, value: Number) -> None:
-    """``count`` times ``value`` from ``at`` on."""
+    """Write ``value`` ``count`` times from ``at`` on."""
     for t in range(count):
         keep(out, at + t, value)

@@ -1,10 +1,9 @@
-"""What compiled kernels are made of: typed access to memory, and arithmetic on half-precision bits.
+"""The parts of compiled kernels: typed access to memory, and arithmetic on half-precision bits.
 
-A kernel takes addresses, not arrays, and a ``like`` that stands for the element's type: float32, float64,
-or for half precision the bits as an integer, uint16 for bfloat16 and int16 for float16. A kernel only loads
-what it never stores and only stores what it never loads; memory that it does both to goes through
-``recall`` and ``keep``. That lets the compiler vectorise loops without asking at run time whether two
-addresses overlap.
+A kernel takes addresses, not arrays, and a ``like`` that stands for the element's type: float32, float64, or
+for half precision the bits as an integer, uint16 for bfloat16 and int16 for float16. ``load`` and ``store``
+are for memory that a kernel only reads or only writes; memory that it does both to goes through ``recall``
+and ``keep``. That lets the compiler vectorise loops without asking at run time whether two addresses overlap.
 """
 
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from cnnpool.pool.cpu.loops.signatures import Number, intrinsic
 INFINITY = {types.uint16: 0x7F80, types.int16: 0x7C00}
 
 
-# For what loops are made of: a loop that calls a function is not vectorised, and not all are inlined unasked.
+# For functions inside loops: a loop with a call is not vectorised, and not every function is inlined unasked.
 inlined = njit(nogil=True, forceinline=True)
 
 
@@ -108,7 +107,7 @@ beats = intrinsic(_beating)
 
 @intrinsic
 def beats_dealt(typing: Any, new: Any, best: Any) -> Any:
-    """``beats`` for numbers that do not lie side by side, where bfloat16 is quicker as float32."""
+    """``beats`` for numbers that are not adjacent in memory, where bfloat16 is faster as float32."""
 
     def of_bfloat16(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return larger(builder, *(wide(builder, bits) for bits in args))
@@ -120,7 +119,7 @@ def beats_dealt(typing: Any, new: Any, best: Any) -> Any:
 
 @intrinsic
 def alike(typing: Any, total: Any, like: Any) -> Any:
-    """Whether both are of one type, known when a kernel is compiled."""
+    """Whether both have the same type, as a constant of the compiled kernel."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return context.get_constant(types.boolean, total == like)

@@ -1,6 +1,6 @@
-"""Maxima of sixteen channels at once, for pixels that longer vectors do not divide.
+"""Maxima of sixteen channels at once, for numbers of channels that longer vectors do not divide.
 
-For bfloat16, whose vectors hold 32: a loop over 16 or 48 channels works at what they leave over in eights.
+For bfloat16, whose vectors hold 32: a loop over 16 or 48 channels leaves a remainder to vectors of eight.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ STRIP, VECTOR = 16, 32
 
 @compiled
 def suit(channels: int, like: Number) -> bool:
-    """Whether strips are quicker than a loop over the channels."""
+    """Whether strips are faster than a loop over the channels."""
     return alike(uint16(0), like) and channels >= STRIP and channels % VECTOR != 0
 
 
@@ -32,7 +32,7 @@ def best_of(typing: Any, x: Any, cells: Any, y: Any, winners: Any, out: Any, lik
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if like != types.uint16:
-            # What nobody calls must be compiled too.
+            # Branches that are never taken are compiled too.
             return context.get_dummy_value()
         x, starts, y, winners, out, _ = args
         size, byte = size_of(context, like), cgutils.ir.VectorType(cgutils.ir.IntType(8), STRIP)

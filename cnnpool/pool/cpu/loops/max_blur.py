@@ -28,7 +28,7 @@ def _win(
     x: Address, cells: tuple[int, int, int, int], places: tuple[Number, Number, Number], y: Address, at: int,
     winners: Address, out: int, count: int, like: Number,
 ) -> None:  # fmt: skip
-    # ``count`` windows side by side; a cell that is not there is the one before seen again.
+    # ``count`` windows side by side; a cell that does not exist repeats the one before.
     (a, b, c, d), (p, q, r) = cells, places
     for t in range(count):
         best, held = meet(load(x, a + t, like), uint8(0), load(x, b + t, like), p)
@@ -43,8 +43,8 @@ def _send(
     grads: Address, above: int, here: int, winners: Address, up: int, at: int, left: int,
     places: tuple[Number, Number, Number], out: Address, count: int, total: Number, like: Number,
 ) -> None:  # fmt: skip
-    # What pixels get from the windows above and left, above, left and here, whose gradients begin at
-    # ``above`` and ``here``, less ``left``, and their winners at ``up`` and ``at``.
+    # Gradients of pixels from the windows above and left, above, left and here: theirs begin at ``above`` and
+    # ``here``, less ``left``, and their winners at ``up`` and ``at``.
     p, q, r = places
     for t in range(count):
         value, won = widen(recall(grads, above - left + t, like)), load(winners, up - left + t, p) == p
@@ -69,7 +69,7 @@ def forward(
     one, two, none = uint8(1), uint8(2), uint8(0)
     for plane in range(start, stop):
         first = plane * height * width
-        # As if rows had no ends: the last column is made anew.
+        # As if rows had no ends: the last column is computed again.
         cells = first, first + 1, first + width, first + width + 1
         _win(x, cells, (one, two, uint8(3)), scratch, 0, winners, first, (height - 1) * width - 1, like)
         for h in range(height - 1):

@@ -1,8 +1,8 @@
 """Maxima of sliding windows of any kind on contiguous maps, and their gradients.
 
-A plane is worked at in bands of rows that fit into the nearest cache: rows are dealt into parts (see
-``rows``), one part per row and column modulo the strides, all padded alike. Then one cell of all windows of
-a band is one stretch of memory.
+A plane is processed in bands of rows that fit into the nearest cache: rows are split into parts (see
+``simd_rows``), one part per row and column modulo the strides, all padded alike. Then one cell of all windows
+of a band is one stretch of memory.
 """
 
 from numba import int64, uint8

@@ -2,7 +2,7 @@
 
 A window's cells, and the windows over a pixel, are found once for all channels, which lie side by side.
 Half-precision gradients are summed in strips of channels of a fixed length, the last of which overlaps the
-one before: a loop over all channels would spend most of its time in what its vectors leave over.
+one before: a loop over all channels would spend most of its time in the remainders of its vectors.
 """
 
 from numba import int64, uint8
@@ -116,7 +116,7 @@ def backward(
 ) -> None:  # fmt: skip
     """Rows ``start`` to ``stop`` of all samples' inputs.
 
-    Every input adds up, in the type of ``total``, what the windows over it send, in the order of the windows.
+    Every input sums the gradients of the windows over it, in their order and in the type of ``total``.
     """
     (height, width), (rows, columns), (kh, kw) = size, out_size, window[0]
     # Windows over each column, as they are over those of every row: where they start, and which cell it is.
@@ -177,7 +177,7 @@ def _send_all(
     last: tuple[int, int], sums: Address, out: Address, target: int, channels: int, total: Number,
     like: Number,
 ) -> None:  # fmt: skip
-    # What a pixel gets from any number of windows.
+    # The gradient of a pixel from any number of windows.
     for k in range(channels):
         keep(sums, k, total)
     for i in range(first[0], last[0]):
@@ -202,7 +202,7 @@ def _send(
     grads: Address, winners: Address, cells: tuple[int, int], places: tuple[Number, Number], out: Address,
     target: int, channels: int, total: Number, like: Number,
 ) -> None:  # fmt: skip
-    # What a pixel gets from two windows. Float32 strips would be taken apart, not made vectors of.
+    # The gradient of a pixel from two windows. Float32 strips would be split into scalars, not vectorised.
     if channels < STRIP or alike(total, like):
         for k in range(channels):
             _sum_of_two(grads, winners, cells, places, out, target, k, total, like)

@@ -1,7 +1,7 @@
-"""Passes over the 2x2 tiles of maps, by the arithmetic of ``power_tiles`` or ``soft_tiles``.
+"""Passes over the 2x2 tiles of maps, by the arithmetic of ``power_2x2`` or ``softmax_2x2``.
 
-Tiles are dealt to four stretches of scratch memory, one for each cell, so that rows and pixels may be short;
-where pixels are long, those of channels-last maps, they are read and written where they lie.
+Tiles are split into four stretches of scratch memory, one for each cell, so that rows and pixels may be
+short; long pixels, those of channels-last maps, are read and written in place.
 """
 
 from typing import Any
@@ -18,14 +18,14 @@ from cnnpool.pool.cpu.loops.signatures import Address, Number, Sizes
 
 
 def prepare(numbers: Address, index: int, rule: tuple[Any, ...], total: Number) -> Any:
-    """What tiles with the number at ``index`` need of it."""
+    """The values that tiles with the number at ``index`` use."""
 
 
 def means(
     x: Address, at: tuple[int, int, int, int], y: Address, out: int, count: int, given: tuple[Any, ...],
     rule: tuple[Any, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
+    """Means of ``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
 
 
 def gradients(
@@ -33,7 +33,7 @@ def gradients(
     to: tuple[int, int, int, int], slots: Address | None, slopes: Address, count: int, given: tuple[Any, ...],
     rule: tuple[Any, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """What those cells get, to ``out`` from ``to`` on; what the number gets, to ``slopes`` if wanted."""
+    """Gradients of those cells, to ``out`` from ``to`` on; of the number, to ``slopes`` if wanted."""
 
 
 def _arithmetic(rule: Any) -> Any:
@@ -68,7 +68,7 @@ def forward(
     start: int, stop: int, scratch: Address, x: Address, y: Address, numbers: Address, size: Sizes,
     room: tuple[int, ...], rule: tuple[Any, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """Bands ``start`` to ``stop`` of means, by the number of each channel."""
+    """Means of bands ``start`` to ``stop``, by the number of each channel."""
     (lines, band, several, channels, lanes, part, _, _), row = room, size[3] * room[4]
     at = 0, part, 2 * part, 3 * part
     for item in range(start, stop):
@@ -84,7 +84,7 @@ def backward(
     start: int, stop: int, scratch: Address, x: Address, grad: Address, out: Address, slots: Address | None,
     numbers: Address, size: Sizes, room: tuple[int, ...], rule: tuple[Any, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """Gradients of the same bands; in ``slots``, if there are any, what the number gets of each."""
+    """Gradients of the same bands; in ``slots``, if there are any, those of the number by band."""
     (lines, band, several, channels, lanes, part, sent, slopes), row = room, size[3] * room[4]
     at, image, slopes = (0, part, 2 * part, 3 * part), scratch + sent, scratch + slopes
     for item in range(start, stop):
@@ -109,7 +109,7 @@ def forward_last(
         first, out = deinterleave.begin(line, size) * lanes, line * size[3] * lanes
         for c in range(size[3]):
             i, pixels = first + 2 * c * lanes, 2 * lanes * step
-            # Those of the next row of tiles.
+            # Pixels of the next row of tiles.
             prefetch.to_read(x + (i + 2 * down) * step, pixels)
             prefetch.to_read(x + (i + 3 * down) * step, pixels)
             at = i, i + lanes, i + down, i + down + lanes

@@ -1,6 +1,6 @@
 """One value of each window drawn with probability proportional to it, or the mean so weighted.
 
-A band at a time (see ``bands``). What is negative counts as 0, and so does what lies outside the map.
+A band at a time (see ``band_buffers``). Negative values count as 0, and so do cells outside the map.
 """
 
 from numba import int64, uint8
@@ -98,7 +98,7 @@ def _weigh(image: Address, a: int, sums: Address, means: Address, count: int, to
 
 @compiled
 def _large(image: Address, t: int, rule: Band, pitch: int, part: int, bound: Number, total: Number) -> Number:
-    # Of a window whose sum is too large for the type: of finite numbers a part of them, else that sum.
+    # For a window whose sum overflows: computed from scaled numbers if they are finite, else that sum.
     sum_, mean, part_of = total, total, over(number(1, total), number(1 << 16, total))
     for c in range(rule[2][0] * rule[2][1]):
         v = load(image, band_buffers.cell_at(c, rule, pitch, part) + t, total) * part_of

@@ -56,7 +56,7 @@ def norms(
     start: int, stop: int, scratch: Address, x: Address, out: Address, rows: int, width: int, pixel: int,
     stride: Pair, scale: Number, squared: bool, total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """Of samples ``start`` to ``stop``, the sum of every phase: of magnitudes or squares, times ``scale``.
+    """For samples ``start`` to ``stop``, the sum of every phase: of magnitudes or squares, times ``scale``.
 
     A sample has ``rows`` rows of ``width`` pixels of ``pixel`` numbers. Terms are whole numbers, so that the
     order of additions does not matter; rows are added up first.
@@ -109,7 +109,7 @@ def put(
     start: int, stop: int, x: Address, y: Address, phases: Address, channels: int, size: Pair, stride: Pair,
     like: Number,
 ) -> None:  # fmt: skip
-    """Contiguous maps, planes ``start`` to ``stop``: what ``take`` took, and zeros."""
+    """Contiguous maps, planes ``start`` to ``stop``: the pixels of ``take`` put back among zeros."""
     (height, width), (sh, sw) = size, stride
     rows, columns = height // sh, width // sw
     for plane in range(start, stop):

@@ -1,7 +1,8 @@
-"""Power means of windows, (share * sum u^p)^(1/p), and their gradients; a band at a time (see ``bands``).
+"""Power means of windows, (share * sum u^p)^(1/p), and their gradients; a band at a time (see
+``band_buffers``).
 
-What u is and how it is raised is in ``terms``. The largest u of a window, kept to where its inverse is a
-normal number, is divided out first, for the whole powers its power of 2.
+``power_terms`` defines u and its power. The largest u of a window, limited so that its inverse is a normal
+number, is divided out first; for whole powers the power of 2 below it.
 """
 
 from typing import Any
@@ -57,7 +58,7 @@ def _sum(
     image: Address, rule: Band, pitch: int, part: int, held: tuple[int, int, int, int, int], count: int,
     cell: tuple[Number, ...], limits: tuple[Number, Number], p: Any, total: Number,
 ) -> None:  # fmt: skip
-    # 1 / largest, sums of powers and of powers times logarithms; weights are kept where there is a step.
+    # 1 / largest, sums of powers, and of powers times logarithms; weights are kept if ``step`` is not 0.
     scales, sums, moments, weights, step = held
     _scales(image, rule, pitch, part, scales, count, cell, limits, p, total)
     band_buffers.fill(sums, count, total)
@@ -84,7 +85,7 @@ def forward(
     rule: Band, room: Room, cell: tuple[Number, ...], limits: tuple[Number, Number], _: Number, whole: Any,
     total: Number, like: Number, nothing: Number,
 ) -> None:  # fmt: skip
-    """Bands ``start`` to ``stop`` of means, by the p of each channel and the share of each window."""
+    """Means of bands ``start`` to ``stop``, by the p of each channel and the share of each window."""
     (
         (band, several, above, pitch, part, images, channels, even),
         (image, half, _, _, scales, weights, step, _),
@@ -137,7 +138,7 @@ def backward(
     shares: Address, powers: Address, rule: Band, room: Room, cell: tuple[Number, ...],
     limits: tuple[Number, Number], _: Number, whole: Any, total: Number, like: Number, nothing: Number,
 ) -> None:  # fmt: skip
-    """Bands of gradients of inputs; in ``slots``, if there are any, what p gets of each band, over log 2."""
+    """Gradients of inputs, by band; in ``slots``, if there are any, those of p by band, over log 2."""
     (band, several, above, pitch, part, images, channels, even), places = room
     image, half, totals, rounded, scales, weights, step, wide = places
     image, half, totals, scales = scratch + image, scratch + half, scratch + totals, scratch + scales
@@ -165,7 +166,7 @@ def backward(
             total,
         )  # fmt: skip
         if slots is not None:
-            # The windows above the band belong to another one.
+            # Windows above the band belong to another band.
             skipped = above * pitch * rule[5]
             keep(slots, item, band_buffers.folded(slopes + skipped * wide, count - skipped, total))
         band_buffers.narrowed(totals, scratch + rounded, images, total, like)

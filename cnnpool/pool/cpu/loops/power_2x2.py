@@ -1,7 +1,7 @@
-"""Power means of 2x2 tiles, (share * sum u^p)^(1/p), and their gradients; ``tiled`` says which tiles.
+"""Power means of 2x2 tiles, (share * sum u^p)^(1/p), and their gradients; ``means_2x2`` goes over the tiles.
 
-What u is and how it is raised is in ``terms``. The largest u of a tile, kept to where its inverse is a normal
-number, is divided out first, for the whole powers its power of 2.
+``power_terms`` defines u and its power. The largest u of a tile, limited so that its inverse is a normal
+number, is divided out first; for whole powers the power of 2 below it.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from cnnpool.pool.cpu.loops.vector_math import number, over, plus_product
 
 @compiled
 def prepare(numbers: Address, index: int, rule: tuple[Any, ...], total: Number) -> tuple[Any, Number]:
-    """What all tiles with one p need of it."""
+    """p and its inverse, as all tiles use them."""
     _, _, _, whole = rule
     return power_terms.exponent(whole, numbers, index, total), over(
         number(1, total), load(numbers, index, total)
@@ -33,7 +33,7 @@ def _read(
     x: Address, at: tuple[int, int, int, int], t: int, rule: tuple[Any, ...], p: Any, total: Number,
     like: Number,
 ) -> tuple[Cells, Cells, Number]:  # fmt: skip
-    # The cells of a tile, their u, scaled, and what undoes the scale.
+    # The cells of a tile, their scaled u, and the inverse of the scale.
     cell, limits, _, _ = rule
     va, vb = widen(load(x, at[0] + t, like)), widen(load(x, at[1] + t, like))
     vc, vd = widen(load(x, at[2] + t, like)), widen(load(x, at[3] + t, like))
@@ -51,7 +51,7 @@ def means(
     x: Address, at: tuple[int, int, int, int], y: Address, out: int, count: int, given: tuple[Any, ...],
     rule: tuple[Any, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
+    """Means of ``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
     (p, inverse), (cell, limits, share, _) = given, rule
     for t in range(count):
         _, (a, b, c, d), unscaled = _read(x, at, t, rule, p, total, like)
@@ -67,7 +67,7 @@ def gradients(
     to: tuple[int, int, int, int], slots: Address | None, slopes: Address, count: int, given: tuple[Any, ...],
     rule: tuple[Any, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """What those cells get, to ``out`` from ``to`` on; what p gets, over log 2, to ``slopes`` if wanted."""
+    """Gradients of those cells, to ``out`` from ``to`` on; of p, over log 2, to ``slopes`` if wanted."""
     (p, inverse), (cell, limits, share, _) = given, rule
     for t in range(count):
         (va, vb, vc, vd), (a, b, c, d), unscaled = _read(x, at, t, rule, p, total, like)

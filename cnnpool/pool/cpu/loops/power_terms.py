@@ -1,8 +1,8 @@
-"""The arithmetic of power means: one cell, one window, and what they change.
+"""The arithmetic of power means: of one cell, of one window, and of their gradients.
 
-``cell`` says what u is: (0,) for |x|, (eps, absent) for max(x, eps), and 0 where x is ``absent``. A ``p`` of
-2, 3 or 4 comes as a tuple of as many members, so that kernels are compiled for it: powers are products then,
-their roots found by Halley's steps. Others are numbers, and take logarithms.
+``cell`` defines u: (0,) for |x|, (eps, absent) for max(x, eps), and 0 where x is ``absent``. A ``p`` of 2, 3
+or 4 comes as a tuple of as many members, so that kernels are compiled for it: powers are then products, and
+roots found by Halley's steps. Any other p is a number, and takes logarithms.
 """
 
 from typing import Any
@@ -31,8 +31,8 @@ def weight(r: Any, p: Any, total: Any) -> Any:
 @overload(weight)
 def weight_of(r: Any, p: Any, total: Any) -> Any:
     def exponential(r: Any, p: Any, total: Any) -> Any:
-        # Of infinity 1: times infinity that is infinite whatever p is, and times nothing nothing. All others
-        # are at most 1 but for rounding.
+        # 1 for infinity: times infinity that is infinite for any p, and times 0 it is 0. All others are at
+        # most 1, up to rounding.
         level = log2(r)
         level = total if level > total else level
         # 0 also where r is no normal number: with p < 1 it would be infinitely steep.
@@ -41,7 +41,7 @@ def weight_of(r: Any, p: Any, total: Any) -> Any:
         return (total if level < lowest else power), (level if level > lowest else lowest)
 
     def product(r: Any, p: Any, total: Any) -> Any:
-        # The same: nothing times infinity is no number.
+        # For the same reason: 0 times infinity is NaN.
         highest = number(64, total)
         r = highest if r > highest else r
         return (r if len(p) == 2 else (r * r if len(p) == 3 else r * r * r)), total
@@ -80,7 +80,7 @@ def exponent_of(whole: Any, powers: Any, index: Any, total: Any) -> Any:
 
 
 def scale(top: Any, p: Any, total: Any) -> Any:
-    """What makes ``top`` 1, or for a whole power near 1, and the inverse of that."""
+    """The factor that makes ``top`` 1, or for a whole power near 1, and its inverse."""
 
 
 @overload(scale)
@@ -130,7 +130,7 @@ def root(
     mean: Number, unscaled: Number, cell: tuple[Number, ...], limits: tuple[Number, Number], p: Any,
     inverse: Number, total: Number,
 ) -> Number:  # fmt: skip
-    # Of nothing but what is absent the floor.
+    # The floor, if all cells are absent.
     found = mean * back(_clear(mean, limits), p, inverse, total) * unscaled
     return cell[0] if mean == total else found
 
@@ -140,7 +140,7 @@ def factor(
     g: Number, powers: Number, share: Number, limits: tuple[Number, Number], p: Any, inverse: Number,
     total: Number,
 ) -> Number:  # fmt: skip
-    # What the weights of a window are multiplied by.
+    # The factor of a window's weights.
     mean = powers * share
     f = g * share * back(_clear(mean, limits), p, inverse, total)
     endless = mean == mean and mean - mean != total
@@ -151,7 +151,7 @@ def factor(
 def slope(
     g: Number, powers: Number, moment: Number, share: Number, unscaled: Number, inverse: Number, total: Number
 ) -> Number:
-    # What the output changes with p, over log 2.
+    # The derivative of the output by p, over log 2.
     powers = total if g == total else powers
     level = inverse * log2(powers * share)
     found = g * (exp2(level) * unscaled) * inverse * (over(moment, powers) - level)

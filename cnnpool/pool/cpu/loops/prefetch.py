@@ -1,4 +1,4 @@
-"""Memory asked for before it is needed: processors foresee a long stretch, not short ones of two rows."""
+"""Prefetching: processors predict one long stretch of memory, not short stretches of two rows."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from numba.core import cgutils
 from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops.signatures import Address, intrinsic
 
-# Bytes of a cache's line, which come together.
+# Bytes of a cache line.
 LINE = 64
 
 
@@ -31,13 +31,13 @@ _read, _written = intrinsic(_asking(0)), intrinsic(_asking(1))
 
 @compiled
 def to_read(address: Address, count: int) -> None:
-    """Ask for ``count`` bytes; they need not exist."""
+    """Prefetch ``count`` bytes for reading; they need not exist."""
     for t in range(0, count, LINE):
         _read(address + t)
 
 
 @compiled
 def to_write(address: Address, count: int) -> None:
-    """Ask for ``count`` bytes that will be overwritten; they need not exist."""
+    """Prefetch ``count`` bytes for writing; they need not exist."""
     for t in range(0, count, LINE):
         _written(address + t)

@@ -1,9 +1,9 @@
 """Sums over windows with a weight per row and per column: averages and blurs, and their adjoints.
 
-Both axes are given as tables: for every result the pixels that it adds up, and with which weights. The rows
-of a map are mixed first (last in the adjoint). Columns of contiguous maps whose width is a multiple of the
-stride are mixed for a whole plane at once, as if they had no ends; the few results that reach past an end
-are then made anew.
+Both axes are given as tables: for every result the pixels that it sums, with their weights. The rows of a map
+are mixed first (last in the adjoint). Columns of contiguous maps whose width is a multiple of the stride are
+mixed for a whole plane at once, as if they had no ends; the few results that reach past an end are then
+computed again.
 """
 
 from numba import int64
@@ -25,7 +25,7 @@ from cnnpool.pool.cpu.loops.simd_rows import deal, gather
 
 @compiled
 def _put(target: Address, t: int, value: Number, rounded: Number) -> None:
-    # Into memory that is read again; or, ``rounded`` to its type, into the result.
+    # To memory that is read again; or, if ``rounded``, to the result in its type.
     if rounded is None:
         keep(target, t, value)
     else:

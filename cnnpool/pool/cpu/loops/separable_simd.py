@@ -1,8 +1,8 @@
-"""Weighted sums of rows, dealt to even and odd columns or joined of them, without leaving the registers.
+"""Weighted sums of rows, split into even and odd columns or joined from them, without leaving registers.
 
-Rows of real maps are short: loops over them that a compiler vectorises spend their time asking whether
-addresses overlap, and in remainders. So a row is cut into stretches of 16, the last of which overlaps the one
-before it, and sums have up to three terms.
+Rows of real maps are short: loops over them that a compiler vectorises spend their time on checks for
+overlapping addresses and on remainders. So a row is cut into stretches of 16, the last of which overlaps the
+one before it, and sums have up to three terms.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from cnnpool.pool.cpu.loops.signatures import Address, Number, Table, intrinsic
 from cnnpool.pool.cpu.loops.simd_rows import LANES, pattern, size_of, vector_at
 
 SPAN = 2 * LANES
-"""Numbers of the shortest row that is cut so."""
+"""Length of the shortest row that is cut so."""
 TERMS = 3
 
 

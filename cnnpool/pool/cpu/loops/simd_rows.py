@@ -1,9 +1,9 @@
 """Rows of a map moved to and from padded scratch memory, eight numbers at a time.
 
-Rows of real maps are short, and loops over them that a compiler vectorises spend their time in the
-remainders. So a row is cut into eights, the last of which overlaps the one before, and everything else
-works on many padded rows at once. With a stride of 2 a row is dealt: its even and its odd columns, counted
-with the padding, go to one half each, so that what a cell meets in neighbouring windows lies side by side.
+Rows of real maps are short, and loops over them that a compiler vectorises spend their time on remainders. So
+a row is cut into eights, the last of which overlaps the one before, and everything else works on many padded
+rows at once. With a stride of 2 a row is deinterleaved: its even and its odd columns, counted with the
+padding, go to one half each, so that neighbouring windows' values for one cell are adjacent.
 """
 
 from typing import Any
@@ -88,7 +88,7 @@ def join_pairs(typing: Any, even: Any, i: Any, odd: Any, k: Any, target: Any, m:
 
 @compiled
 def move(source: Address, i: int, target: Address, k: int, count: int, like: Number) -> None:
-    """``count`` elements of ``source`` from ``i`` on to ``target`` from ``k`` on."""
+    """Copy ``count`` elements of ``source`` from ``i`` on to ``target`` from ``k`` on."""
     if count < LANES:
         for t in range(count):
             keep(target, k + t, recall(source, i + t, like))
@@ -103,7 +103,7 @@ def deal(
     source: Address, i: int, width: int, target: Address, k: int, half: int, padding: int, stride: int,
     like: Number,
 ) -> None:  # fmt: skip
-    """A row of ``source`` as windows meet it: column w goes to part (w + padding) % stride of ``target``.
+    """Deinterleave a row of ``source``: column w goes to part (w + padding) % stride of ``target``.
 
     Parts begin ``half`` elements apart.
     """
@@ -137,7 +137,7 @@ def gather(
     source: Address, i: int, half: int, target: Address, k: int, width: int, padding: int, stride: int,
     like: Number,
 ) -> None:  # fmt: skip
-    """The row that ``deal`` would make ``source`` of."""
+    """Interleave the parts of ``source`` into a row: undoes ``deal``."""
     if stride == 1:
         move(source, i + padding, target, k, width, like)
         return

@@ -1,4 +1,5 @@
-"""Means of windows weighted by softmax(beta x), and their gradients; a band at a time (see ``bands``)."""
+"""Means of windows weighted by softmax(beta x), and their gradients; a band at a time (see
+``band_buffers``)."""
 
 from cnnpool.pool.cpu.disk_cache import compiled
 from cnnpool.pool.cpu.loops import band_buffers
@@ -15,7 +16,7 @@ from cnnpool.pool.cpu.loops.vector_math import exp2, number, over
 
 @compiled
 def _bounded(v: Number, bound: Number) -> Number:
-    # So that differences and products are finite.
+    # Bounded so that differences and products are finite.
     v = bound if v > bound else v
     return -bound if v < -bound else v
 
@@ -54,7 +55,7 @@ def _mean(
     image: Address, rule: Band, pitch: int, part: int, stretches: tuple[int, int, int, int, int], count: int,
     slope: Number, bound: Number, total: Number,
 ) -> None:  # fmt: skip
-    # Largest values, sums of weights and means; the weights of every cell are kept where there is a step.
+    # Largest values, sums of weights and means; the weights of every cell are kept if ``step`` is not 0.
     peaks, weights, values, held, step = stretches
     _peak(image, rule, pitch, part, peaks, count, total)
     band_buffers.fill(weights, count, total)
@@ -64,7 +65,7 @@ def _mean(
         _add(image, a, peaks, weights, values, held + c * step, count, slope, bound, total)
     for t in range(count):
         peak, mean = load(peaks, t, total), over(recall(values, t, total), load(weights, t, total))
-        # Of an infinite window the maximum.
+        # An infinite window gives its maximum.
         keep(values, t, peak if peak - peak != total and peak == peak else mean)
 
 
@@ -170,7 +171,7 @@ def backward(
             if slots is not None:
                 _vary(image, a, at, weights, values, moments, count, bound, total)
         if slots is not None:
-            # The windows above the band belong to another one.
+            # Windows above the band belong to another band.
             skipped = above * pitch * rule[5]
             keep(slots, item, band_buffers.folded(moments + skipped * wide, count - skipped, total))
         band_buffers.narrowed(totals, scratch + rounded, images, total, like)

@@ -1,7 +1,7 @@
-"""Means of 2x2 tiles weighted by softmax(beta x), and their gradients; ``tiled`` says which tiles.
+"""Means of 2x2 tiles weighted by softmax(beta x), and their gradients; ``means_2x2`` goes over the tiles.
 
-A cell is taken as its distance to the largest, so that no sum is of large numbers; far below, where weights
-are 0, one distance stands for all.
+A cell counts by its distance to the largest, so that sums have no large terms; far below, where weights are
+0, one distance stands for all.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ def prepare(
 
 @inlined
 def _away(v: Number, peak: Number, lowest: Number) -> Number:
-    # Of NaN, also infinity less infinity, the lowest.
+    # The lowest for NaN, which infinity minus infinity is too.
     d = v - peak
     return d if d > lowest else lowest
 
@@ -41,7 +41,7 @@ def _away(v: Number, peak: Number, lowest: Number) -> Number:
 def _read(
     x: Address, at: tuple[int, int, int, int], t: int, given: tuple[Any, ...], total: Number, like: Number
 ) -> tuple[Cells, Cells, Number, bool, bool]:
-    # Of a tile's cells distances, weights, the largest, and whether it is infinite and any is NaN.
+    # Distances and weights of a tile's cells, their largest, whether it is infinite, and whether any is NaN.
     slope, _, lowest = given
     a, b = widen(load(x, at[0] + t, like)), widen(load(x, at[1] + t, like))
     c, d = widen(load(x, at[2] + t, like)), widen(load(x, at[3] + t, like))
@@ -69,7 +69,7 @@ def means(
     x: Address, at: tuple[int, int, int, int], y: Address, out: int, count: int, given: tuple[Any, ...],
     rule: tuple[Any, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
+    """Means of ``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
     nan = over(total, total)
     for t in range(count):
         away, weights, peak, endless, unknown = _read(x, at, t, given, total, like)
@@ -88,7 +88,7 @@ def gradients(
     to: tuple[int, int, int, int], slots: Address | None, slopes: Address, count: int, given: tuple[Any, ...],
     rule: tuple[Any, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """What those cells get, to ``out`` from ``to`` on; what beta gets to ``slopes`` if it is wanted."""
+    """Gradients of those cells, to ``out`` from ``to`` on; of beta, to ``slopes`` if wanted."""
     (_, beta, _), nan = given, over(total, total)
     for t in range(count):
         (a, b, c, d), (wa, wb, wc, wd), _, endless, unknown = _read(x, at, t, given, total, like)

@@ -1,7 +1,7 @@
 """Powers and logarithms that a compiler can vectorise: series of arithmetic alone, for float32 and float64.
 
-What a series leaves out is below the rounding of the type: of the result less than 3e-9 and 5e-18 for
-``exp2`` (|f| <= 1/2), 3e-9 and 1e-18 for ``log2`` (the inverse hyperbolic tangent's, t^2 < 0.0295).
+The error of a truncated series is below the rounding of the type: relative to the result less than 3e-9 and
+5e-18 for ``exp2`` (|f| <= 1/2), 3e-9 and 1e-18 for ``log2`` (the inverse hyperbolic tangent's, t^2 < 0.0295).
 """
 
 from collections.abc import Callable
@@ -90,13 +90,13 @@ def _log2(builder: Any, kind: Any, bits: Any, plan: tuple[Any, ...], as_bits: An
 
 
 exp2 = _of_one(_exp2)
-"""2^x; 0 where that is no normal number, infinity where it is too large."""
+"""2^x; 0 where that is not a normal number, infinity where it overflows."""
 
 shrink = _of_one(_shrink)
-"""2^x for -2^20 < x <= 0; 0 where that is no normal number, and of NaN."""
+"""2^x for -2^20 < x <= 0; 0 where that is not a normal number, and for NaN."""
 
 log2 = _of_one(_log2)
-"""The logarithm of x >= 0 to base 2; -infinity where x is no normal number."""
+"""The logarithm of x >= 0 to base 2; -infinity where x is not a normal number."""
 
 
 @intrinsic
@@ -116,7 +116,7 @@ def _bits_of(context: Any, x: Any) -> tuple[Any, Any, int]:
 
 @intrinsic
 def either(typing: Any, condition: Any, a: Any, b: Any) -> Any:
-    """``a`` or ``b``, both of which are worked out: a choice of values, not of ways."""
+    """``a`` or ``b``, of which both are computed: a select, not a branch."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.select(*args)
@@ -126,7 +126,7 @@ def either(typing: Any, condition: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def plus_product(typing: Any, sum_: Any, a: Any, b: Any) -> Any:
-    """sum_ + a b, rounded once where that is quicker."""
+    """sum_ + a b, rounded once where that is faster."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.fadd(args[0], builder.fmul(*args[1:], flags=FAST), flags=FAST)
@@ -149,7 +149,7 @@ def inverse_scale(typing: Any, x: Any) -> Any:
 
 @intrinsic
 def whole_scale(typing: Any, x: Any) -> Any:
-    """What ``inverse_scale`` is the inverse of: the power of 2 at or below a normal x > 0."""
+    """The inverse of ``inverse_scale``: the power of 2 at or below a normal x > 0."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind, bits, one = _bits_of(context, x)
