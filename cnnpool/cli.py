@@ -1,5 +1,6 @@
 """The command line. Heavy imports stay inside the commands: help and mistakes are answered at once."""
 
+import errno
 import os
 import sys
 import traceback
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from cnnpool import __version__
 from cnnpool.cli_parser import Parser, train_parser
-from cnnpool.system.output import lost, outlive_readers
+from cnnpool.system.output import lost, outlive_readers, shortened
 from cnnpool.system.process import has_folder, leave, share_cores
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ examples:
 
 'cnnpool COMMAND --help' says more. Set CNNPOOL_TRACEBACK=1 to see where an error came from.
 """
+
+
+MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+"""Errors that are no mistake in what was asked."""
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -73,6 +78,15 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(130)
     except ValueError as error:
         fail(str(error))
+    except OSError as error:
+        fail(*explained(error))
+
+
+def explained(error: OSError) -> tuple[str, int]:
+    """One line and the exit status for a file that cannot be used: 1 if the machine is to blame, else 2."""
+    name = "" if error.filename is None else shortened(os.fspath(error.filename))
+    said = error.strerror or str(error) or type(error).__name__
+    return f"{name}: {said}" if name else said, 1 if error.errno in MACHINE else 2
 
 
 def fail(message: str, status: int = 2) -> NoReturn:

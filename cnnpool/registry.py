@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import logging
 import math
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +12,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar, get_type_hints
 
 from cnnpool.bounds import describe
+
+log = logging.getLogger(__name__)
 
 Class = TypeVar("Class", bound=type)
 Entry = TypeVar("Entry", bound=Callable[..., Any])
@@ -80,14 +83,23 @@ def lookup(table: Mapping[str, Entry], room: str, name: str) -> Entry:
         return table[name]
     foreign = _foreign(f"cnnpool.{room}")
     if name in foreign:
-        entry: Entry = foreign[name].load()
+        entry: Entry = _loaded(foreign[name])
         return entry
     raise ValueError(f"no {room[:-1]} named {name!r}; {did_you_mean(name, [*table, *foreign])}")
 
 
 def entries(table: Mapping[str, Entry], room: str) -> dict[str, Entry]:
-    """Every class or function of a room by name, those of installed packages too."""
-    return {name: point.load() for name, point in _foreign(f"cnnpool.{room}").items()} | dict(table)
+    """Every class or function of a room by name, those of installed packages too.
+
+    What cannot be imported is left out, with a warning.
+    """
+    found: dict[str, Entry] = {}
+    for name, point in _foreign(f"cnnpool.{room}").items():
+        try:
+            found[name] = _loaded(point)
+        except ValueError as error:
+            log.warning("%s", error)
+    return found | dict(table)
 
 
 def names(table: Mapping[str, Callable[..., Any]], room: str) -> list[str]:
@@ -200,6 +212,22 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str
 
 def _plain(value: Any) -> Any:
     return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
+
+
+def _loaded(point: EntryPoint) -> Any:
+    """The class or function of an entry point.
+
+    Raises:
+        ValueError: naming the package, if it cannot be imported.
+    """
+    try:
+        return point.load()
+    except Exception as error:
+        package = f" of the package {point.dist.name}" if point.dist else ""
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(
+            f"{point.name} ({point.value}){package} cannot be imported: {reason}; mend or remove that package"
+        ) from error
 
 
 @cache

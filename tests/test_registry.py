@@ -1,5 +1,6 @@
 import inspect
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from typing import Annotated, Literal
 
 import pytest
@@ -163,3 +164,16 @@ def test_installed_packages_add_names_and_cannot_replace_ours(monkeypatch):
         assert registry.lookup(TABLE, "things", "thing") is Thing
     finally:
         registry._foreign.cache_clear()
+
+
+def test_an_entry_point_that_cannot_be_imported_is_one_line_that_names_its_package(monkeypatch, caplog):
+    broken = EntryPoint("mine", "no.such.module:MyPool2d", "cnnpool.operators")
+    monkeypatch.setattr(registry, "_foreign", lambda group: {"mine": broken})
+    with pytest.raises(
+        ValueError, match=r"^mine \(no.such.module:MyPool2d\) cannot be imported: ModuleNotF"
+    ) as no:
+        registry.construct({}, "operators", "mine")
+    assert "\n" not in str(no.value)
+    # Others go on without it.
+    assert registry.entries({"ours": dict}, "operators") == {"ours": dict}
+    assert "mine (no.such.module:MyPool2d) cannot be imported" in caplog.text

@@ -1,6 +1,7 @@
 """Results files of benchmarks."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def check_out(out: Path | None) -> None:
     """Raise ValueError if ``out`` cannot become a results file."""
-    if out and not out.resolve().parent.is_dir():
+    if out and not Path(os.path.realpath(out)).parent.is_dir():
         raise ValueError(f"--out {out}: no such folder")
     if out and out.exists() and not out.is_file():
         raise ValueError(f"--out {out}: not a file, which the results could replace")
@@ -63,6 +64,6 @@ def record(
 
 def _write(out: Path, results: dict[str, Any]) -> None:
     try:
-        write_text(out.resolve(), json.dumps(results, indent=1) + "\n")
+        write_text(Path(os.path.realpath(out)), json.dumps(results, indent=1) + "\n")
     except OSError as error:
         raise ValueError(f"--out {out}: {error.strerror}") from None

@@ -69,8 +69,9 @@ def _batches(folder: Path, files: dict[str, str]) -> list[dict[str, Any]]:
         try:
             data = path.read_bytes()
         except OSError as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
             raise IncompleteError(
-                f"cannot read {path} ({type(error).__name__}): set data.download=true, put it there by hand, "
+                f"cannot read {path} ({reason}): set data.download=true, put it there by hand, "
                 "or name another folder by data.root=FOLDER"
             ) from error
         if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:

@@ -82,8 +82,9 @@ def _read(path: Path, md5: str) -> np.ndarray:
             raise IncompleteError(f"{packed} is damaged (its MD5 is not {md5}): delete it and run again")
         return parse_idx(gzip.decompress(data), packed)
     except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
         raise IncompleteError(
-            f"cannot read {packed} ({type(error).__name__}): set data.download=true, put it there by hand, "
+            f"cannot read {packed} ({reason}): set data.download=true, put it there by hand, "
             "or name another folder by data.root=FOLDER"
         ) from error
 

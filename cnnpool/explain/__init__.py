@@ -101,7 +101,8 @@ def _save(path: Path, shown: list["Example"]) -> None:
     from cnnpool.explain.picture import figure
 
     for index, example in enumerate(shown):
-        target = path if index == 0 else path.with_stem(f"{path.stem}-{index + 1}")
+        drawn = path if path.suffix else path.with_name(f"{path.name}.png")
+        target = drawn if index == 0 else drawn.with_stem(f"{drawn.stem}-{index + 1}")
         try:
             figure(example).savefig(target, dpi=120)
         except (OSError, ValueError) as error:

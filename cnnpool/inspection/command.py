@@ -5,6 +5,7 @@ import copy
 import logging
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -92,6 +93,8 @@ def find(asked: argparse.Namespace) -> Subject:
     if path.is_file():
         return from_checkpoint(path)
     if not rest:
+        with suppress(FileNotFoundError):
+            path.stat()
         raise ValueError(f"{name} is no folder or file, nor torchvision:NAME, timm:NAME or MODULE:FUNCTION")
     if source == "torchvision":
         subject = foreign.from_torchvision(rest, asked.weights, asked.seed)

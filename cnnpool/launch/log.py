@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cnnpool.run_folder import layout
+from cnnpool.system.output import visible
 
 
 class RunLog(logging.FileHandler):
@@ -42,12 +43,19 @@ class RunLog(logging.FileHandler):
             self.failure = self.failure or error
 
 
+class Plain(logging.Formatter):
+    """Text that commands no terminal on which the log is shown later."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+
 @contextmanager
 def logged(folder: Path) -> Iterator[RunLog]:
     """Log into the run's file while the job runs; its folder may be removed afterwards."""
     console, file = logging.StreamHandler(sys.stdout), RunLog(folder / layout.LOG)
     console.setFormatter(logging.Formatter("%(message)s"))
-    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    file.setFormatter(Plain("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[console, file], force=True)
     try:
         yield file

@@ -1,6 +1,8 @@
 """Run folders on disk: ``find`` them, with their state; ``curve`` reads one scalar's history."""
 
+import logging
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +12,8 @@ from cnnpool.run_folder import layout, metrics, results, status
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.metrics import Record
 from cnnpool.run_folder.results import Results
+
+log = logging.getLogger(__name__)
 
 MEANS = "_mean"
 """The folder beside runs that holds what TensorBoard shows of their comparison."""
@@ -54,9 +58,11 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> list[Run]:
     """
     roots = [Path(path) for path in paths]
     for root in roots:
-        if not root.exists():
-            raise ValueError(f"{root} does not exist")
-        if not root.is_dir():
+        try:
+            is_folder = stat.S_ISDIR(root.stat().st_mode)
+        except FileNotFoundError:
+            raise ValueError(f"{root} does not exist") from None
+        if not is_folder:
             raise ValueError(f"{root} is not a folder: give the run's folder or one above it")
     folders = {folder.resolve(): folder for root in roots for folder in _folders(root)}
     if not folders:
@@ -101,11 +107,17 @@ def is_number(value: Any) -> bool:
 
 
 def _folders(root: Path) -> Iterable[Path]:
-    for folder, below, files in os.walk(root):
+    # Unlike ``os.walk``, which takes what it may not read for empty.
+    os.scandir(root).close()
+    for folder, below, files in os.walk(root, onerror=_warn):
         marks = {layout.RESULTS, layout.METRICS, layout.STATUS} & set(files)
         if marks or Path(folder, layout.SETTINGS, "config.yaml").is_file():
             yield Path(folder)
         below[:] = sorted(name for name in below if not name.startswith(".") and name != MEANS)
+
+
+def _warn(error: OSError) -> None:
+    log.warning("%s is left out: %s", error.filename, error.strerror)
 
 
 def _read(folder: Path) -> Run:

@@ -45,12 +45,11 @@ def held(folder: Path) -> Iterator[Held]:
         OccupiedError: if it is not a run's and cannot become one, or cannot be made.
         OSError: if it cannot be written.
     """
+    refuse_foreign(folder)
     try:
-        refuse_foreign(folder)
         made = _make(folder)
     except OSError as error:
-        said = f"{error.filename}: {error.strerror}; choose another folder by out= or hydra.run.dir="
-        raise OccupiedError(said) from None
+        raise _unusable(error) from None
     before = set(os.listdir(folder))
     lock = FileLock(folder / layout.LOCK, blocking=False)
     try:
@@ -71,9 +70,19 @@ def refuse_foreign(folder: Path) -> None:
     """Raise unless ``folder`` is a run's, empty, or missing.
 
     Raises:
-        OccupiedError: naming what it holds.
+        OccupiedError: naming what it holds, or why it cannot be looked into.
     """
-    place = folder.resolve()
+    try:
+        _refuse_foreign(folder)
+    except OSError as error:
+        raise _unusable(error) from None
+
+
+def _refuse_foreign(folder: Path) -> None:
+    # Unlike ``resolve``, this takes links that lead in a circle; ``stat`` then names them.
+    place = Path(os.path.realpath(folder))
+    with suppress(FileNotFoundError):
+        folder.stat()
     if place in (Path(place.anchor), _home()):
         raise OccupiedError(f"{folder} is no folder for a run: choose another by out= or hydra.run.dir=")
     if not folder.is_dir() or is_run(folder):
@@ -85,6 +94,11 @@ def refuse_foreign(folder: Path) -> None:
             f"{folder} holds files that are no run's ({foreign[0]}{more}): "
             "choose an empty folder by out= or hydra.run.dir="
         )
+
+
+def _unusable(error: OSError) -> OccupiedError:
+    said = f"{error.filename}: {error.strerror}; choose another folder by out= or hydra.run.dir="
+    return OccupiedError(said)
 
 
 def is_run(folder: Path) -> bool:

@@ -3,10 +3,36 @@
 import errno
 import io
 import os
+import re
 import sys
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
+
+CONTROL = re.compile(
+    r"(?!\x1b\[[0-9;]*[mK]|\x1b\[A)[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+"""Characters that command a terminal or turn text around, but for colours, redrawn lines, and line ends."""
+LONGEST = 120
+
+
+def visible(text: str) -> str:
+    """``text`` with the characters that command a terminal as escapes; colours and redrawn lines stay."""
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def shortened(name: str | bytes) -> str:
+    """A path whose middle is left out where it is too long to read."""
+    text = os.fsdecode(name)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 43]}...{text[-40:]}"
+
+
+class Visible(io.TextIOWrapper):
+    """Text of which no part commands a terminal, whatever names of files and classes it repeats."""
+
+    def write(self, text: str, /) -> int:
+        super().write(visible(text))
+        return len(text)
 
 
 class Lasting(io.FileIO):
@@ -55,9 +81,7 @@ def outlive_readers(*, by_lines: bool = False) -> dict[str, Lasting]:
             continue
         raw = found[name] = Lasting(stream.fileno())
         at_once = by_lines or name == "stderr" or raw.isatty()
-        text = io.TextIOWrapper(
-            io.BufferedWriter(raw), stream.encoding, "backslashreplace", line_buffering=at_once
-        )
+        text = Visible(io.BufferedWriter(raw), stream.encoding, "backslashreplace", line_buffering=at_once)
         setattr(sys, name, text)
     return found
 

@@ -40,3 +40,9 @@ def test_a_full_disk_ends_nothing_and_is_known(tmp_path, capsys):
         log.info("two")
     assert file.failure.strerror == "No space left on device"
     assert capsys.readouterr() == ("one\ntwo\n", "")
+
+
+def test_names_in_the_file_command_no_terminal(tmp_path):
+    with logged(tmp_path):
+        log.info("class %s", "\x1b]0;title\x07\udcff")
+    assert (tmp_path / "train.log").read_text().endswith("class \\x1b]0;title\\x07\\udcff\n")

@@ -1,10 +1,15 @@
 """Commands whose output nobody reads, in processes of their own."""
 
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
+
+from cnnpool import cli
+from cnnpool.report import runs
+from cnnpool.system.output import LONGEST, shortened, visible
 
 CNNPOOL = f"{sys.executable} -m cnnpool"
 TRAIN = (
@@ -54,3 +59,90 @@ def test_no_output_that_leads_nowhere_ends_a_sweep(launch, where, tmp_path):
 def test_a_sweep_whose_reader_leaves_is_trained_to_the_end(tmp_path):
     assert shell(f"{CNNPOOL} {TRAIN} 2>&1 | head -n 1", tmp_path) == (0, "")
     assert len(list(tmp_path.rglob("results.json"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain, déjà vu ±\n\t", "plain, déjà vu ±\n\t"),
+        ("\x1b[31mred\x1b[0m \r\x1b[Kagain\x1b[A", "\x1b[31mred\x1b[0m \r\x1b[Kagain\x1b[A"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("\x1b[2Jgone \x1b[1;1H", "\\x1b[2Jgone \\x1b[1;1H"),
+        ("a\x9b2Jb\x7f\x00\x08", "a\\x9b2Jb\\x7f\\x00\\x08"),
+        ("gpj\u202e.exe", "gpj\\u202e.exe"),
+    ],
+)
+def test_text_that_commands_a_terminal_is_escaped(text, shown):
+    assert visible(text) == shown
+
+
+def test_a_long_path_keeps_its_ends():
+    assert shortened("a/b") == shortened(b"a/b") == "a/b"
+    short = shortened("/begin/" + 300 * "x" + "/end.png")
+    assert len(short) == LONGEST and short.startswith("/begin/") and short.endswith("/end.png")
+
+
+def test_names_that_are_no_utf8_or_hold_escapes_are_printed_as_escapes(tmp_path):
+    name = "$'\\xff\\e[2J\\e]0;x\\a'"
+    for command in ("compare", "probe", "explain --image /nowhere/"):
+        status, err = shell(f"{CNNPOOL} {command} {name}", tmp_path)
+        assert status == 2 and "\x1b" not in err and "\\x1b[2J\\x1b]0;x\\x07" in err, command
+        assert "\\udcff" in err
+
+
+LONG, LOOP = "a" * 300, "loop"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (f"compare {LONG}", "...aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: File name too long"),
+        (f"probe {LONG}", "aaa: File name too long"),
+        (f"train --config-dir {LONG}", "aaa: File name too long"),
+        (f"train out={LONG}", "File name too long; choose another folder"),
+        (f"compare {LOOP}", "loop: Too many levels of symbolic links"),
+        (f"probe {LOOP}", "loop: Too many levels of symbolic links"),
+        (f"train out={LOOP}/x", "Too many levels of symbolic links; choose another folder"),
+        (f"train hydra.run.dir={LOOP}", "Too many levels of symbolic links; choose another folder"),
+        (f"bench pool --out {LOOP}/x.json", "--out loop/x.json: no such folder"),
+        ("compare file/x", "file/x: Not a directory"),
+        ("probe file/x", "file/x: Not a directory"),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_a_mistake_in_one_line(command, message, tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").touch()
+    status, err = shell(f"{CNNPOOL} {command}", tmp_path)
+    assert status == 2 and message in err and err.count("\n") == 1, err
+    assert err.startswith("error: ") and len(err) < 600
+
+
+@pytest.mark.skipif(
+    not shutil.which("setpriv"), reason="setpriv takes the right of root to read everything away"
+)
+@pytest.mark.parametrize(
+    "command", ["compare locked", "compare locked/x", "probe locked/x", "train out=locked/x"]
+)
+def test_a_folder_that_may_not_be_read_is_not_called_missing_or_empty(command, tmp_path):
+    (tmp_path / "locked").mkdir(mode=0)
+    without = "setpriv --bounding-set=-dac_override,-dac_read_search " if os.getuid() == 0 else ""
+    status, err = shell(f"{without}{CNNPOOL} {command}", tmp_path)
+    assert status == 2 and "Permission denied" in err and err.count("\n") == 1, err
+
+
+def test_a_folder_within_that_may_not_be_read_is_left_out_with_a_warning(tmp_path, caplog, monkeypatch):
+    walk = os.walk
+
+    def refuse(root, onerror):
+        onerror(PermissionError(13, "Permission denied", f"{root}/locked"))
+        return walk(root)
+
+    monkeypatch.setattr(runs.os, "walk", refuse)
+    with pytest.raises(ValueError, match="no run found"):
+        runs.find([tmp_path])
+    assert caplog.messages == [f"{tmp_path}/locked is left out: Permission denied"]
+
+
+def test_a_full_disk_is_no_mistake_of_the_users():
+    assert cli.explained(OSError(28, "No space left on device", "x")) == ("x: No space left on device", 1)
+    assert cli.explained(OSError("said")) == ("said", 2)
