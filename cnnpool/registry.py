@@ -91,7 +91,7 @@ def lookup(table: Mapping[str, Entry], room: str, name: str) -> Entry:
 def entries(table: Mapping[str, Entry], room: str) -> dict[str, Entry]:
     """Every class or function of a room by name, those of installed packages too.
 
-    What cannot be imported is left out, with a warning.
+    Entries that cannot be imported are left out, with a warning.
     """
     found: dict[str, Entry] = {}
     for name, point in _foreign(f"cnnpool.{room}").items():

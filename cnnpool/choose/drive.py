@@ -21,7 +21,7 @@ FAILED = ("failed", "refused")
 
 @dataclass
 class Batch:
-    """What runs now, for whoever shows it.
+    """The jobs that run now, as a display needs them.
 
     Args:
         said: in words, such as ``round 3 of at most 12``.

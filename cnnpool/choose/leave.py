@@ -1,4 +1,4 @@
-"""What a study leaves: its report, its numbers, and pages for TensorBoard."""
+"""The files of a finished study: its report, its numbers, and pages for TensorBoard."""
 
 from pathlib import Path
 

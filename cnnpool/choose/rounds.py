@@ -88,7 +88,7 @@ class State:
 
 @dataclass
 class Course:
-    """What became of many studies side by side, S of them with C candidates each.
+    """The course of many studies side by side, S of them with C candidates each.
 
     Args:
         left: (S, C), whether nothing is shown against a candidate.

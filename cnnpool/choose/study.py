@@ -119,7 +119,7 @@ def view(study: Study) -> View:
         state = replay(values[:, :done], rule)
         active = tuple(i for i in state.left if i not in out)
         finished = _finished(state, active, costs, done, study)
-        # Who is alone because all others are out keeps the rounds that it has.
+        # A candidate that is left alone keeps the rounds that it has.
         ended = finished and not (len(active) == 1 and not state.finished)
         if ended or done == most or not np.isfinite(values[list(active), done]).all():
             break

@@ -23,7 +23,7 @@ Listing = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class Layout:
-    """What was found below a data set's root.
+    """The splits and classes found below a data set's root.
 
     Args:
         parts: ``train``, ``test`` and perhaps ``val``, each with its images; only ``train`` where the test

@@ -1,4 +1,4 @@
-"""What is measured of a model: by every probe, at every stage of its downsampling."""
+"""The measurements of a model, by every probe at every stage of its downsampling."""
 
 import argparse
 import dataclasses
@@ -94,7 +94,7 @@ class Examination:
         return Examined(results, model, stages, batch)
 
     def _facts(self, changes: Sequence[Change], more: Mapping[str, str]) -> Results:
-        """What was examined, as a run's results.json says what was trained."""
+        """The examined model, described as a run's results.json describes the trained one."""
         run, asked, shape = self.subject.trained, self.asked, self.images.images.shape
         weights = self.built.weights
         if any(True for change in changes for own in added(change.after) for _ in own.parameters()):

@@ -92,7 +92,7 @@ def with_unit(one: Quantity, value: float | None) -> str:
 
 
 def notes(measured: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What was left out, and how many images each probe looked at."""
+    """The measures that were left out, and the number of images of each probe."""
     skipped = measured.get("invariance", {}).get("skipped", {})
     found = [(f"not measured: {name}", reason) for name, reason in skipped.items()]
     counts = ", ".join(f"{name} {n}" for name in measured if (n := _samples(measured[name])))

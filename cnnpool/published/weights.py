@@ -42,7 +42,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What became of the weights in the network.
+    """The fate of the weights in the network.
 
     Args:
         source: where they come from, in words.

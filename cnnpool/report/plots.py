@@ -47,7 +47,7 @@ def draw(comparison: Comparison) -> list[Plot]:
 
 
 def plot(name: str, paint: Callable[[], tuple[Figure, str] | None]) -> Plot | None:
-    """What ``paint`` draws in the report's style, with its caption; None if that is nothing."""
+    """The figure of ``paint`` in the report's style, with its caption; None if it draws nothing."""
     # A user's own matplotlibrc must not change what the report looks like.
     with matplotlib.rc_context():
         matplotlib.rcdefaults()

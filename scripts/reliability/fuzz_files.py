@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
             try:
                 found[answer(root, path, whole[path])] += 1
             except ValueError:
-                # What no checksum protects may differ, as between runs that cannot be compared.
+                # Values without a checksum may differ, as between runs that cannot be compared.
                 found[
                     "without a checksum" if "checksum" not in altered.decode(errors="replace") else "crashed"
                 ] += 1
@@ -85,7 +85,7 @@ def trained(folder: Path) -> Path:
 
 
 def answer(root: Path, path: Path, whole: bytes) -> str:
-    """What compare makes of the altered file at ``path``, whose content was ``whole``."""
+    """The outcome of compare for the altered file at ``path``, whose content was ``whole``."""
     runs = find([root])
     comparison = compare(runs)
     said = render(comparison, width=200, colour=False)
@@ -106,7 +106,7 @@ def answer(root: Path, path: Path, whole: bytes) -> str:
 
 
 def content_of(folder: Path, name: str) -> object:
-    """What the file of that name in ``folder`` is read as."""
+    """The content that is read from the file of that name in ``folder``."""
     if name == layout.METRICS:
         return records(next(iter(find([folder]))))
     return results.read(folder) if name == layout.RESULTS else status.read(folder)

@@ -1,4 +1,4 @@
-"""What the log says while kernels are compiled."""
+"""The lines of the log while kernels are compiled."""
 
 import logging
 

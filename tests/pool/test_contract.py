@@ -1,4 +1,4 @@
-"""What every operator of conf/pool promises, whatever it computes: names, options, sizes.
+"""Promises of every operator of conf/pool, whatever it computes: names, options, sizes.
 
 An operator is excused from a promise by its own class attributes alone: ``gain = None`` (no fixed gain),
 ``random = True`` (draws in training mode), ``twice_differentiable = False``, ``equivariant = False`` (does

@@ -1,4 +1,4 @@
-"""What every operator of conf/pool is under autograd, ``torch.func``, ``torch.compile`` and export."""
+"""Every operator of conf/pool under autograd, ``torch.func``, ``torch.compile`` and export."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What every operator of conf/pool does to a tensor: dtype, layout, constants, shifts, state, draws."""
+"""The effect of every operator of conf/pool on a tensor: dtype, layout, constants, shifts, state, draws."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""What stands past the edges, against numpy's padding and torch's convolution."""
+"""Padding at the edges, against numpy's padding and torch's convolution."""
 
 import numpy as np
 import pytest

@@ -144,7 +144,7 @@ def test_learnt_numbers_get_their_gradient(name, shape, dtype, monkeypatch):
             exact = by_torch(slopes, x, number, monkeypatch=monkeypatch)
         assert by_number.shape == shape
         if dtype == torch.float16:
-            # What is rounded is squared and summed up.
+            # Rounded values are squared and summed up.
             assert_close(by_number.double().cpu(), exact[2], rtol=1e-2, atol=1e-1)
         else:
             check((y, by_x, by_number), exact, dtype)
