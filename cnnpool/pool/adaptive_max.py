@@ -47,7 +47,7 @@ class AdaptiveMaxPool2d(Pool2d):
 
     @classmethod
     def like(cls, module: nn.AdaptiveMaxPool2d, channels: int = 1) -> Self:
-        """The operator with the output size of torch's ``module``; ``channels`` is C, for ``flops`` alone.
+        """The operator with the output size of torch's ``module``; ``channels`` is C, used by ``flops`` only.
 
         Raises:
             TypeError: if ``module`` is not a ``torch.nn.AdaptiveMaxPool2d``.

@@ -44,7 +44,7 @@ def aps_pool2d(
         stride: >= 1, or (vertical, horizontal).
         p: of the norm: 1, 2 or inf.
         choose: the phase of largest (max) or smallest (min) norm; among equals the first in row-major order.
-        filter_size: taps of a binomial blur, circular, of what is kept; the phase is chosen without it.
+        filter_size: taps of a circular binomial blur of the output; the phase is chosen without it.
         phase: (N,), to sample these phases instead, as a residual branch must.
 
     Returns:
@@ -112,7 +112,7 @@ class ApsPool2d(PolyphasePool2d):
     """Of the s x s subsampled maps, the one of largest norm (Chaman & Dokmanic 2021), as ``aps_pool2d``.
 
     One phase per sample for all channels, so that circular shifts of the input shift the output, exactly. The
-    gradient goes to the chosen pixels alone: 1/s^2 of them (with a blur, to their neighbours too).
+    gradient goes only to the chosen pixels, 1/s^2 of all (with a blur, to their neighbours too).
 
     Edges: H' = ceil(H/s); a size that the stride does not divide is first continued circularly, and then the
     exactness is lost. Equal norms: the first phase in row-major order.
@@ -122,7 +122,7 @@ class ApsPool2d(PolyphasePool2d):
         stride: >= 1, or (vertical, horizontal).
         p: of the norm: 1, 2 or .inf.
         choose: the phase of largest (max) or smallest (min) norm.
-        filter_size: taps of a binomial blur, circular, of what is kept, >= 1; the phase is chosen without it.
+        filter_size: taps of a circular binomial blur of the output, >= 1; the phase is chosen without it.
 
     Raises:
         ValueError: if a number is out of range.

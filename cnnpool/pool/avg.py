@@ -1,4 +1,4 @@
-"""Average pooling that remembers nothing for the gradient."""
+"""Average pooling that saves nothing for backward."""
 
 from typing import Annotated, Self
 
@@ -33,7 +33,7 @@ def avg_pool2d(
 ) -> Tensor:
     """Mean of each window (LeCun 1990), as ``torch.nn.functional.avg_pool2d``, right at every edge.
 
-    Nothing is kept for the backward pass, and half-precision gradients are summed in float32.
+    Nothing is saved for backward, and half-precision gradients are summed in float32.
 
     Args:
         input: (N, C, H, W) or (C, H, W), floating, or int64 (then rounded toward zero).
@@ -148,7 +148,7 @@ class AvgPool2d(Pool2d):
 
     @classmethod
     def like(cls, module: nn.AvgPool2d, channels: int = 1) -> Self:
-        """The operator with the window of torch's ``module``; ``channels`` is C, for ``flops`` alone.
+        """The operator with the window of torch's ``module``; ``channels`` is C, used by ``flops`` only.
 
         Raises:
             TypeError: if ``module`` is not a ``torch.nn.AvgPool2d``.

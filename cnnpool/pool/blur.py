@@ -16,9 +16,9 @@ def blur_pool2d(
 ) -> Tensor:
     """Blur each channel with a binomial filter, then keep every ``stride``-th pixel (Zhang 2019, BlurPool).
 
-    Separable, exact to rounding, and nothing is kept for the backward pass, which is the transpose and the
-    same on every run. Half precision is summed in float32. An even filter reaches one pixel further to the
-    right and to the bottom.
+    Separable, exact up to rounding, and nothing is saved for backward, which is the transpose and
+    deterministic. Half precision is summed in float32. An even filter reaches one pixel further to the right
+    and to the bottom.
 
     Args:
         x: (N, C, H, W) or (C, H, W), any floating dtype.

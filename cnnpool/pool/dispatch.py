@@ -1,4 +1,4 @@
-"""The choice between torch's own operators and our kernels, made here alone.
+"""The choice between torch's own operators and our kernels: this module makes it for all.
 
 Kernels work on plain tensors, of the CPU by Numba and of a GPU by Triton; all others take torch's operators,
 with the same results. The environment variable ``CNNPOOL_KERNELS`` or :func:`use` decide: 0 never, 1 wherever

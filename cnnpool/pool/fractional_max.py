@@ -18,7 +18,7 @@ class FractionalMaxPool2d(Pool2d):
     distance. ``random``: in every order equally likely; ``pseudorandom``: a_i = ceil(alpha (i + u)) -
     ceil(alpha u), alpha their mean distance and u uniform in [0, 1), which keeps them evenly spread. Training
     draws edges for every sample, the same for all its channels; eval mode uses the pseudorandom edges of u =
-    1/2 for all. The gradient goes to the maximum of each window alone, the first in row-major order among
+    1/2 for all. The gradient goes only to the maximum of each window, the first in row-major order among
     equals.
 
     ``overlapping`` windows run from pixel a_(i-1) to pixel a_i, both included, with the edges between pixel

@@ -65,7 +65,7 @@ def softmax_mean(x: Tensor, logits: Tensor, window: Window) -> Tensor:
 
 
 class Importance(nn.Module):
-    """The logits of LIP: scale * sigmoid(norm(conv(x))), within (0, scale), computed in float32 at least.
+    """The logits of LIP: scale * sigmoid(norm(conv(x))), within (0, scale), computed in float32 or wider.
 
     The last convolution starts at zero, so all logits are equal and the pooling starts as an average.
     """

@@ -19,7 +19,7 @@ class LpsPool2d(PolyphasePool2d):
     The logit of a phase is the mean of conv(relu(conv(x_k))), the same network for every phase. Training
     mixes the phases by softmax((logits + Gumbel noise)/tau); evaluation keeps the phase of the largest logit,
     so that circular shifts of the input shift the output, as long as no two logits agree to rounding. The
-    gradient is dense in training and goes to the chosen pixels alone in evaluation.
+    gradient is dense in training and goes only to the chosen pixels in evaluation.
 
     Edges: H' = ceil(H/s), all convolutions circular; a size that the stride does not divide is first
     continued circularly (the paper's code pads zeros), and then the exactness is lost.
@@ -30,7 +30,7 @@ class LpsPool2d(PolyphasePool2d):
         hidden: channels between the two convolutions, >= 1; null for C.
         kernel_size: of both convolutions, odd, or (vertical, horizontal).
         tau: temperature of the mixture in training, > 0; a schedule may set the attribute ``tau``.
-        filter_size: taps of a binomial blur, circular, of what is kept, >= 1.
+        filter_size: taps of a circular binomial blur of the output, >= 1.
 
     Raises:
         ValueError: if a number is out of range, or kernel_size is even.

@@ -1,4 +1,4 @@
-"""Max pooling that remembers one small integer per output."""
+"""Max pooling that saves one small integer per output for backward."""
 
 from typing import Any, Literal, Self, overload
 
@@ -186,7 +186,7 @@ def _window(
 class MaxPool2d(Pool2d):
     """Largest value of each window (Zhou & Chellappa 1988; in a CNN: Ranzato 2007), by ``max_pool2d``.
 
-    The gradient of a window goes to its maximum alone, 1 at the argmax and 0 elsewhere: with 2x2 windows 3/4
+    The gradient of a window goes only to its maximum, 1 at the argmax and 0 elsewhere: with 2x2 windows 3/4
     of the inputs get none. Where windows overlap, an input that wins several gets their sum.
 
     Edges: padding never wins; rows and columns after the last whole window count only with ``ceil_mode``.

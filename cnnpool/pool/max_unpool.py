@@ -25,7 +25,7 @@ def max_unpool2d(
     """Put maxima back where they came from, among zeros (Zeiler 2011), as ``torch.nn.functional`` does.
 
     Deterministic on every device: where several maxima come from one place, the last in row-major order
-    stands there, and it alone gets the gradient.
+    stands there and gets the gradient.
 
     Args:
         input: maxima, (N, C, H', W') or (C, H', W'), any floating dtype.

@@ -13,7 +13,7 @@ def median_pool2d(
 ) -> Tensor:
     """The median of every window; of an even number of cells the lower of the two middle ones, as in torch.
 
-    The gradient goes to the selected cell alone. NaN in a window gives NaN.
+    The gradient goes only to the selected cell. NaN in a window gives NaN.
 
     Args:
         x: maps, (N, C, H, W) or (C, H, W), any floating dtype.

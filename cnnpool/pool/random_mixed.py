@@ -14,12 +14,12 @@ from cnnpool.pool.window import WindowPool2d
 
 
 class RandomMixedPool2d(WindowPool2d):
-    """Training: max or average pooling, drawn anew for every sample; eval: mixed by what was drawn (Yu 2014).
+    """Training: max or average pooling, drawn for every sample; eval: mixed by what was drawn (Yu 2014).
 
-    Gradient in training: that of whichever was drawn, as with max or average pooling alone. The number of
-    draws and of those for max, except within ``torch.func``, is kept in the buffers ``draws`` and
-    ``max_draws``. Eval mode uses the frequency: ``expected`` mixes by it, ``majority`` takes the more
-    frequent of the two (max on a tie). Without any training step the frequency is ``probability``.
+    Gradient in training: that of whichever was drawn, as in max or average pooling. The number of draws and
+    of those for max, except within ``torch.func``, is kept in the buffers ``draws`` and ``max_draws``. Eval
+    mode uses the frequency: ``expected`` mixes by it, ``majority`` takes the more frequent of the two (max on
+    a tie). Without any training step the frequency is ``probability``.
 
     Edges: torch's size formula; cells in the padding or the overhang take no part.
 

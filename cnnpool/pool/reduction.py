@@ -16,7 +16,7 @@ class ReductionBlock2d(Pool2d):
 
     The first C//2 output channels are the maxima of the first C//2 input channels, the others a convolution
     of all C: departs from the paper, whose pooling branch keeps all C channels and whose output is wider than
-    the input, so that C is kept as by every other operator. With one channel there is the convolution alone.
+    the input, so that C is kept as by every other operator. With one channel there is only the convolution.
     The gradient is that of the strided convolution (an input is covered 1, 2 or 4 times), plus the winners'.
 
     Edges: by default both branches pad (kernel - 1)//2, zeros for the convolution and nothing that could win

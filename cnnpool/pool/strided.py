@@ -54,7 +54,7 @@ class StridedConv2d(Pool2d):
     gradient = "uneven"
     gain = None
     mixes: ClassVar[bool] = True
-    """Every output channel sees all input channels, and not its own alone."""
+    """Every output channel sees all input channels, not only its own."""
 
     def __init__(
         self,

@@ -9,8 +9,8 @@ class Subsample2d(Pool2d):
     """Keep the top left pixel of every ``stride`` x ``stride`` cell: y = x[::s, ::s].
 
     After a convolution of stride 1 this is the same function as a convolution of stride s, so it is the
-    paper form of a strided network (Springenberg 2015, Strided-CNN; He 2016, first block of a stage).
-    The gradient goes to the kept pixels alone: 1/s^2 of them.
+    paper form of a strided network (Springenberg 2015, Strided-CNN; He 2016, first block of a stage). The
+    gradient goes only to the kept pixels, 1/s^2 of all.
 
     Edges: an odd size keeps its last row and column, H' = ceil(H/s).
 

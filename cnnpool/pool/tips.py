@@ -17,7 +17,7 @@ class TipsPool2d(PolyphasePool2d):
 
     Departures from the paper's public code: it averages relu(conv(x)) over s x s tiles of the map in place of
     the phases, so there the weights do not follow the phases under a shift, here they do; it rolls the map at
-    random in every forward pass, which only its two extra losses use, and those are no part of the operator;
+    random in every forward pass, which only its two extra losses use, and they are not part of the operator;
     its convolution pads zeros.
 
     Edges: H' = ceil(H/s), the convolution circular; a size that the stride does not divide is first continued
@@ -27,7 +27,7 @@ class TipsPool2d(PolyphasePool2d):
         channels: C of the input.
         stride: >= 1, or (vertical, horizontal).
         kernel_size: of the convolution, odd, or (vertical, horizontal).
-        filter_size: taps of a binomial blur, circular, of what is mixed, >= 1.
+        filter_size: taps of a circular binomial blur of the output, >= 1.
 
     Raises:
         ValueError: if a number is out of range, or kernel_size is even.

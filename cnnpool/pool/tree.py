@@ -67,10 +67,10 @@ class TreePool2d(WindowPool2d):
 
     ``levels`` counts as in the paper: 2 is two leaves and one gate, 1 a single linear filter, L has 2^(L-1)
     leaves. The gates start at zero (even shares), the leaves as averages with a tenth of random unevenness:
-    equal leaves would get equal gradients for ever. Gradient: the mixed filters, plus g (1 - g) w_i
+    equal leaves would get equal gradients forever. Gradient: the mixed filters, plus g (1 - g) w_i
     (left - right) through each gate.
 
-    Edges: torch's size formula, zero padding (a filter that is no average cannot be renormalised).
+    Edges: torch's size formula, zero padding (a filter that is not an average cannot be renormalised).
 
     Args:
         channels: C of the input.

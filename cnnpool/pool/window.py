@@ -192,7 +192,7 @@ def cells(x: Tensor, window: Window, fill: float | bool = 0.0) -> list[Tensor]:
     Views of the (padded) map: nothing is copied, and the memory format stays.
 
     Raises:
-        ValueError: if ``x`` is no map, or no window fits.
+        ValueError: if ``x`` is not a map, or no window fits.
     """
     check_map(x.shape, window, "pooling")
     rows, columns = window.output_size(*x.shape[-2:])

@@ -1,4 +1,4 @@
-"""The maximum of 2x2 windows around every pixel, blurred, in one step that saves the winners alone."""
+"""The maximum of 2x2 windows around every pixel, blurred, in one step that saves only the winners."""
 
 from typing import Any
 

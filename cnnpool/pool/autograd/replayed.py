@@ -56,7 +56,7 @@ def _kernel(formula: Formula, x: Tensor, number: Tensor | float) -> Any:
 
 
 class Replayed(Function):
-    """(x, number, formula, kernels) -> values; saves ``x`` alone."""
+    """(x, number, formula, kernels) -> values; saves only ``x``."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, number: Tensor | float, formula: Formula, kernel: Any) -> Tensor:

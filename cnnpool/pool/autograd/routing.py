@@ -25,7 +25,7 @@ class Route(NamedTuple):
 
 
 class Max(Transformable):
-    """(x, window, ties) -> (maxima, winners); keeps the winners alone."""
+    """(x, window, ties) -> (maxima, winners); saves only the winners."""
 
     @staticmethod
     def forward(x: Tensor, window: Window, ties: arithmetic.Ties) -> tuple[Tensor, Tensor]:

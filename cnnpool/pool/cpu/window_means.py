@@ -82,8 +82,7 @@ def _limits(wide: torch.dtype) -> tuple[Any, ...]:
 def _of_cells(
     p: float | None, cell: Cell, mean: bool, dtype: torch.dtype, wide: torch.dtype
 ) -> tuple[Any, ...]:
-    """Arguments of the power kernels: how cells are read, the range of scales, the share of a tile, a whole
-    p."""
+    """Arguments of power kernels: how cells are read, the range of scales, a tile's share, a whole p."""
     whole = (0,) * int(p) if p in (2, 3, 4) else None
     return cell.numbers(dtype, wide), _limits(wide), scalar(0.25 if mean else 1.0, wide), whole
 

@@ -132,7 +132,7 @@ def _spread(grad: Tensor, winners: Tensor, window: list[int], height: int, width
     return spread(grad, winners, tuple(window), empty(grad, (height, width), grad.dtype, last), last)
 
 
-# As operators of torch for its compiler alone: to call one takes longer than the kernel.
+# Operators of torch for its compiler only: calling one takes longer than the kernel.
 _traced_max = torch.library.custom_op("cnnpool::triton_max_pool2d", _max, mutates_args=())
 _traced_spread = torch.library.custom_op("cnnpool::triton_max_pool2d_backward", _spread, mutates_args=())
 

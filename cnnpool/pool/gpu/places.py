@@ -104,7 +104,7 @@ class OverLines:
                 run(*tensors, *rest)
                 return
             grid, rest = self._plan(shape, last, tensors, sizes, constants)
-            # The default, of which some versions warn if it is not said.
+            # The default; some versions warn if it is not given.
             compiled = self.kernel[grid](*tensors, *rest, enable_fp_fusion=True)
             # Triton's interpreter compiles nothing.
             if compiled is not None:
@@ -139,7 +139,7 @@ def guarded(x: Tensor) -> AbstractContextManager[object]:
 
 
 def total_of(x: Tensor) -> tl.dtype:
-    """The type that sums of ``x`` are kept in."""
+    """The dtype of sums of ``x``."""
     return tl.float64 if x.dtype == torch.float64 else tl.float32
 
 

@@ -1,4 +1,4 @@
-"""Power means and soft means on a GPU. Nothing but the input is kept: windows are summed again for gradients.
+"""Power means and soft means on a GPU. Only the input is saved: windows are summed again for gradients.
 
 With channels last, windows that share nothing send their gradients themselves; else every input gathers them.
 """
