@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from cnnpool.model import Cnn
 from cnnpool.recipe import Recipe
+
+BATCH_NORM = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 
 
 @dataclass
@@ -94,7 +95,7 @@ def plan(model: Cnn, recipe: Recipe, example: Tensor) -> list[Level]:
         for p in (p for module in level.modules for p in module.parameters(recurse=False)):
             p.requires_grad_(level.trained)
         if recipe.freeze_norm:
-            for p in (p for m in level.modules if isinstance(m, _BatchNorm) for p in m.parameters()):
+            for p in (p for m in level.modules if isinstance(m, BATCH_NORM) for p in m.parameters()):
                 p.requires_grad_(False)
     found[-1].scale = recipe.head_rate
     return found
@@ -112,5 +113,5 @@ def frozen_norms(levels: Sequence[Level], recipe: Recipe) -> list[nn.Module]:
         module
         for level in levels
         for module in level.modules
-        if isinstance(module, _BatchNorm) and (recipe.freeze_norm or not level.trained)
+        if isinstance(module, BATCH_NORM) and (recipe.freeze_norm or not level.trained)
     ]

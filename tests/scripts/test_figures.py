@@ -22,6 +22,11 @@ def test_no_function_is_long():
     assert [one for one in functions(TREES) if one.lines > MOST_LINES] == []
 
 
+def test_private_names_of_other_packages_stand_in_two_files():
+    found = {one.partition(":")[0] for names in private_names(TREES).values() for one in names}
+    assert found == {"cnnpool.pool.internals", "cnnpool.probe.arithmetic"}
+
+
 def test_a_circle_is_found_and_a_lazy_import_is_none():
     circle = parsed(
         a="from cnnpool.b import x", b="import cnnpool.c", c="from cnnpool import a", d="import cnnpool.a"
