@@ -13,6 +13,7 @@ import numpy as np
 from filelock import FileLock
 
 from cnnpool.data.base import Raw, Split, from_pixels
+from cnnpool.system.progress import Progress
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +34,8 @@ def cached(path: Path, key: str, make: Callable[[], Raw]) -> Raw:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(f"{path}.lock")
-        lock.acquire()
+        with Progress("waiting for another process that decodes these images"):
+            lock.acquire()
     except OSError as error:
         _log.warning("cannot keep decoded images in %s (%s)", path.parent, error)
         return make()

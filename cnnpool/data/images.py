@@ -10,6 +10,7 @@ import numpy as np
 from cnnpool.data.base import DataError
 from cnnpool.data.decode import Header, Size, decode, is_passing, quiet_pillow, read_header, reason
 from cnnpool.data.threads import in_threads
+from cnnpool.system.hardware import free_memory
 from cnnpool.system.progress import Progress
 
 LARGEST = 512
@@ -111,8 +112,12 @@ def decode_all(
 
     Returns:
         Pixels, uint8, (N, H, W, C), of those that can be read, in order, and their places.
+
+    Raises:
+        DataError: if they do not fit into the memory that is free, or a disk fails.
     """
     places = sorted(found.headers)
+    _check_memory(len(places), size, channels)
     pixels = np.empty((len(places), *size, channels), np.uint8)
 
     areas = [found.headers[place].pixels for place in places]
@@ -140,3 +145,13 @@ def decode_all(
         for new, old in enumerate(kept):
             pixels[new] = pixels[old]
     return pixels[: len(kept)], [places[i] for i in kept]
+
+
+def _check_memory(images: int, size: Size, channels: int) -> None:
+    """Raise unless so many images fit into memory twice, as they lie there while a run cuts its splits."""
+    needed, free = 2 * images * size[0] * size[1] * channels, free_memory()
+    if free is not None and needed > free:
+        raise DataError(
+            f"{images:,} images of {size[0]}x{size[1]} take {needed / GIB:.1f} GiB of memory while a run "
+            f"starts, and {max(free, 0) / GIB:.1f} GiB are free: lower data.size, or data.channels to 1"
+        )

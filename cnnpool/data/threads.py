@@ -60,6 +60,11 @@ class Shared:
             self.changed.notify_all()
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def in_threads(
     work: Callable[[int], None], costs: Sequence[int], *, budget: int = 1, workers: int | None = None
 ) -> None:
@@ -80,7 +85,7 @@ def in_threads(
             finally:
                 shared.give_back(item)
 
-    number = min(workers or os.cpu_count() or 1, len(costs))
+    number = min(workers or cores(), len(costs))
     with ThreadPoolExecutor(max(1, number)) as pool:
         try:
             threads = [pool.submit(one_after_another) for _ in range(number)]

@@ -77,6 +77,34 @@ def _git(root: Path, *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
 
+def free_memory(root: Path = Path("/")) -> int | None:
+    """Bytes that a process may still take without swapping, as Linux estimates them; None elsewhere.
+
+    A container's own limit counts too (cgroup v2), of which cached files take nothing.
+
+    Args:
+        root: where proc/ and sys/ are mounted.
+    """
+    try:
+        free = 1024 * _numbers(root / "proc/meminfo")["MemAvailable:"]
+    except (OSError, ValueError, KeyError):
+        return None
+    group = root / "sys/fs/cgroup"
+    try:
+        files = _numbers(group / "memory.stat")
+        cached = files["active_file"] + files["inactive_file"]
+        limit, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+    except (OSError, ValueError, KeyError):
+        # No container, or one without a limit.
+        return free
+    return min(free, limit - used + cached)
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """The first two words of every line of ``path``."""
+    return {words[0]: int(words[1]) for words in map(str.split, path.read_text().splitlines()) if words[1:]}
+
+
 def fast_precision() -> Precision:
     """bf16-mixed where the device multiplies bf16 in hardware, else 32-true."""
     if torch.cuda.is_available():

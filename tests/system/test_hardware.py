@@ -4,7 +4,7 @@ import sys
 import pytest
 import torch
 
-from cnnpool.system.hardware import fast_precision
+from cnnpool.system.hardware import fast_precision, free_memory
 
 # mallinfo2().hblks: blocks that the C library maps from the kernel one by one, to be given back when freed.
 # torch's part is played by a stub, since to import it takes most of the time.
@@ -62,3 +62,25 @@ def test_precision_follows_the_processor(capabilities, expected, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
     assert fast_precision() == expected
+
+
+def test_free_memory_is_the_kernels_estimate_or_what_a_container_leaves(tmp_path):
+    assert free_memory(tmp_path) is None
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "meminfo").write_text(
+        "MemTotal: 900 kB\nMemAvailable:   300 kB\nHugePages_Total: 0\n"
+    )
+    assert free_memory(tmp_path) == 300 * 1024
+    group = tmp_path / "sys" / "fs" / "cgroup"
+    group.mkdir(parents=True)
+    (group / "memory.stat").write_text("anon 5000\nactive_file 1000\ninactive_file 2000\n")
+    (group / "memory.current").write_text("9000\n")
+    (group / "memory.max").write_text("max\n")
+    assert free_memory(tmp_path) == 300 * 1024
+    (group / "memory.max").write_text("20000\n")
+    assert free_memory(tmp_path) == 20000 - 9000 + 3000
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no /proc")
+def test_free_memory_lies_between_nothing_and_all():
+    assert 0 < free_memory() < 1 << 50
