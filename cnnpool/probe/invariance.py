@@ -8,7 +8,7 @@ from cnnpool.bounds import Count, CountOrZero, Seed
 from cnnpool.probe.accuracy import accuracy_map, accuracy_of_shifts
 from cnnpool.probe.base import AtLeastTwo, Batch, Pixels, PixelsOrZero, Probe, Result, Stages, paddings
 from cnnpool.probe.change import relative_change, unchanged_outputs
-from cnnpool.probe.consistency import by_presets
+from cnnpool.probe.consistency import EXACT, PAIRS, by_presets
 from cnnpool.probe.presets import PRESETS, Preset, PresetName
 from cnnpool.quantity import Quantity, fraction, ratio
 from cnnpool.registry import checked
@@ -17,31 +17,52 @@ from cnnpool.registry import checked
 def of_preset(name: str, preset: Preset) -> tuple[Quantity, ...]:
     """The quantities of one protocol."""
     pairs = "Pairs of shifted views of an image with the same top-1 class, divided by"
+    over = (
+        f"The mean over all pairs of shifts that the protocol may draw, where it has at most {EXACT} shifts, "
+        f"else over {PAIRS} pairs an image"
+    )
     return (
         fraction(
             f"consistency.{name}",
             f"consistency ({name})",
-            f"{pairs} all pairs. {preset.source}.",
+            f"{pairs} all pairs. {over}. Protocol: {preset.source}.",
             better="higher",
             shown="compare",
         ),
         fraction(
             f"consistency_distinct.{name}",
             f"consistency of distinct pairs ({name})",
-            f"{pairs} all pairs, every image with a pair of two different shifts. {preset.source}.",
+            f"{pairs} all pairs of two different shifts. {over}. Protocol: {preset.source}.",
             better="higher",
+            shown="file",
         ),
         fraction(
             f"presets.{name}.given_correct",
             f"consistency given correct ({name})",
-            f"{pairs} the pairs whose first view is classified correctly. {preset.source}.",
+            f"{pairs} the pairs whose first view is classified correctly. Protocol: {preset.source}.",
             better="higher",
             shown="file",
         ),
         fraction(
             f"presets.{name}.accuracy",
             f"accuracy of shifted views ({name})",
-            f"Correct predictions over both views of all pairs, divided by all. {preset.source}.",
+            f"Correct predictions over both views of all pairs, divided by all. Protocol: {preset.source}.",
+            better="higher",
+            shown="file",
+        ),
+        fraction(
+            f"presets.{name}.consistency_low",
+            f"lower end of consistency ({name})",
+            f"Lower end of the 95 % interval of consistency ({name}) over images, and over draws where it is "
+            "not exact.",
+            better="higher",
+            shown="file",
+        ),
+        fraction(
+            f"presets.{name}.consistency_high",
+            f"upper end of consistency ({name})",
+            f"Upper end of the 95 % interval of consistency ({name}) over images, and over draws where it is "
+            "not exact.",
             better="higher",
             shown="file",
         ),
@@ -56,7 +77,6 @@ class ShiftInvariance(Probe):
     Args:
         presets: protocols of ``cnnpool.probe.presets.PRESETS``, by name; the first gives
             ``consistency_given_correct``. One that does not fit the images is named under ``skipped``.
-        distinct_pairs: measure every preset also with a distinct pair per image, ``consistency_distinct``.
         samples: images for the presets, >= 1.
         shift_samples: images for accuracy under shifts, >= 1.
         map_samples: images for ``accuracy_over_shifts``, the accuracy under every circular shift of up to
@@ -135,8 +155,7 @@ class ShiftInvariance(Probe):
     )
 
     presets: tuple[PresetName, ...] = ("distinct", "aps_cifar")
-    distinct_pairs: bool = False
-    samples: Count = 1024
+    samples: Count = 512
     shift_samples: Count = 512
     map_samples: CountOrZero = 128
     stage_samples: AtLeastTwo = 64
@@ -152,8 +171,12 @@ class ShiftInvariance(Probe):
         presets: dict[str, Preset] = {name: PRESETS[name] for name in self.presets}
         changes = relative_change(model, stages, few, self.max_shift_px)
         unchanged = unchanged_outputs(model, stages, few, self.max_shift_px)
+        found = by_presets(model, *views, presets, self.seed, black)
+        for one in found["presets"].values():
+            # Beside each protocol, since circular shifts of networks that pad with zeros are another measure.
+            one["model_padding"] = paddings(model)
         return {
-            **by_presets(model, *views, presets, self.seed, black, distinct=self.distinct_pairs),
+            **found,
             **accuracy_of_shifts(model, some, labels[: len(some)], self.worst_px, self.max_shift_px),
             **(
                 {"accuracy_over_shifts": accuracy_map(model, *mapped, self.max_shift_px).tolist()}

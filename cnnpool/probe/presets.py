@@ -69,6 +69,11 @@ class Preset:
         )
         return first, second
 
+    def shifts(self, size: tuple[int, int]) -> Tensor:
+        """Every shift of a view, (P, 2): down, right."""
+        (top, bottom), (left, right) = (self.bounds(length) for length in size)
+        return torch.cartesian_prod(torch.arange(top, bottom + 1), torch.arange(left, right + 1))
+
     def view(self, images: Tensor, shifts: Tensor, black: Tensor | None = None) -> Tensor:
         """Images (N, C, H, W) as one view shows them; ``shifts`` (N, 2): down, right; ``black`` (C,)."""
         down, right = shifts.unbind(1)

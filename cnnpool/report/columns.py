@@ -62,6 +62,35 @@ def pair_columns(comparison: Comparison) -> list[Column]:
     return columns if rows else []
 
 
+def image_columns(comparison: Comparison) -> list[Column]:
+    """Choice, then both intervals of its accuracy and of its difference; none without per-image results."""
+    rows, metric = comparison.rows, comparison.metric
+    if not any(row.crossed for row in rows):
+        return []
+    step = f" ({metric.step_unit})" if metric.step_unit else ""
+    over_seeds = [(row.versus.summary.low, row.versus.summary.high) if row.versus else None for row in rows]
+    return [
+        choice_column(comparison),
+        Column("95 % CI over seeds", [_interval(metric, row.summary) for row in rows]),
+        Column("95 % CI over seeds and images", [_between(metric, row.crossed) for row in rows]),
+        Column(
+            f"difference{step}, over seeds",
+            [_between(metric, ends, sign=True) for ends in over_seeds],
+        ),
+        Column(
+            f"difference{step}, over seeds and images",
+            [_between(metric, row.crossed_difference, sign=True) for row in rows],
+        ),
+    ]
+
+
+def _between(metric: Measure, ends: tuple[float, float] | None, *, sign: bool = False) -> str:
+    if ends is None or any(map(math.isnan, ends)):
+        return NONE
+    low, high = ends if sign else (metric.within(ends[0]), metric.within(ends[1]))
+    return f"[{metric.format(low, sign=sign)}, {metric.format(high, sign=sign)}]"
+
+
 def choice_column(comparison: Comparison) -> Column:
     """The labels."""
     return Column("choice", [row.choice.label for row in comparison.rows], words=True)
@@ -116,6 +145,10 @@ def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
         "difference_sd": v and v.summary.sd,
         "difference_ci_low": v and v.summary.low,
         "difference_ci_high": v and v.summary.high,
+        "ci_images_low": row.crossed and row.crossed[0],
+        "ci_images_high": row.crossed and row.crossed[1],
+        "difference_ci_images_low": row.crossed_difference and row.crossed_difference[0],
+        "difference_ci_images_high": row.crossed_difference and row.crossed_difference[1],
         "p": v and v.p,
         "p_sign_flip": v and v.p_sign_flip,
         "p_holm": v and v.p_holm,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
-from cnnpool.report import statistics
+from cnnpool.report import crossed, statistics
 from cnnpool.report.choice import Choice, baseline, group, varying
 from cnnpool.report.comparable import refuse, select
 from cnnpool.report.measure import Measure, columns, known_keys, measure, quantities_of
@@ -98,12 +98,18 @@ def _rows(choices: list[Choice], metric: Measure, measures: list[Measure]) -> li
     rows = [_row(choice, metric, measures) for choice in choices]
     decisions = decide([row.finite for row in rows])
     base = rows[0]
-    judged = [replace(base, rank=_rank(0, rows, decisions, metric))]
+    bits = crossed.table(base.choice.runs) if metric.key == crossed.MEASURE else {}
+    judged = [replace(base, rank=_rank(0, rows, decisions, metric), crossed=crossed.of_choice(bits))]
     for place, row in enumerate(rows[1:], start=1):
         versus = _versus(_pairs(row.finite, base.finite), decisions, place, metric)
         broken = len({*row.broken, *base.broken})
         rank = _rank(place, rows, decisions, metric)
-        judged.append(replace(row, versus=versus, verdict=verdict(versus, metric, broken), rank=rank))
+        row = replace(row, versus=versus, verdict=verdict(versus, metric, broken), rank=rank)
+        if bits:
+            own = crossed.table(row.choice.runs)
+            difference = crossed.of_difference(own, bits)
+            row = replace(row, crossed=crossed.of_choice(own), crossed_difference=difference)
+        judged.append(row)
     return judged
 
 

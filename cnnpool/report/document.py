@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from cnnpool.report import glossary
-from cnnpool.report.columns import main_columns, measure_tables, pair_columns, ranking
+from cnnpool.report.columns import (
+    image_columns,
+    main_columns,
+    measure_tables,
+    pair_columns,
+    ranking,
+)
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.facts import facts
 from cnnpool.report.pairwise import LEAST_DECIDED
@@ -60,6 +66,8 @@ def compose(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) 
         blocks += [Heading("Warnings"), Items([("", note) for note in comparison.notes])]
     if len(comparison.rows) > 1:
         blocks += [Heading(f"Against {comparison.baseline.choice.label}"), Table(pair_columns(comparison))]
+    if images := image_columns(comparison):
+        blocks += [Heading("With other test images"), Paragraph(OVER_IMAGES), Table(images)]
     if comparison.measures:
         blocks += [
             Heading("What else was measured"),
@@ -73,6 +81,13 @@ def compose(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) 
     blocks += [Heading("Made by"), Code(f"cnnpool compare {shlex.join(argv)}".rstrip())]
     data = ", ".join(sorted({run.results.data["name"] for run in comparison.compared}))
     return f"{comparison.metric.title} on {data} by {', '.join(comparison.by)}", blocks
+
+
+OVER_IMAGES = (
+    "The intervals above cover the seeds alone. Those over seeds and images cover the choice of the test "
+    "images too: a crossed bootstrap of seeds and images, from the record of which images each run "
+    "classified correctly. Verdicts and places speak for these test images."
+)
 
 
 def _summary(comparison: Comparison) -> str:
@@ -95,7 +110,8 @@ def _method(comparison: Comparison) -> list[tuple[str, str]]:
         (
             "Intervals",
             "95 % t intervals over seeds. They cover what the seed decides (initial weights, order, "
-            "augmentation), not the choice of the test images. Tables end them at 0 and 100 %.",
+            "augmentation), not the choice of the test images, unless a column says so. Tables end them "
+            "at 0 and 100 %.",
         ),
         (
             "Differences",

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from cnnpool.report.choice import Choice
+from cnnpool.report.crossed import Interval
 from cnnpool.report.measure import Measure
 from cnnpool.report.pairwise import LEAST_DECIDED, Rank
 from cnnpool.report.statistics import LEVEL, Summary
@@ -40,6 +41,10 @@ class Row:
     versus: Versus | None = None
     verdict: str = "baseline"
     rank: Rank | None = None
+    crossed: Interval | None = None
+    """The 95 % interval over seeds and test images, where the runs say which images they got right."""
+    crossed_difference: Interval | None = None
+    """The same of the difference to the baseline."""
 
     @property
     def finite(self) -> dict[int, float]:

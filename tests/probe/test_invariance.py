@@ -9,7 +9,15 @@ from cnnpool.probe.accuracy import accuracy_map, accuracy_of_shifts
 from cnnpool.probe.answers import answers
 from cnnpool.probe.base import paddings
 from cnnpool.probe.change import relative_change, unchanged_share
-from cnnpool.probe.consistency import by_presets, consistency, consistency_given_correct, paired_answers
+from cnnpool.probe.consistency import (
+    PAIRS,
+    by_presets,
+    consistency,
+    interval,
+    over_all,
+    over_drawn,
+    paired_answers,
+)
 from cnnpool.probe.presets import PRESETS
 
 
@@ -27,10 +35,55 @@ class Mean(nn.Module):
 
 
 def test_consistency_of_hand_worked_answers():
-    first, second = torch.tensor([0, 1, 2, 1]), torch.tensor([0, 2, 2, 1])
-    assert consistency(first, second) == 0.75
-    assert consistency_given_correct(first, second, torch.tensor([0, 1, 1, 0])) == 0.5
-    assert consistency_given_correct(first, second, torch.tensor([1, 0, 0, 0])) is None
+    assert consistency(torch.tensor([0, 1, 2, 1]), torch.tensor([0, 2, 2, 1])) == 0.75
+
+
+def test_all_pairs_of_a_hand_worked_image_are_counted():
+    # One bright pixel of 8 x 8: the corner sees it under 1 of 49 shifts, and under 1 of 36.
+    image, label = -torch.ones(1, 1, 8, 8), torch.tensor([0])
+    image[0, 0, 2, 1] = 1
+    ours = over_all(Corner(), image, label, PRESETS["distinct"])
+    assert (ours.shifts, ours.exact) == (49, True)
+    assert ours.same.item() == pytest.approx(48 * 47 / (49 * 48))
+    assert ours.correct.item() == pytest.approx(48 / 49)
+    assert ours.both.item() == pytest.approx(48 * 47 / (49 * 48))
+    aps = over_all(Corner(), image, label, PRESETS["aps_cifar"])
+    assert aps.same.item() == pytest.approx((35 / 36) ** 2 + (1 / 36) ** 2)
+    assert aps.distinct.item() == pytest.approx(35 * 34 / (36 * 35))
+    assert aps.both.item() == pytest.approx((35 / 36) ** 2)
+
+
+@pytest.mark.parametrize("name", ["distinct", "aps_cifar", "aps_crop", "flc_cifar"])
+def test_all_shifts_give_the_mean_of_what_a_protocol_draws(name, net):
+    cnn, x = net("subsample").eval(), torch.randn(6, 1, 24, 24, generator=torch.Generator().manual_seed(1))
+    preset, black = PRESETS[name], torch.tensor([-2.0])
+    exact = over_all(cnn, x, torch.zeros(6).long(), preset, black)
+    pairs = [paired_answers(cnn, x, preset.paired_per_image(), seed, black) for seed in range(400)]
+    drawn = torch.stack([first == second for first, second in pairs]).double().mean(0)
+    # 400 draws of a share have a standard deviation of at most 0.025.
+    assert (exact.distinct - drawn).abs().max() < 4 * 0.025
+
+
+def test_larger_protocols_draw_pairs_for_each_image():
+    model, x = Corner(), torch.randn(400, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+    found = over_drawn(model, x, torch.zeros(400).long(), PRESETS["zhang_cifar"], 0)
+    assert (found.shifts, found.exact) == (1024, False)
+    assert set((found.same * PAIRS).round(decimals=6).tolist()) <= set(range(PAIRS + 1))
+    # Two pixels of noise agree half the time; 4,000 pairs, standard deviation 0.008.
+    assert found.same.mean().item() == pytest.approx(0.5, abs=0.04)
+    assert found.both.mean().item() == pytest.approx(0.25, abs=0.04)
+
+
+def test_the_interval_covers_the_choice_of_images():
+    shares = torch.tensor([1.0, 0.5, 0.75, 0.25], dtype=torch.float64)
+    half = 1.959964 * shares.numpy().std(ddof=1) / 2
+    assert interval(shares) == pytest.approx((max(0.625 - half, 0), min(0.625 + half, 1)))
+    assert interval(torch.ones(5)) == (1.0, 1.0) and interval(torch.tensor([0.5])) == (0.0, 1.0)
+    generator, inside = torch.Generator().manual_seed(2), 0
+    for _ in range(200):
+        low, high = interval(torch.rand(60, generator=generator, dtype=torch.float64))
+        inside += low <= 0.5 <= high
+    assert 180 <= inside <= 198
 
 
 def test_answers_are_those_of_images_shifted_one_by_one(net, batch):
@@ -56,12 +109,15 @@ def test_the_corner_sees_what_each_preset_lets_in():
             assert torch.equal(top == 0, let_in), name
 
 
-def test_a_batch_shares_its_pair_and_images_draw_their_own():
+def test_a_preset_says_what_it_is_and_what_it_gave():
     model, x = Corner(), torch.randn(512, 1, 16, 16, generator=torch.Generator().manual_seed(0))
-    result = by_presets(model, x, torch.zeros(512).long(), {"d": PRESETS["distinct"]}, 0, distinct=True)
-    # The corner and another pixel of noise agree half the time; standard deviation 0.022.
-    assert result["consistency"]["d"] == pytest.approx(0.5, abs=0.08)
+    result = by_presets(model, x, torch.zeros(512).long(), {"d": PRESETS["distinct"]}, 0)
+    # The corner and another pixel of noise agree half the time.
+    assert result["consistency"]["d"] == pytest.approx(0.5, abs=0.02)
     assert result["consistency"] == result["consistency_distinct"]
+    assert result["presets"]["d"]["exact"] and result["presets"]["d"]["shifts"] == 49
+    low, high = (result["presets"]["d"][f"consistency_{end}"] for end in ("low", "high"))
+    assert low < result["consistency"]["d"] < high
     assert result["presets"]["d"]["per_image"] and result["presets"]["d"]["low"] == -3
     assert result["consistency_given_correct"] == result["presets"]["d"]["given_correct"]
 
@@ -178,6 +234,8 @@ def test_the_probe_reports_every_stage_distance_and_preset(net, batch):
     assert result["accuracy_over_shifts"] == accuracy_map(cnn, x[:3], labels[:3], 2).tolist()
     assert result["map_samples"] == 3
     assert result["model_padding"] == ["zeros"] and result["seed"] == 0
+    assert result["presets"]["distinct"]["model_padding"] == ["zeros"]
+    assert result["presets"]["tips"]["border"] == "circular"
     without = ShiftInvariance(samples=2, shift_samples=2, map_samples=0).measure(cnn, cnn.stages, x, labels)
     assert "accuracy_over_shifts" not in without
 

@@ -65,6 +65,17 @@ def test_distinct_second_views_are_uniform_over_the_others():
     assert (counts[1:] - 1000).abs().max() < 5 * 31.3
 
 
+def test_all_shifts_are_those_that_are_drawn():
+    for name in ("distinct", "aps_cifar", "flc_cifar", "tips"):
+        drawn = torch.cat(PRESETS[name].draw(256 * 400, (16, 12), torch.Generator().manual_seed(0)))
+        every = PRESETS[name].shifts((16, 12))
+        if PRESETS[name].per_image:
+            assert torch.equal(drawn.unique(dim=0), every)
+        else:
+            assert set(map(tuple, drawn.tolist())) <= set(map(tuple, every.tolist()))
+        assert every.unique(dim=0).shape == every.shape
+
+
 def test_a_preset_paired_per_image_keeps_its_shifts():
     paired = PRESETS["aps_crop"].paired_per_image()
     first, second = paired.draw(2000, (32, 32), torch.Generator().manual_seed(0))
