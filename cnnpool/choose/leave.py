@@ -1,5 +1,6 @@
 """The files of a finished study: its report, its numbers, and pages for TensorBoard."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,7 @@ def records(study: Study, view: View) -> list[dict[str, object]]:
                     study.key: None if value != value else value,
                     "test.accuracy": one.accuracy,
                     "wall_s": one.measured.get("cost", {}).get("wall_s"),
-                    "folder": str(arm.home / f"seed{seed}"),
+                    "folder": os.path.relpath(arm.home / f"seed{seed}", study.ledger.folder),
                 }
             )
     return found
