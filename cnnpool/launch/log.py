@@ -57,6 +57,8 @@ def logged(folder: Path) -> Iterator[RunLog]:
     console.setFormatter(logging.Formatter("%(message)s"))
     file.setFormatter(Plain("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[console, file], force=True)
+    # It reports each start with an empty cache of fonts.
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)
     try:
         yield file
     finally:
