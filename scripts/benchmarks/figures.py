@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
         return f"at {'most' if self.most else 'least'} {self.limit:g} {self.unit}".rstrip()
 
     def reached(self, ours: float, ratio: float) -> bool:
-        """Whether it is, by our own figure and its median ratio to the rival's."""
+        """Whether the target is met, by our own figure and its median ratio to the rival's."""
         figure = ours if self.unit else ratio
         return figure <= self.limit if self.most else figure >= self.limit
 

@@ -1,4 +1,4 @@
-"""A sweep in one process as it goes on: when each run ends, and what memory the process holds then."""
+"""A sweep in one process: the time of each run's end and the process's memory then."""
 
 import subprocess
 import sys

@@ -20,7 +20,7 @@ def in_turn(speeds: dict[str, Callable[[], float]], repeat: int) -> dict[str, li
     for turn in range(-1, repeat):
         for name in list(speeds)[:: 1 if turn % 2 else -1]:
             speed = speeds[name]()
-            # The first turn compiles, reads and grows the heap.
+            # The first turn warms up: it compiles kernels, reads files and grows the heap.
             if turn >= 0:
                 said[name].append(speed)
     return said
@@ -46,14 +46,14 @@ def bare(network: nn.Module, batches: Iterable, optimizer: torch.optim.Optimizer
 
 def as_torchvision_has_it(root: Path, batch_size: int, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
     """``steps`` batches of MNIST: torchvision's data set, ToTensor and Normalize, torch's DataLoader."""
-    # In this process: on two cores, worker processes are slower still.
+    # Loaded in this process: on two cores, worker processes are slower.
     images = mnist(root, train=True)
     loader = torch.utils.data.DataLoader(images, batch_size=batch_size, shuffle=True, drop_last=True)
     return islice(iter(loader), steps)
 
 
 def mnist(root: Path, *, train: bool) -> torch.utils.data.Dataset:
-    """MNIST by torchvision, as its examples have it; what lies in ``root`` packed only is unpacked there."""
+    """MNIST by torchvision, as its examples use it; archives in ``root`` are unpacked there."""
     from torchvision import datasets, transforms
 
     transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])

@@ -1,4 +1,4 @@
-"""The suite of growth: what a training step takes as one thing grows and all else stays."""
+"""The suite of growth: the time of a training step as one quantity grows and all others stay fixed."""
 
 import statistics
 import sys

@@ -1,4 +1,4 @@
-"""The suite of starting: from the command to an answer, in processes of their own."""
+"""The suite of starting: the time from a command to its output, in separate processes."""
 
 import os
 import statistics

@@ -1,4 +1,4 @@
-"""The suite of training: our runs beside loops that do less, in turn in one process."""
+"""The suite of training: our runs beside minimal loops, in turn in one process."""
 
 import logging
 import os
@@ -92,7 +92,7 @@ def _dataset(case: Case, root: Path) -> data.Dataset:
 
 
 class Linear(nn.Sequential):
-    """The least that learns: pixels to logits."""
+    """A minimal network: pixels to logits."""
 
     def __init__(self):
         super().__init__(nn.Flatten(), nn.Linear(28 * 28, 10))
@@ -103,7 +103,7 @@ def _network(case: Case) -> nn.Module:
     torch.manual_seed(0)
     if case.network == "linear":
         return Linear()
-    # As experiment=mnist_fast has it.
+    # As in experiment=mnist_fast.
     options = {"pad_ends": False} if case.network == "sprint" else {}
     return flat(case.network, width=case.width, **options).to(memory_format=torch.channels_last)
 
@@ -114,7 +114,7 @@ def _speed(case: Case, root: Path) -> float:
 
 
 def _ours(case: Case, root: Path, probes: dict[str, probe.Probe]) -> dict[str, Any]:
-    """Results of a run of one epoch, with everything written that a run writes, but for pictures."""
+    """Results of a run of one epoch, with all its files except pictures."""
     named = {"name": "max"}
     facts = Facts(
         run="bench",

@@ -80,7 +80,7 @@ def sequential(scenario: Scenario, studies: int) -> Rates:
     rule = Rule(candidates=CANDIDATES, rounds=ROUNDS, resolution=1.0 if scenario.draw is coarse else 0.0)
     course = follow(simulated(scenario, studies), rule)
     alone = course.left.sum(1) == 1
-    # Nobody is trained after the round in which the study ended.
+    # No candidate is trained after the round in which the study ended.
     trained = np.where(course.ended > 0, course.ended, course.last[:, None])
     return Rates(
         dropped=float((course.ended[:, 0] > 0).mean()),

@@ -42,7 +42,7 @@ class Command:
         return [first.removeprefix(".venv/bin/"), *rest]
 
     def skip_reason(self) -> str:
-        """Why a fresh clone on one machine without a network cannot run it; empty if it can."""
+        """The reason why a fresh clone on one machine without a network cannot run it; empty if it can."""
         line = "" if self.program else f"{shlex.join(self.words)} "
         return next((reason for pattern, reason in SKIPPED if re.search(pattern, line)), "")
 

@@ -1,4 +1,4 @@
-"""Write docs/glossary.md from what the probes declare."""
+"""Write docs/glossary.md from the quantities that the probes declare."""
 
 from pathlib import Path
 

@@ -67,7 +67,7 @@ def redirect(constants: Constants) -> None:
     construct = registry.construct
 
     def construct_mirrored(table: dict[str, Any], room: str, name: str, *args: Any, **options: Any) -> Any:
-        # Here, because jobs are forked only where nothing has imported torch, and with it the data sets.
+        # Imported here: jobs are forked only where torch, and with it the data sets, is not imported yet.
         if room == "datasets":
             for key, value in constants.get(name, {}).items():
                 setattr(table[name], key, value)

@@ -1,4 +1,4 @@
-"""Run every command of README.md and docs/*.md as a newcomer would, and print a line for each.
+"""Run every command of README.md and docs/*.md in a fresh clone, and print a line for each.
 
 usage: python scripts/docs/run_commands.py [PAGE ...]
 
