@@ -13,8 +13,9 @@ from cnnpool.choose.study import Study, View
 from cnnpool.report import html, markdown
 from cnnpool.report.board.events import Events, discard, ours
 from cnnpool.report.document import Block, Code, Paragraph, Table
-from cnnpool.report.panels import curves, dots
 from cnnpool.report.plots import Plot, plot
+from cnnpool.report.plots.dots import dots
+from cnnpool.report.plots.learning import curves
 from cnnpool.report.statistics import summarise
 from cnnpool.report.write import put
 

@@ -1,5 +1,6 @@
 """Scalars of a running training: to metrics.jsonl for the report, and to loggers."""
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,26 @@ from torch.utils.tensorboard.summary import hparams
 
 from cnnpool import tables
 from cnnpool.fit.loggers import RunLogger
+from cnnpool.fit.wall_times import wall_times
 from cnnpool.quantity import Quantity
 from cnnpool.run_folder import metrics
 from cnnpool.run_folder.metrics import MetricsFile
+from cnnpool.run_folder.pages import pages
 from cnnpool.run_folder.results import NAMED, Results
+
+EVENTS = "events.out.tfevents.*"
 
 
 class MetricsWriter:
     """Scalars of one run, appended to ``metrics.jsonl`` and to TensorBoard's event file.
 
+    A run that goes on makes its event file anew from the lines of ``metrics.jsonl`` that it keeps, so that
+    each number stands in it once and in order, wherever the run was stopped and however the clock was set.
+
     Args:
         folder: of the run.
-        resumed_step: the step to go on from.
-        kept_bytes: of ``metrics.jsonl`` up to that step; what a stopped run wrote later is dropped.
+        kept_bytes: of ``metrics.jsonl`` up to the checkpoint to go on from; what a stopped run wrote later is
+            dropped.
         quantities: of which TensorBoard shows the definitions beside the charts.
         logger: that gets scalars and pictures too.
 
@@ -35,7 +43,6 @@ class MetricsWriter:
     def __init__(
         self,
         folder: Path,
-        resumed_step: int = 0,
         kept_bytes: int = 0,
         quantities: Sequence[Quantity] = (),
         logger: RunLogger | None = None,
@@ -43,22 +50,29 @@ class MetricsWriter:
         self.metrics = MetricsFile(folder, kept_bytes)
         self.logger = logger or RunLogger()
         self.logger.replay(metrics.read(folder).records)
-        if not resumed_step:
-            for old in folder.glob("events.out.tfevents.*"):
-                old.unlink()
-        purge = resumed_step + 1 if resumed_step else None
-        self.board = SummaryWriter(folder, purge_step=purge, max_queue=1000)
+        old = list(folder.glob(EVENTS))
+        self.board = SummaryWriter(folder, max_queue=1000)
         # The writer's own methods take no description of a scalar.
         self.events: Any = self.board.file_writer
         self.quantities = quantities
         self.described: set[str] = set()
+        self.latest = 0.0
+        times = wall_times(old)
+        for record in metrics.read(folder).records:
+            step = int(record.pop("step"))
+            for tag, value in record.items():
+                if tag != "epoch":
+                    self._scalar(tag, value, step, times.get((tag, step), self.latest))
+        self.board.flush()
+        for path in old:
+            path.unlink()
 
     def scalars(self, step: int, epoch: int, values: Mapping[str, float | None]) -> None:
         """Append one line; a value of null is left out."""
         measured = {tag: value for tag, value in values.items() if value is not None}
         self.metrics.append(step, epoch, measured)
         for tag, value in measured.items():
-            self.events.add_summary(self._summary(tag, value), step)
+            self._scalar(tag, value, step, time.time())
         self.logger.scalars(step, epoch, measured)
 
     def figure(self, tag: str, figure: Figure, step: int | None) -> None:
@@ -74,16 +88,19 @@ class MetricsWriter:
 
     def finish(self, results: Results) -> None:
         """Write the pages that compare runs: custom scalars, a row of HParams, the configuration as text."""
-        self._layout(list(results.stages))
-        settings = {
-            **{room: getattr(results, room)["name"] for room in NAMED},
-            "seed": results.seed,
-            "choice": results.choice.rpartition("/")[2],
-        }
-        self._hyperparameters(results.choice, settings, _headline(results))
+        self._layout()
+        # Five columns of settings would push that of the accuracy out of a window of 1,400 pixels.
+        settings = {room: getattr(results, room)["name"] for room in NAMED}
+        where, _, choice = results.choice.rpartition("/")
+        self._hyperparameters(f"{choice} ({where})" if where else choice, settings, _headline(results))
         asked = {key: getattr(results, key) for key in (*NAMED, "stages", "fit", "seed")}
         self.board.add_text("configuration", _table(asked), results.steps)
         self.board.add_text("results", _table(_headline(results)), results.steps)
+
+    def _scalar(self, tag: str, value: float, step: int, wall_time: float) -> None:
+        # Never back, also where the clock was set back.
+        self.latest = max(self.latest, wall_time)
+        self.events.add_summary(self._summary(tag, value), step, self.latest)
 
     def _summary(self, tag: str, value: float) -> Summary:
         """One scalar; the first of its tag carries the definition."""
@@ -93,19 +110,16 @@ class MetricsWriter:
         metadata = one and SummaryMetadata(plugin_data=scalar, summary_description=one.definition)
         return Summary(value=[Summary.Value(tag=tag, simple_value=value, metadata=metadata)])
 
-    def _layout(self, stages: list[str]) -> None:
-        charts = {
-            "gradient that is zero, by stage": [f"gradient/zero_fraction/{s}" for s in stages],
-            "inputs that a batch covers, by stage": [f"gradient/coverage/{s}" for s in stages],
-            "change after a shift of 1 px, by stage": [f"invariance/relative_change_1px/{s}" for s in stages],
+    def _layout(self) -> None:
+        # TensorBoard draws a page's charts from the last to the first.
+        layout = {
+            title: {tag: ["Multiline", [f"^{tag}$"]] for tag in reversed(tags)}
+            for title, tags in pages(self.described).items()
         }
-        pages = {title: ["Multiline", tags] for title, tags in charts.items()}
-        accuracy = {"accuracy": ["Multiline", ["train/accuracy", "val/accuracy", "test/accuracy"]]}
-        self.board.add_custom_scalars({"stages": pages, "training": accuracy})
+        self.board.add_custom_scalars(layout)
 
     def _hyperparameters(self, group: str, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
-        # Text even for numbers: settings are labels here, and the tab would print seed 0 as 0.0000.
-        experiment, start, end = hparams({k: str(v) for k, v in settings.items()}, dict(metrics))
+        experiment, start, end = hparams(dict(settings), dict(metrics))
         content = start.value[0].metadata.plugin_data
         plugin = HParamsPluginData.FromString(content.content)
         # Runs of one group become one row with averaged metrics.

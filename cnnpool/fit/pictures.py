@@ -1,4 +1,7 @@
-"""The pictures that loggers show of a finished run, drawn with fixed colour limits."""
+"""The pictures that loggers show of a finished run, drawn with fixed colour limits.
+
+Their tags sort behind those of the scalars that matter: test/, train/, val/.
+"""
 
 from cnnpool.explain.example import examples
 from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure, winner_panels
@@ -21,10 +24,10 @@ def draw(writer: MetricsWriter, model: Cnn, batch: Batch, results: Results) -> N
     step, measured = results.steps, results.measured
     if accuracy := measured.get("invariance", {}).get("accuracy_over_shifts"):
         maps = {"test accuracy of shifted images": accuracy}
-        writer.figure("maps/accuracy_over_shifts", shift_figure(maps, "accuracy"), step)
+        writer.figure("view/accuracy_over_shifts", shift_figure(maps, "accuracy"), step)
     taps = stage_gradients(model, model.stages, images[:SHOWN], labels[:SHOWN])
     gradients = {stage: tap.gradient for stage, tap in taps.items()}
-    writer.figure("maps/gradient_routing", routing_figure(images[:SHOWN], gradients), step)
+    writer.figure("view/gradient_routing", routing_figure(images[:SHOWN], gradients), step)
     for stage, gradient in gradients.items():
         writer.board.add_histogram(f"gradient/at_input/{stage}", gradient, step)
     fields = {
@@ -32,10 +35,10 @@ def draw(writer: MetricsWriter, model: Cnn, batch: Batch, results: Results) -> N
         for stage, field in receptive_fields(model, model.stages, images[:MAPPED]).items()
     }
     if fields:
-        writer.figure("maps/receptive_field", field_figure(fields, "mean |gradient|, largest 1"), step)
+        writer.figure("view/receptive_field", field_figure(fields, "mean |gradient|, largest 1"), step)
     if winners := winner_panels(measured.get("gradient", {})):
-        writer.figure("maps/winners", winner_figure(winners), step)
+        writer.figure("view/winners", winner_figure(winners), step)
     for name in (results.pool["name"], results.readout["name"]):
         if name == KEEP:
             continue
-        writer.figure(f"explain/{name}", figure(examples(name)[0]), step)
+        writer.figure(f"view/worked_example/{name}", figure(examples(name)[0]), step)

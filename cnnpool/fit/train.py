@@ -52,8 +52,8 @@ def train(run: Training, start: Checkpoint | None, logger: RunLogger) -> Trained
     module, dataset = run.module, run.dataset
     writer = None
     if not rank():
-        steps, kept = (start.steps, start.metrics["metrics_bytes"]) if start else (0, 0)
-        writer = MetricsWriter(run.out, steps, kept, run.quantities, logger)
+        kept = start.metrics["metrics_bytes"] if start else 0
+        writer = MetricsWriter(run.out, kept, run.quantities, logger)
     metrics = MetricsCallback(writer, run.probes, sample(dataset, dataset.val if run.val else dataset.train))
     quieten()
     with Signals() as signals:

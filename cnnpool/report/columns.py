@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from cnnpool.report.comparison import Comparison
+from cnnpool.report.load import header
 from cnnpool.report.measure import Measure
 from cnnpool.report.row import Row
 from cnnpool.report.statistics import LEAST_PAIRS, Summary
@@ -20,7 +21,9 @@ def main_columns(comparison: Comparison) -> list[Column]:
     return [
         choice_column(comparison),
         Column("n", [_count(row) for row in rows]),
-        Column(f"{metric.header}, mean ± sd", [_mean_sd(metric, row.summary) for row in rows]),
+        Column(
+            f"{header(metric, comparison.loaded)}, mean ± sd", [_mean_sd(metric, row.summary) for row in rows]
+        ),
         Column("95 % CI", [_interval(metric, row.summary) for row in rows]),
         Column(f"difference{step} [95 % CI]", [_difference(metric, row) for row in rows]),
         Column("p (Holm)", [_adjusted(row) for row in rows]),
@@ -98,7 +101,7 @@ def choice_column(comparison: Comparison) -> Column:
 
 def _means(comparison: Comparison, one: Measure) -> Column:
     cells = [_mean(one, row.others[one.key], len(row.choice.runs)) for row in comparison.rows]
-    return Column(one.header, cells)
+    return Column(header(one, comparison.loaded), cells)
 
 
 def ranking(comparison: Comparison) -> str:

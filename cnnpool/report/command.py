@@ -5,16 +5,19 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
 from cnnpool.report.runs import MEANS, Run, find, finished
+from cnnpool.system.progress import Progress
 
 if TYPE_CHECKING:
     from cnnpool.report.comparison import Comparison
+    from cnnpool.report.course import Course
+    from cnnpool.report.plots import Plot
 
 METRIC = "test.accuracy"
 SELECTED = 40
@@ -44,7 +47,8 @@ def main(argv: list[str], judge: Judge | None = None) -> int:
     """
     try:
         arguments = parser(claims=judge is not None).parse_args(argv)
-        runs = find(arguments.runs)
+        with Progress("reading runs", unit="runs") as progress:
+            runs = find(arguments.runs, progress.step)
         if arguments.status:
             _say(_status(runs))
         elif judge and arguments.claims:
@@ -101,6 +105,8 @@ def parser(*, claims: bool = True) -> Parser:
 def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) -> None:
     # numpy, scipy and matplotlib would make --help slow.
     from cnnpool.report.comparison import compare
+    from cnnpool.report.course import course
+    from cnnpool.report.plots import NAMES, draw
     from cnnpool.report.text import render
     from cnnpool.report.write import write
 
@@ -115,13 +121,22 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
     terminal = sys.stdout.isatty()
     _say(render(comparison, width=_columns(), colour=terminal and "NO_COLOR" not in os.environ))
     folder = Path(arguments.out or Path(arguments.runs[0], "report"))
-    write(comparison, folder, argv)
+    courses, plots = {}, []
+    with Progress("reading metrics", len(comparison.rows), "choices") as progress:
+        for row in comparison.rows:
+            courses[row.choice.label] = course(list(row.choice.runs.values()))
+            progress.step()
+    with Progress("drawing", len(NAMES), "figures") as progress:
+        for plot in draw(comparison, courses):
+            plots.append(plot)
+            progress.step()
+    write(comparison, folder, argv, plots)
     _say(f"\nreport: {folder / 'report.html'}\n")
     if not arguments.no_board:
-        _say(_board(comparison))
+        _say(_board(comparison, courses, plots))
 
 
-def _board(comparison: "Comparison") -> str:
+def _board(comparison: "Comparison", courses: "Mapping[str, Course]", plots: "Sequence[Plot]") -> str:
     """Write the comparison for TensorBoard; how to look at it, or why there is nothing to look at."""
     from cnnpool.report import board
 
@@ -129,7 +144,7 @@ def _board(comparison: "Comparison") -> str:
     if root is None:
         return "board: none, the runs have no folder in common\n"
     try:
-        board.write(comparison, root)
+        board.write(comparison, root, courses, plots)
     except OSError as error:
         return f"board: none, {error.filename or root} cannot be written: {error.strerror}\n"
     every = f"tensorboard --logdir {shlex.quote(_short(root))}"

@@ -9,6 +9,7 @@ from cnnpool.registry import did_you_mean
 from cnnpool.report import crossed, statistics
 from cnnpool.report.choice import Choice, baseline, group, varying
 from cnnpool.report.comparable import refuse, select
+from cnnpool.report.load import MARK, loaded
 from cnnpool.report.measure import Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import observe
 from cnnpool.report.pairwise import Decisions, Rank, decide
@@ -29,6 +30,8 @@ class Comparison:
     quantities: list[Quantity]
     """What the runs say of every number they hold."""
     notes: list[str]
+    loaded: str
+    """Why the timed measures are not to be trusted; empty if they are."""
     runs: list[Run] = field(repr=False)
     """All runs found, the unfinished too."""
 
@@ -80,8 +83,9 @@ def compare(
     choices = [base, *(choice for choice in choices if choice is not base)]
     measures = [one for one in columns(known, quantities) if one.key != metric and _measured(one, kept)]
     rows = _rows(choices, chosen, measures)
-    notes = differing + observe(runs, kept, rows, chosen)
-    return Comparison(chosen, by, rows, measures, quantities, notes, list(runs))
+    why = loaded(kept, [chosen, *measures])
+    notes = differing + observe(runs, kept, rows, chosen) + [f"{MARK} {why}"] * bool(why)
+    return Comparison(chosen, by, rows, measures, quantities, notes, why, list(runs))
 
 
 def read(choice: Choice, one: Measure) -> dict[int, float]:

@@ -16,6 +16,7 @@ from cnnpool.report.columns import (
 )
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.facts import facts
+from cnnpool.report.load import MARK
 from cnnpool.report.pairwise import LEAST_DECIDED
 from cnnpool.report.plots import Plot
 from cnnpool.report.statistics import EXACT_PAIRS
@@ -74,6 +75,7 @@ def compose(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) 
             Paragraph("Means over the seeds of each choice, as many as above."),
             *map(Table, measure_tables(comparison)),
         ]
+        blocks += [Paragraph(f"{MARK} {comparison.loaded}.")] * bool(comparison.loaded)
     blocks += [Heading("Glossary"), Items(glossary.entries(comparison))]
     blocks += [Heading("Figures"), *plots] if plots else []
     blocks += [Heading("How the numbers were made"), Items(_method(comparison))]

@@ -1,9 +1,10 @@
-"""Run folders on disk: ``find`` them, with their state; ``curve`` reads one scalar's history."""
+"""Run folders on disk: ``find`` them, with their state."""
 
+import dataclasses
 import logging
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,12 @@ class Run:
         return self.found.measured if self.found else {}
 
 
-def find(paths: Iterable[str | os.PathLike[str]]) -> list[Run]:
+def find(paths: Iterable[str | os.PathLike[str]], each: Callable[[], object] = lambda: None) -> list[Run]:
     """Every run folder at or under ``paths``, each once, in the order in which they lie there.
+
+    Args:
+        paths: folders.
+        each: is called after each run.
 
     Raises:
         ValueError: if a path does not exist or is no folder, or no run is found.
@@ -69,7 +74,12 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> list[Run]:
         raise ValueError(
             f"no run found under {', '.join(map(str, roots))}: a run's folder holds {layout.RESULTS}"
         )
-    return [_read(folder) for folder in folders.values()]
+    runs: list[Run] = []
+    descriptions: list[dict[str, Any]] = []
+    for folder in folders.values():
+        runs.append(_sharing(_read(folder), descriptions))
+        each()
+    return runs
 
 
 def finished(runs: Iterable[Run]) -> list[Run]:
@@ -88,12 +98,6 @@ def finished(runs: Iterable[Run]) -> list[Run]:
         counts = ", ".join(f"{sum(run.state == state for run in runs)} {state}" for state in states)
         raise ValueError(f"no finished run among {len(runs)} ({counts}): --status lists them")
     return done
-
-
-def curve(run: Run, tag: str) -> dict[int, float]:
-    """Epoch -> the last value of ``tag`` logged in it, from metrics.jsonl; empty if there is none."""
-    values = {record["epoch"]: float(record[tag]) for record in records(run) if tag in record}
-    return dict(sorted(values.items()))
 
 
 def records(run: Run) -> list[Record]:
@@ -118,6 +122,18 @@ def _folders(root: Path) -> Iterable[Path]:
 
 def _warn(error: OSError) -> None:
     log.warning("%s is left out: %s", error.filename, error.strerror)
+
+
+def _sharing(run: Run, known: list[dict[str, Any]]) -> Run:
+    """Return ``run`` with the descriptions of its numbers from ``known``: all runs have much the same."""
+    if run.found is None:
+        return run
+    own = run.found.quantities
+    if own not in known:
+        known.append(own)
+        return run
+    shared = known[known.index(own)]
+    return dataclasses.replace(run, found=dataclasses.replace(run.found, quantities=shared))
 
 
 def _read(folder: Path) -> Run:

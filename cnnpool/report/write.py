@@ -11,18 +11,17 @@ from cnnpool.report import html, latex, markdown
 from cnnpool.report.columns import records, runs
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.document import compose
-from cnnpool.report.plots import NAMES, draw
+from cnnpool.report.plots import NAMES, Plot
 
 
-def write(comparison: Comparison, folder: Path, argv: Sequence[str]) -> None:
-    """Write report.md, report.html, tables, the numbers of every run and every figure as PNG and SVG.
+def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequence[Plot]) -> None:
+    """Write report.md, report.html, tables, the numbers of every run and ``plots`` as PNG and SVG.
 
     Figures of an earlier report that this comparison does not have are removed.
 
     Raises:
         ValueError: if the folder cannot be written.
     """
-    plots = draw(comparison)
     title, blocks = compose(comparison, plots, argv)
     files = {
         "report.md": markdown.render(title, blocks).encode(),

@@ -1,9 +1,12 @@
 import json
 import math
+import re
 
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from cnnpool import data, model, pool, readout
 from cnnpool.fit import DivergedError, Facts, Recipe, fit
@@ -65,14 +68,25 @@ def test_tensorboard_shows_the_documented_tags_pictures_and_pages(runs, finished
         "aliasing/alias_energy_ratio/s1",
     }  # fmt: skip
     assert expected <= set(tags["scalars"])
-    assert {"maps/accuracy_over_shifts", "maps/gradient_routing", "explain/max"} <= set(tags["images"])
+    assert {"view/accuracy_over_shifts", "view/gradient_routing", "view/worked_example/max"} <= set(
+        tags["images"]
+    )
     assert set(tags["histograms"]) == {"gradient/at_input/s1", "gradient/at_input/s2"}
     assert {"configuration/text_summary", "results/text_summary"} <= set(tags["tensors"])
     assert "custom_scalars__config__" in tags["tensors"]
     assert len(events.Scalars("gradient/zero_fraction/s1")) == 3
     plugin = events.PluginTagToContent("hparams")
     start = plugin["_hparams_/session_start_info"]
-    assert runs.facts["choice"].encode() in start
+    assert runs.facts["choice"].rpartition("/")[2].encode() in start
+    # Trial, metrics and four settings are as wide as leaves the accuracy in sight.
+    columns = HParamsPluginData.FromString(start).session_start_info.hparams
+    assert set(columns) == {"pool", "readout", "model", "data"}
+    [event] = events.Tensors("custom_scalars__config__")
+    pages = Layout.FromString(event.tensor_proto.string_val[0]).category
+    assert [page.title for page in pages] == ["accuracy", "gradient", "invariance"]
+    charts = [re.compile(tag) for page in pages for chart in page.chart for tag in chart.multiline.tag]
+    assert all(any(chart.search(tag) for tag in tags["scalars"]) for chart in charts)
+    assert [chart.title for chart in pages[0].chart][-1] == "val/accuracy"
 
 
 def test_the_same_seed_gives_the_same_bits_whatever_is_logged(runs, finished, tmp_path):

@@ -2,11 +2,13 @@ import json
 import os
 import shutil
 import signal
+import time
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from cnnpool.fit import DamagedError, DivergedError
+from cnnpool.fit import DamagedError, DivergedError, record
 from cnnpool.fit.checkpoint_callback import Checkpoints
 from cnnpool.fit.checkpoint_io import SafeCheckpointIO
 from cnnpool.fit.metrics_callback import MetricsCallback
@@ -304,3 +306,60 @@ def test_a_run_of_which_a_checkpoint_was_deleted_is_not_finished(runs, tmp_path,
     with pytest.raises(LostError, match=r"best\.ckpt was deleted or replaced while its run went on"):
         runs.run(tmp_path, **EVERY)
     assert not (tmp_path / "results.json").exists()
+
+
+def killed_after_the_last_record(runs, out, monkeypatch, times=1):
+    """A run that is killed between its closing record and results.json, so many times."""
+    for _ in range(times):
+        with monkeypatch.context() as patch:
+            patch.setattr(record, "write", lambda *_: power_cut())
+            with pytest.raises(RuntimeError, match="power cut"):
+                runs.run(out, **EVERY)
+
+
+def scalars(out):
+    events = EventAccumulator(str(out), size_guidance={"scalars": 0}, purge_orphaned_data=False).Reload()
+    return {tag: events.Scalars(tag) for tag in events.Tags()["scalars"]}
+
+
+def test_a_number_stands_once_in_tensorboard_however_often_the_end_was_killed(runs, tmp_path, monkeypatch):
+    killed_after_the_last_record(runs, tmp_path, monkeypatch, times=3)
+    runs.run(tmp_path, **EVERY)
+    found = scalars(tmp_path)
+    assert len(found["test/accuracy"]) == 1 and len(found["val/accuracy"]) == 3
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    for tag, points in found.items():
+        logged = [(line["step"], line[tag]) for line in lines if tag in line]
+        assert [point.step for point in points] == [step for step, _ in logged]
+        assert [point.value for point in points] == pytest.approx([value for _, value in logged])
+    assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 1
+
+
+@pytest.mark.parametrize("back", [0, 100_000])
+def test_order_and_times_in_tensorboard_outlive_a_clock_that_is_set_back(runs, tmp_path, monkeypatch, back):
+    cut(monkeypatch, 11, power_cut)
+    with pytest.raises(RuntimeError, match="power cut"):
+        runs.run(tmp_path, **EVERY)
+    before = {point.step: point.wall_time for point in scalars(tmp_path)["train/loss"]}
+    true = time.time
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: true() - back)
+        runs.run(tmp_path, **EVERY)
+    points = scalars(tmp_path)["train/loss"]
+    assert [point.step for point in points] == sorted(point.step for point in points)
+    times = [point.wall_time for point in points]
+    assert times == sorted(times)
+    kept = [point for point in points if point.step in before and point.step <= 8]
+    assert kept and all(point.wall_time == before[point.step] for point in kept)
+
+
+def test_an_event_file_that_is_lost_or_cut_is_made_again(runs, tmp_path, monkeypatch):
+    for damage in (lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:200])):
+        out = tmp_path / str(damage.__code__.co_firstlineno) / str(id(damage))
+        cut(monkeypatch, 11, power_cut)
+        with pytest.raises(RuntimeError, match="power cut"):
+            runs.run(out, **EVERY)
+        [events] = out.glob("events.out.tfevents.*")
+        damage(events)
+        runs.run(out, **EVERY)
+        assert [point.step for point in scalars(out)["val/accuracy"]] == [8, 16, 24]

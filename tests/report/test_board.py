@@ -1,6 +1,8 @@
 import json
 import math
 import re
+import subprocess
+import sys
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -59,21 +61,33 @@ def test_mean_and_t_interval_over_seeds_are_what_was_worked_out_by_hand(two):
     assert points(board(two / "_mean" / "avg"), "val/accuracy") == pytest.approx({10: 0.4, 20: 0.6})
 
 
-def test_the_page_draws_a_margin_chart_of_written_tags_for_everything_with_a_course(two):
+def test_pages_of_accuracy_gradient_and_invariance_come_first_then_those_with_bands(two):
     assert main([str(two)]) == 0
     [event] = board(two / "_mean").Tensors("custom_scalars__config__")
-    pages = Layout.FromString(event.tensor_proto.string_val[0])
-    assert [page.title for page in pages.category] == [
-        "choices: accuracy and loss",
-        "choices: gradient routing",
+    pages = Layout.FromString(event.tensor_proto.string_val[0]).category
+    # Nothing was logged of invariance. Charts are drawn from the last.
+    assert [(page.title, [chart.title for chart in page.chart]) for page in pages] == [
+        ("accuracy", ["val/loss", "val/accuracy"]),
+        ("gradient", [ZERO]),
+        ("accuracy, with intervals", ["val/loss", "val/accuracy"]),
+        ("gradient, with intervals", [ZERO]),
     ]
-    charts = [chart for page in pages.category for chart in page.chart]
-    # train/loss has one step only: nothing to draw a line through. Charts are drawn from the last.
-    assert [chart.title for chart in charts] == ["val/loss", "val/accuracy", ZERO]
     written = set(board(two / "_mean" / "avg").Tags()["scalars"])
-    for chart in charts:
-        [series] = chart.margin.series
-        assert {series.value, series.lower, series.upper} <= written
+    for page in pages[:2]:
+        for chart in page.chart:
+            [pattern] = chart.multiline.tag
+            assert [tag for tag in written if re.search(pattern, tag)] == [chart.title]
+    for page in pages[2:]:
+        for chart in page.chart:
+            [series] = chart.margin.series
+            assert {series.value, series.lower, series.upper} <= written
+
+
+def test_what_has_no_chart_has_a_mean_and_no_band(two):
+    assert main([str(two)]) == 0
+    written = set(board(two / "_mean" / "avg").Tags()["scalars"])
+    assert "train/loss" in written and "with_interval/val/loss/low" in written
+    assert not [tag for tag in written if tag.startswith("with_interval/train/loss")]
 
 
 def test_the_text_tab_holds_the_comparison(two):
@@ -81,6 +95,10 @@ def test_the_text_tab_holds_the_comparison(two):
     [event] = board(two / "_mean").Tensors("comparison/text_summary")
     text = event.tensor_proto.string_val[0].decode()
     assert "| max | 3 |" in text and "Too few seeds to rank" in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    # Wider ones are squeezed until words break, and so are numbers with a space.
+    assert all(line.count("|") <= 5 for line in rows)
+    assert "90.00&nbsp;±&nbsp;0.00" in text
 
 
 def test_a_step_that_one_run_lacks_is_left_out(two):
@@ -100,15 +118,27 @@ def test_a_single_run_has_a_line_and_no_band(shelf):
     assert "val/accuracy" in tags and not [tag for tag in tags if tag.startswith("with_interval/")]
 
 
-def test_the_maps_of_a_choice_are_a_picture_of_the_size_it_says(shelf):
+def test_the_figures_of_the_report_are_pictures_of_the_size_they_say(shelf):
     for seed in range(2):
         shelf.put(seed=seed, gradient={"s1": {"winners": [0.4, 0.3, 0.2, 0.1]}})
     assert main([str(shelf.root)]) == 0
-    found = board(shelf.root / "_mean" / "max")
-    assert found.Tags()["images"] == ["maps"]
-    [picture] = found.Images("maps")
-    height, width, _ = imread(BytesIO(picture.encoded_image_string), format="png").shape
-    assert (picture.width, picture.height) == (width, height)
+    found = board(shelf.root / "_mean")
+    assert {"view/accuracy", "view/winners"} <= set(found.Tags()["images"])
+    for tag in found.Tags()["images"]:
+        [picture] = found.Images(tag)
+        content = (shelf.root / "report" / f"{tag.removeprefix('view/')}.png").read_bytes()
+        assert picture.encoded_image_string == content
+        height, width, _ = imread(BytesIO(content), format="png").shape
+        assert (picture.width, picture.height) == (width, height)
+
+
+def test_comparisons_at_once_leave_the_files_of_one(two):
+    code = "import sys; from cnnpool.report import main; sys.exit(main(sys.argv[1:]))"
+    commands = [[sys.executable, "-c", code, str(two), "--out", str(two / f"report{n}")] for n in range(3)]
+    running = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for command in commands]
+    assert [process.wait() for process in running] == [0, 0, 0]
+    for folder in ("_mean", "_mean/max", "_mean/avg"):
+        assert len(list((two / folder).glob("events.out.tfevents.*"))) == 1
 
 
 def test_a_second_call_replaces_ours_and_leaves_what_is_not(two):
@@ -117,7 +147,7 @@ def test_a_second_call_replaces_ours_and_leaves_what_is_not(two):
     for path in others:
         path.write_text("")
     assert main([str(two), "--where", "pool=max"]) == 0
-    left = sorted(path for path in (two / "_mean").rglob("*") if path.is_file())
+    left = sorted(path for path in (two / "_mean").rglob("*") if path.is_file() and path.name != ".lock")
     assert set(others) < set(left)
     assert [path.parent.name for path in left if path not in others] == ["_mean", "max"]
     assert not (two / "_mean" / "avg").exists()

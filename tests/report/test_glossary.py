@@ -7,10 +7,17 @@ import pytest
 from cnnpool.probe import declared
 from cnnpool.report import find, main
 from cnnpool.report.comparison import compare
+from cnnpool.report.course import course
 from cnnpool.report.glossary import entries
-from cnnpool.report.plots import _table, draw
+from cnnpool.report.plots import draw
+from cnnpool.report.plots.stages import spreads
 
 ROOT = Path(__file__).parents[2]
+
+
+def drawn(comparison):
+    courses = {row.choice.label: course(list(row.choice.runs.values())) for row in comparison.rows}
+    return list(draw(comparison, courses))
 
 
 def test_the_page_is_what_the_script_writes():
@@ -48,7 +55,7 @@ def test_the_numbers_of_every_run_are_written(shelf):
 
 def test_a_single_epoch_is_no_learning_curve(shelf):
     shelf.put(logged=1)
-    assert "learning" not in [plot.name for plot in draw(compare(find([shelf.root])))]
+    assert "learning" not in [plot.name for plot in drawn(compare(find([shelf.root])))]
 
 
 @pytest.mark.parametrize("values", [[0.0, 0.3], [0.9, 1.0]])
@@ -59,6 +66,6 @@ def test_no_interval_leaves_the_possible_values(shelf, values):
     one, summary = comparison.metric, comparison.rows[0].summary
     assert summary.low < 0 or summary.high > 1
     assert 0 <= one.within(summary.low) <= one.within(summary.high) <= 1
-    [band] = _table(comparison, ["gradient.s1.zero_fraction"], 100).values()
+    [band] = spreads(comparison, ["gradient.s1.zero_fraction"], 100).values()
     _, low, high = band[:, 0]
     assert 0 <= low <= high <= 100

@@ -1,3 +1,4 @@
+import itertools
 import re
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
@@ -5,14 +6,20 @@ from io import BytesIO
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.image import imread
 
 from cnnpool.report import find, html, latex, markdown, text
 from cnnpool.report.columns import WIDEST, main_columns, measure_columns, measure_tables, ranking
 from cnnpool.report.comparison import compare
+from cnnpool.report.course import course
 from cnnpool.report.document import compose
-from cnnpool.report.panels import dominated, lines, look
-from cnnpool.report.plots import draw
+from cnnpool.report.plots import dots, draw, maps, stages
+from cnnpool.report.plots.learning import learning
+from cnnpool.report.plots.looks import look, looks
+from cnnpool.report.plots.pareto import dominated, pareto
+from cnnpool.report.plots.plot import PAD, bounds
+from cnnpool.report.plots.stages import by_stage
 
 SEEDS = [0.90, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96]
 
@@ -26,9 +33,17 @@ def comparison(tmp_path_factory, new_shelf):
     return compare(find([shelf.root]))
 
 
+def drawn(comparison):
+    return list(draw(comparison, courses_of(comparison)))
+
+
+def courses_of(comparison):
+    return {row.choice.label: course(list(row.choice.runs.values())) for row in comparison.rows}
+
+
 @pytest.fixture(scope="module")
 def plots(comparison):
-    return draw(comparison)
+    return drawn(comparison)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
@@ -140,9 +155,9 @@ def test_every_picture_is_drawn_and_holds_its_words(plots):
     assert [plot.name for plot in plots] == [
         "accuracy",
         "differences",
-        "learning",
         "gradient",
         "shift",
+        "learning",
         "pareto",
     ]
     for plot in plots:
@@ -161,20 +176,130 @@ def test_axes_name_what_they_show_their_unit_and_n(comparison, plots):
     assert {"test accuracy (%)", "max (n=7)", "max_blur (n=7)"} <= set(words["accuracy"])
     assert "test accuracy, difference to max (percentage points)" in words["differences"]
     assert {"epoch", "validation accuracy (%)", "max (n=7)"} <= set(words["learning"])
-    assert {"downsampling stage", "zero gradient (% of inputs)", "s1", "s2"} <= set(words["gradient"])
+    assert {"zero gradient (% of inputs)", "stage s1", "stage s2", "max (n=7)"} <= set(words["gradient"])
     assert {"shift of the input (px)", "relative change", "stage s1", "stage s2"} <= set(words["shift"])
     assert {"FLOPs", "(less is better)", "images/s", "consistency (distinct) (%)"} <= set(words["pareto"])
 
 
 def test_no_point_of_a_later_panel_lies_outside():
     low, high = np.array([[1.0, 2.0]] * 3), np.array([[30.0, 40.0]] * 3)
-    figure = lines({"a": ([1, 2], {"x": low}), "b": ([1, 2], {"x": high})}, "px", "change")
+    found = {"a": ([1, 2], {"x": low}), "b": ([1, 2], {"x": high})}
+    figure = by_stage(found, {"x": look(0)}, {"x": "x (n=1)"})
     assert [axes.get_ylim()[0] for axes in figure.axes] == [0, 0]
     assert all(axes.get_ylim()[1] > 40 for axes in figure.axes)
 
 
-def test_looks_of_seventy_choices_are_all_different():
-    assert len({look(index) for index in range(70)}) == 70
+@pytest.fixture
+def crowd(shelf):
+    """Twelve choices with names of every length, three seeds, maps, and one without learning curves."""
+    names = [f"pool_{n}" for n in range(10)]
+    accuracy = [[0.6 + 0.02 * n, 0.61 + 0.02 * n, 0.63 + 0.02 * n] for n in range(12)]
+    over = [[0.5 + 0.05 * (i + j) for i in range(3)] for j in range(3)]
+    invariance = shelf_invariance(over)
+    gradient = {
+        f"layer{k}_0_downsample": {"zero_fraction": 0.75, "winners_untied": [0.25] * 4} for k in range(2)
+    }
+    options = {"kernel_size": 3, "padding": 1, "some_option_with_a_long_name": "reflect"}
+    pools = [{"name": "max", "stride": 2}, {"name": "max", "stride": 2, **options}, *names]
+    for pool, values in zip(pools, accuracy, strict=True):
+        for seed, value in enumerate(values):
+            name = pool if isinstance(pool, str) else f"max{len(pool)}"
+            shelf.put(
+                f"{name}/seed{seed}",
+                pool=pool if isinstance(pool, dict) else {"name": pool, "stride": 2},
+                seed=seed,
+                accuracy=value,
+                logged=1 if pool == "pool_3" else 3,
+                gradient=gradient,
+                invariance=invariance,
+                overrides=[],
+            )
+    return compare(find([shelf.root]))
+
+
+def shelf_invariance(over):
+    stages = {f"s{k}": {"relative_change": {"1": 0.2, "2": 0.3}} for k in range(2)}
+    return {"accuracy_over_shifts": over, "stages": stages, "consistency": {"distinct": 0.95}}
+
+
+def figures(comparison):
+    return {
+        "accuracy": dots.accuracy(comparison),
+        "differences": dots.differences(comparison),
+        "gradient": stages.gradient(comparison),
+        "winners": maps.winners(comparison),
+        "shift": stages.shift(comparison),
+        "maps": maps.shifts(comparison),
+        "learning": learning(comparison, courses_of(comparison)),
+        "pareto": pareto(comparison),
+    }
+
+
+def test_no_label_of_a_crowded_figure_is_cut_or_covers_another(crowd):
+    for name, (figure, _) in figures(crowd).items():
+        box = bounds(figure)
+        scale = figure.dpi
+        titles = [axes.title for axes in figure.axes if axes.get_title()]
+        rows = [
+            label for axes in figure.axes for label in axes.get_yticklabels() if "(n=" in label.get_text()
+        ]
+        axis = [label for axes in figure.axes for label in (axes.xaxis.label, axes.yaxis.label)]
+        entries = [label for legend in figure.legends for label in legend.get_texts()]
+        inside = box.padded(-PAD + 0.02)
+        for label in [*titles, *rows, *axis, *entries, *figure.texts]:
+            one = label.get_window_extent()
+            if label.get_text():
+                assert inside.x0 <= one.x0 / scale and one.x1 / scale <= inside.x1, (name, label)
+                assert inside.y0 <= one.y0 / scale and one.y1 / scale <= inside.y1, (name, label)
+        named = [*titles, *entries, *(label for label in figure.texts if label.get_text())]
+        for one, other in itertools.combinations([label.get_window_extent() for label in named], 2):
+            assert not one.overlaps(other), name
+
+
+def test_every_choice_keeps_its_colour_in_all_figures(crowd):
+    of_each = {"".join(label.split()): one for label, one in looks(crowd).items()}
+    for name, (figure, _) in figures(crowd).items():
+        if name in ("winners", "maps"):
+            continue
+        seen = {}
+        for axes in figure.axes:
+            rows = {label.get_position()[1]: label for label in axes.get_yticklabels()}
+            for line in axes.lines:
+                label = axes.get_title() if name in ("learning", "shift") else None
+                if name in ("accuracy", "differences", "gradient") and line.get_marker() in "osD^vPX*<>":
+                    place = [y for y in rows if abs(y - np.mean(line.get_ydata())) < 0.3]
+                    label = rows[place[0]].get_text() if place else None
+                if label and line.get_color() != "#9a9a9a":
+                    seen.setdefault("".join(label.split()), set()).add(line.get_color())
+        for legend in figure.legends if name == "pareto" else []:
+            for entry, handle in zip(legend.get_texts(), legend.legend_handles, strict=True):
+                seen.setdefault("".join(entry.get_text().split()), set()).add(
+                    to_hex(handle.get_color()[0]).upper()
+                )
+        assert seen, name
+        for label, colours in seen.items():
+            assert colours == {of_each[label.rpartition("(n=")[0]].colour}, (name, label)
+
+
+def test_few_choices_share_a_panel_and_many_have_one_each(crowd, comparison):
+    figure, caption = learning(crowd, courses_of(crowd))
+    # One of the twelve has a single point, which is no curve.
+    assert len([axes for axes in figure.axes if axes.lines]) == 11 and "Grey: max" in caption
+    together, caption = learning(comparison, courses_of(comparison))
+    assert len(together.axes) == 1 and "Grey" not in caption
+
+
+def test_times_of_a_loaded_machine_are_no_goal(shelf):
+    for pool in ("max", "avg"):
+        for seed in range(2):
+            cost = {"flops": 1000 + len(pool), "train_images_per_s": 100.0 + seed, "load": 0.5}
+            shelf.put(pool=pool, seed=seed, cost=cost)
+    figure, caption = pareto(compare(find([shelf.root])))
+    assert "images/s" not in caption
+    assert [axes.get_xlabel().split("\n")[0] for axes in figure.axes] == [
+        "consistency (distinct) (%)",
+        "FLOPs",
+    ]
 
 
 def test_dominated_is_no_better_in_anything_and_worse_in_something():
@@ -185,7 +310,7 @@ def test_dominated_is_no_better_in_anything_and_worse_in_something():
 def test_one_seed_and_one_choice_draw_without_complaint(shelf):
     shelf.put(pool="max", logged=1)
     alone = compare(find([shelf.root]))
-    assert [plot.name for plot in draw(alone)] == ["accuracy", "gradient", "shift"]
+    assert [plot.name for plot in drawn(alone)] == ["accuracy", "gradient", "shift"]
     assert ranking(alone) == "One choice alone: nothing to rank."
 
 

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from cnnpool.report.runs import curve, find, finished
+from cnnpool.report.course import course
+from cnnpool.report.runs import find, finished
 
 
 def test_runs_are_found_at_any_depth_and_only_once(shelf):
@@ -74,12 +75,14 @@ def test_a_half_written_line_costs_only_itself(shelf):
         b'{"step": 3, "epoch": 2, "val/accuracy": 0.8}\n'
         b'{"step": 3, "epoch": 2, "val/accuracy": 0.9}\n\xff\n[1]\n{"step": 4, "epo'
     )
-    assert curve(find([shelf.root])[0], "val/accuracy") == {0: 0.5, 2: 0.9}
+    found = course(find([shelf.root]))
+    assert (found.epochs, found.accuracy[0].tolist()) == ([0, 2], [0.5, 0.9])
 
 
 def test_no_metrics_is_an_empty_curve(shelf):
     (shelf.put(seed=0) / "metrics.jsonl").unlink()
-    assert curve(find([shelf.root])[0], "val/accuracy") == {}
+    found = course(find([shelf.root]))
+    assert (found.epochs, found.bands, found.runs) == ([], {}, 0)
 
 
 def test_paths_that_hold_no_run_are_refused(tmp_path):
@@ -90,3 +93,14 @@ def test_paths_that_hold_no_run_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="is not a folder"):
         find([tmp_path / "file"])
+
+
+def test_runs_share_one_description_of_their_numbers(shelf):
+    for seed in range(3):
+        shelf.put(seed=seed)
+    shelf.put(seed=3, quantities={"test.accuracy": {"title": "accuracy", "definition": "d"}})
+    counted = []
+    runs = sorted(find([shelf.root], lambda: counted.append(1)), key=lambda run: run.seed)
+    assert runs[0].results.quantities is runs[1].results.quantities is runs[2].results.quantities
+    assert runs[3].results.quantities == {"test.accuracy": {"title": "accuracy", "definition": "d"}}
+    assert len(counted) == 4

@@ -27,7 +27,8 @@ ROOMS = {
         *(RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
     },
     "report": {
-        *("numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.cli_parser", RUN_FOLDER, TABLES),
+        *("numpy", "scipy", "matplotlib", "tensorboard", "filelock"),
+        *("cnnpool.cli_parser", "cnnpool.system.progress", RUN_FOLDER, TABLES),
         # The probes describe the numbers of runs that do not do so themselves yet.
         *("cnnpool.quantity", "cnnpool.registry", "cnnpool.probe.declared"),
     },
@@ -224,8 +225,8 @@ def test_nothing_flows_back_from_training_and_reporting(room):
         ("cnnpool/model/vgg.py", "from cnnpool.pool.max import MaxPool2d"),
         ("cnnpool/data/mnist.py", "from cnnpool.pool import build"),
         ("cnnpool/probe/shift.py", "from cnnpool.data import Batches"),
-        ("cnnpool/report/plots.py", "import torch"),
-        ("cnnpool/report/plots.py", "from cnnpool.probe import tags"),
+        ("cnnpool/report/plots/plot.py", "import torch"),
+        ("cnnpool/report/plots/plot.py", "from cnnpool.probe import tags"),
         ("cnnpool/fit/fit.py", "from cnnpool.report import write"),
         ("cnnpool/explain/text.py", "from cnnpool.model import vgg"),
         ("cnnpool/registry.py", "import torch"),

@@ -1,56 +1,68 @@
 """A comparison for TensorBoard: ``write`` lays means and intervals of every choice beside its runs."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock
 
-from cnnpool.report import maps
 from cnnpool.report.board.events import BANDS, Events, discard, ours
 from cnnpool.report.board.link import link
-from cnnpool.report.board.means import bands
 from cnnpool.report.board.page import layout, summary
 from cnnpool.report.choice import Choice
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.plots import png
+from cnnpool.report.course import Course
+from cnnpool.report.plots import Plot
 from cnnpool.report.runs import MEANS, Run
+from cnnpool.run_folder.layout import LOCK
+from cnnpool.run_folder.pages import pages
 
 __all__ = ["link", "root_of", "write"]
 
 
-def write(comparison: Comparison, root: Path) -> None:
+def write(
+    comparison: Comparison, root: Path, courses: Mapping[str, Course], plots: Iterable[Plot] = ()
+) -> None:
     """Write event files into ``root/_mean`` and ``root/_mean/<choice>``; those of an earlier call go.
 
-    Every choice has, for each scalar that its runs logged, its mean under the scalar's own tag, and under
-    ``with_interval/<tag>/mean``, ``low`` and ``high`` the mean with its 95 % t interval where there are two
-    runs; and as an image its maps of shifts and winners. The folder ``_mean`` itself holds the page that
-    draws them, and the comparison's table as text.
+    Every choice has, for each scalar that its runs logged, its mean under the scalar's own tag. Those with
+    a chart have it under ``with_interval/<tag>/mean``, ``low`` and ``high`` with its 95 % t interval too,
+    where there are two runs. The folder ``_mean`` itself holds the pages that draw them, the comparison's
+    tables as text, and the report's figures ``plots``. Of several calls at once one waits for the other.
 
     Raises:
         OSError: if the folder cannot be written.
     """
     folder = root / MEANS
-    old = ours(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / LOCK):
+        old = ours(folder)
+        _write(comparison, root, courses, plots)
+        discard(old, folder)
+
+
+def _write(comparison: Comparison, root: Path, courses: Mapping[str, Course], plots: Iterable[Plot]) -> None:
+    folder = root / MEANS
     choices = [row.choice for row in comparison.rows]
-    charted: dict[str, None] = {}
+    charts = pages({tag for choice in choices for tag in courses[choice.label].bands})
+    banded = {tag for tags in charts.values() for tag in tags}
+    drawn: set[str] = set()
     for choice, name in zip(choices, names(choices, root), strict=True):
         with Events(folder / name) as events:
-            label = f"{choice.label} (n={len(choice.runs)})"
-            if drawn := maps.figure({label: found} if (found := maps.maps(choice)) else {}):
-                events.image("maps", png(drawn))
-            for tag, (steps, band) in bands(list(choice.runs.values())).items():
+            for tag, (steps, band) in courses[choice.label].bands.items():
                 events.scalars(tag, steps, band[0])
-                if np.isfinite(band).all():
+                if tag in banded and np.isfinite(band).all():
                     # A page's chart complains of every run that has some of its three tags but not all.
                     for row, part in zip(band, ("mean", "low", "high"), strict=True):
                         events.scalars(f"{BANDS}/{tag}/{part}", steps, row)
                     if len(steps) > 1:
-                        charted[tag] = None
+                        drawn.add(tag)
     with Events(folder) as events:
         events.text("comparison", summary(comparison))
-        events.layout(layout(charted))
-    discard(old, folder)
+        events.layout(lines=charts, bands=layout(drawn))
+        for plot in plots:
+            events.image(f"view/{plot.name}", plot.png)
 
 
 def root_of(runs: Sequence[Run]) -> Path | None:

@@ -11,7 +11,13 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
-from tensorboard.plugins.custom_scalar.layout_pb2 import Category, Chart, Layout, MarginChartContent
+from tensorboard.plugins.custom_scalar.layout_pb2 import (
+    Category,
+    Chart,
+    Layout,
+    MarginChartContent,
+    MultilineChartContent,
+)
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 SUFFIX = ".cnnpool"
@@ -47,7 +53,7 @@ class Events:
         else:
             self.beside.unlink()
 
-    def scalars(self, tag: str, steps: Sequence[int], values: Iterable[float]) -> None:
+    def scalars(self, tag: str, steps: Iterable[int], values: Iterable[float]) -> None:
         """The values of one scalar at ``steps``."""
         for step, value in zip(steps, values, strict=True):
             summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
@@ -65,11 +71,17 @@ class Events:
         """A page of the text tab."""
         self._string(f"{tag}/text_summary", "text", markdown.encode())
 
-    def layout(self, pages: Mapping[str, Sequence[str]]) -> None:
-        """Pages of the custom scalars tab: title -> scalars, each drawn as its mean with a band."""
-        categories = [
-            Category(title=title, chart=[_band(tag) for tag in tags]) for title, tags in pages.items()
-        ]
+    def layout(self, lines: Mapping[str, Sequence[str]], bands: Mapping[str, Sequence[str]]) -> None:
+        """Pages of the custom scalars tab: title -> scalars, a chart each.
+
+        Args:
+            lines: every run's scalar as a line; these pages come first.
+            bands: the scalar's mean with its interval.
+        """
+        # TensorBoard draws a page's charts from the last to the first.
+        pages = [(title, [_line(tag) for tag in reversed(tags)]) for title, tags in lines.items()]
+        pages += [(title, [_band(tag) for tag in reversed(tags)]) for title, tags in bands.items()]
+        categories = [Category(title=title, chart=charts) for title, charts in pages]
         content = Layout(category=categories).SerializeToString()
         self._string("custom_scalars__config__", "custom_scalars", content)
 
@@ -97,6 +109,10 @@ def discard(files: Iterable[Path], folder: Path) -> None:
                 break
             with suppress(OSError):
                 parent.rmdir()
+
+
+def _line(tag: str) -> Chart:
+    return Chart(title=tag, multiline=MultilineChartContent(tag=[f"^{tag}$"]))
 
 
 def _band(tag: str) -> Chart:

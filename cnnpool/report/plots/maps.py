@@ -1,0 +1,186 @@
+"""Maps of every choice, means over its seeds, in one colour scale that fits the data of all choices."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from cnnpool.report.choice import Choice
+from cnnpool.report.comparison import Comparison
+from cnnpool.report.plots import panels
+from cnnpool.report.plots.looks import of_all, shown
+from cnnpool.report.runs import Run
+
+KINDS = {
+    "winners_untied": "windows with one maximum",
+    "winners_tied": "tied windows",
+    "winners": "all windows",
+}
+
+
+def shifts(comparison: Comparison) -> tuple[Figure, str] | None:
+    """Accuracy over all circular shifts, down by right, no shift in the centre: a panel per choice."""
+    rows = shown(comparison)
+    means = {_named(row.choice): mean_map(row.choice, over_shifts) for row in rows}
+    values = {label: mean for label, mean in means.items() if mean is not None}
+    if not values:
+        return None
+    figure, every = panels.grid(len(values), 2.2, 2.4)
+    scale = _scale(values.values())
+    for axes, (label, one) in zip(every, values.items(), strict=True):
+        radius = len(one) // 2
+        extent = (-radius - 0.5, radius + 0.5, radius + 0.5, -radius - 0.5)
+        axes.imshow(one, norm=scale, cmap="viridis", extent=extent)
+        axes.set(xticks=(-radius, 0, radius), yticks=(-radius, 0, radius))
+        panels.title(axes, label)
+        axes.grid(False)
+        # Corners, edges and the centre in numbers: colours alone are hard to read off.
+        for i in (-radius, 0, radius):
+            for j in (-radius, 0, radius):
+                _number(axes, 0.85 * j, i, one[i + radius, j + radius], scale, dark_is_low=True)
+    figure.supxlabel("shift right (px)", fontsize="medium")
+    figure.supylabel("shift down (px)", fontsize="medium")
+    _bar(figure, every, scale, "viridis", "accuracy of shifted images (%)", "right")
+    caption = (
+        f"Accuracy when the image is shifted circularly: means over seeds{_images(comparison, _map_images)}; "
+        f"one colour scale for all choices, from the smallest to the largest value.{of_all(comparison)}"
+    )
+    return figure, caption
+
+
+def winners(comparison: Comparison) -> tuple[Figure, str] | None:
+    """Share of windows that each place wins: a line per choice, a column per stage and kind of window."""
+    rows = [row.choice for row in shown(comparison)]
+    stages = dict.fromkeys(stage for choice in rows for stage in _stages(choice))
+    cells = {
+        (choice.label, kind, stage): mean
+        for choice in rows
+        for kind in KINDS
+        for stage in stages
+        if (mean := mean_map(choice, partial(of_window, stage=stage, kind=kind))) is not None
+    }
+    # Runs that tell tied windows apart need no panel of all.
+    kinds = [kind for kind in KINDS if any(k == kind for _, k, _ in cells)]
+    kinds = kinds[:-1] if len(kinds) > 1 else kinds
+    lines = [choice for choice in rows if any((choice.label, k, s) in cells for k in kinds for s in stages)]
+    columns = [(k, s) for k in kinds for s in stages if any((c.label, k, s) in cells for c in lines)]
+    if not columns:
+        return None
+    wide = max(1.3, *(0.08 * len(stage) + 0.1 for _, stage in columns))
+    figure = Figure(figsize=(wide * len(columns) + 0.5, 1.35 * len(lines) + 1.2), layout="constrained")
+    panels.make_room(figure, [panels.wrapped(_named(choice), 18) for choice in lines])
+    every = figure.subplots(len(lines), len(columns), squeeze=False)
+    for kind in kinds:
+        scale = _scale(one for (_, k, _), one in cells.items() if k == kind)
+        own = [place for place, (k, _) in enumerate(columns) if k == kind]
+        for row, choice in enumerate(lines):
+            for column in own:
+                one = cells.get((choice.label, kind, columns[column][1]))
+                _window(every[row, column], one, scale)
+        own_axes = every[:, own].ravel().tolist()
+        _bar(figure, own_axes, scale, "Greens", f"{KINDS[kind]}: won (%)", "bottom")
+    for column, (_, stage) in enumerate(columns):
+        every[0, column].set_title(panels.wrapped(f"stage {stage}", 14), fontsize="small")
+    for row, choice in enumerate(lines):
+        every[row, 0].set_ylabel(
+            panels.wrapped(_named(choice), 18), rotation="horizontal", ha="right", va="center"
+        )
+    caption = (
+        "Share of the windows that each place of a window wins, the place of the largest value: means over "
+        f"seeds{_images(comparison, _window_images)}. Where several are largest, the tie rule decides, not "
+        f"the image. Each kind of window has one colour scale for all choices.{of_all(comparison)}"
+    )
+    return figure, caption
+
+
+def mean_map(choice: Choice, of: Callable[[Run], np.ndarray | None]) -> np.ndarray | None:
+    """Mean over the seeds that have the map, 0..1; None if none has it, or their windows differ in size."""
+    found = [one for run in choice.runs.values() if (one := of(run)) is not None]
+    return np.mean(found, axis=0) if len({one.shape for one in found}) == 1 else None
+
+
+def over_shifts(run: Run) -> np.ndarray | None:
+    """Accuracy of a run over the shifts."""
+    accuracy = run.measured.get("invariance", {}).get("accuracy_over_shifts")
+    return np.array(accuracy, dtype=float) if accuracy else None
+
+
+def of_window(run: Run, stage: str, kind: str) -> np.ndarray | None:
+    """Shares of a square window at a stage; ``kind`` is winners, winners_untied or winners_tied."""
+    shares = (run.measured.get("gradient", {}).get(stage) or {}).get(kind) or []
+    side = math.isqrt(len(shares))
+    return (
+        np.array(shares, dtype=float).reshape(side, side) if shares and side * side == len(shares) else None
+    )
+
+
+def _window(axes: Axes, values: np.ndarray | None, scale: Normalize) -> None:
+    axes.set(xticks=[], yticks=[])
+    axes.grid(False)
+    if values is None:
+        for side in axes.spines.values():
+            side.set_visible(False)
+        return
+    axes.imshow(values, norm=scale, cmap="Greens")
+    for (i, j), value in np.ndenumerate(values):
+        _number(axes, j, i, value, scale, dark_is_low=False)
+
+
+def _number(axes: Axes, x: float, y: float, value: float, scale: Normalize, *, dark_is_low: bool) -> None:
+    place = float(scale(value))
+    colour = "white" if (place < 0.6 if dark_is_low else place > 0.6) else "black"
+    axes.text(x, y, f"{100 * value:.0f}", ha="center", va="center", color=colour, fontsize="x-small")
+
+
+def _scale(maps: Iterable[np.ndarray]) -> Normalize:
+    """From the smallest to the largest value of all ``maps``, at least a point apart."""
+    values = np.concatenate([one.ravel() for one in maps])
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    return Normalize(low, max(high, low + 0.01))
+
+
+def _bar(
+    figure: Figure,
+    axes: Sequence[Axes],
+    scale: Normalize,
+    colours: str,
+    label: str,
+    place: Literal["right", "bottom"],
+) -> None:
+    percent = FuncFormatter(lambda value, _: f"{100 * value:.3g}")
+    shape: dict[str, Any] = {"shrink": 0.8, "aspect": 30, "pad": 0.03}
+    bar = figure.colorbar(
+        ScalarMappable(scale, colours), ax=axes, location=place, format=percent, ticks=MaxNLocator(5), **shape
+    )
+    bar.set_label(label)
+
+
+def _named(choice: Choice) -> str:
+    return f"{choice.label} (n={len(choice.runs)})"
+
+
+def _stages(choice: Choice) -> list[str]:
+    return [stage for run in choice.runs.values() for stage in run.measured.get("gradient", {})]
+
+
+def _images(comparison: Comparison, of: Callable[[Run], Iterable[int]]) -> str:
+    """How many images each seed was measured on, if the runs say so and agree."""
+    counts = {count for run in comparison.compared for count in of(run)}
+    return f", each of {counts.pop()} images" if len(counts) == 1 else ""
+
+
+def _map_images(run: Run) -> Iterable[int]:
+    count = run.measured.get("invariance", {}).get("map_samples")
+    return [count] if isinstance(count, int) else []
+
+
+def _window_images(run: Run) -> Iterable[int]:
+    stages: Mapping[str, Mapping[str, object]] = run.measured.get("gradient", {})
+    return [n for one in stages.values() if "winners" in one and isinstance(n := one.get("samples"), int)]

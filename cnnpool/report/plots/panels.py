@@ -1,0 +1,107 @@
+"""Common parts of the figures: rows of panels, one legend, plain ticks, labels that wrap."""
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from cnnpool.report.plots.looks import Look
+
+FEW = 5
+"""Lines with intervals that one panel can hold; with more, each has a panel of its own."""
+ACROSS = 4
+GREY = "#9a9a9a"
+LABEL = 34
+"""Characters of a choice's label before it goes on below."""
+TITLE = 22
+"""Characters of a title above a panel of ``grid``."""
+Band = np.ndarray
+"""(3, x): mean, low and high."""
+
+
+def grid(panels: int, width: float, height: float, *, share: bool = True) -> tuple[Figure, list[Axes]]:
+    """A figure and so many panels of this size in inches, at most ``ACROSS`` beside each other."""
+    columns = min(panels, ACROSS)
+    rows = math.ceil(panels / columns)
+    figure = Figure(figsize=(max(width * columns, 5.5), height * rows + 0.5), layout="constrained")
+    every = list(figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share).flat)
+    for unused in every[panels:]:
+        unused.set_axis_off()
+    # With shared axes only the lowest row has numbers: above a gap they are wanted too.
+    for axes in every[max(0, panels - columns) : panels]:
+        axes.tick_params(labelbottom=True)
+    return figure, every[:panels]
+
+
+def wrapped(text: str, width: int = LABEL) -> str:
+    """``text`` in lines of at most ``width`` characters, broken at spaces where it has some."""
+    return textwrap.fill(text, width, break_on_hyphens=False)
+
+
+def title(axes: Axes, text: str) -> None:
+    """``text`` above one of several panels, no wider than it."""
+    axes.set_title(wrapped(text, TITLE), fontsize="small")
+
+
+def make_room(figure: Figure, names: Sequence[str]) -> None:
+    """Widen a figure for names before its lines, which would take their room from the panels."""
+    longest = max(len(line) for name in names for line in wrapped(name).split("\n"))
+    figure.set_figwidth(figure.get_figwidth() + 0.08 * longest)
+
+
+def with_band(axes: Axes, x: Sequence[float], band: Band, look: Look, name: str = "") -> None:
+    """A line of means and its interval as a band."""
+    mean, low, high = band
+    mark = {"marker": look.mark, "markersize": 4} if len(x) <= 20 else {}
+    axes.plot(x, mean, look.dash, color=look.colour, label=name, linewidth=1.6, **mark)  # type: ignore[arg-type]
+    axes.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)
+
+
+def with_bars(axes: Axes, x: np.ndarray, band: Band, look: Look, name: str = "") -> None:
+    """A line of means and its intervals as bars."""
+    mean, low, high = band
+    half = np.nan_to_num([mean - low, high - mean])
+    axes.errorbar(
+        x, mean, half, ls=look.dash, marker=look.mark, color=look.colour, label=name, capsize=3, markersize=5
+    )
+
+
+def reference(axes: Axes, x: Sequence[float], mean: np.ndarray, dash: str = "-") -> None:
+    """The baseline's means, behind those of another choice."""
+    axes.plot(x, mean, dash, color=GREY, linewidth=1.2, zorder=1.5)
+
+
+def plain_ticks(axes: Axes, most: int = 6) -> None:
+    """No offset such as "+9.8e1" at the axis' end, which is misread; at most so many steps."""
+    axes.ticklabel_format(axis="x", useOffset=False)
+    axes.locator_params(axis="x", nbins=most)
+
+
+def legend(figure: Figure, entries: Mapping[str, Any], place: Literal["lower", "upper"] = "lower") -> None:
+    """One legend below or above the panels, in as many columns as its longest name allows.
+
+    Args:
+        figure: it is of.
+        entries: label -> what was drawn.
+        place: where; a label of all panels stands below.
+    """
+    longest = max(map(len, entries))
+    where: Any = f"outside {place} center"
+    figure.legend(
+        handles=list(entries.values()),
+        labels=list(entries),
+        loc=where,
+        frameon=False,
+        ncols=max(1, min(4, int(figure.get_figwidth() * 11 / (longest + 6)))),
+    )
+
+
+def drawn(*row: Axes) -> dict[str, Any]:
+    """Label -> what was drawn under it in any of the panels."""
+    return {
+        label: handle for axes in row for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }

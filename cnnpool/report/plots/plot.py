@@ -1,0 +1,73 @@
+"""One figure of the report and its files."""
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e0e0e0",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "svg.hashsalt": "cnnpool",
+    "figure.dpi": 100,
+}
+PAD = 0.15
+"""Inches around what is drawn."""
+DPI = 150
+PIXELS = 4_000_000
+"""Of the largest PNG; a comparison of a hundred choices is drawn more coarsely."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One figure: its file's stem, what it shows in a sentence, and its two files."""
+
+    name: str
+    caption: str
+    png: bytes
+    svg: bytes
+
+
+def plot(name: str, paint: Callable[[], tuple[Figure, str] | None]) -> Plot | None:
+    """The figure of ``paint`` in the report's style, with its caption; None if it draws nothing.
+
+    Both files are cut to what is drawn, no label of it cut.
+    """
+    # A user's own matplotlibrc must not change what the report looks like.
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)  # type: ignore[arg-type]
+        painted = paint()
+        if painted is None:
+            return None
+        figure, caption = painted
+        box = bounds(figure)
+        dpi = min(DPI, (PIXELS / (box.width * box.height)) ** 0.5)
+        # No date inside, so that the same runs give the same file.
+        svg = _file(figure, "svg", box, dpi, {"Date": None})
+        return Plot(name, caption, png=_file(figure, "png", box, dpi, {}), svg=svg)
+
+
+def bounds(figure: Figure) -> Bbox:
+    """The box in inches around everything that is drawn; the layout is settled afterwards."""
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    figure.draw_without_rendering()
+    # Laid out once: each file would do it again.
+    figure.set_layout_engine("none")
+    return figure.get_tightbbox(renderer).padded(PAD)
+
+
+def _file(figure: Figure, kind: str, box: Bbox, dpi: float, metadata: Mapping[str, Any]) -> bytes:
+    stream = io.BytesIO()
+    figure.savefig(stream, format=kind, dpi=dpi, bbox_inches=box, metadata=dict(metadata))
+    return stream.getvalue()
