@@ -44,8 +44,9 @@ class Layout:
     def notes(self) -> list[str]:
         """A sentence on where the images lie, and one on what was left alone."""
         count = len(self.classes)
-        text = f"{count} {'class' if count == 1 else 'classes'} in "
-        text += ", ".join(f"{printable(name)}/" for name in self.folders.values()) or "folders of their own"
+        text = f"{count} {'class' if count == 1 else 'classes'}"
+        names = ", ".join(f"{printable(name)}/" for name in self.folders.values())
+        text += f" in {names}" if names else ", each in a folder of its own" if count > 1 else ""
         if self.folders.get("test", "test").lower() not in NAMES["test"]:
             text += f"; {self.folders['test']}/ holds the test images"
         counts = [f"{kind} ({count:,})" for kind, count in sorted(self.ignored.items()) if count]

@@ -74,6 +74,7 @@ def test_own_validation_images_are_taken_whole(tmp_path):
 def test_classes_alone_are_cut_by_a_seed_of_their_own(tmp_path, below):
     fill(tmp_path / below, 10)
     raw = read(tmp_path)
+    assert raw.notes[0] == ("2 classes in train/" if below else "2 classes, each in a folder of its own")
     assert len(raw.train) == 16 and raw.test.labels.tolist() == [0, 0, 1, 1]
     assert sorted(values(raw.train) + values(raw.test)) == list(range(20))
     assert "test images: 20 % of each class (data.test_size), drawn by data.split_seed=0" in raw.notes
