@@ -50,22 +50,20 @@ def of_preset(name: str, preset: Preset) -> tuple[Quantity, ...]:
             better="higher",
             shown="file",
         ),
-        fraction(
-            f"presets.{name}.consistency_low",
-            f"lower end of consistency ({name})",
-            f"Lower end of the 95 % interval of consistency ({name}) over images, and over draws where it is "
-            "not exact.",
-            better="higher",
-            shown="file",
-        ),
-        fraction(
-            f"presets.{name}.consistency_high",
-            f"upper end of consistency ({name})",
-            f"Upper end of the 95 % interval of consistency ({name}) over images, and over draws where it is "
-            "not exact.",
-            better="higher",
-            shown="file",
-        ),
+        end_of_interval(name, "low", "lower"),
+        end_of_interval(name, "high", "upper"),
+    )
+
+
+def end_of_interval(name: str, key: str, side: str) -> Quantity:
+    """The lower or upper end of the interval of one protocol's consistency."""
+    return fraction(
+        f"presets.{name}.consistency_{key}",
+        f"{side} end of consistency ({name})",
+        f"{side.capitalize()} end of the 95 % interval of consistency ({name}) over images, and over draws "
+        "where it is not exact.",
+        better="higher",
+        shown="file",
     )
 
 
