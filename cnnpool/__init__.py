@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cnnpool.surgery import swap
+    from cnnpool.system.hardware import keep_memory
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "swap"]
+__all__ = ["__version__", "keep_memory", "swap"]
 
 
 def __getattr__(name: str) -> Any:
@@ -15,6 +16,10 @@ def __getattr__(name: str) -> Any:
         from cnnpool.surgery import swap
 
         return swap
+    if name == "keep_memory":
+        from cnnpool.system.hardware import keep_memory
+
+        return keep_memory
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

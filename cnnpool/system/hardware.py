@@ -117,8 +117,12 @@ def fast_precision() -> Precision:
 def keep_memory() -> bool:
     """Let the C library keep freed blocks instead of giving those above 32 MB back to the kernel each time.
 
-    Page faults of a fresh block cost several times the copy that fills it. Returns whether it took effect:
-    only with glibc.
+    Page faults of a fresh block cost several times the copy that fills it. Training by ``cnnpool train`` has
+    it on; call it once, as ``cnnpool.keep_memory()``, before a loop of your own on a CPU. It holds for the
+    whole process, which keeps the most memory that it ever had.
+
+    Returns:
+        Whether it took effect: only with glibc, on Linux.
     """
     libc = _libc()
     return bool(libc and libc.mallopt(M_MMAP_THRESHOLD, LARGEST) and libc.mallopt(M_TRIM_THRESHOLD, LARGEST))

@@ -71,8 +71,9 @@ median, over n turns, of the ratios of times taken in the same turn, so that a b
 *Over bound*: our time over that of a copy of the bytes that must move (read x, write y; read the gradient
 of y, write that of x; what is kept, twice), measured in the same turns; a map that fits into the cache can
 be faster than its bound in memory. *Kept*: bytes that autograd keeps for the backward pass beyond the input
-itself. As in training, freed memory stays in the process (`mallopt`), and torch's threads sleep soon when
-they have nothing to do (`GOMP_SPINCOUNT=1000`): one that spins keeps the threads of a kernel from its core.
+itself. As in training, freed memory stays in the process (`cnnpool.keep_memory()`), and torch's threads sleep
+soon when they have nothing to do (`GOMP_SPINCOUNT=1000`): one that spins keeps the threads of a kernel from
+its core.
 
 Who does the work: kernels compiled by Numba on first use and cached on disk, and torch's own maximum and
 average on maps so small that calling a kernel takes longer than the work (`cnnpool/pool/dispatch.py`

@@ -38,7 +38,7 @@ ROOMS = {
         *("cnnpool.cli_parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", SYSTEM, TABLES),
     },
     "bench": {"torch", *RIVALS, "cnnpool.pool", "cnnpool.cli_parser", RUN_FOLDER, SYSTEM, TABLES},
-    "__init__": {"cnnpool.surgery"},
+    "__init__": {"cnnpool.surgery", "cnnpool.system.hardware"},
     "__main__": {"cnnpool.cli"},
     "tables": set(),
     "choose": {

@@ -11,7 +11,7 @@ from cnnpool.system.hardware import fast_precision, free_memory
 MAPPED = """
 import ctypes, sys, types
 sys.modules["torch"] = types.SimpleNamespace(device=None)
-from cnnpool.system.hardware import keep_memory
+from cnnpool import keep_memory
 class Info(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd".split()]
     _fields_ += [(name, ctypes.c_size_t) for name in "usmblks fsmblks uordblks fordblks keepcost".split()]
