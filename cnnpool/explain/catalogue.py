@@ -21,15 +21,17 @@ How to read the tables. *Formula*: one output y over its window x_1..x_n. *Learn
 channels. *Draws*: takes random numbers in training; no operator does in evaluation. *Density*: share of the
 inputs with a gradient that is not zero, on a {CHANNELS} x {SIZE[0]} x {SIZE[1]} map of Gaussian noise
 in evaluation mode, dense upstream gradient. *FLOPs*: per input value, additions, multiplications,
-comparisons and elementary functions counted as one each.
+comparisons and elementary functions counted as one each. *Export*: the H and W that one graph of
+`torch.export` serves, made with N, H and W dynamic; N may always vary.
 """
 
 
 def catalogue() -> str:
     """The two tables as Markdown."""
+    operators = _table(list(map(_pool, pool.OPERATORS)), "export")
     parts = [
         INTRODUCTION,
-        f"## Pooling and other downsampling\n\n{_table(list(map(_pool, pool.OPERATORS)))}\n",
+        f"## Pooling and other downsampling\n\n{operators}\n",
         f"## Readouts\n\n{_table(list(map(_readout, readout.READOUTS)))}\n",
     ]
     return "\n".join(parts)
@@ -45,8 +47,8 @@ def density(operator: nn.Module) -> float:
     return (gradient != 0).double().mean().item()
 
 
-def _table(rows: list[Row]) -> str:
-    headers = ("name", "formula", "options", "learnt", "draws", "density", "shift", "FLOPs", "paper")
+def _table(rows: list[Row], *more: str) -> str:
+    headers = ("name", "formula", "options", "learnt", "draws", "density", "shift", "FLOPs", "paper", *more)
     columns = tables.from_rows(headers, rows, numbers=("learnt", "density", "FLOPs"))
     return tables.markdown(columns, markup=True)
 
@@ -54,7 +56,7 @@ def _table(rows: list[Row]) -> str:
 def _pool(name: str) -> Row:
     torch.manual_seed(0)
     operator = pool.build(name, CHANNELS)
-    return _row(name, operator, "yes" if operator.random else "no")
+    return (*_row(name, operator, "yes" if operator.random else "no"), operator.exports)
 
 
 def _readout(name: str) -> Row:

@@ -38,6 +38,7 @@ class AdaptiveAvgPool2d(Pool2d):
     paper = "He 2014, arXiv:1406.4729"
     shift = "commutes with shifts by multiples of H/H' where H' divides H"
     gradient = "dense"
+    exports = "multiples of the stride"
 
     def __init__(self, channels: int, *, stride: Size = 2, output_size: Size | None = None):
         super().__init__()

@@ -113,6 +113,7 @@ class AdaptiveBlurPool2d(Pool2d):
     paper = "Zou 2020, arXiv:2008.09604"
     shift = "commutes with shifts by multiples of the stride; learns where to blur"
     gradient = "uneven"
+    fixed_channels = True
 
     def __init__(
         self,

@@ -141,6 +141,7 @@ class ApsPool2d(PolyphasePool2d):
     paper = "Chaman & Dokmanic 2021, arXiv:2011.14214"
     shift = "commutes with every circular shift, up to a shift of the output"
     gradient = "sparse"
+    exports = "fixed size"
 
     def __init__(
         self,

@@ -39,6 +39,7 @@ class AvgConv2d(Pool2d):
     paper = "He 2019, arXiv:1812.01187"
     shift = "commutes with shifts by multiples of the stride; aliases less than a strided convolution"
     gradient = "dense"
+    fixed_channels = True
     gain = None
     ceil_mode = True
 

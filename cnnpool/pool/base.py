@@ -88,6 +88,26 @@ def _placed(operator: type["Pool2d"]) -> None:
     operator.__init__ = __init__  # type: ignore[assignment]
 
 
+def _counted(operator: type["Pool2d"]) -> None:
+    """Let ``forward`` of an operator whose weights belong to channels refuse any other number of them."""
+    if not hasattr(operator, "fixed_channels") or vars(operator).keys().isdisjoint(
+        ("fixed_channels", "forward")
+    ):
+        return
+    compute = operator.forward
+
+    @wraps(compute)
+    def forward(self: Pool2d, x: Tensor, *args: Any, **options: Any) -> Any:
+        if self.fixed_channels and x.dim() in (3, 4) and x.shape[-3] != self.channels:
+            raise ValueError(
+                f"{type(self).__name__} was made for {self.channels} channels, got {x.shape[-3]}: "
+                f"input of shape {tuple(x.shape)}"
+            )
+        return compute(self, x, *args, **options)
+
+    operator.forward = forward
+
+
 class Pool2d(nn.Module):
     """An operator that shrinks a feature map: (N, C, H, W) -> (N, C, H', W').
 
@@ -123,9 +143,14 @@ class Pool2d(nn.Module):
     """Commutes with circular shifts by multiples of the stride, away from the borders."""
     twice_differentiable: bool = True
     """Has second derivatives by autograd."""
+    exports: ClassVar[Literal["any size", "multiples of the stride", "fixed size"]] = "any size"
+    """The H and W that one graph of ``torch.export`` with N, H and W dynamic serves; N always varies."""
     dilates: int = 1
     """The dilation of later convolutions, for an operator that keeps the resolution."""
 
+    channels: int
+    fixed_channels: bool
+    """Only where weights can belong to single channels: whether ``forward`` takes ``channels`` alone."""
     kernel_size: tuple[int, int]
     stride: tuple[int, int]
     padding: tuple[int, int] = (0, 0)
@@ -135,6 +160,7 @@ class Pool2d(nn.Module):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         _placed(checked(cls))
+        _counted(cls)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         """(H', W') for an input of (H, W).

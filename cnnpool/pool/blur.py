@@ -3,10 +3,11 @@
 import torch
 from torch import Tensor
 
-from cnnpool.pool.autograd.blurring import Blur, traced
+from cnnpool.pool.autograd.blurring import Blur, convolved, traced
 from cnnpool.pool.autograd.linear_maps import Blurring
 from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.base import Pool2d, Size, Taps, both, pair
+from cnnpool.pool.dispatch import is_exported
 from cnnpool.pool.edges import PaddingMode, check_mode
 from cnnpool.pool.window import is_channels_last
 
@@ -45,10 +46,11 @@ def blur_pool2d(
         torch.Size([1, 1, 3, 3])
     """
     batch = x if x.dim() == 4 else x.unsqueeze(0)
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or is_exported():
         _check(x, padding_mode)
         sizes = pair(filter_size, "filter_size", least=1), pair(stride, "stride", least=1)
-        y = traced(batch, *sizes, padding_mode)
+        compute = convolved if is_exported() else traced
+        y = compute(batch, *sizes, padding_mode)
     else:
         y = apply(Blur, batch, blurring_of(x, filter_size, stride, padding_mode), False)
     return y if x.dim() == 4 else y.squeeze(0)

@@ -46,6 +46,7 @@ class ConvBlur2d(Pool2d):
     paper = "Zhang 2019, arXiv:1904.11486"
     shift = "commutes with shifts by multiples of the stride; aliases less the wider the filter"
     gradient = "uneven"
+    fixed_channels = True
     gain = None
 
     def __init__(

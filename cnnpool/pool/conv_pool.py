@@ -46,6 +46,7 @@ class ConvPool2d(Pool2d):
     paper = "Springenberg 2015, arXiv:1412.6806"
     shift = "commutes with shifts by multiples of the stride; aliases like max pooling"
     gradient = "uneven"
+    fixed_channels = True
     gain = None
 
     def __init__(

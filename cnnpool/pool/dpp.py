@@ -133,6 +133,7 @@ class DppPool2d(WindowPool2d):
         "commutes with shifts by multiples of the stride; keeps detail, so it aliases more than the average"
     )
     gradient = "dense"
+    fixed_channels = True
 
     def __init__(
         self,

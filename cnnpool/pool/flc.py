@@ -40,6 +40,7 @@ class FlcPool2d(Pool2d):
     paper = "Grabinski 2022, arXiv:2204.00491"
     shift = "commutes with shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
     gradient = "dense"
+    exports = "fixed size"
 
     def __init__(self, channels: int, *, stride: Size = 2):
         super().__init__()

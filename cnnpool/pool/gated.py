@@ -98,6 +98,7 @@ class GatedPool2d(WindowPool2d):
     paper = "Lee 2016, arXiv:1509.08985"
     shift = "commutes with shifts by multiples of the stride; between max and average"
     gradient = "dense"
+    fixed_channels: bool = False
 
     def __init__(
         self,
@@ -110,6 +111,7 @@ class GatedPool2d(WindowPool2d):
         per: Per = "layer",
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        self.fixed_channels = per == "channel"
         size = self.kernel_size[0] * self.kernel_size[1]
         self.weight = nn.Parameter(torch.zeros(repeats(per, channels), size))
 

@@ -92,6 +92,7 @@ class GemPool2d(WindowPool2d):
     paper = "Radenović 2018, arXiv:1711.02512"
     shift = "commutes with shifts by multiples of the stride; larger p aliases more, like max"
     gradient = "dense"
+    fixed_channels: bool = False
 
     def __init__(
         self,
@@ -107,6 +108,7 @@ class GemPool2d(WindowPool2d):
         eps: AboveZero = 1e-6,
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        self.fixed_channels = per == "channel"
         self.eps = eps
         self.p = Positive("p", p, repeats(per, channels), learnable=learnable)
 

@@ -72,6 +72,7 @@ class IdealLowpassPool2d(Pool2d):
     paper = "Michaeli 2023, arXiv:2303.08085"
     shift = "commutes with shifts by multiples of the stride, and with any shift in between: nothing aliases"
     gradient = "dense"
+    exports = "fixed size"
 
     def __init__(self, channels: int, *, stride: Size = 2):
         super().__init__()

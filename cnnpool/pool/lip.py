@@ -159,6 +159,7 @@ class LipPool2d(WindowPool2d):
     paper = "Gao 2019, arXiv:1908.04156"
     shift = "commutes with shifts by multiples of the stride; may learn to suppress what would alias"
     gradient = "uneven"
+    fixed_channels = True
 
     def __init__(
         self,

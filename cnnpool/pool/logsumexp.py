@@ -96,6 +96,7 @@ class LogSumExpPool2d(WindowPool2d):
     paper = "Boureau 2010, A Theoretical Analysis of Feature Pooling in Visual Recognition (ICML)"
     shift = "commutes with shifts by multiples of the stride; larger r aliases more, like max"
     gradient = "dense"
+    fixed_channels: bool = False
 
     def __init__(
         self,
@@ -110,6 +111,7 @@ class LogSumExpPool2d(WindowPool2d):
         per: Per = "layer",
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        self.fixed_channels = per == "channel"
         self.r = Positive("r", r, repeats(per, channels), learnable=learnable)
 
     def flops(self, height: int, width: int) -> int:

@@ -156,6 +156,7 @@ class LpPool2d(WindowPool2d):
     paper = "Gulcehre 2014, arXiv:1311.1780"
     shift = "commutes with shifts by multiples of the stride; larger p aliases more, like max"
     gradient = "dense"
+    fixed_channels: bool = False
 
     def __init__(
         self,
@@ -171,6 +172,7 @@ class LpPool2d(WindowPool2d):
         form: Literal["mean", "sum"] = "mean",
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        self.fixed_channels = per == "channel"
         if form == "sum":
             self.gain = None
         self.form = form

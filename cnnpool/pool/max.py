@@ -10,7 +10,7 @@ from cnnpool.pool.autograd.routing import Max, MaxTiles, packs
 from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.autograd.winners import Ties, indices_of, winners_dtype
 from cnnpool.pool.base import Padding, Pool2d, Size
-from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_is_faster
+from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, is_exported, torch_is_faster
 from cnnpool.pool.precision import summed_wide
 from cnnpool.pool.window import Window, check_map, remembered, window_like, window_of
 
@@ -104,6 +104,8 @@ def max_pool2d(
         raise refused
     if return_indices:
         return _with_indices(input, window, ties)
+    if is_exported():
+        return torch.max_pool2d(input, *window)
     if small:
         return summed_wide(torch.max_pool2d, input, window.overlaps, *window)
     packed = packs(input, window, ties) if input.dim() == 4 else None

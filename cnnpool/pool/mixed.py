@@ -92,6 +92,7 @@ class MixedPool2d(WindowPool2d):
     paper = "Lee 2016, arXiv:1509.08985"
     shift = "commutes with shifts by multiples of the stride; between max and average"
     gradient = "dense"
+    fixed_channels: bool = False
 
     def __init__(
         self,
@@ -106,6 +107,7 @@ class MixedPool2d(WindowPool2d):
         per: Per = "layer",
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        self.fixed_channels = per == "channel"
         self.mix = Fraction("mix", mix, (repeats(per, channels), 1, 1), learnable=learnable)
 
     def flops(self, height: int, width: int) -> int:

@@ -99,6 +99,7 @@ class OrdinalPool2d(WindowPool2d):
     paper = "Kumar 2018; Deliège 2021, arXiv:2109.01561"
     shift = "commutes with shifts by multiples of the stride; between average and the order it learns"
     gradient = "dense"
+    fixed_channels: bool = False
 
     def __init__(
         self,
@@ -112,6 +113,7 @@ class OrdinalPool2d(WindowPool2d):
         per: Per = "layer",
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        self.fixed_channels = per == "channel"
         if weights == "free":
             self.gain = None
         self.weights = weights

@@ -37,6 +37,7 @@ class PatchConv2d(Pool2d):
     paper = "Dosovitskiy 2021, arXiv:2010.11929"
     shift = "commutes with shifts by multiples of the stride; aliases unless it learns a low-pass filter"
     gradient = "dense"
+    fixed_channels = True
     gain = None
 
     def __init__(self, channels: int, *, stride: Taps = 2, norm: Literal["none", "batch", "layer"] = "none"):

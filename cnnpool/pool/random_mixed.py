@@ -49,6 +49,7 @@ class RandomMixedPool2d(WindowPool2d):
     paper = "Yu 2014, Mixed Pooling for Convolutional Neural Networks (RSKT)"
     shift = "in evaluation: commutes with shifts by multiples of the stride; between max and average"
     gradient = "dense"
+    fixed_channels: bool = False
     random = True
 
     draws: Tensor
@@ -67,6 +68,7 @@ class RandomMixedPool2d(WindowPool2d):
         evaluate: Literal["expected", "majority"] = "expected",
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        self.fixed_channels = per == "channel"
         self.probability, self.evaluate = probability, evaluate
         # Whole numbers: float32 counters would stop at 2^24 samples.
         self.register_buffer("draws", torch.zeros((), dtype=torch.int64))

@@ -47,6 +47,7 @@ class ReductionBlock2d(Pool2d):
     paper = "Szegedy 2016, arXiv:1512.00567"
     shift = "commutes with shifts by multiples of the stride; both branches alias"
     gradient = "uneven"
+    fixed_channels = True
     gain = None
 
     def __init__(

@@ -125,6 +125,7 @@ class SoftPool2d(WindowPool2d):
     paper = "Stergiou 2021, arXiv:2101.00440"
     shift = "commutes with shifts by multiples of the stride; larger beta aliases more, like max"
     gradient = "dense"
+    fixed_channels: bool = False
 
     def __init__(
         self,
@@ -139,6 +140,7 @@ class SoftPool2d(WindowPool2d):
         per: Per = "layer",
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        self.fixed_channels = per == "channel"
         self.beta = Positive("beta", beta, repeats(per, channels), learnable=learnable)
 
     def flops(self, height: int, width: int) -> int:

@@ -93,6 +93,7 @@ class SpectralPool2d(Pool2d):
     paper = "Rippel 2015, arXiv:1506.03767"
     shift = "commutes with shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
     gradient = "dense"
+    exports = "fixed size"
 
     def __init__(
         self, channels: int, *, stride: Stride = 2.0, nyquist: Literal["mean", "sum", "zero"] = "mean"

@@ -52,6 +52,7 @@ class StridedConv2d(Pool2d):
     paper = "Springenberg 2015, arXiv:1412.6806"
     shift = "commutes with shifts by multiples of the stride; aliases unless it learns a low-pass filter"
     gradient = "uneven"
+    fixed_channels = True
     gain = None
     mixes: ClassVar[bool] = True
     """Every output channel sees all input channels, not only its own."""

@@ -95,6 +95,7 @@ class TreePool2d(WindowPool2d):
     paper = "Lee 2016, arXiv:1509.08985"
     shift = "commutes with shifts by multiples of the stride; aliases unless it learns low-pass filters"
     gradient = "dense"
+    fixed_channels: bool = False
     gain = None
 
     def __init__(
@@ -109,6 +110,7 @@ class TreePool2d(WindowPool2d):
         per: Per = "layer",
     ):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        self.fixed_channels = per == "channel"
         size, width, copies = (
             self.kernel_size[0] * self.kernel_size[1],
             2 ** (levels - 1),

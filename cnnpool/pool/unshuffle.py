@@ -80,6 +80,8 @@ class UnshuffleConv2d(Pool2d):
     paper = "Sunkara 2022, arXiv:2208.03641"
     shift = "commutes with shifts by multiples of the stride; aliases unless it learns a low-pass filter"
     gradient = "dense"
+    exports = "multiples of the stride"
+    fixed_channels = True
     gain = None
 
     def __init__(

@@ -51,7 +51,13 @@ class Window(NamedTuple):
         return down, across
 
     def pads(self, height: int, width: int) -> tuple[int, int, int, int]:
-        """Left, right, top and bottom padding that brings every cell of every window inside the map."""
+        """Left, right, top and bottom padding that brings every cell of every window inside the map.
+
+        In a graph for maps of any size it is the most that any of them needs.
+        """
+        if torch.compiler.is_exporting():
+            (top, left), over = self.padding, [s - 1 if self.ceil_mode else 0 for s in self.stride]
+            return left, left + over[1], top, top + over[0]
         sides = []
         for length, count, k, s, p, d in zip(
             (height, width), self.output_size(height, width), *self[:4], strict=True
@@ -199,7 +205,7 @@ def cells(x: Tensor, window: Window, fill: float | bool = 0.0) -> list[Tensor]:
     pads = window.pads(*x.shape[-2:])
     if any(pads):
         x = F.pad(x, pads, value=fill)
-    if window.kernel == window.stride and window.dilation == (1, 1):
+    if window.kernel == window.stride and window.dilation == (1, 1) and not torch.compiler.is_exporting():
         # Tiles: the backward of unbind is one stack, that of kh*kw slices as many sums of whole maps.
         kh, kw = window.kernel
         lines = x[..., : rows * kh, : columns * kw].unflatten(-2, (rows, kh)).unbind(-2)

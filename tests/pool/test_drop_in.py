@@ -1,6 +1,8 @@
 """Operators in place of torch's: its signatures, its modules, its samples, timm's ``aa_layer``."""
 
 import inspect
+from functools import cache
+from importlib import import_module
 
 import pytest
 import torch
@@ -189,3 +191,79 @@ def test_timm_builds_its_families_with_our_operators(arch):
     theirs.load_state_dict(model.state_dict(), strict=False)
     x = torch.randn(2, 3, 64, 64)
     assert_close(model(x), theirs(x), rtol=1e-3, atol=1e-4)
+
+
+def is_free(operator):
+    """Whether it has no weights, nor counts by channel, of which timm's mobilenetv3 passes a wrong number."""
+    return not [*operator.parameters()] and not getattr(operator, "fixed_channels", False)
+
+
+# One that keeps the size cannot stand where timm downsamples.
+PARAMETER_FREE = [stem for stem in OPERATORS if stem != "none" and is_free(OPERATORS[stem](4))]
+WITHOUT = {"resnest", "tresnet"}  # They name aa_layer, and refuse it or have one of their own.
+
+
+@cache
+def timm_families():
+    """A model of every timm family that takes ``aa_layer``, by its source, without numbers."""
+    timm = pytest.importorskip("timm")
+    found = {}
+    for family in timm.list_modules():
+        if "aa_layer" not in inspect.getsource(import_module(f"timm.models.{family}")) or family in WITHOUT:
+            continue
+        for arch in timm.list_models(module=family):
+            with torch.device("meta"):
+                model = timm.create_model(arch, aa_layer=BlurPool2d, num_classes=3).eval()
+            places = {name: m for name, m in model.named_modules() if isinstance(m, BlurPool2d)}
+            if places:
+                found[family] = model, places
+                break
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PARAMETER_FREE)
+def test_every_family_of_timm_takes_every_operator_without_parameters(name):
+    layers = pytest.importorskip("timm.layers")
+    families = timm_families()
+    assert {"byobnet", "cspnet", "densenet", "efficientnet", "mobilenetv3", "resnet", "sknet"} <= {*families}
+    for family, (model, places) in families.items():
+        for place, blur in places.items():
+            # As timm's networks make it.
+            new = layers.create_aa(OPERATORS[name], channels=blur.channels, stride=blur.stride[0])
+            assert isinstance(new, OPERATORS[name])
+            model.set_submodule(place, new.to("meta").eval())
+        assert model(torch.empty(1, 3, 256, 256, device="meta")).shape == (1, 3), family
+
+
+OWN_WEIGHTS = [stem for stem in OPERATORS if getattr(OPERATORS[stem](4), "fixed_channels", False)]
+BY_CHANNEL = [
+    stem for stem in OPERATORS if hasattr(OPERATORS[stem], "fixed_channels") and stem not in OWN_WEIGHTS
+]
+
+
+@pytest.mark.parametrize("name", OWN_WEIGHTS)
+@pytest.mark.parametrize("channels", [1, 3, 8])
+def test_another_number_of_channels_than_the_weights_have_is_refused_in_a_line(name, channels):
+    with pytest.raises(
+        ValueError, match=rf"2d was made for 4 channels, got {channels}: input of shape"
+    ) as refused:
+        OPERATORS[name](4)(torch.zeros(2, channels, 8, 8))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", BY_CHANNEL)
+def test_weights_for_the_whole_layer_take_any_channels_and_weights_by_channel_only_theirs(name):
+    whole, single = OPERATORS[name](4, per="layer"), OPERATORS[name](4, per="channel")
+    for channels in (1, 3, 4):
+        assert whole(torch.rand(1, channels, 8, 8)).shape[1] == channels
+    assert single(torch.rand(1, 4, 8, 8)).shape[1] == 4
+    with pytest.raises(ValueError, match="was made for 4 channels, got 1"):
+        single(torch.rand(1, 1, 8, 8))
+
+
+def test_every_operator_with_weights_by_channel_is_known():
+    # One whose state grows with the channels must say that they belong to these.
+    for stem, operator in OPERATORS.items():
+        few, many = (sum(t.numel() for t in operator(c).state_dict().values()) for c in (4, 8))
+        assert (few != many) == (stem in OWN_WEIGHTS), stem
