@@ -89,16 +89,26 @@ def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
         sys.stdout.write(_next([outcome.log.parent for outcome in outcomes if outcome.state == "done"]))
         sys.stdout.flush()
     failed = [outcome for outcome in outcomes if outcome.state not in ("done", "not run")]
+    alike: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in failed:
-        kind = "stopped" if outcome.state == "stopped" else "error"
-        where = f"{outcome.run}: " if sweep else ""
-        record = f" (log: {outcome.log})" if sweep and outcome.log.is_file() else ""
-        sys.stderr.write(f"{kind}: {where}{outcome.said.removeprefix('stopped ')}{record}\n")
+        alike.setdefault((outcome.state, outcome.said), []).append(outcome)
+    for same in alike.values():
+        sys.stderr.write(_failure(same, sweep))
     if status or not failed:
         return status
     if len(outcomes) == 1:
         return failed[0].status
     return 2 if all(outcome.status == 2 for outcome in failed) else 1
+
+
+def _failure(same: Sequence[Outcome], sweep: bool) -> str:
+    """A line on how one job, or several in the same way, did not end well."""
+    first = same[0]
+    kind = "stopped" if first.state == "stopped" else "error"
+    more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+    where = f"{first.run}{more}: " if sweep else ""
+    record = f" (log: {first.log})" if sweep and first.log.is_file() else ""
+    return f"{kind}: {where}{first.said.removeprefix('stopped ')}{record}\n"
 
 
 def _next(folders: Sequence[Path]) -> str:

@@ -305,6 +305,13 @@ def test_a_sweep_ends_with_where_its_results_are_and_commands_that_work(call, la
     assert "report: my runs/digits/convnet/report/report.html" in out
 
 
+def test_jobs_that_fail_alike_are_one_line(capsys):
+    conclude(
+        [Outcome(f"run{n}", "failed", "no network" if n else "no memory", 2, Path("none")) for n in range(4)]
+    )
+    assert capsys.readouterr().err == "error: run0: no memory\nerror: run1 and 2 more: no network\n"
+
+
 def test_the_ends_of_failed_runs_name_no_results(capsys):
     conclude([outcome("failed", 1), outcome("refused", 2)])
     assert "results:" not in capsys.readouterr().out
