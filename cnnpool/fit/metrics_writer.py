@@ -111,9 +111,8 @@ class MetricsWriter:
         return Summary(value=[Summary.Value(tag=tag, simple_value=value, metadata=metadata)])
 
     def _layout(self) -> None:
-        # TensorBoard draws a page's charts from the last to the first.
         layout = {
-            title: {tag: ["Multiline", [f"^{tag}$"]] for tag in reversed(tags)}
+            title: {tag: ["Multiline", [f"^{tag}$"]] for tag in tags}
             for title, tags in pages(self.described).items()
         }
         self.board.add_custom_scalars(layout)

@@ -65,9 +65,9 @@ def test_pages_of_accuracy_gradient_and_invariance_come_first_then_those_with_ba
     assert main([str(two)]) == 0
     [event] = board(two / "_mean").Tensors("custom_scalars__config__")
     pages = Layout.FromString(event.tensor_proto.string_val[0]).category
-    # Nothing was logged of invariance. Charts are drawn from the last.
+    # Nothing was logged of invariance. Those with bands are drawn from the last.
     assert [(page.title, [chart.title for chart in page.chart]) for page in pages] == [
-        ("accuracy", ["val/loss", "val/accuracy"]),
+        ("accuracy", ["val/accuracy", "val/loss"]),
         ("gradient", [ZERO]),
         ("accuracy, with intervals", ["val/loss", "val/accuracy"]),
         ("gradient, with intervals", [ZERO]),

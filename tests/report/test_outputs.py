@@ -105,6 +105,17 @@ def test_html_is_one_file_that_fetches_nothing(comparison, plots):
     assert '<meta name="viewport"' in page
 
 
+def test_the_verdict_stays_in_sight_where_a_table_is_wider_than_its_page(comparison, plots):
+    page = html.render(*compose(comparison, plots, []))
+    [rule] = re.findall(r"td\.words:last-child \{([^}]*right: 0[^}]*)\}", page)
+    assert "position: sticky" in rule and "background" in rule
+    table = page[page.index("<table>") : page.index("</table>")]
+    rows = re.findall(r"<tr>(.*?)</tr>", table)
+    # The verdict is the last column of the first table, and the only one of words but the labels.
+    assert all(re.search(r'<t[dh] class="words[^"]*"[^>]*>[^<]*</t[dh]>$', row) for row in rows)
+    assert page.count('<div class="wide">') == page.count("<table>")
+
+
 @pytest.mark.parametrize("render", [html.render, markdown.render])
 def test_report_says_what_ran_and_how(comparison, plots, render):
     page = render(*compose(comparison, plots, ["my runs", "--by", "pool"]))

@@ -78,8 +78,8 @@ class Events:
             lines: every run's scalar as a line; these pages come first.
             bands: the scalar's mean with its interval.
         """
-        # TensorBoard draws a page's charts from the last to the first.
-        pages = [(title, [_line(tag) for tag in reversed(tags)]) for title, tags in lines.items()]
+        pages = [(title, [_line(tag) for tag in tags]) for title, tags in lines.items()]
+        # TensorBoard draws a page's charts with bands from the last to the first.
         pages += [(title, [_band(tag) for tag in reversed(tags)]) for title, tags in bands.items()]
         categories = [Category(title=title, chart=charts) for title, charts in pages]
         content = Layout(category=categories).SerializeToString()
