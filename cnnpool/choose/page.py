@@ -74,7 +74,8 @@ LEGEND = (
 def verdict(study: Study, ending: Ending) -> str:
     """The recommendation in two or three sentences."""
     view, place = ending.view, ending.view.recommended
-    ended = f"The study ended after {view.done} complete rounds: {ENDS[ending.reason]}."
+    rounds = f"{view.done} complete round{'s' * (view.done != 1)}"
+    ended = f"The study ended after {rounds}: {ENDS[ending.reason]}."
     if place is None:
         return f"No recommendation. {ended}"
     return f"Recommended: {study.arms[place].label}. {_reason(study, view, place)} {ended}"
@@ -100,7 +101,7 @@ def _reason(study: Study, view: View, place: int) -> str:
 def train_command(study: Study, place: int) -> str:
     """The command that trains the candidate alone."""
     arm = study.arms[place]
-    own = [line for line in arm.network.overrides if line.partition("=")[0] != "seed"]
+    own = [line for line in arm.network.overrides if not line.startswith(("seed=", "out=", "launch"))]
     words = [*own, *arm.candidate.overrides, *arm.tuned, f"seed={study.first_seed}"]
     return shlex.join(["cnnpool", "train", *words])
 

@@ -1,0 +1,26 @@
+import runpy
+from pathlib import Path
+
+import pytest
+
+from cnnpool.launch.compose import Request, jobs_of
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "docs" / "sweeps.py"
+JOBS = {"mnist_few": 600, "cifar_plain": 32, "cifar_circular": 48, "cifar_sixteen": 176}
+
+
+def test_every_sweep_has_its_number_of_runs():
+    assert runpy.run_path(str(SCRIPT))["SWEEPS"].keys() == JOBS.keys()
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_sweep_composes(name, capsys):
+    jobs = jobs_of(Request((f"experiment={name}",), multirun=True))
+    assert len(jobs) == JOBS[name] and not any(job.mistake for job in jobs)
+    assert len({job.folder for job in jobs}) == len(jobs)
+
+
+def test_an_unknown_sweep_is_refused():
+    main = runpy.run_path(str(SCRIPT))["main"]
+    with pytest.raises(SystemExit, match="no sweep 'nosuch'; choose from mnist_few"):
+        main(["nosuch"])
