@@ -134,11 +134,13 @@ def page(kept: Mapping[str, Mapping]) -> str:
 def total(parts: Mapping[str, Mapping]) -> dict:
     """The results of a measurement's parts, added up."""
     results = [part["result"] for part in parts.values()]
-    counts = {key: value for result in results for key, value in result.items()}
-    return {
-        key: sum(result.get(key, 0) for result in results) if isinstance(value, int) else value
-        for key, value in counts.items()
-    }
+    found = {key: value for result in results for key, value in result.items()}
+    for key, value in found.items():
+        if isinstance(value, int):
+            found[key] = sum(result.get(key, 0) for result in results)
+        elif isinstance(value, list):
+            found[key] = [each for result in results for each in result.get(key, [])]
+    return found
 
 
 def faults(kept: Mapping[str, Mapping]) -> str:

@@ -172,7 +172,9 @@ def images(damage):
                 folder = Path("photos", part, name)
                 folder.mkdir(parents=True)
                 for index in range(count):
-                    Image.new("RGB", (28, 28), (index * 9, 0, 0)).save(folder / f"{index}.png")
+                    Image.new("RGB", (28, 28), (index * 9, index * 7, index * 5)).save(
+                        folder / f"{index}.png"
+                    )
         damage(Path("photos/train/bee/3.png"))
 
     return before
@@ -207,8 +209,8 @@ def copied(name, **changes):
     folder = Path("runs", name)
     folder.mkdir()
     results = json.loads(Path("runs/a/results.json").read_text())
-    # An entry changed by hand would be damage.
-    del results["checksum"]
+    # An entry changed by hand would be damage, and so would be metrics that are not there.
+    del results["checksum"], results["metrics_sha256"]
     write_json(folder / "results.json", {**results, **changes})
 
 

@@ -1,0 +1,151 @@
+"""What identifies a run, and folders that are somebody else's or are taken away."""
+
+import os
+from pathlib import Path
+
+from PIL import Image
+
+from cnnpool.fit.metrics_callback import MetricsCallback
+from cnnpool.pool import dispatch
+from scripts.reliability.fault.attempt import Fault
+from scripts.reliability.fault.setting import cut_with, failing, images, raised, trained, write
+
+PHOTOS = ("data=image_folder", "data.root=photos")
+
+
+def trained_on(change):
+    """A finished run on images to which ``change`` is done then."""
+
+    def before():
+        images(lambda path: None)()
+        trained(*PHOTOS)
+        change()
+
+    return before
+
+
+def others():
+    Path("photos").rename("insects")
+    images(lambda path: Image.new("RGB", (28, 28), "white").save(path))()
+
+
+def other_pixel():
+    Image.new("RGB", (28, 28), "white").save("photos/test/bee/0.png")
+
+
+def two_folders():
+    images(lambda path: None)()
+    others()
+
+
+def at_home():
+    os.environ["HOME"] = os.getcwd()
+
+
+def meanwhile(change):
+    """``change`` is done once the run has trained its first epoch."""
+
+    def before():
+        kept = MetricsCallback.on_train_epoch_end
+
+        def then(self, trainer, module):
+            if trainer.current_epoch == 1:
+                change()
+            kept(self, trainer, module)
+
+        MetricsCallback.on_train_epoch_end = then
+
+    return before
+
+
+IDENTITY = [
+    Fault(
+        "other images, the same settings",
+        "train hydra.run.dir=here data=image_folder data.root=photos",
+        ("finished run on other data", "data_sha256: ", "another folder"),
+        before=trained_on(others),
+        keeps=("here/results.json",),
+    ),
+    Fault(
+        "an image that was changed since",
+        "train hydra.run.dir=here data=image_folder data.root=photos",
+        ("finished run on other data", "data_sha256: ", "another folder"),
+        before=trained_on(other_pixel),
+        keeps=("here/results.json",),
+    ),
+    Fault(
+        "the same images at another place",
+        "train hydra.run.dir=here data=image_folder data.root=moved",
+        (),
+        0,
+        trained_on(lambda: Path("photos").rename("moved")),
+        ("here/results.json",),
+        lines=0,
+        out=("is finished already",),
+    ),
+    Fault(
+        "a sweep over folders of images",
+        "train -m data=image_folder data.root=photos,insects",
+        ("data.root differs between the jobs",),
+        0,
+        two_folders,
+        ("outputs/*/*/*data.root=photos*/*/results.json", "outputs/*/*/*data.root=insects*/*/results.json"),
+        out=("2 jobs: 2 done",),
+    ),
+    Fault("a job twice in a sweep", "train -m seed=0,0", ("1 of 2 jobs repeat others",), 0),
+    Fault(
+        "a folder that holds somebody's files",
+        "train hydra.run.dir=here",
+        ("here holds files that are no run's", "an empty folder"),
+        before=lambda: (write("here/.thesis.part", "half")(), write("here/sub/.a.1.part", "")()),
+        keeps=("here/.thesis.part", "here/sub/.a.1.part"),
+    ),
+    Fault("the home folder for a run", "train hydra.run.dir=.", ("is no folder for a run",), before=at_home),
+    Fault("the root of the disk for a run", "train hydra.run.dir=/", ("/ is no folder for a run",)),
+    Fault(
+        "a mistake in an empty folder",
+        "train hydra.run.dir=there/below pool.stride=-1",
+        ("pool.stride", "got -1"),
+        before=lambda: Path("there/below").mkdir(parents=True),
+        keeps=("there/below",),
+    ),
+    Fault(
+        "the run's folder is deleted while it trains",
+        "train hydra.run.dir=here fit.epochs=3",
+        ("here", "was deleted", "while its run went on"),
+        1,
+        meanwhile(lambda: Path("here").rename("gone")),
+    ),
+    Fault(
+        "metrics.jsonl is deleted while the run trains",
+        "train hydra.run.dir=here fit.epochs=3",
+        ("here/metrics.jsonl was deleted", "while its run went on"),
+        1,
+        meanwhile(lambda: Path("here/metrics.jsonl").unlink()),
+    ),
+    Fault(
+        "another run takes the folder meanwhile",
+        "train hydra.run.dir=here fit.epochs=3",
+        ("here was deleted or replaced while its run went on",),
+        1,
+        meanwhile(write("here/.cnnpool", '{"id": "another"}')),
+    ),
+    Fault(
+        "a job runs out of memory before others",
+        "train -m pool=avg,max,sum",
+        ("avg", "out of memory", "lower it"),
+        1,
+        failing(lambda: raised(MemoryError())),
+        ("outputs/*/*/max*/*/results.json", "outputs/*/*/sum*/*/results.json"),
+        out=("each of the other jobs runs in a process of its own", "2 done, 1 failed"),
+    ),
+    Fault(
+        "other kernels on resume",
+        "train hydra.run.dir=here",
+        (),
+        0,
+        cut_with(lambda: dispatch.use(False).__enter__()),
+        lines=0,
+        out=("trained with compiled kernels: faster so far, now with compiled kernels: none",),
+    ),
+]
