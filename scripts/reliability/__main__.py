@@ -28,8 +28,8 @@ MEASUREMENTS = {
     "sweeps": [f"scripts/reliability/kill_sweep.py 10 local {seed}" for seed in range(2)],
     "processes": [f"scripts/reliability/kill_sweep.py 5 processes {seed}" for seed in range(2)],
     "bits": ["scripts/reliability/flip_bits.py 3000"],
-    "files": ["scripts/reliability/fuzz_files.py 2000"],
-    "faults": [f"scripts/reliability/faults.py {part}/8" for part in range(8)],
+    "files": ["scripts/reliability/fuzz_files.py 1000"],
+    "faults": ["scripts/reliability/faults.py"],
     "peers": ["scripts/reliability/count_checks.py tests/pool/test_opinfo.py"],
     "operators": [
         f"scripts/reliability/count_checks.py {tests}"

@@ -3,8 +3,9 @@
 usage: python scripts/reliability/faults.py [WORD | PART/PARTS]
 
 Each fault of scripts/reliability/fault (those whose description has WORD in it, or of PARTS the one numbered
-PART, from 0) is tried in a folder of its own. A fault is answered if the command ends with the right exit status and one line on stderr that names the
-cause and the remedy, without a traceback, and loses nothing. Prints one JSON object; status 1 if one is not.
+PART, from 0) is tried in a folder of its own. A fault is answered if the command ends with the right exit
+status and one line on stderr that names the cause and the remedy, without a traceback, and loses nothing.
+Prints one JSON object; status 1 if one is not.
 """
 
 import json

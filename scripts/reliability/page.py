@@ -61,6 +61,14 @@ Equal means to the bit.
 | Ctrl-C, SIGTERM, SIGHUP: saved at that step, the resumed run equal | `tests/fit/test_resume.py` |
 | trainings and sweeps killed at random instants, at a small count | `tests/scripts/test_kill.py` |
 | two processes against one: weights equal within 1e-4 | `tests/fit/test_ddp.py` |
+| a finished run is known again by its images; other images are refused | `tests/launch/test_finished.py` |
+| foreign folders refused, nothing of theirs removed | `tests/run_folder/test_hold.py` |
+| a run whose folder or files are deleted fails | `tests/fit/test_resume.py` |
+| any damage of results.json, status.json, metrics.jsonl is found | `tests/run_folder/test_results.py` |
+| kernels on disk that are damaged are made again | `tests/pool/test_disk_cache.py` |
+| output that nobody reads, or no disk takes, ends no job | `tests/system/test_output.py` |
+| jobs after one that ran out of memory are done | `tests/launch/test_sweep.py` |
+| a killed or halted process of several ends the others | `tests/launch/test_worker.py` |
 | all operators in torch's deterministic mode: equal gradients | `tests/pool/test_deterministic.py` |
 | no code from a file, no port open to others | `tests/setup/test_security.py` |
 | every dependency hashed, no release known to be bad | `tests/setup/test_lock.py` |
@@ -69,20 +77,38 @@ Equal means to the bit.
 
 - **Resume is exact.** Order, augmentation and draws depend on (seed, epoch, step) alone; the checkpoint holds
   weights, optimiser, position, the epoch's sums and the length of `metrics.jsonl`. It needs the same machine
-  kind, torch and number of threads; another number of threads is warned of, another arithmetic refused.
+  kind, torch, compiled kernels and number of threads: others are warned of, another arithmetic is refused.
+- **The same seed gives the same bits** on the same machine kind with the same torch, kernels and threads.
+  `launch=processes` divides the cores among its jobs, so its runs have other bits than those of
+  `launch=local`: give both the same `OMP_NUM_THREADS` or `launch.threads`. Threads, torch and kernels are
+  recorded, and `compare` notes where they differ.
+- **A run's identity** is its settings and the digest of its images, wherever they lie. The same command in
+  the folder of a finished run on other images is refused. Jobs of a sweep that would share a folder get
+  folders of their own or are refused; jobs that repeat others are left out; each of these is said.
+- **A folder of its own**: a run begins in a folder that is missing, empty or a run's; other folders, the file
+  system's root and a home folder are refused. Only files that the run itself made are ever removed. A run
+  whose folder is deleted or replaced fails with status 1, and makes none anew.
 - **Saved** after every epoch, every `fit.checkpoint_every_minutes` within one, and when a signal asks to
   stop. A second signal ends at once. `last.ckpt` is what a run goes on from; if it is damaged,
   `previous.ckpt` is.
 - **Files** are written aside, flushed and renamed. Checkpoints are checked against their checksums, read
   without running code, and never written with a weight that is not finite.
+- **Damage** of `results.json` and `metrics.jsonl` is found by schema, ranges and checksums, of `status.json`
+  by its schema; it costs a line, and the other runs are compared.
+- **A full disk** is one line: the file, the disk, the room that is missing. The same command goes on.
+- **Kernels on disk** are checked before they are loaded: damaged ones are compiled again, and where none can
+  be kept every run compiles them, with a line.
+- **Output** that cannot be written, by `| head`, a full disk or a closed terminal, ends no job.
+- **Sweeps** of more than 10,000 jobs need `--max-jobs`. After a job that runs out of memory the others run in
+  processes of their own.
 - **A mistake** in what was asked is refused before a run begins, and leaves no folder behind.
 - **Settings** are compared on resume: any that decides the result and differs is refused, old -> new, even
   `fit.epochs`, since the schedule depends on it. Where data lie, devices, logging, saving and display may
   change.
 - **One process per folder**: another is refused with the pid of the first.
 - **Exit status**: 0 done, 1 a run failed, 2 a mistake in what was asked, 128 + signal when stopped.
-- **Own code** comes from installed packages only. `_target_`, `hydra.searchpath`, `hydra.callbacks` and
-  logging configurations are refused, on the command line and in files of `--config-dir`.
+- **Own code** comes from installed packages only. The composed configuration is checked: `_target_`,
+  `hydra.searchpath`, `hydra.callbacks` and logging are refused, on the command line and in files.
 - **Secrets** are no settings: a key such as `token` or `password` is refused, since settings are saved.
 - **Deterministic**: on a CPU, where it is free, torch is told to refuse operations that do not repeat
   (`fit.deterministic=true`); on a GPU they are named in a warning, or refused if asked. `results.json`

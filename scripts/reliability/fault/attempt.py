@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from cnnpool import cli
+from cnnpool.system import progress
 
 HEAVY = ("fit", "inspection.command", "launch.compose", "launch.build", "report.command", "report.comparison")
 for heavy in HEAVY:
@@ -22,6 +23,8 @@ QUICK = (
     "probe=none",
 )  # fmt: skip
 PATIENCE_S = 300
+# A slow machine would say on stderr how far it has come.
+progress.SILENT_S = 1e6
 MINE = "train --config-dir mine pool=mine"
 GOES_ON = "the same command goes on"
 TRACEBACK = "Traceback (most recent call last)"
