@@ -8,7 +8,7 @@ from pathlib import Path
 
 PROGRAMS = ("cnnpool", "make", "python", "tensorboard", "pip", "source", "git", "cd", "export")
 SHELLS = ("", "sh", "bash", "shell", "console")
-SMOKE = {"train": ["fit=smoke"], "bench": ["--repeat", "1"]}
+SMOKE = {"train": ["fit=smoke"], "choose": ["fit=smoke", "choose.rounds=3"], "bench": ["--repeat", "1"]}
 """By command of ``cnnpool``, arguments that make it short."""
 SKIPPED = (
     (r"^(make|pip|source|git|cd|export) |^python -m (venv|pip|pytest)\b", "installs or prepares"),
@@ -49,6 +49,7 @@ class Command:
     def shortened(self) -> list[str]:
         """The words with smoke settings, and no more than two seeds."""
         words = [re.sub(r"^(seed=\d+,\d+)[\d,]*$", r"\1", word) for word in self.words]
+        words = [re.sub(r"^choose\.budget=.*$", "choose.budget=1min", word) for word in words]
         if words[0] != "cnnpool" or len(words) < 2 or "--help" in words:
             return words
         extra = list(SMOKE.get(words[1], []))
