@@ -115,7 +115,8 @@ def is_exported() -> bool:
 
     There an operator with a standard equivalent is that alone, and windows are sliced for maps of any size.
     """
-    return torch.compiler.is_exporting() or torch.jit.is_tracing()
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return tracing or torch.compiler.is_exporting()
 
 
 def torch_is_faster(x: Tensor, limits: Limits) -> bool:
