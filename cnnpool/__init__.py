@@ -3,19 +3,19 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cnnpool.surgery import swap
+    from cnnpool.surgery import as_modules, swap
     from cnnpool.system.hardware import keep_memory
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "keep_memory", "swap"]
+__all__ = ["__version__", "as_modules", "keep_memory", "swap"]
 
 
 def __getattr__(name: str) -> Any:
     # Imported on first use, since `cnnpool --help` must not wait for torch.
-    if name == "swap":
-        from cnnpool.surgery import swap
+    if name in ("as_modules", "swap"):
+        from cnnpool import surgery
 
-        return swap
+        return getattr(surgery, name)
     if name == "keep_memory":
         from cnnpool.system.hardware import keep_memory
 

@@ -103,4 +103,5 @@ def _published(trained: Results, dataset: Dataset) -> nn.Module:
         operators=Operators({"name": KEEP}, trained.stages),
         readout=trained.readout,
         arch=trained.model["arch"],
+        order=trained.model.get("order", "after"),
     )

@@ -1,14 +1,17 @@
 """Where networks come from: torchvision, timm, and packages that the user has installed."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from torch import nn
 
+from cnnpool.bounds import CountOrZero
 from cnnpool.published.weights import Weights, from_file
-from cnnpool.registry import checked, did_you_mean
+from cnnpool.registry import check_fields, did_you_mean
+from cnnpool.surgery.fitting import Order
 
 DEFAULT = "default"
 """The weights that the package itself recommends."""
@@ -16,56 +19,84 @@ GROUP = "cnnpool.networks"
 """Entry points: functions of ``num_classes`` that return a network."""
 
 
-class NetworkSource(Protocol):
-    """An architecture, and the weights that it is to start from."""
-
-    name: str
-
-    def network(self, num_classes: int) -> nn.Module:
-        """The architecture with random weights, of torch's generator."""
-        ...
-
-    def weights(self) -> Weights | None:
-        """The weights to start from; None for random ones."""
-        ...
-
-
-@checked
-class Torchvision:
-    """A classifier of torchvision.
+@dataclass(frozen=True, kw_only=True)
+class NetworkSource:
+    """An architecture, the weights that it is to start from, and where operators are put.
 
     Args:
-        arch: its name, such as ``resnet50``.
-        weights: ``default``, or one of torchvision's by its name, downloaded; a file of safetensors or of a
-            state_dict; null for random weights.
+        arch: name of the architecture, such as ``resnet50``.
+        weights: to start from: ``default``, which are downloaded, or a file of safetensors or of a
+            state_dict; null for random ones.
+        order: of operator and convolution where a strided convolution is replaced: after, behind the
+            convolution at stride 1; before, at stride 1 before the convolution, a quarter of the arithmetic.
+        min_channels: stages of fewer channels stay as they are, >= 0; 16 leaves most stems.
+        skip_stem: leave the first stage as it is.
 
     Raises:
         ValueError: for an architecture or weights that do not exist.
     """
 
-    def __init__(self, *, arch: str, weights: str | None = None):
+    arch: str
+    weights: str | None = None
+    order: Order = "after"
+    min_channels: CountOrZero = 0
+    skip_stem: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self, "model")
+        self.check()
+
+    @property
+    def file(self) -> Path | None:
+        """The file that ``weights`` means by its suffix, or by a folder before its name; None otherwise."""
+        path = Path(self.weights or "")
+        is_file = path.suffix in (".safetensors", ".pth", ".pt", ".ckpt", ".bin") or "/" in str(path)
+        return path if is_file else None
+
+    def check(self) -> None:
+        """Raise ValueError unless architecture and weights exist."""
+        raise NotImplementedError
+
+    def network(self, num_classes: int) -> nn.Module:
+        """The architecture with random weights, of torch's generator."""
+        raise NotImplementedError
+
+    def read_weights(self) -> Weights | None:
+        """The weights to start from; None for random ones.
+
+        Raises:
+            ValueError: if they cannot be had.
+        """
+        if self.weights is None:
+            return None
+        return from_file(self.file) if self.file else self.fetch_weights()
+
+    def fetch_weights(self) -> Weights:
+        """The published weights, downloaded as the package itself does."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Torchvision(NetworkSource):
+    """A classifier of torchvision; ``weights`` may also be one of its own names, such as IMAGENET1K_V1."""
+
+    def check(self) -> None:
         from torchvision import models
 
         known = models.list_models(module=models)
-        if arch not in known:
-            raise ValueError(
-                f"arch must be a classifier of torchvision, got {arch!r}; {did_you_mean(arch, known)}"
-            )
-        self.name, self._weights = arch, weights
-        if weights is not None and not is_file(weights):
+        if self.arch not in known:
+            remedy = did_you_mean(self.arch, known)
+            raise ValueError(f"arch must be a classifier of torchvision, got {self.arch!r}; {remedy}")
+        if self.weights and not self.file:
             self._entry()
 
     def network(self, num_classes: int) -> nn.Module:
         from torchvision import models
 
-        network: nn.Module = models.get_model(self.name, weights=None, num_classes=num_classes)
+        network: nn.Module = models.get_model(self.arch, weights=None, num_classes=num_classes)
         return network
 
-    def weights(self) -> Weights | None:
-        if self._weights is None:
-            return None
-        if is_file(self._weights):
-            return from_file(Path(self._weights))
+    def fetch_weights(self) -> Weights:
         entry = self._entry()
         state = _fetched(lambda: entry.get_state_dict(progress=False, check_hash=True))
         preset = entry.transforms()
@@ -74,92 +105,74 @@ class Torchvision:
     def _entry(self) -> Any:
         from torchvision import models
 
-        published = models.get_model_weights(self.name)
+        published = models.get_model_weights(self.arch)
         try:
-            return published["DEFAULT" if self._weights == DEFAULT else self._weights]
+            return published["DEFAULT" if self.weights == DEFAULT else self.weights]
         except KeyError:
             names = ", ".join((DEFAULT, *(each.name for each in published)))
-            raise ValueError(f"weights must be {names}, or a file, got {self._weights!r}") from None
+            raise ValueError(f"weights must be {names}, or a file, got {self.weights!r}") from None
 
 
-@checked
-class Timm:
-    """A classifier of timm, which must be installed.
+@dataclass(frozen=True, kw_only=True)
+class Timm(NetworkSource):
+    """A classifier of timm, which must be installed; ``arch`` may be NAME.TAG for other published weights."""
 
-    Args:
-        arch: its name, such as ``convnext_tiny``; ``NAME.TAG`` for other weights than the default.
-        weights: ``default``, downloaded; a file of safetensors or of a state_dict; null for random weights.
-
-    Raises:
-        ValueError: for an architecture or weights that do not exist, or if timm is not installed.
-    """
-
-    def __init__(self, *, arch: str, weights: str | None = None):
-        timm = _timm()
-        if not timm.is_model(arch.split(".")[0]):
-            remedy = did_you_mean(arch, timm.list_models())
-            raise ValueError(f"arch must be a model of timm, got {arch!r}; {remedy}")
-        self.name, self._weights = arch, weights
-        if weights is not None and not is_file(weights) and weights != DEFAULT:
-            remedy = f"others of timm are chosen by arch={arch.split('.')[0]}.TAG"
-            raise ValueError(f"weights must be {DEFAULT} or a file, got {weights!r}; {remedy}")
+    def check(self) -> None:
+        timm, (name, _, _) = _timm(), self.arch.partition(".")
+        if not timm.is_model(name):
+            remedy = did_you_mean(self.arch, timm.list_models())
+            raise ValueError(f"arch must be a model of timm, got {self.arch!r}; {remedy}")
+        if self.weights not in (None, DEFAULT) and not self.file:
+            remedy = f"others of timm are chosen by arch={name}.TAG"
+            raise ValueError(f"weights must be {DEFAULT} or a file, got {self.weights!r}; {remedy}")
 
     def network(self, num_classes: int) -> nn.Module:
-        network: nn.Module = _timm().create_model(self.name, num_classes=num_classes)
+        network: nn.Module = _timm().create_model(self.arch, num_classes=num_classes)
         return network
 
-    def weights(self) -> Weights | None:
-        if self._weights is None:
-            return None
-        if is_file(self._weights):
-            return from_file(Path(self._weights))
+    def fetch_weights(self) -> Weights:
         timm = _timm()
-        preset = timm.get_pretrained_cfg(self.name)
+        preset = timm.get_pretrained_cfg(self.arch)
         if preset is None or not preset.has_weights:
-            raise ValueError(f"weights of {self.name} are not published by timm: give a file")
-        network = _fetched(lambda: timm.create_model(self.name, pretrained=True))
-        return Weights(network.state_dict(), f"timm {self.name}", tuple(preset.mean), tuple(preset.std))
+            raise ValueError(f"weights of {self.arch} are not published by timm: give a file")
+        network = _fetched(lambda: timm.create_model(self.arch, pretrained=True))
+        return Weights(network.state_dict(), f"timm {self.arch}", tuple(preset.mean), tuple(preset.std))
 
 
-@checked
-class Installed:
+@dataclass(frozen=True, kw_only=True)
+class Installed(NetworkSource):
     """A network that an installed package declares by an entry point of the group ``cnnpool.networks``.
 
-    Args:
-        arch: the entry point's name, or its value, ``package.module:function``. The function is called with
-            the number of classes and returns a network that takes (N, 3, H, W).
-        weights: a file of safetensors or of a state_dict; null for what the function returns.
-
-    Raises:
-        ValueError: if no installed package declares it, or it cannot be imported.
+    ``arch`` is the entry point's name, or its value, ``package.module:function``. The function is called with
+    the number of classes and returns a network that takes (N, 3, H, W). ``weights`` are a file, or null for
+    what the function returns.
     """
 
-    def __init__(self, *, arch: str, weights: str | None = None):
-        points = {name: p for p in entry_points(group=GROUP) for name in (p.name, p.value)}
-        if arch not in points:
+    def check(self) -> None:
+        points = _networks()
+        if self.arch not in points:
             raise ValueError(
-                f"arch must be an entry point of {GROUP} in an installed package, got {arch!r}; "
-                f"{did_you_mean(arch, points)}"
+                f"arch must be an entry point of {GROUP} in an installed package, got {self.arch!r}; "
+                f"{did_you_mean(self.arch, points)}"
             )
-        self.name, self._weights = arch, weights
-        try:
-            self._build: Callable[[int], Any] = points[arch].load()
-        except Exception as error:
-            raise ValueError(f"arch {arch} cannot be imported: {type(error).__name__}: {error}") from error
+        if self.weights and not self.file:
+            raise ValueError(f"weights must be a file, got {self.weights!r}")
 
     def network(self, num_classes: int) -> nn.Module:
-        network = self._build(num_classes)
+        try:
+            build = _networks()[self.arch].load()
+        except Exception as error:
+            raise ValueError(
+                f"arch {self.arch} cannot be imported: {type(error).__name__}: {error}"
+            ) from error
+        network = build(num_classes)
         if not isinstance(network, nn.Module):
-            raise ValueError(f"arch {self.name} returned a {type(network).__name__}, no torch.nn.Module")
+            raise ValueError(f"arch {self.arch} returned a {type(network).__name__}, no torch.nn.Module")
         return network
 
-    def weights(self) -> Weights | None:
-        return None if self._weights is None else from_file(Path(self._weights))
 
-
-def is_file(weights: str) -> bool:
-    """Whether ``weights`` is meant as a file: it has a suffix, or a folder before its name."""
-    return Path(weights).suffix in (".safetensors", ".pth", ".pt", ".ckpt", ".bin") or "/" in weights
+def _networks() -> dict[str, Any]:
+    return {name: point for point in entry_points(group=GROUP) for name in (point.name, point.value)}
 
 
 def _timm() -> Any:

@@ -1,5 +1,6 @@
 """Replace the downsampling, or the head, of a model that exists."""
 
+from cnnpool.surgery.calls import as_modules
 from cnnpool.surgery.replace import Change, swap
 
-__all__ = ["Change", "swap"]
+__all__ = ["Change", "as_modules", "swap"]

@@ -3,7 +3,8 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +12,14 @@ from torch import Tensor, nn
 from cnnpool import registry
 from cnnpool.pool import Pool2d
 from cnnpool.pool.base import pair
+from cnnpool.surgery.merging import DenseMerging, merges
 from cnnpool.surgery.trace import WINDOWED, Target, evaluating
 
 Entry = Callable[..., Any]
 """The class, or an installed package's function, that makes an operator or readout."""
 Size = tuple[int, int]
+Order = Literal["after", "before"]
+"""Where the operator stands, seen from a convolution that had the stride."""
 GEOMETRY = ("kernel_size", "padding", "dilation", "ceil_mode", "count_include_pad", "divisor_override")
 
 
@@ -35,8 +39,10 @@ def new_head(target: Target, entry: Entry, options: Mapping[str, Any]) -> nn.Mod
     return readout if flat else nn.Sequential(readout, nn.Unflatten(1, (channels, 1, 1)))
 
 
-def new_downsampling(target: Target, entry: Entry, options: Mapping[str, Any]) -> nn.Module:
-    """The operator in place of a pooling, or behind the convolution made dense.
+def new_downsampling(
+    target: Target, entry: Entry, options: Mapping[str, Any], *, order: Order = "after"
+) -> nn.Module:
+    """The operator in place of a pooling, behind the convolution made dense, or at stride 1 before it.
 
     Raises:
         ValueError: if no setting of the operator keeps the size, or more than the map is returned.
@@ -45,8 +51,18 @@ def new_downsampling(target: Target, entry: Entry, options: Mapping[str, Any]) -
         raise ValueError(
             "it has return_indices=True, and no operator returns indices; leave it out by where="
         )
+    if merges(target.module):
+        merging = DenseMerging(target.module, nn.Identity())
+        with torch.no_grad(), evaluating(merging):
+            maps = [merging.dense(x.movedim(1, -1)) for x in target.inputs]
+        merging.operator = fitting(target, maps, entry, options)
+        return merging
     if not isinstance(target.module, nn.Conv2d):
         return fitting(target, target.inputs, entry, options)
+    if order == "before":
+        same = replace(target, module=nn.Identity(), outputs=target.inputs)
+        pool = fitting(same, target.inputs, entry, options)
+        return nn.Sequential(*(pool if isinstance(pool, nn.Sequential) else [pool]), target.module)
     dense = made_dense(target.module)
     with torch.no_grad(), evaluating(dense):
         maps = [dense(x) for x in target.inputs]
@@ -144,7 +160,8 @@ def bases(target: Target, entry: Entry, wanted: Sequence[Size]) -> Iterator[dict
     down, across = target.stride
     stride = down if down == across else (down, across)
     base: dict[str, Any] = {"stride": stride} if "stride" in known else {}
-    if "kernel_size" in known and known["kernel_size"].default == known["stride"].default:
+    # Cells side by side, at stride 1, would be single pixels.
+    if stride != 1 and "kernel_size" in known and known["kernel_size"].default == known["stride"].default:
         # As in the original, padding counts in averages only.
         original = {"kernel_size": stride, "count_include_pad": False}
         if isinstance(target.module, WINDOWED | Pool2d):

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,9 +11,20 @@ from torch import Tensor, nn
 from cnnpool import registry
 from cnnpool.pool import OPERATORS
 from cnnpool.readout import READOUTS
-from cnnpool.surgery.fitting import new_downsampling, new_head
+from cnnpool.surgery.cost import cost, dearer
+from cnnpool.surgery.fitting import Order, new_downsampling, new_head
 from cnnpool.surgery.left import FunctionalPooling
-from cnnpool.surgery.trace import Target, Where, dry_run, pools, refuse_compiled, select
+from cnnpool.surgery.trace import (
+    Target,
+    Where,
+    dry_run,
+    evaluating,
+    limited,
+    pools,
+    refuse_compiled,
+    select,
+    unrecognised,
+)
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +39,15 @@ class Change:
 
 
 def swap(
-    model: nn.Module, name: str, *, example: Tensor, where: Where = None, **options: Any
+    model: nn.Module,
+    name: str,
+    *,
+    example: Tensor,
+    where: Where = None,
+    order: Order = "after",
+    min_channels: int = 0,
+    skip_stem: bool = False,
+    **options: Any,
 ) -> list[Change]:
     """Replace the downsampling of ``model`` by the operator ``name``, or its head by the readout ``name``.
 
@@ -38,7 +58,9 @@ def swap(
       cnnpool, becomes the operator;
     * a convolution of stride s keeps its weights at stride 1, followed by the operator of stride s (with
       ``subsample`` that is the same function as before, but for convolutions that pad by their stride, as
-      timm's Conv2dSame), as ``Sequential(conv, operator)``;
+      timm's Conv2dSame), as ``Sequential(conv, operator)``; with ``order="before"`` the operator stands at
+      stride 1 before the convolution as it is, which takes a quarter of the arithmetic;
+    * Swin's patch merging is a convolution too, of 2 x 2 cells and stride 2;
     * for a readout: the last global pooling that the example passes, or the ones that ``where`` names.
 
     The stride is the original's, and so are window, padding, dilation and ceil_mode for an operator that by
@@ -56,6 +78,9 @@ def swap(
             it does not reach are left alone.
         where: pool, conv or head; or a regular expression found in the dotted names; or a function of
             (name, module); None for all pooling and strided convolutions, or the head.
+        order: of operator and convolution, where a convolution has the stride: after or before.
+        min_channels: leave alone what sees maps of fewer channels; 16 leaves most stems.
+        skip_stem: leave alone the first module that downsamples.
         options: of the operator or readout.
 
     Returns:
@@ -86,8 +111,14 @@ def swap(
     options = registry.check(entry, name, options)
     refuse_compiled(model)
     functional = FunctionalPooling(model, pools)
-    targets = select(dry_run(model, example, functional), where, reads_out, functional)
-    make = new_head if reads_out else new_downsampling
+    seen = dry_run(model, example, functional)
+    targets = select(seen, where, reads_out, functional)
+    if not reads_out:
+        targets = limited(targets, min_channels, skip_stem)
+    left = "" if reads_out or where not in (None, "pool") else left_alone(name, seen, functional)
+    make = new_head if reads_out else partial(new_downsampling, order=order)
+    with evaluating(model):
+        before = cost(model, example)
     plan: dict[nn.Module, nn.Module] = {}
     for target in targets:
         try:
@@ -103,9 +134,21 @@ def swap(
         raise
     changes = [Change(target.name, target.module, plan[target.module]) for target in targets]
     log.info("%s replaces %s", name, ", ".join(change.name for change in changes))
-    if functional.calls and not reads_out and where in (None, "pool"):
-        log.warning("%s replaces modules alone; left as they were: %s", name, functional)
+    with evaluating(model):
+        said = dearer(name, before, cost(model, example))
+    for text in filter(None, (said, left)):
+        log.warning(text)
     return changes
+
+
+def left_alone(name: str, seen: Sequence[Target], functional: FunctionalPooling) -> str:
+    """A sentence on downsampling that was not replaced; empty where there is none."""
+    parts = []
+    if functional.calls:
+        parts.append(f"{functional} (cnnpool.as_modules makes modules of them)")
+    if names := unrecognised(seen, functional):
+        parts.append(f"{', '.join(names)}, which make maps smaller in a way of their own")
+    return f"{name} replaces modules alone; left as they were: {'; '.join(parts)}" if parts else ""
 
 
 def install(model: nn.Module, plan: Mapping[nn.Module, nn.Module]) -> None:

@@ -1,7 +1,7 @@
 """The downsampling modules of a model and their inputs, found by a dry run."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from cnnpool.pool import Pool2d
 from cnnpool.readout import Readout
 from cnnpool.surgery.left import FunctionalPooling
+from cnnpool.surgery.merging import ends_in_channels, merges
 
 Where = str | Callable[[str, nn.Module], bool] | None
 
@@ -32,6 +33,8 @@ class Target:
     def kind(self) -> str | None:
         """pool, conv or head; None if the module does not shrink its map, or by no whole step."""
         module, before, after = self.module, self.inputs[0].shape[2:], self.outputs[0].shape[2:]
+        if merges(module):
+            return "conv"
         if isinstance(module, nn.Conv2d):
             return "conv" if max(module.stride) > 1 else None
         if not pools(module):
@@ -45,6 +48,8 @@ class Target:
     @property
     def stride(self) -> tuple[float, float]:
         """(vertical, horizontal); for a module that has none, by how much it shrank its map."""
+        if merges(self.module):
+            return (2, 2)
         if not hasattr(self.module, "stride"):
             sizes = zip(self.inputs[0].shape[2:], self.outputs[0].shape[2:], strict=True)
             down, across = (old // new if old // (old // new) == new else old / new for old, new in sizes)
@@ -80,8 +85,10 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
             output = output[0]
         if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor) and inputs[0].ndim == 4:
             target = targets.pop(module, None) or Target(names[module], module)
-            target.inputs.append(inputs[0][:0].clone())
-            target.outputs.append(output[:0].clone())
+            maps = (inputs[0][:0].clone(), output[:0].clone())
+            before, after = (x.movedim(-1, 1) for x in maps) if ends_in_channels(module) else maps
+            target.inputs.append(before)
+            target.outputs.append(after)
             targets[module] = target
 
     functional = functional or FunctionalPooling(model, pools)
@@ -184,3 +191,39 @@ def pattern(where: str) -> re.Pattern[str]:
 def _sized(module: nn.Module) -> bool:
     """Whether the size of ``module``'s output is fixed."""
     return isinstance(module, ADAPTIVE) or type(module).__name__.startswith("SelectAdaptivePool")
+
+
+def limited(targets: list[Target], min_channels: int, skip_stem: bool) -> list[Target]:
+    """The targets without the first, if that is the stem to skip, and without those of few channels.
+
+    Raises:
+        ValueError: if none is left.
+    """
+    found = targets[skip_stem:]
+    kept = [target for target in found if target.inputs[0].shape[1] >= min_channels]
+    if not kept:
+        most = max((target.inputs[0].shape[1] for target in found), default=0)
+        raise ValueError(
+            f"nothing is left to replace with min_channels={min_channels}, skip_stem={skip_stem}: "
+            f"{len(found)} modules downsample, of maps of at most {most} channels"
+        )
+    return kept
+
+
+def unrecognised(seen: Sequence[Target], functional: FunctionalPooling) -> list[str]:
+    """Names of the innermost modules that downsample, to 3/4 a side or less, unknown to ``swap``."""
+    known = {target.module for target in seen if target.kind}
+    known |= {
+        module
+        for module, name in functional.names.items()
+        if name in {where for _, where in functional.calls}
+    }
+    found: list[Target] = []
+    for target in seen:
+        inside = set(target.module.modules())
+        before, after = target.inputs[0], target.outputs[0]
+        if inside & (known | {other.module for other in found}) or after.ndim != 4:
+            continue
+        if all(1 < new <= 0.75 * old for new, old in zip(after.shape[2:], before.shape[2:], strict=True)):
+            found.append(target)
+    return [target.name for target in found if target.name]

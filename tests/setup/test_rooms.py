@@ -74,7 +74,7 @@ ROOMS = {
     },
     "published": {
         *("torch", "torchvision", "timm", "safetensors", "cnnpool.model", "cnnpool.surgery"),
-        *("cnnpool.registry", RUN_FOLDER),
+        *("cnnpool.bounds", "cnnpool.registry", RUN_FOLDER),
     },
     "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", *BASES},
     "inspection": {

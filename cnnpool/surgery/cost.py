@@ -1,0 +1,53 @@
+"""What a replacement does to the arithmetic of a model and to the size of its maps."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+MUCH = 2
+"""Times as much as before; a replacement that asks for more is said to be dear."""
+
+
+class Cost(NamedTuple):
+    """Of one image: operations of convolutions and matrix products, and elements that layers return."""
+
+    flops: float
+    elements: float
+
+
+def cost(model: nn.Module, example: Tensor) -> Cost:
+    """The cost of ``model``, by torch's own counter and by a hook on every layer that contains no other.
+
+    Args:
+        model: in evaluation mode.
+        example: images, (N, C, H, W).
+    """
+    elements = [0]
+
+    def count(module: nn.Module, inputs: Any, output: Any) -> None:
+        elements[0] += output.numel() if isinstance(output, Tensor) else 0
+
+    layers = [module for module in model.modules() if next(module.children(), None) is None]
+    hooks = [layer.register_forward_hook(count) for layer in layers]
+    devices = [example.device] if example.is_cuda else []
+    try:
+        # Some layers draw in evaluation mode too.
+        with torch.random.fork_rng(devices), torch.no_grad(), FlopCounterMode(display=False) as counter:
+            model(example)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return Cost(counter.get_total_flops() / len(example), elements[0] / len(example))
+
+
+def dearer(name: str, before: Cost, after: Cost) -> str:
+    """A sentence on a model that asks for much more than before; empty for any other."""
+    if after.flops <= MUCH * before.flops and after.elements <= MUCH * before.elements:
+        return ""
+    return (
+        f"{name} makes the model dearer: {before.flops / 1e9:.2f} -> {after.flops / 1e9:.2f} GFLOPs and "
+        f"{before.elements / 1e6:.1f} -> {after.elements / 1e6:.1f} million elements of maps an image; "
+        'order="before", skip_stem=True or min_channels=16 costs less'
+    )

@@ -1,0 +1,155 @@
+"""Downsampling of the networks that people have: patch merging, functional calls, stems, order and cost."""
+
+import logging
+
+import pytest
+import torch
+from timm.models.swin_transformer import PatchMerging as TimmMerging
+from torch import nn
+from torch.nn import functional as F
+from torchvision.models.swin_transformer import PatchMerging, PatchMergingV2
+
+import cnnpool
+from cnnpool.pool import AvgPool2d, BlurPool2d, MaxBlurPool2d
+from cnnpool.surgery.cost import Cost, cost, dearer
+from cnnpool.surgery.merging import DenseMerging
+
+EXAMPLE = torch.zeros(1, 3, 16, 16)
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+class Permuted(nn.Module):
+    """A merging of (N, H, W, C) in a network of (N, C, H, W)."""
+
+    def __init__(self, merging):
+        super().__init__()
+        self.merging = merging
+
+    def forward(self, x):
+        return self.merging(x.movedim(1, -1)).movedim(-1, 1)
+
+
+@pytest.mark.parametrize("merging", [PatchMerging, PatchMergingV2, TimmMerging])
+@pytest.mark.parametrize("size", [(16, 16), (15, 9)])
+def test_patch_merging_is_its_dense_form_subsampled(merging, size):
+    x = torch.randn(2, 3, *size)
+    model = Permuted(merging(3)).eval()
+    for norm in (m for m in model.modules() if isinstance(m, nn.LayerNorm)):
+        nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
+    expected = model(x)
+    (change,) = cnnpool.swap(model, "subsample", example=x)
+    assert change.name == "merging" and isinstance(model.merging, DenseMerging)
+    torch.testing.assert_close(model(x), expected, rtol=0, atol=1e-6)
+    cnnpool.swap(model, "avg", example=x)
+    assert isinstance(model.merging.operator, AvgPool2d) and model(x).shape == expected.shape
+
+
+class Functional(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.first(x)), 3, stride=2, padding=1)
+        x = F.avg_pool2d(self.second(x), kernel_size=2)
+        return self.head(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
+
+
+class Dropping(Functional):
+    def forward(self, x):
+        return F.dropout(super().forward(x), training=self.training)
+
+
+def test_calls_become_modules_of_the_same_function():
+    model, x = Functional(), torch.randn(2, 3, 16, 16)
+    made = cnnpool.as_modules(model)
+    assert torch.equal(made(x), model(x)) and made.first.weight is model.first.weight
+    assert list(made.state_dict()) == list(model.state_dict()) and made.training
+    assert repr(made.max_pool2d) == repr(nn.MaxPool2d(3, 2, 1))
+    changes = cnnpool.swap(made, "max_blur", example=x)
+    assert [change.name for change in changes] == ["max_pool2d", "avg_pool2d"]
+    assert isinstance(made.max_pool2d, MaxBlurPool2d) and made(x).shape == (2, 2)
+    (head,) = cnnpool.swap(made, "gem", example=x, where="head")
+    assert head.name == "adaptive_avg_pool2d"
+
+
+def test_calls_inside_a_part_become_modules_there():
+    model = nn.Sequential(nn.Conv2d(3, 3, 1), Functional())
+    made = cnnpool.as_modules(model)
+    x = torch.randn(2, 3, 16, 16)
+    assert torch.equal(made(x), model(x)) and isinstance(made[1].max_pool2d, nn.MaxPool2d)
+    assert isinstance(model[1], Functional)
+
+
+def test_code_that_asks_for_training_stays_code(caplog):
+    made = cnnpool.as_modules(Dropping())
+    assert type(made) is Dropping
+    with pytest.raises(ValueError, match=r"1 call of max_pool2d in the model itself"):
+        cnnpool.swap(made, "avg", example=EXAMPLE)
+
+
+def strided():
+    return nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 20, 3, 2, 1), nn.MaxPool2d(2))
+
+
+def test_before_a_convolution_the_operator_keeps_the_size_and_the_convolution_its_stride():
+    model = strided()
+    conv, x = model[0], torch.randn(2, 3, 16, 16)
+    changes = cnnpool.swap(model, "blur", example=x, order="before")
+    assert [change.name for change in changes] == ["0", "2", "3"]
+    assert model[0][1] is conv and conv.stride == (2, 2)
+    blur = model[0][0]
+    assert isinstance(blur, BlurPool2d) and blur.output_size(16, 16) == (16, 16)
+    torch.testing.assert_close(model[0](x), conv(blur(x)))
+    # A pooling has no convolution to stand before.
+    assert isinstance(model[3], BlurPool2d) and model(x).shape == (2, 20, 2, 2)
+
+
+def test_stems_and_thin_maps_can_be_left_alone():
+    assert [c.name for c in cnnpool.swap(strided(), "avg", example=EXAMPLE, skip_stem=True)] == ["2", "3"]
+    assert [c.name for c in cnnpool.swap(strided(), "avg", example=EXAMPLE, min_channels=8)] == ["2", "3"]
+    assert [c.name for c in cnnpool.swap(strided(), "avg", example=EXAMPLE, min_channels=9)] == ["3"]
+    with pytest.raises(
+        ValueError, match=r"min_channels=21, skip_stem=False: 3 modules .* at most 20 channels"
+    ):
+        cnnpool.swap(strided(), "avg", example=EXAMPLE, min_channels=21)
+
+
+class Slicing(nn.Module):
+    def forward(self, x):
+        return x[..., ::2, ::2]
+
+
+def test_a_module_that_downsamples_in_its_own_way_is_named_and_containers_are_not(caplog):
+    model = nn.Sequential(nn.Sequential(nn.Conv2d(3, 4, 3), Slicing()), nn.MaxPool2d(2))
+    cnnpool.swap(model, "avg", example=EXAMPLE)
+    assert "left as they were: 0.1, which make maps smaller in a way of their own" in caplog.text
+
+
+def test_cost_counts_products_and_elements():
+    # 16 x 16 outputs of 4 channels, each of 27 products (two operations); then as many by a ReLU.
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.ReLU())
+    assert cost(model, torch.zeros(5, 3, 16, 16)) == Cost(2 * 27 * 4 * 256, 2 * 4 * 256)
+
+
+def test_a_swap_that_makes_a_network_much_dearer_says_so(caplog):
+    caplog.set_level(logging.WARNING)
+    model = nn.Sequential(nn.Conv2d(3, 128, 4, 4), nn.ReLU())
+    cnnpool.swap(model, "blur", example=EXAMPLE)
+    assert "blur makes the model dearer: 0.00 -> 0.00 GFLOPs" in caplog.text
+    caplog.clear()
+    cnnpool.swap(nn.Sequential(nn.Conv2d(3, 128, 4, 4), nn.ReLU()), "blur", example=EXAMPLE, order="before")
+    assert "dearer" not in caplog.text
+    assert dearer("x", Cost(4, 4), Cost(8, 8)) == "" and dearer("x", Cost(4, 4), Cost(4, 8.1))
+
+
+def test_a_swap_leaves_generators_as_they_were():
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.FractionalMaxPool2d(2, output_ratio=0.5))
+    state = torch.get_rng_state()
+    cnnpool.swap(model, "max", example=EXAMPLE)
+    assert torch.equal(torch.get_rng_state(), state)
