@@ -13,9 +13,13 @@ OUT_OF_MEMORY = re.compile(
 UNANSWERED = re.compile(r"\bgloo\b|\bnccl\b|connection (closed|reset) by peer", re.IGNORECASE)
 
 
-def is_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` says that memory ran out."""
-    return isinstance(error, MemoryError) or bool(OUT_OF_MEMORY.search(str(error)))
+def is_of_memory(error: BaseException | None) -> bool:
+    """Whether ``error``, or an error that led to it, says that memory ran out."""
+    while error is not None:
+        if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def describe(error: BaseException, job: Job) -> str:

@@ -98,6 +98,9 @@ def test_jobs_after_one_that_ran_out_of_memory_have_processes_of_their_own(call,
 )
 def test_memory_that_ran_out_is_known_by_many_words(said, expected):
     assert is_of_memory(RuntimeError(said)) is expected
+    led_to = RuntimeError("could not be loaded")
+    led_to.__cause__ = OSError(said)
+    assert is_of_memory(led_to) is expected
 
 
 def test_the_same_sweep_again_does_only_what_failed(call, states, tmp_path, monkeypatch):

@@ -59,7 +59,6 @@ SWEEPS = [
         ("killed by SIGKILL (out of memory?)", "output.log"),
         1,
         killed_jobs,
-        lines=2,
         out=("2 failed",),
     ),
     Fault(
