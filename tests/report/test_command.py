@@ -175,6 +175,12 @@ def test_a_folder_that_cannot_be_written_is_named(two, tmp_path, capsys):
     assert capsys.readouterr().err == expected
 
 
+def complaints(stderr):
+    """The lines that are no progress, which a slow machine may show."""
+    progress = re.compile(r"reading runs(: \d+ runs)?|(reading metrics|drawing): \d+ of \d+ .*")
+    return [line for line in stderr.decode().splitlines() if not progress.fullmatch(line)]
+
+
 def test_a_reader_that_stops_early_costs_nothing_but_the_rest(two, tmp_path):
     code = "import sys; from cnnpool.report import main; sys.exit(main(sys.argv[1:]))"
     reading, writing = os.pipe()
@@ -182,7 +188,7 @@ def test_a_reader_that_stops_early_costs_nothing_but_the_rest(two, tmp_path):
     with os.fdopen(writing, "w") as broken:
         command = [sys.executable, "-c", code, str(two.root), "--out", str(tmp_path / "r")]
         done = subprocess.run(command, stdout=broken, stderr=subprocess.PIPE)
-    assert (done.returncode, b"Error" in done.stderr, b"Traceback" in done.stderr) == (0, False, False)
+    assert (done.returncode, complaints(done.stderr)) == (0, [])
     assert (tmp_path / "r" / "report.html").exists()
 
 
@@ -222,7 +228,7 @@ def test_output_that_cannot_show_plus_minus_says_it_otherwise(two):
         check=True,
     )
     assert b"93.00 +- 2.16" in done.stdout
-    assert b"Traceback" not in done.stderr
+    assert complaints(done.stderr) == []
 
 
 def test_help_imports_nothing_heavy():
