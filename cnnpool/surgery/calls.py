@@ -39,9 +39,11 @@ def as_modules(model: nn.Module) -> nn.Module:
         A model that computes the same.
 
     Example:
-        >>> class Net(nn.Module):
+        >>> import torch
+        >>> from cnnpool import as_modules
+        >>> class Net(torch.nn.Module):
         ...     def forward(self, x):
-        ...         return F.max_pool2d(x, 2)
+        ...         return torch.nn.functional.max_pool2d(x, 2)
         >>> as_modules(Net()).max_pool2d
         MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)
     """
@@ -81,13 +83,13 @@ def _traced(module: nn.Module) -> nn.Module | None:
 
 
 def _graph(module: nn.Module) -> fx.Graph | None:
-    """What ``forward`` does; None if that depends on values, or on whether the module is in training."""
+    """The graph of ``forward``; None if that depends on values, or on whether the module is in training."""
     mode = module.training
     try:
         graphs = []
         for module.training in (True, False):
             graphs.append(_Shallow().trace(module))
-    # What somebody else's forward raises on symbolic values can be anything.
+    # Somebody else's forward may raise anything on symbolic values.
     except Exception:
         return None
     finally:

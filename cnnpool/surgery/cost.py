@@ -1,4 +1,4 @@
-"""What a replacement does to the arithmetic of a model and to the size of its maps."""
+"""Arithmetic of a model and size of its maps, before and after a replacement."""
 
 from typing import Any, NamedTuple
 

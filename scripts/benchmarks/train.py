@@ -19,6 +19,7 @@ from cnnpool import data, probe
 from cnnpool.bench.measure import ratio
 from cnnpool.data.base import Split
 from cnnpool.fit import Facts, Recipe, fit
+from cnnpool.run_folder.results import Results
 from cnnpool.system.hardware import fast_precision
 from scripts.benchmarks.figures import Wanted, row
 from scripts.benchmarks.loops import as_torchvision_has_it, bare, flat, in_turn, with_torch_pools
@@ -110,10 +111,10 @@ def _network(case: Case) -> nn.Module:
 
 def _speed(case: Case, root: Path) -> float:
     """Images per second of one epoch of a run, as the run itself reports it."""
-    return _ours(case, root, {})["cost"]["train_images_per_s"]
+    return _ours(case, root, {}).measured["cost"]["train_images_per_s"]
 
 
-def _ours(case: Case, root: Path, probes: dict[str, probe.Probe]) -> dict[str, Any]:
+def _ours(case: Case, root: Path, probes: dict[str, probe.Probe]) -> Results:
     """Results of a run of one epoch, with all its files except pictures."""
     named = {"name": "max"}
     facts = Facts(
@@ -128,7 +129,9 @@ def _ours(case: Case, root: Path, probes: dict[str, probe.Probe]) -> dict[str, A
     recipe = Recipe(epochs=1, pictures=False, progress=True)
     network, dataset = _network(case), _dataset(case, root)
     with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-        return fit(network, dataset, probes, recipe=recipe, seed=0, out=Path(folder), facts=facts)
+        results = fit(network, dataset, probes, recipe=recipe, seed=0, out=Path(folder), facts=facts)
+    assert results is not None
+    return results
 
 
 def _bare(case: Case, root: Path) -> float:

@@ -211,7 +211,9 @@ def test_convolutions_alone_are_faster_than_the_loop_around_them(monkeypatch):
     monkeypatch.setattr(train, "_dataset", few)
     case = train.Case("tiny", "sprint", 8, 32, 6)
     train._bare(case, None)
-    loop, alone = train._bare(case, None), train._convolutions(case, None)
+    turns = [(train._bare(case, None), train._convolutions(case, None)) for _ in range(5)]
+    # The turn that neighbours disturbed least.
+    loop, alone = map(max, zip(*turns, strict=True))
     assert loop < alone < 1000 * loop
 
 

@@ -1,6 +1,5 @@
-"""What identifies a run, and folders that are somebody else's or are taken away."""
+"""Identity of a run, and folders that are somebody else's or are taken away."""
 
-import os
 from pathlib import Path
 
 from PIL import Image
@@ -36,10 +35,6 @@ def other_pixel():
 def two_folders():
     images(lambda path: None)()
     others()
-
-
-def at_home():
-    os.environ["HOME"] = os.getcwd()
 
 
 def meanwhile(change):
@@ -106,7 +101,6 @@ IDENTITY = [
         before=lambda: (write("here/.thesis.part", "half")(), write("here/sub/.a.1.part", "")()),
         keeps=("here/.thesis.part", "here/sub/.a.1.part"),
     ),
-    Fault("the home folder for a run", "train hydra.run.dir=.", ("is no folder for a run",), before=at_home),
     Fault("the root of the disk for a run", "train hydra.run.dir=/", ("/ is no folder for a run",)),
     Fault(
         "a mistake in an empty folder",

@@ -1,4 +1,4 @@
-"""What runs left behind, damaged afterwards, or made under other circumstances."""
+"""Files that runs left behind, damaged afterwards, or made under other circumstances."""
 
 import json
 from pathlib import Path

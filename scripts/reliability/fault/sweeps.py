@@ -67,7 +67,7 @@ SWEEPS = [
         ("no process could be started", "is there enough memory?"),
         1,
         no_processes,
-        lines=2,
+        lines=1,
         out=("2 failed",),
     ),
     Fault(
