@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing import forkserver
 from pathlib import Path
 
 from cnnpool import cli
@@ -102,6 +103,8 @@ def _ended(process: int) -> int:
 def _child(arguments: list[str], folder: Path, before: Callable[[], object], out: Path, err: Path) -> None:
     status = 99
     try:
+        # A server of processes that the parent has started is no child of this fork, which needs its own.
+        forkserver._forkserver.__init__()
         os.chdir(folder)
         before()
         sys.stdout, sys.stderr = out.open("w"), err.open("w")
