@@ -67,7 +67,8 @@ SWEEPS = [
         ("no process could be started", "is there enough memory?"),
         1,
         no_processes,
-        lines=1,
+        # One line if both jobs fail for the same reason, else two.
+        lines=None,
         out=("2 failed",),
     ),
     Fault(
