@@ -3,6 +3,7 @@
 #   make quickstart   train the first comparison on the embedded digits, print it and write its report
 #   make test         run the tests on all cores; ARGS="-k blur" goes to pytest instead
 #   make lint         check style and formatting
+#   make docs         build the documentation into build/docs; needs no network
 #   make setup        only install
 #   make lock         resolve pyproject.toml into requirements.lock again; ARGS=--upgrade goes to uv
 #
@@ -15,7 +16,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python $(NEW_ENOUGH) 2>/dev/null && echo $$python && break; done)
 ARGS ?=
 
-.PHONY: help quickstart test lint setup lock
+.PHONY: help quickstart test lint docs setup lock
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -28,6 +29,10 @@ test: .venv/ready
 
 lint: .venv/ready
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python -m mypy
+
+docs: .venv/ready
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs $(ARGS)
+	@echo "open build/docs/index.html"
 
 setup: .venv/ready
 	@echo "cnnpool: ready in $(CURDIR)/.venv"

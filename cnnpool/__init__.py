@@ -3,11 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cnnpool.pool import avg_pool2d, max_pool2d
     from cnnpool.surgery import as_modules, swap
     from cnnpool.system.hardware import keep_memory
 
-__version__ = "0.1.0"
-__all__ = ["__version__", "as_modules", "keep_memory", "swap"]
+__version__ = "0.2.0"
+__all__ = ["__version__", "as_modules", "avg_pool2d", "keep_memory", "max_pool2d", "swap"]
 
 
 def __getattr__(name: str) -> Any:
@@ -16,6 +17,10 @@ def __getattr__(name: str) -> Any:
         from cnnpool import surgery
 
         return getattr(surgery, name)
+    if name in ("avg_pool2d", "max_pool2d"):
+        from cnnpool import pool
+
+        return getattr(pool, name)
     if name == "keep_memory":
         from cnnpool.system.hardware import keep_memory
 

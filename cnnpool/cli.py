@@ -43,6 +43,8 @@ examples:
 """
 
 
+LONGEST = 2000
+"""Characters of an error message."""
 MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 """Errors that are no mistake in what was asked."""
 
@@ -90,7 +92,9 @@ def explained(error: OSError) -> tuple[str, int]:
 
 
 def fail(message: str, status: int = 2) -> NoReturn:
-    """Write one line to stderr and exit."""
+    """Write one line to stderr, without its middle if nobody would read it to its end, and exit."""
+    if len(message) > LONGEST:
+        message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
     if os.environ.get("CNNPOOL_TRACEBACK"):
         traceback.print_exc()
     sys.stderr.write(f"error: {message}\n")
@@ -145,9 +149,9 @@ def train(arguments: list[str]) -> int:
 
     asked = train_parser().parse_intermixed_args(arguments)
     if (asked.cfg and asked.info) or ((asked.cfg or asked.info) and asked.multirun):
-        raise ValueError("--cfg, --info and -m are three things to do: give one of them")
+        raise ValueError("--cfg, --info and -m exclude each other: give one of them")
     if (asked.resolve or asked.package) and not asked.cfg:
-        raise ValueError("--resolve and --package say how --cfg prints: give --cfg job too")
+        raise ValueError("--resolve and --package need --cfg, such as --cfg job")
     share_cores()
     try:
         with Signals():

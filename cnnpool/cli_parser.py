@@ -52,22 +52,29 @@ def train_parser() -> Parser:
     )
     add = parser.add_argument
     add("overrides", nargs="*", metavar="KEY=VALUE", help="a choice or a setting; see below")
-    add("-h", "--help", action="store_true", help="say what can be chosen and set, and run nothing")
+    add("-h", "--help", action="store_true", help="show what can be chosen and set, and run nothing")
     add("-m", "--multirun", action="store_true", help="a sweep: one run for every combination of the values")
     add("-c", "--cfg", choices=("job", "hydra", "all"), help="print the configuration, and run nothing")
     add("--resolve", action="store_true", help="with --cfg: follow the references in it")
     add("-p", "--package", metavar="KEY", help="with --cfg: only this part of it")
     add("--info", nargs="?", const="all", choices=INFO, help="print how the configuration is composed")
-    add("-cd", "--config-dir", type=Path, metavar="DIR", help="a folder with choices of your own")
+    add_configuration(parser)
     add(
-        "-cn",
-        "--config-name",
-        metavar="NAME",
-        help="the file to begin with (default: train)",
-        default="train",
+        "--max-jobs",
+        type=count,
+        metavar="N",
+        help=f"most jobs of a sweep (default: {MOST_JOBS})",
+        default=MOST_JOBS,
     )
-    add("--max-jobs", type=count, metavar="N", help=f"of a sweep (default: {MOST_JOBS})", default=MOST_JOBS)
     return parser
+
+
+def add_configuration(parser: Parser) -> None:
+    """Add the options that say where a configuration comes from."""
+    add = parser.add_argument
+    add("-cd", "--config-dir", type=Path, metavar="DIR", help="a folder with choices of your own")
+    start = "the file to begin with (default: train)"
+    add("-cn", "--config-name", metavar="NAME", help=start, default="train")
 
 
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")

@@ -13,6 +13,9 @@ UNSENT = ("offline", "disabled", "dryrun")
 class TensorBoard:
     """TensorBoard alone, which every run has."""
 
+    def __post_init__(self) -> None:
+        check_fields(self, "log")
+
     def refuse_missing(self) -> None:
         """Nothing is missing."""
 
@@ -34,9 +37,6 @@ class Wandb(TensorBoard):
     """
 
     project: str = "cnnpool"
-
-    def __post_init__(self) -> None:
-        check_fields(self, "log")
 
     def refuse_missing(self) -> None:
         """Refuse a log that cannot be written, before anything is trained.
@@ -63,9 +63,6 @@ class MLflow(TensorBoard):
     """
 
     experiment: str = "cnnpool"
-
-    def __post_init__(self) -> None:
-        check_fields(self, "log")
 
     def refuse_missing(self) -> None:
         """Refuse a log that cannot be written, before anything is trained.

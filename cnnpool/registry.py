@@ -226,7 +226,7 @@ def _loaded(point: EntryPoint) -> Any:
         package = f" of the package {point.dist.name}" if point.dist else ""
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ValueError(
-            f"{point.name} ({point.value}){package} cannot be imported: {reason}; mend or remove that package"
+            f"{point.name} ({point.value}){package} cannot be imported: {reason}; fix or remove that package"
         ) from error
 
 

@@ -168,6 +168,7 @@ def extremes(hint):
         2.0,
         [1, 2],
         ["tips"],
+        ["jpeg"],
         [1.5, 2.0],
         None,
         True,

@@ -220,7 +220,7 @@ def test_dry_run_leaves_statistics_modes_hooks_and_random_numbers_alone():
         ("max", {"stride": 3}, r"max cannot replace 0: makes \[\(21, 21\)\]"),
         ("catavgmax", {}, r"catavgmax cannot replace 3.1: 12 features do not fit .* made for 6"),
         ("max", {"where": "nowhere"}, "nothing to replace where='nowhere'.*: 0, 2, 3.0"),
-        ("max", {"where": "("}, "is no regular expression"),
+        ("max", {"where": "("}, "is not a regular expression"),
         ("max", {"example": torch.zeros(1, 5, 8, 8)}, r"does not run on an example \(1, 5, 8, 8\)"),
     ],
 )

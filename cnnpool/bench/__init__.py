@@ -25,6 +25,7 @@ examples:
   cnnpool bench pool --only max blur --shapes small
   cnnpool bench pool --threads 2 --out pool.json
   cnnpool bench pool --device cuda
+  cnnpool bench pool --rival compile --only max avg
 """
 SIZES = ("small", "default", "all")
 
@@ -44,6 +45,8 @@ def main(arguments: list[str]) -> int:
     check_out(asked.out)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", asked.device):
         raise ValueError(f"--device {asked.device}: choose cpu, cuda or cuda:N")
+    if asked.rival == "onnx" and asked.device != "cpu":
+        raise ValueError(f"--rival onnx runs on the CPU alone, not with --device {asked.device}")
 
     from cnnpool.bench import machine
 
@@ -60,7 +63,7 @@ def _rows(asked: argparse.Namespace, device: "torch.device") -> Iterator[tuple[d
     cases = pool.cases(asked.shapes, asked.only, device)
     sys.stdout.write(text.header(device.type == "cuda"))
     for case in cases:
-        row = pool.measure(case, asked.repeat, device)
+        row = pool.measure(case, asked.repeat, device, asked.rival)
         yield row, text.line(row)
 
 
@@ -77,6 +80,12 @@ def parser() -> Parser:
     found.add_argument("--threads", type=int, default=1, metavar="N", help="of torch (default: 1)")
     found.add_argument("--repeat", type=int, default=15, metavar="N", help="turns per case (default: 15)")
     found.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda or cuda:N (default: cpu)")
+    found.add_argument(
+        "--rival",
+        choices=("eager", "compile", "onnx"),
+        default="eager",
+        help="as it is (default), by torch.compile, or in ONNX Runtime, on the CPU, forward alone",
+    )
     found.add_argument("--shapes", choices=SIZES, default="default", help="how many (default: default)")
     found.add_argument("--only", nargs="+", default=[], metavar="OPERATOR", help="these operators alone")
     found.add_argument("--out", type=Path, metavar="FILE", help="write the results as JSON")

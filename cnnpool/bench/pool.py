@@ -10,6 +10,7 @@ from torch.testing import assert_close
 from cnnpool.bench.measure import CPU, Call, copying, in_turn, kept_bytes, nbytes, ratio
 from cnnpool.bench.replay import STEPS, replays
 from cnnpool.bench.rivals import DUELS, Function
+from cnnpool.bench.runtimes import IN, MissingError, Runtime, compiled, session
 
 ON_GPU = [(1, 8, 8, 8), (128, 64, 32, 32), (64, 64, 112, 112), (128, 256, 28, 28)]
 SHAPES = {
@@ -70,13 +71,17 @@ def cases(shapes: str, only: list[str], device: torch.device = CPU) -> list[Case
     ]
 
 
-def measure(case: Case, repeat: int, device: torch.device = CPU) -> dict[str, Any]:
+def measure(case: Case, repeat: int, device: torch.device = CPU, rival: Runtime = "eager") -> dict[str, Any]:
     """One row of the results: times in milliseconds, ratios, bytes kept; or what is ``missing``.
 
     On a GPU, which must be the current one, also the times ``replayed`` from CUDA graphs, without launching.
+
+    Args:
+        rival: how the rival runs. In ONNX Runtime there is no backward pass: then ours makes none either,
+            and nothing is kept.
     """
     duel = DUELS[case.operator]
-    row: dict[str, Any] = {**case._asdict(), "rival": duel.rival}
+    row: dict[str, Any] = {**case._asdict(), "rival": duel.rival + IN[rival]}
     try:
         theirs = duel.theirs(case.shape[1])
     except ImportError as error:
@@ -84,9 +89,13 @@ def measure(case: Case, repeat: int, device: torch.device = CPU) -> dict[str, An
     x = _map(case, duel.positive, device)
     pair = duel.ours(case.shape[1]), theirs
     ours, theirs = (side.to(x) if isinstance(side, torch.nn.Module) else side for side in pair)
+    _agree(case, ours, theirs, x)
+    if rival == "onnx":
+        return row | _forward(ours, theirs, x, repeat)
+    if rival == "compile":
+        theirs = compiled(theirs)
     y = ours(x).detach()
     grad = torch.randn_like(y)
-    _agree(case, ours, theirs, x)
     kept = kept_bytes(ours, x), kept_bytes(theirs, x)
     # Forward reads x and writes y; backward reads the gradient of y and writes that of x; what is kept is
     # written once and read once.
@@ -97,6 +106,18 @@ def measure(case: Case, repeat: int, device: torch.device = CPU) -> dict[str, An
 
     row |= {**_figures(in_turn(steps(), repeat, device)), "kept": {"ours": kept[0], "rival": kept[1]}}
     return row | _replayed(steps(), repeat, device) if device.type == "cuda" else row
+
+
+def _forward(ours: Function, theirs: Function, x: Tensor, repeat: int) -> dict[str, Any]:
+    """Times of the forward pass on the CPU, the rival in ONNX Runtime."""
+    try:
+        run = session(theirs, x)
+    except MissingError as error:
+        return {"missing": str(error)}
+    with torch.no_grad():
+        copy = copying(nbytes([x, ours(x)]))
+        calls: dict[str, Call] = {"ours": lambda: ours(x), "rival": run, "copy": copy}
+        return {**_figures(in_turn(calls, repeat)), "kept": {"ours": 0, "rival": 0}, "forward": True}
 
 
 def _figures(seconds: dict[str, list[float]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cnnpool.run_folder.atomic import write_text
+from cnnpool.system.atomic import write_text
 
 if TYPE_CHECKING:
     import torch

@@ -1,9 +1,8 @@
 """Which downsampling for one network and one data set, within a budget."""
 
 import argparse
-from pathlib import Path
 
-from cnnpool.cli_parser import Parser
+from cnnpool.cli_parser import Parser, add_configuration
 
 EXAMPLES = """\
 examples:
@@ -43,14 +42,7 @@ def parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add = found.add_argument
-    add("overrides", nargs="*", metavar="KEY=VALUE", help="choose.KEY=VALUE, or a setting of cnnpool train")
-    add("-cd", "--config-dir", type=Path, metavar="DIR", help="a folder with choices of your own")
-    add(
-        "-cn",
-        "--config-name",
-        metavar="NAME",
-        help="the file to begin with (default: train)",
-        default="train",
-    )
+    overrides = "choose.KEY=VALUE, or a setting of cnnpool train"
+    found.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=overrides)
+    add_configuration(found)
     return found

@@ -22,6 +22,7 @@ from cnnpool.choose.study import Study
 from cnnpool.launch import conf_dir
 from cnnpool.registry import did_you_mean
 from cnnpool.run_folder.identity import asked
+from cnnpool.system.next_command import BOARD
 from cnnpool.system.signals import Signals, Stopped
 from cnnpool.tables import text
 
@@ -93,7 +94,9 @@ def prepare(options: Options, network: Network) -> Study:
         **{room: decided[room] for room in ("data", "model", "readout", "probe", "fit")},
     }
     arms = [Arm(one, network, folder / RUNS) for one in candidates]
-    return Study(options, key, arms, opened(folder, design), network.first_seed)
+    with held(folder):
+        ledger = opened(folder, design)
+    return Study(options, key, arms, ledger, network.first_seed)
 
 
 def metric_key(options: Options, settings: Mapping[str, Any]) -> str:
@@ -128,6 +131,7 @@ def _conduct(study: Study, command: Sequence[str]) -> int:
     sys.stdout.write(f"{text(columns(study, view))}\n{page.verdict(study, ending)}\n")
     if view.recommended is not None:
         sys.stdout.write(f"\n  {page.train_command(study, view.recommended)}\n")
-    sys.stdout.write(f"\nreport: {report}\nboard: tensorboard --logdir {shlex.quote(str(report.parent))}\n")
+    board = f"board: tensorboard --logdir {shlex.quote(str(report.parent))}\n       {BOARD}\n"
+    sys.stdout.write(f"\nreport: {report}\n{board}")
     sys.stdout.flush()
     return 0 if view.recommended is not None else 1

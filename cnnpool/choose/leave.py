@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 
 from cnnpool import tables
 from cnnpool.choose import page
+from cnnpool.choose.events import discard, event_file, ours
 from cnnpool.choose.standing import columns
 from cnnpool.choose.study import Study, View
 from cnnpool.report import html, markdown
-from cnnpool.report.board.events import Events, discard, ours
 from cnnpool.report.document import Block, Code, Paragraph, Table
 from cnnpool.report.plots import Plot, plot
 from cnnpool.report.plots.dots import dots
@@ -88,12 +88,12 @@ def board(study: Study, ending: page.Ending, folder: Path) -> None:
     blocks: list[Block] = [Paragraph(page.verdict(study, ending)), Table(columns(study, view))]
     if view.recommended is not None:
         blocks.append(Code(page.train_command(study, view.recommended)))
-    with Events(folder) as events:
+    with event_file(folder) as events:
         events.text("choose", markdown.render("Which downsampling", blocks))
     for place, arm in enumerate(study.arms):
         steps, means = _means(study, view, place)
         if steps:
-            with Events(folder / arm.label.replace("/", "_")) as events:
+            with event_file(folder / arm.label.replace("/", "_")) as events:
                 events.scalars(f"choose/mean/{study.key.replace('.', '/')}", steps, means[0].tolist())
     discard(old, folder)
 

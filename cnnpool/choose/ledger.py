@@ -10,11 +10,24 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from cnnpool import __version__
-from cnnpool.run_folder.atomic import write_json
+from cnnpool.choose.boundary import FIRST_ROUND
+from cnnpool.choose.options import MOST_ROUNDS
 from cnnpool.run_folder.identity import differences
+from cnnpool.run_folder.results import CHECKSUM, checksum
+from cnnpool.system.atomic import write_json
 
 FILE, LOG = "study.json", "choose.log"
 SCHEMA = 1
+LONG = 1e9
+RANGES: dict[str, tuple[type, float, float]] = {
+    "rounds": (int, FIRST_ROUND, MOST_ROUNDS),
+    "resolution": (float, 0, 1),
+    "spent_s": (float, 0, LONG),
+    "batch_s": (float, 0, LONG),
+    "batch_runs": (int, 0, LONG),
+    "sessions": (int, 0, LONG),
+}
+"""Name -> type, least and largest value of what a study fixes and counts."""
 
 
 @dataclass
@@ -48,10 +61,10 @@ class Ledger:
         Raises:
             OSError: naming the file.
         """
-        names = ("rounds", "resolution", "spent_s", "batch_s", "batch_runs", "sessions")
-        content = {"schema": SCHEMA, "cnnpool": __version__, "design": dict(self.design)}
         with self._writing:
-            write_json(self.folder / FILE, content | {name: getattr(self, name) for name in names})
+            content = {"schema": SCHEMA, "cnnpool": __version__, "design": dict(self.design)}
+            content |= {name: getattr(self, name) for name in RANGES}
+            write_json(self.folder / FILE, {**content, CHECKSUM: checksum(content)})
 
 
 def opened(folder: Path, design: Mapping[str, Any]) -> Ledger:
@@ -69,42 +82,58 @@ def opened(folder: Path, design: Mapping[str, Any]) -> Ledger:
         found.sessions += 1
         found.save()
     except OSError as error:
-        raise ValueError(
-            f"{error.filename}: {error.strerror}; choose another folder by choose.out="
-        ) from None
+        raise _unwritable(error) from None
     return found
 
 
 def held(folder: Path) -> FileLock:
-    """A lock on the study, so that two commands do not share one.
+    """A lock on the study, so that two commands do not share one; its folder is made.
 
     Raises:
-        ValueError: if another process holds it.
+        ValueError: if another process holds it, or it cannot be written.
     """
     lock = FileLock(folder / ".lock", blocking=False)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
         raise ValueError(f"{folder} is in use by another cnnpool choose: wait for it, or stop it") from None
+    except OSError as error:
+        raise _unwritable(error) from None
     return lock
+
+
+def _unwritable(error: OSError) -> ValueError:
+    return ValueError(f"{error.filename}: {error.strerror}; choose another folder by choose.out=")
 
 
 def _read(path: Path, design: Mapping[str, Any]) -> Ledger:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        known = {key: content[key] for key in ("spent_s", "batch_s", "batch_runs", "sessions", "resolution")}
-        numbers = [*known.values(), content["rounds"] or 0]
-        if content["schema"] != SCHEMA or not all(isinstance(one, int | float) for one in numbers):
+        written = content.pop(CHECKSUM, None)
+        if content["schema"] != SCHEMA or (written and written != checksum(content)):
             raise ValueError
+        known = {name: content[name] for name in RANGES}
+        for name, value in known.items():
+            _check(name, value)
         earlier = dict(content["design"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(
             f"{path} is damaged: delete it to go on with the runs that are there (their time is forgotten)"
         ) from None
     if differ := differences(earlier, json.loads(json.dumps(design))):
         more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
         raise ValueError(
-            f"{path.parent} holds a study by another design ({'; '.join(differ[:3])}{more}): "
+            f"{path.parent} holds a study of another design ({'; '.join(differ[:3])}{more}): "
             "name another folder by choose.out=, or delete it"
         )
-    return Ledger(path.parent, design, rounds=content["rounds"], **known)
+    return Ledger(path.parent, design, **known)
+
+
+def _check(name: str, value: Any) -> None:
+    """Raise ValueError if a study cannot have ``value``."""
+    kind, low, high = RANGES[name]
+    if name == "rounds" and value is None:
+        return
+    if type(value) not in (int, kind) or not low <= value <= high:
+        raise ValueError

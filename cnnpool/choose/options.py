@@ -10,6 +10,7 @@ from annotated_types import Ge, Le, MinLen
 from cnnpool.registry import check_fields, did_you_mean, options_of
 
 UNITS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+MOST_ROUNDS = 200
 LISTS = ("pools", "tune")
 TRIES = re.compile(r"([\w./@]+):\[([^\[\]]+)\]")
 
@@ -38,7 +39,7 @@ class Options:
     pools: Annotated[tuple[str, ...], MinLen(2)] = ("max", "avg", "blur", "max_blur", "strided", "conv_pool")
     metric: str = "accuracy"
     margin: Annotated[float, Ge(0), Le(1)] = 0.005
-    rounds: Annotated[int, Ge(3), Le(200)] = 20
+    rounds: Annotated[int, Ge(3), Le(MOST_ROUNDS)] = 20
     cost: Literal["flops", "parameters", "memory", "time"] = "flops"
     limit: Annotated[float, Ge(1), Le(10**6)] | None = None
     tune: tuple[str, ...] = ()
@@ -89,7 +90,9 @@ def duration(text: str) -> float:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip())
     if not found or found[2] not in UNITS or not 0 < float(found[1]) * UNITS[found[2]] <= 366 * 86400:
-        raise ValueError(f"choose.budget={text} is no length of time; give one such as 90s, 30min, 2h or 1d")
+        raise ValueError(
+            f"choose.budget={text} is not a length of time; give one such as 90s, 30min, 2h or 1d"
+        )
     return float(found[1]) * UNITS[found[2]]
 
 

@@ -11,7 +11,6 @@ from cnnpool.run_folder import results
 from cnnpool.run_folder.errors import DamagedError
 
 FOLDER = "tune"
-SCORE = "val.accuracy"
 
 
 @dataclass

@@ -6,6 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cnnpool.data.auto_augment import Policy
+from cnnpool.data.auto_augment import auto_augment as by_policy
+from cnnpool.data.colors import color_jitter as jitter
+from cnnpool.data.resized_crop import random_resized_crop as resized_crop
+
 
 def translate(x: Tensor, offset: Tensor, *, margin: int, fill: Literal["zero", "reflect"]) -> Tensor:
     """Move each image by its own whole number of pixels: y[r, c] = x[r - dy, c - dx].
@@ -22,20 +27,43 @@ def translate(x: Tensor, offset: Tensor, *, margin: int, fill: Literal["zero", "
     Raises:
         ValueError: if the margin does not fit the image.
     """
-    n, channels, height, width = x.shape
+    height, width = x.shape[2:]
     if not 0 <= margin < min(height, width):
         raise ValueError(
             f"a translation by {margin} pixels needs images larger than that, got {height}x{width}"
         )
     padded = _pad(x.permute(0, 2, 3, 1), margin, fill).contiguous()
-    rows, row = padded.shape[1], padded.shape[2] * channels
+    return _cut_out(padded, margin - offset, (height, width)).permute(0, 3, 1, 2)
+
+
+def random_cut(x: Tensor, generator: torch.Generator, size: tuple[int, int]) -> Tensor:
+    """A part of ``size``, (H, W), of each image of ``x``, (N, C, H', W'), at a random place."""
+    room = torch.tensor(x.shape[2:]) - torch.tensor(size) + 1
+    corner = (torch.rand(len(x), 2, generator=generator, dtype=torch.float64) * room).long()
+    pixels = x.permute(0, 2, 3, 1).contiguous()
+    return _cut_out(pixels, _send(corner, x.device), size).permute(0, 3, 1, 2)
+
+
+def centre(x: Tensor, size: tuple[int, int]) -> Tensor:
+    """The central part of ``size``, (H, W), of each image of ``x``, (N, C, H', W'), as a view.
+
+    Of an odd margin, the smaller half is above and left, but for torchvision's rounding of halves to even.
+    """
+    top, left = (round((have - want) / 2) for have, want in zip(x.shape[2:], size, strict=True))
+    return x[:, :, top : top + size[0], left : left + size[1]]
+
+
+def _cut_out(pixels: Tensor, corner: Tensor, size: tuple[int, int]) -> Tensor:
+    """The window of ``size`` at ``corner``, (N, 2), of each image of ``pixels``, (N, H, W, C), contiguous."""
+    (n, rows, _, channels), (height, width) = pixels.shape, size
+    row = pixels.shape[2] * channels
     # Every window of H rows by W*C values is a view that begins at some value: to pick one per image is a
     # copy of long runs, ten times as fast as gathering pixels.
-    begins = padded.numel() - (height - 1) * row - width * channels + 1
-    windows = padded.flatten().as_strided((max(begins, 0), height, width * channels), (1, row, 1))
-    top, left = (margin - offset).unbind(1)
-    begin = (torch.arange(n, device=x.device) * rows + top) * row + left * channels
-    return windows.index_select(0, begin).view(n, height, width, channels).permute(0, 3, 1, 2)
+    begins = pixels.numel() - (height - 1) * row - width * channels + 1
+    windows = pixels.flatten().as_strided((max(begins, 0), height, width * channels), (1, row, 1))
+    top, left = corner.unbind(1)
+    begin = (torch.arange(n, device=pixels.device) * rows + top) * row + left * channels
+    return windows.index_select(0, begin).view(n, height, width, channels)
 
 
 def mirror(x: Tensor, chosen: Tensor) -> Tensor:
@@ -61,17 +89,37 @@ def flip_pixels(pixels: Tensor, chosen: Tensor) -> Tensor:
 
 
 def augment(
-    x: Tensor, generator: torch.Generator, *, crop: int = 0, shift: int = 0, flip: bool = False
+    x: Tensor,
+    generator: torch.Generator,
+    *,
+    crop: int = 0,
+    shift: int = 0,
+    flip: bool = False,
+    random_resized_crop: tuple[float, float] | None = None,
+    auto_augment: Policy | None = None,
+    color_jitter: float = 0.0,
+    size: tuple[int, int] | None = None,
 ) -> Tensor:
-    """Random mirroring, then a random crop of the reflected image, then a random shift over black.
+    """Random changes of each image: its part, its mirror image, its place, then its colours.
+
+    An option that is off draws nothing.
 
     Args:
-        x: images, (N, C, H, W), any dtype.
+        x: images, (N, C, H, W), uint8; any dtype for ``crop``, ``shift`` and ``flip``.
         generator: on the CPU; the only source of chance, so that any device sees the same draws.
         crop: reflected pixels on every side to crop from, >= 0.
         shift: largest translation in pixels, >= 0, zeros where nothing is left.
         flip: mirror with probability 1/2.
+        random_resized_crop: a part of this share of the area (smallest, largest), resized; None for none.
+        auto_augment: a policy of ``cnnpool.data.auto_augment``; None for none.
+        color_jitter: largest relative change of brightness, contrast and saturation, 0 to 1.
+        size: (H, W) of the result, a random part unless ``random_resized_crop`` makes it; None for that of
+            ``x``.
     """
+    if random_resized_crop is not None:
+        x = resized_crop(x, generator, random_resized_crop, size)
+    elif size is not None and size != tuple(x.shape[2:]):
+        x = random_cut(x, generator, size)
     if flip:
         x = mirror(x, _send(torch.rand(len(x), generator=generator).lt(0.5), x.device))
     steps: tuple[tuple[int, Literal["reflect", "zero"]], ...] = ((crop, "reflect"), (shift, "zero"))
@@ -79,7 +127,9 @@ def augment(
         if margin:
             offset = torch.randint(-margin, margin + 1, (len(x), 2), generator=generator)
             x = translate(x, _send(offset, x.device), margin=margin, fill=fill)
-    return x
+    if auto_augment is not None:
+        x = by_policy(x, generator, auto_augment)
+    return jitter(x, generator, color_jitter) if color_jitter else x
 
 
 def _send(draws: Tensor, device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""The base class of data sets: images in memory, and the options that split and batch them."""
+"""The base class of data sets: images with their classes, and the options that split and batch them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,67 +8,71 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
-from annotated_types import doc
+from annotated_types import Gt, Le, doc
 from torch import Tensor
 
-from cnnpool.bounds import Count, CountOrZero, ShareBelowOne
+from cnnpool.bounds import AtLeastZero, Count, CountOrZero, Share, ShareBelowOne
+from cnnpool.data.auto_augment import Policy
+from cnnpool.data.rows import InMemory, Rows
 from cnnpool.registry import check_fields
 
 ValSize = Annotated[
     CountOrZero | ShareBelowOne, doc("a whole number of images, or a fraction of them below 1")
 ]
+PositiveShare = Annotated[float, Gt(0), Le(1)]
 
 
-class DataError(ValueError):
-    """Files that are missing, damaged or not what they claim to be; the message names them and the remedy."""
-
-
-class IncompleteError(DataError):
-    """A published file that is missing or damaged, which fetching it again may mend."""
-
-
-@dataclass(frozen=True, eq=False)
 class Split:
-    """Images and their classes.
+    """Images and their classes, in memory or read from where they lie.
 
     Args:
-        images: uint8, (N, C, H, W), kept in channels_last memory format (the bytes lie as N, H, W, C).
+        images: uint8, (N, C, H, W), kept in channels_last memory format (the bytes lie as N, H, W, C); or
+            rows to read them from.
         labels: int64, (N,), each the index of a class.
 
     Raises:
         ValueError: if types or counts do not fit.
     """
 
-    images: Tensor
-    labels: Tensor
-
-    def __post_init__(self) -> None:
-        if self.images.ndim != 4 or self.images.dtype != torch.uint8:
+    def __init__(self, images: Tensor | Rows, labels: Tensor):
+        if isinstance(images, Rows):
+            rows = images
+        elif images.ndim != 4 or images.dtype != torch.uint8:
+            raise ValueError(f"images must be uint8 (N, C, H, W), got {images.dtype} {tuple(images.shape)}")
+        else:
+            rows = InMemory(images.permute(0, 2, 3, 1).contiguous())
+        if labels.dtype != torch.int64 or labels.shape != (len(rows),):
             raise ValueError(
-                f"images must be uint8 (N, C, H, W), got {self.images.dtype} {tuple(self.images.shape)}"
+                f"{len(rows)} images need as many int64 labels, got {labels.dtype} {tuple(labels.shape)}"
             )
-        if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
-            raise ValueError(
-                f"{len(self.images)} images need as many int64 labels, "
-                f"got {self.labels.dtype} {tuple(self.labels.shape)}"
-            )
-        object.__setattr__(self, "images", self.images.contiguous(memory_format=torch.channels_last))
+        self.rows, self.labels = rows, labels
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of every image."""
+        height, width, channels = self.rows.shape
+        return channels, height, width
+
+    @property
+    def images(self) -> Tensor:
+        """All images, (N, C, H, W), as they lie in memory; those that do not are all read."""
+        return self.pixels.permute(0, 3, 1, 2)
+
+    @property
     def pixels(self) -> Tensor:
-        """The images as they lie in memory: a contiguous view, (N, H, W, C)."""
-        return self.images.permute(0, 2, 3, 1).contiguous()
+        """All images as they lie in memory, (N, H, W, C), contiguous; those that do not are all read."""
+        return self.rows.whole()
 
     def to(self, device: torch.device) -> "Split":
-        """The same images and labels on ``device``."""
-        return Split(self.images.to(device), self.labels.to(device))
+        """The same images and labels in the memory of ``device``."""
+        return Split(InMemory(self.pixels.to(device)), self.labels.to(device))
 
     def take(self, index: Tensor) -> "Split":
-        """The images at ``index``, in that order, as a copy."""
-        return from_pixels(self.pixels.index_select(0, index), self.labels.index_select(0, index))
+        """The images at ``index``, in that order: of images in memory a copy."""
+        return Split(self.rows.take(index), self.labels.index_select(0, index))
 
 
 def from_pixels(pixels: Tensor | np.ndarray, labels: Tensor | np.ndarray) -> Split:
@@ -86,6 +90,7 @@ class Raw:
         val: validation images, where they are published apart from the training images.
         notes: what a user should know of how the images were read, a sentence each.
         skipped: files that were left out since they cannot be read -> why.
+        known_sha256: its identity where that is known without reading all pixels.
     """
 
     classes: tuple[str, ...]
@@ -94,14 +99,29 @@ class Raw:
     val: Split | None = None
     notes: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
+    known_sha256: str | None = None
+
+    @property
+    def splits(self) -> dict[str, Split]:
+        """Part -> its images, in the order in which a digest takes them."""
+        splits = {"test": self.test, "train": self.train}
+        return splits | ({"val": self.val} if self.val is not None else {})
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether all pixels are held in memory."""
+        return all(split.rows.in_memory for split in self.splits.values())
 
     @cached_property
     def sha256(self) -> str:
         """Identity of the data: a digest of every split's shape, pixels (N, H, W, C) and labels."""
+        if self.known_sha256 is not None:
+            return self.known_sha256
         digest = hashlib.sha256()
-        for split in (self.test, self.train, *([self.val] if self.val is not None else [])):
-            digest.update(repr(tuple(split.pixels.shape)).encode())
-            digest.update(split.pixels.numpy().data)
+        for split in self.splits.values():
+            digest.update(repr((len(split), *split.rows.shape)).encode())
+            for chunk in split.rows.chunks():
+                digest.update(chunk.numpy().data)
             digest.update(split.labels.numpy().astype("<i8", copy=False).data)
         return digest.hexdigest()
 
@@ -126,6 +146,13 @@ class Source:
         shift: random translation by up to this many pixels, black where nothing is left: the random crop of
             a zero-padded image (He 2016, who pad by 4).
         flip: mirror left and right with probability 1/2.
+        random_resized_crop: [smallest, largest] share of the area of a random part that is resized to the
+            whole (Szegedy 2015); null for none.
+        auto_augment: RandAugment or TrivialAugment with torchvision's defaults; null for none.
+        color_jitter: largest relative change of brightness, contrast and saturation; 0 for none.
+        mixup: alpha of Mixup (Zhang 2018), which blends the images of a batch and their labels; 0 for none.
+        cutmix: alpha of CutMix (Yun 2019), which pastes a rectangle of another image; 0 for none. With
+            ``mixup``, each batch is mixed by one of them.
 
     Raises:
         ValueError: if a number is out of range.
@@ -140,12 +167,27 @@ class Source:
     crop: CountOrZero = 0
     shift: CountOrZero = 0
     flip: bool = False
+    random_resized_crop: tuple[PositiveShare, PositiveShare] | None = None
+    auto_augment: Policy | None = None
+    color_jitter: Share = 0.0
+    mixup: AtLeastZero = 0.0
+    cutmix: AtLeastZero = 0.0
+
+    @property
+    def part(self) -> tuple[int, int] | None:
+        """(H, W) of the part of each image that a network gets to see; None for the whole."""
+        return None
 
     by_class: ClassVar[bool] = True
     """Whether a run reports the accuracy on each class, which only clutters the tables of well-known data."""
 
     def __post_init__(self) -> None:
         check_fields(self, "data")
+        scale = self.random_resized_crop
+        if scale is not None and scale[0] > scale[1]:
+            raise ValueError(
+                f"data.random_resized_crop must be [smallest, largest] share of the area, got {list(scale)}"
+            )
 
     def read(self) -> Raw:
         """The data set as published.

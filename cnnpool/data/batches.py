@@ -1,4 +1,4 @@
-"""Batches from images in memory: reproducible, resumable, without worker processes."""
+"""Batches of images: reproducible, resumable, without worker processes."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -6,9 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cnnpool.data.augment import augment
+from cnnpool.data.augment import augment, centre
+from cnnpool.data.auto_augment import Policy
 from cnnpool.data.base import Split
 from cnnpool.data.draw import generator
+from cnnpool.data.mix import mix
+from cnnpool.data.prefetch import prefetched
 
 
 class Batches:
@@ -19,7 +22,8 @@ class Batches:
     with exactly the batches it had not seen. The position is two integers, ``state_dict``.
 
     An iteration begins at the first batch (after ``load_state_dict``: at the next one), and reads the epoch
-    when its first batch is asked for, not before.
+    when its first batch is asked for, not before. Images that are not in memory are read in a thread, some
+    batches before they are needed.
 
     Args:
         split: the images.
@@ -29,7 +33,12 @@ class Batches:
         seed: of order and augmentation.
         shuffle: a new order every epoch; false for the split's own order.
         drop_last: leave out a last batch that is not full; false keeps it.
-        crop, shift, flip: random augmentation, see ``cnnpool.data.augment.augment``.
+        crop, shift, flip, random_resized_crop, auto_augment, color_jitter: random augmentation, see
+            ``cnnpool.data.augment.augment``.
+        mixup, cutmix: see ``cnnpool.data.mix.mix``; labels are then the shares of classes, (B, num_classes).
+        num_classes: needed for these two.
+        size: (H, W) of the part of each image that is handed out; None for the whole.
+        random_place: that part lies anywhere (or is made by ``random_resized_crop``); false for the centre.
         shard: (rank, world): every world-th image of the order, from rank on, for one of several processes.
             Shuffled shards are of equal length (up to world - 1 images are left out), others cover all.
         dtype: of the images that are handed out.
@@ -51,29 +60,39 @@ class Batches:
         crop: int = 0,
         shift: int = 0,
         flip: bool = False,
+        random_resized_crop: tuple[float, float] | None = None,
+        auto_augment: Policy | None = None,
+        color_jitter: float = 0.0,
+        mixup: float = 0.0,
+        cutmix: float = 0.0,
+        num_classes: int = 0,
+        size: tuple[int, int] | None = None,
+        random_place: bool = False,
         shard: tuple[int, int] = (0, 1),
         dtype: torch.dtype = torch.float32,
     ):
-        channels, height, width = split.images.shape[1:]
+        channels, *whole = split.shape
+        self.size = height, width = size or (whole[0], whole[1])
+        if height > whole[0] or width > whole[1]:
+            raise ValueError(f"size must be at most that of the images, {whole[0]}x{whole[1]}, got {size}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         if not 0 <= shard[0] < shard[1]:
             raise ValueError(f"shard must be (rank, world) with 0 <= rank < world, got {shard}")
-        if len(mean) != channels or len(std) != channels or not min(std) > 0:
-            raise ValueError(
-                f"mean and std must be {channels} numbers, std above 0, got {tuple(mean)} and {tuple(std)}"
-            )
         for key, pixels in (("crop", crop), ("shift", shift)):
             if not 0 <= pixels < min(height, width):
                 raise ValueError(f"{key} must be at least 0 and less than {min(height, width)}, got {pixels}")
         self.split, self.batch_size, self.seed, self.shuffle = split, batch_size, seed, shuffle
         self.drop_last, self.shard, self.dtype = drop_last, shard, dtype
-        self.augmentation: dict[str, Any] = {"crop": crop, "shift": shift, "flip": flip}
-        # Constants for every value of an image, because a broadcast over 3 channels does not vectorise.
-        scale = 1 / (255 * torch.tensor(std, dtype=torch.float64))
-        bias = -255 * torch.tensor(mean, dtype=torch.float64) * scale
+        self.augmentation: dict[str, Any] = {
+            **{"crop": crop, "shift": shift, "flip": flip, "random_resized_crop": random_resized_crop},
+            **{"auto_augment": auto_augment, "color_jitter": color_jitter},
+        }
+        self.mixing: dict[str, float] = {"mixup": mixup, "cutmix": cutmix}
+        self.num_classes = num_classes
+        self.random_place = random_place
         self._scale, self._bias = (
-            v.repeat(height * width).to(split.images.device, torch.float32) for v in (scale, bias)
+            v.repeat(height * width).to(split.labels.device) for v in _normalisation(mean, std, channels)
         )
         self.epoch = self._step = self._start = 0
         if len(self) == 0:
@@ -91,15 +110,31 @@ class Batches:
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         start, self._start = self._start, 0
         order = self._order().to(self.split.labels.device)
-        for step in range(start, len(self)):
-            index = order[step * self.batch_size : (step + 1) * self.batch_size]
-            batch = self._batch(index, step)
+
+        def read(step: int) -> tuple[Tensor, Tensor]:
+            return self._read(order[step * self.batch_size : (step + 1) * self.batch_size])
+
+        steps = range(start, len(self))
+        ahead = not self.split.rows.in_memory or self._device != self.split.labels.device
+        read_batches = prefetched(read, steps) if ahead else map(read, steps)
+        for step, (pixels, labels) in zip(steps, read_batches, strict=True):
+            batch = self._mixed(self._batch(pixels, step), labels.to(self._device, non_blocking=True), step)
             self._step = step + 1
             yield batch
 
-    def move(self, device: torch.device) -> None:
-        """Keep the images on ``device`` from now on, and make the batches there: of the same draws."""
-        self.split = self.split.to(device)
+    @property
+    def _device(self) -> torch.device:
+        return self._scale.device
+
+    def move(self, device: torch.device, *, images: bool = True) -> None:
+        """Make the batches on ``device`` from now on: of the same draws.
+
+        Args:
+            device: that takes the batches.
+            images: whether all images are kept there too; else each batch is sent when it is needed.
+        """
+        if images:
+            self.split = self.split.to(device)
         self._scale, self._bias = self._scale.to(device), self._bias.to(device)
 
     def set_epoch(self, epoch: int) -> None:
@@ -132,11 +167,44 @@ class Batches:
         order = torch.randperm(len(self.split), generator=generator(self.seed, self.epoch))
         return order[rank::world][: self.num_images]
 
-    def _batch(self, index: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        pixels = self.split.pixels.index_select(0, index)
-        if any(self.augmentation.values()):
+    def _read(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Pixels (B, H, W, C) and labels; pinned if they are to be sent to a GPU."""
+        pixels, labels = self.split.rows.read(index), self.split.labels.index_select(0, index)
+        if self._device.type == "cuda" and labels.device.type == "cpu":
+            return pixels.pin_memory(), labels.pin_memory()
+        return pixels, labels
+
+    def _mixed(self, images: Tensor, labels: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        if not any(self.mixing.values()):
+            return images, labels
+        # Apart from the augmentation, whose draws it leaves as they are.
+        chance = generator(self.seed, self.epoch, step, *self.shard, 1)
+        return mix(images, labels, chance, num_classes=self.num_classes, **self.mixing)
+
+    def _batch(self, pixels: Tensor, step: int) -> Tensor:
+        pixels = pixels.to(self._device, non_blocking=True)
+        images = pixels.permute(0, 3, 1, 2)
+        if not self.random_place:
+            images = centre(images, self.size)
+        if any(self.augmentation.values()) or self.size != tuple(images.shape[2:]):
             chance = generator(self.seed, self.epoch, step, *self.shard)
-            images = augment(pixels.permute(0, 3, 1, 2), chance, **self.augmentation)
-            pixels = images.permute(0, 2, 3, 1)
+            images = augment(images, chance, size=self.size, **self.augmentation)
+        pixels = images.permute(0, 2, 3, 1).contiguous()
         flat = torch.addcmul(self._bias, pixels.flatten(1).float(), self._scale).to(self.dtype)
-        return flat.view(pixels.shape).permute(0, 3, 1, 2), self.split.labels.index_select(0, index)
+        return flat.view(pixels.shape).permute(0, 3, 1, 2)
+
+
+def _normalisation(mean: Sequence[float], std: Sequence[float], channels: int) -> tuple[Tensor, Tensor]:
+    """The factor and the summand of each channel that normalise values of 0 to 255.
+
+    They are repeated for every value of an image: a broadcast over 3 channels does not vectorise.
+
+    Raises:
+        ValueError: if these are not ``channels`` numbers each, ``std`` above 0.
+    """
+    if len(mean) != channels or len(std) != channels or not min(std) > 0:
+        raise ValueError(
+            f"mean and std must be {channels} numbers, std above 0, got {tuple(mean)} and {tuple(std)}"
+        )
+    scale = 1 / (255 * torch.tensor(std, dtype=torch.float64))
+    return scale.float(), (-255 * torch.tensor(mean, dtype=torch.float64) * scale).float()

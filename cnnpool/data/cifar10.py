@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cnnpool.bounds import CountOrZero
-from cnnpool.data.base import DataError, IncompleteError, Raw, Split, from_pixels
+from cnnpool.data.base import Raw, Split, from_pixels
 from cnnpool.data.download import download, unpack
+from cnnpool.data.errors import DataError, IncompleteError
 from cnnpool.data.published import Published
 
 
@@ -90,7 +91,7 @@ def load_arrays(data: bytes, path: Path) -> Any:
         return _ArrayUnpickler(io.BytesIO(data), encoding="latin1").load()
     except Exception as error:
         # A broken pickle raises nearly anything.
-        raise DataError(f"{path} is no pickle of arrays ({error}): delete it and run again") from error
+        raise DataError(f"{path} is not a pickle of arrays ({error}): delete it and run again") from error
 
 
 def _dtype(code: str, align: Any = False, copy: Any = False) -> np.dtype:

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from cnnpool.data.base import DataError, Raw, Source, Split
+from cnnpool.data.base import Raw, Source, Split
 from cnnpool.data.batches import Batches
 from cnnpool.data.draw import stratified
+from cnnpool.data.errors import DataError
+from cnnpool.data.rows import InMemory
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """The training, validation and test images of a run, in memory.
+    """The training, validation and test images of a run.
 
     Args:
         name: as in ``DATASETS``.
@@ -58,13 +60,12 @@ class Dataset:
 
     @property
     def in_channels(self) -> int:
-        return self.test.images.shape[1]
+        return self.test.shape[0]
 
     @property
     def size(self) -> tuple[int, int]:
-        """(H, W) of every image."""
-        height, width = self.test.images.shape[2:]
-        return height, width
+        """(H, W) of every image as a network gets it."""
+        return self.source.part or self.test.shape[1:]
 
     def train_batches(self, *, shard: tuple[int, int] = (0, 1)) -> Batches:
         """Shuffled and augmented; a last batch that is not full is left out, unless it is the only one.
@@ -84,6 +85,14 @@ class Dataset:
             crop=source.crop,
             shift=source.shift,
             flip=source.flip,
+            random_resized_crop=source.random_resized_crop,
+            auto_augment=source.auto_augment,
+            color_jitter=source.color_jitter,
+            mixup=source.mixup,
+            cutmix=source.cutmix,
+            num_classes=self.num_classes,
+            size=self.size,
+            random_place=True,
             shard=shard,
         )
 
@@ -97,7 +106,7 @@ class Dataset:
 
     def _plain(self, split: Split, shard: tuple[int, int]) -> Batches:
         size = self.source.eval_batch_size
-        return Batches(split, batch_size=size, mean=self.mean, std=self.std, shard=shard)
+        return Batches(split, batch_size=size, mean=self.mean, std=self.std, shard=shard, size=self.size)
 
 
 def assemble(name: str, source: Source, *, seed: int) -> Dataset:
@@ -120,7 +129,7 @@ def assemble(name: str, source: Source, *, seed: int) -> Dataset:
         fixed = stratified(labels, seed=0)
         rest = fixed[torch.isin(fixed, rest)][: source.limit].sort().values
     train = raw.train.take(rest)
-    mean, std = statistics(train.images)
+    mean, std = _moments(train.rows.sums(), len(train) * train.shape[1] * train.shape[2])
     if min(std) == 0:
         raise DataError(
             f"{name}: channel {std.index(0)} has the same value in every pixel of every training image"
@@ -158,14 +167,12 @@ def statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
     The sums are exact integers (below 2^53 in float64), whatever the number of threads.
     """
-    total = torch.zeros(2, images.shape[1], dtype=torch.float64)
-    for chunk in images.permute(0, 2, 3, 1).flatten(1).split(1000):
-        values = chunk.float()
-        # Over images first: a sum that leaves 3 channels does not vectorise.
-        for row in total:
-            row += values.sum(0, dtype=torch.float64).view(-1, images.shape[1]).sum(0)
-            values.square_()
-    count = images.numel() // images.shape[1]
+    rows = InMemory(images.permute(0, 2, 3, 1).contiguous())
+    return _moments(rows.sums(), images.numel() // images.shape[1])
+
+
+def _moments(total: Tensor, count: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation from the sums of ``count`` values and of their squares, (2, C)."""
     moments = [[int(value) for value in row] for row in total.tolist()]
     mean = tuple(first / count / 255 for first in moments[0])
     variance = [(count * second - first**2) / count**2 for first, second in zip(*moments, strict=True)]
@@ -179,7 +186,9 @@ def _cut_size(raw: Raw, source: Source) -> int:
         return 0
     size = round(asked * total) if isinstance(asked, float) else asked
     if asked and not 0 < size < total:
-        raise ValueError(f"data.val_size={asked} of {total} training images leaves none on one side")
+        raise ValueError(
+            f"data.val_size={asked} of {total} training images leaves none to train or to validate on"
+        )
     return size
 
 
@@ -192,8 +201,5 @@ def _check(name: str, raw: Raw) -> None:
         if low < 0 or high >= len(raw.classes):
             raise DataError(f"{name}: {part} labels go from {low} to {high}, not 0 to {len(raw.classes) - 1}")
     for part, split in others.items():
-        if raw.train.images.shape[1:] != split.images.shape[1:]:
-            raise DataError(
-                f"{name}: training images are {tuple(raw.train.images.shape[1:])}, "
-                f"{part} images {tuple(split.images.shape[1:])}"
-            )
+        if raw.train.shape != split.shape:
+            raise DataError(f"{name}: training images are {raw.train.shape}, {part} images {split.shape}")

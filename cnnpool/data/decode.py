@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from errno import EACCES, ELOOP, ENOENT, EPERM
+from threading import Lock
 
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
@@ -58,21 +59,44 @@ class Header:
         return self.size[0] * self.size[1]
 
 
+class _Limits:
+    """Pillow's limits as they were set before they were taken away, and how many threads need that."""
+
+    def __init__(self) -> None:
+        self.lock, self.users = Lock(), 0
+        self.before: tuple[int | None, int] = (None, logging.NOTSET)
+
+
+_limits = _Limits()
+
+
 @contextmanager
 def quiet_pillow() -> Iterator[None]:
     """Take Pillow's own limit of size, its warnings and its log away: what is wrong is said here by file."""
+    with warnings.catch_warnings(), unlimited_pillow():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def unlimited_pillow() -> Iterator[None]:
+    """Take Pillow's own limit of size and its log away, from several threads at once if need be."""
     Image.init()
     log = logging.getLogger("PIL")
-    limit, level = Image.MAX_IMAGE_PIXELS, log.level
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _limits.lock:
+        if not _limits.users:
+            _limits.before = Image.MAX_IMAGE_PIXELS, log.level
+        _limits.users += 1
         Image.MAX_IMAGE_PIXELS = None
         log.setLevel(logging.CRITICAL)
-        try:
-            yield
-        finally:
-            Image.MAX_IMAGE_PIXELS = limit
-            log.setLevel(level)
+    try:
+        yield
+    finally:
+        with _limits.lock:
+            _limits.users -= 1
+            if not _limits.users:
+                Image.MAX_IMAGE_PIXELS, level = _limits.before
+                log.setLevel(level)
 
 
 def reason(error: Exception) -> str:
@@ -209,5 +233,5 @@ def _eight_bits(strip: Image.Image) -> Image.Image:
     """A grey image of 16 bits in 8, v / 257 rounded."""
     values = np.asarray(strip)
     if values.dtype.kind not in "iu" or values.min() < 0 or values.max() > DEEPEST:
-        raise ValueError("its numbers are no greys of 8 or 16 bits: save it with 8 or 16 bits per channel")
+        raise ValueError("its values are not those of 8 or 16 bits: save it with 8 or 16 bits per channel")
     return Image.fromarray(((values.astype(np.uint32) + 128) // 257).astype(np.uint8))

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from annotated_types import Ge, Le
 
-from cnnpool.data.base import DataError, Raw, Source, ValSize, from_pixels
+from cnnpool.data.base import Raw, Source, ValSize, from_pixels
 from cnnpool.data.draw import stratified
+from cnnpool.data.errors import DataError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterable, Sequence
 from http.client import HTTPException
 from pathlib import Path
+from typing import BinaryIO
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-from cnnpool.data.base import DataError
+from cnnpool.data.errors import DataError
+from cnnpool.system.atomic import replacing
 
 _log = logging.getLogger(__name__)
 
@@ -36,22 +38,16 @@ def download(urls: Sequence[str], path: Path, md5: str) -> None:
     if path.exists() and _md5(path) == md5:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
     failures = []
-    try:
-        for url in urls:
-            _log.info("downloading %s to %s", url, path)
-            try:
-                _fetch(url, part)
-            except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
-                failures.append(f"{url}: {_reason(error)}")
-                continue
-            if _md5(part) == md5:
-                part.replace(path)
-                return
-            failures.append(f"{url}: its MD5 is not {md5}")
-    finally:
-        part.unlink(missing_ok=True)
+    for url in urls:
+        _log.info("downloading %s to %s", url, path)
+        try:
+            with replacing(path, maker="download", flush=False) as file:
+                if _fetch(url, file) != md5:
+                    raise _FetchError(f"its MD5 is not {md5}")
+            return
+        except _FetchError as error:
+            failures.append(f"{url}: {error}")
     raise DataError("; ".join(failures))
 
 
@@ -75,19 +71,29 @@ def unpack(archive: Path, names: Iterable[str], folder: Path) -> None:
         raise DataError(f"cannot unpack {archive} ({_reason(error)}): delete it and run again") from error
 
 
-def _fetch(url: str, path: Path) -> None:
-    with urlopen(Request(url, headers={"User-Agent": "cnnpool"}), timeout=TIMEOUT_S) as response:
-        expected = int(response.headers.get("Content-Length") or 0)
-        size, reported = 0, time.monotonic()
-        with path.open("wb") as file:
+class _FetchError(Exception):
+    """An address that did not provide the file."""
+
+
+def _fetch(url: str, file: BinaryIO) -> str:
+    """Write the content at ``url`` into ``file``: its MD5 sum, in hexadecimal digits."""
+    digest = hashlib.md5(usedforsecurity=False)
+    size, reported = 0, time.monotonic()
+    try:
+        with urlopen(Request(url, headers={"User-Agent": "cnnpool"}), timeout=TIMEOUT_S) as response:
+            expected = int(response.headers.get("Content-Length") or 0)
             while chunk := response.read(CHUNK):
                 file.write(chunk)
+                digest.update(chunk)
                 size += len(chunk)
                 if time.monotonic() - reported > REPORT_S:
                     reported = time.monotonic()
                     _log.info("%d of %d MiB", size // MIB, expected // MIB)
+    except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
+        raise _FetchError(_reason(error)) from error
     if size < expected:
-        raise HTTPException(f"it ended after {size:,} of {expected:,} bytes")
+        raise _FetchError(f"it ended after {size:,} of {expected:,} bytes")
+    return digest.hexdigest()
 
 
 def _md5(path: Path) -> str:

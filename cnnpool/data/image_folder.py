@@ -11,15 +11,20 @@ from typing import Annotated, Literal
 
 import numpy as np
 import PIL
+import torch
 from annotated_types import Ge, Gt, Le, Lt
 
 from cnnpool.bounds import Seed
-from cnnpool.data.base import DataError, Raw, Source, ValSize, from_pixels
+from cnnpool.data.base import Raw, Source, Split, ValSize
 from cnnpool.data.cache import cached
 from cnnpool.data.decode import Size
 from cnnpool.data.draw import cut
+from cnnpool.data.errors import DataError
 from cnnpool.data.images import between, commonest_size, decode_all, survey
 from cnnpool.data.layout import Layout, find_images
+from cnnpool.data.remembered import remembered
+from cnnpool.data.rows import OnDisk
+from cnnpool.data.store import GIB, Stream, begin, hold
 from cnnpool.tables import printable
 
 Side = Annotated[int, Ge(1), Le(8192)]
@@ -53,39 +58,70 @@ class ImageFolder(Source):
     Args:
         channels: 3 for colour, 1 for grey.
         size: H and W, or [H, W]; null for the size of most training images, up to 512.
+        resize: H and W, or [H, W], that images are brought to instead of ``size``. Training takes a part of
+            ``size`` anywhere in them, validation and test their centre; null for the same as ``size``.
         test_size: share of each class that is cut off for the test where there is no folder for it.
         split_seed: of that cut.
         skip_unreadable: go on without images that cannot be read, and record which; false to end.
         max_megapixels: larger images count as unreadable. Reading takes up to 4 bytes a pixel.
+        stream: read each batch from disk instead of holding all images in memory; auto where they take more
+            than a quarter of the memory that is free. It changes no bit.
     """
 
     val_size: ValSize = 0.1
     channels: Literal[1, 3] = 3
     size: Side | tuple[Side, Side] | None = None
+    resize: Side | tuple[Side, Side] | None = None
     test_size: TestSize = 0.2
     split_seed: Seed = 0
     skip_unreadable: bool = False
     max_megapixels: Annotated[int, Ge(1), Le(100_000)] = 200
+    stream: Stream = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.resize is None:
+            return
+        if self.size is None:
+            raise ValueError(f"data.resize={self.resize} needs data.size, the size of the part that is taken")
+        if any(have < want for have, want in zip(_pair(self.resize), _pair(self.size), strict=True)):
+            raise ValueError(f"data.resize={self.resize} must be at least data.size={self.size}")
+
+    @property
+    def part(self) -> Size | None:
+        return None if self.resize is None or self.size is None else _pair(self.size)
 
     def read(self) -> Raw:
         root = Path(self.root).expanduser().absolute()
         layout = find_images(root)
         folder = _cache_folder(root)
-        name = f"{self.channels}x{self.size}.images".replace(" ", "")
-        raw = cached(folder / name, self._key(root, layout), partial(self._decode, root, layout))
+        path = folder / f"{self.channels}x{self.resize or self.size}.images".replace(" ", "")
+        make = partial(self._decode, root, layout)
+        raw = cached(path, self._key(root, layout), make, partial(hold, stream=self.stream))
         notes = [*layout.notes(), *raw.notes]
         if raw.skipped:
             notes.append(self._skip(raw.skipped, root, folder))
         if "test" not in layout.parts:
-            raw = self._cut(raw)
+            raw = self._cut(raw, path)
             notes.append(
                 f"test images: {100 * self.test_size:g} % of each class (data.test_size), drawn by "
                 f"data.split_seed={self.split_seed}"
             )
+        elif unused := [
+            name for name in ("test_size", "split_seed") if getattr(self, name) != getattr(ImageFolder, name)
+        ]:
+            notes.append(
+                f"no effect: {' and '.join(f'data.{name}={getattr(self, name)}' for name in unused)}, since "
+                f"{printable(layout.folders['test'])}/ holds the test images"
+            )
+        if not raw.in_memory:
+            notes.append(_streamed(raw))
         return replace(raw, notes=tuple(notes))
 
-    def _decode(self, root: Path, layout: Layout) -> Raw:
-        """All images that can be read; without test images where they are still to be cut off."""
+    def _decode(self, root: Path, layout: Layout, part: Path | None) -> Raw:
+        """All images that can be read, in the file ``part`` where the disk has room for them; without test
+        images where they are still to be cut off.
+        """
         paths, labels, ends = [], [], [0]
         for listing in layout.parts.values():
             for label, name in enumerate(layout.classes):
@@ -95,23 +131,25 @@ class ImageFolder(Source):
         found = survey(paths, self.max_megapixels)
         headers = sorted(found.headers.items())
         size, why = self._size([header.size for place, header in headers if place < ends[1]])
-        pixels, places = decode_all(found, size, self.channels)
-        kept = np.array(labels, np.int64)[places]
+        rows, places = decode_all(found, size, self.channels, partial(begin, part=part, stream=self.stream))
+        kept = torch.tensor(labels, dtype=torch.int64)[places]
         parts = {}
-        for part, begin, end in zip(layout.parts, ends, ends[1:], strict=False):
-            own = slice(*np.searchsorted(places, (begin, end)))
-            parts[part] = from_pixels(pixels[own], kept[own])
-        parts.setdefault("test", from_pixels(pixels[:0], kept[:0]))
+        for name, first, end in zip(layout.parts, ends, ends[1:], strict=False):
+            bounds = np.searchsorted(places, (first, end)).tolist()
+            parts[name] = Split(rows.part(*bounds), kept[slice(*bounds)])
+        test = parts.get("test", Split(rows.part(0, 0), kept[:0]))
         skipped = {
             os.path.relpath(paths[place], root): found.unreadable[place] for place in sorted(found.unreadable)
         }
         notes = (_sizes(size, why, [found.headers[place].size for place in places]),) if places else ()
-        return Raw(layout.classes, **parts, notes=notes, skipped=skipped)
+        return Raw(layout.classes, parts["train"], test, parts.get("val"), notes, skipped)
 
     def _size(self, training: Sequence[Size]) -> tuple[Size, str]:
         """(H, W) to bring all images to, and why."""
+        if self.resize is not None:
+            return _pair(self.resize), "data.resize"
         if self.size is not None:
-            return (self.size, self.size) if isinstance(self.size, int) else self.size, "data.size"
+            return _pair(self.size), "data.size"
         return commonest_size(training) if training else ((1, 1), "")
 
     def _skip(self, skipped: Mapping[str, str], root: Path, folder: Path) -> str:
@@ -136,16 +174,20 @@ class ImageFolder(Source):
             f"{count} of {root} cannot be decoded{place and f' (all in {place})'}: {REMEDY.format(it='them')}"
         )
 
-    def _cut(self, raw: Raw) -> Raw:
-        """``raw`` with its test images cut from the training images."""
+    def _cut(self, raw: Raw, path: Path) -> Raw:
+        """``raw``, kept in ``path`` if anywhere, with its test images cut from the training images."""
         rest, test = cut(raw.train.labels, self.test_size, seed=self.split_seed)
         if not len(test):
-            raise DataError(f"no class of {self.root} has two images, one of them to test on: add some")
-        return replace(raw, train=raw.train.take(rest), test=raw.train.take(test))
+            raise DataError(f"no class of {self.root} has the two images that a test set needs: add some")
+        raw = replace(raw, train=raw.train.take(rest), test=raw.train.take(test), known_sha256=None)
+        if isinstance(raw.train.rows, OnDisk) and raw.train.rows.file.path == path:
+            what = f"test_size={self.test_size} split_seed={self.split_seed}"
+            raw = replace(raw, known_sha256=remembered(path, what, lambda: raw.sha256))
+        return raw
 
     def _key(self, root: Path, layout: Layout) -> str:
         """Digest of what decides the pixels: every file's name, size and time of change, and the reader."""
-        digest = hashlib.sha256(f"2 {PIL.__version__} {self.max_megapixels}".encode())
+        digest = hashlib.sha256(f"3 {PIL.__version__} {self.max_megapixels}".encode())
         for path in (
             path for listing in layout.parts.values() for paths in listing.values() for path in paths
         ):
@@ -160,6 +202,10 @@ class ImageFolder(Source):
         return digest.hexdigest()
 
 
+def _pair(size: int | Size) -> Size:
+    return (size, size) if isinstance(size, int) else size
+
+
 def _sizes(size: Size, why: str, sizes: Sequence[Size]) -> str:
     resized = [own for own in sizes if own != tuple(size)]
     text = f"size: {size[0]}x{size[1]} ({why}); "
@@ -168,6 +214,13 @@ def _sizes(size: Size, why: str, sizes: Sequence[Size]) -> str:
     count = f"{len(resized):,} of {len(sizes):,}" if len(resized) < len(sizes) else f"all {len(sizes):,}"
     text += f"{count} images are resized, {between(resized)}"
     return f"{text}, and their centre is cut out"
+
+
+def _streamed(raw: Raw) -> str:
+    gib = sum(split.rows.nbytes for split in raw.splits.values()) / GIB
+    if isinstance(raw.train.rows, OnDisk):
+        return f"not held in memory ({gib:.2g} GiB): each batch is read from {raw.train.rows.file.path}"
+    return f"neither memory nor disk has room for {gib:.2g} GiB: each batch is decoded from its files"
 
 
 @cache

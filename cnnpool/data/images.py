@@ -1,22 +1,20 @@
 """Many image files to pixels of one size: surveyed, decoded in all cores, the unreadable ones set apart."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-import numpy as np
-
-from cnnpool.data.base import DataError
 from cnnpool.data.decode import Header, Size, decode, is_passing, quiet_pillow, read_header, reason
+from cnnpool.data.decoded import BUDGET, Files
+from cnnpool.data.draft import Draft
+from cnnpool.data.errors import DataError
+from cnnpool.data.rows import Rows, Shape
 from cnnpool.data.threads import in_threads
-from cnnpool.system.hardware import free_memory
 from cnnpool.system.progress import Progress
 
 LARGEST = 512
-"""Pixels of H and W up to which a size is chosen without being asked for: everything must fit in memory."""
-BUDGET = 3 << 28
-"""Bytes of the files that are decoded at the same time, before they are reduced."""
+"""Pixels of H and W up to which a size is chosen without being asked for."""
 GIB = 1 << 30
 MEGA = 10**6
 
@@ -43,7 +41,7 @@ class Survey:
         """
         if is_passing(error):
             raise DataError(
-                f"cannot read {self.paths[place]} ({reason(error)}): put that right and run again; "
+                f"cannot read {self.paths[place]} ({reason(error)}): fix that and run again; "
                 "data.max_megapixels bounds the memory that one image takes"
             ) from error
         self.unreadable[place] = reason(error)
@@ -83,13 +81,11 @@ def commonest_size(sizes: Sequence[Size]) -> tuple[Size, str]:
     size = max(counts, key=lambda s: (counts[s], s))
     if 2 * counts[size] < len(sizes):
         raise ValueError(
-            f"the images have {len(counts):,} sizes, {between(sizes)}: choose what to bring them to, "
+            f"the images have {len(counts):,} sizes, {between(sizes)}: choose one size for all, "
             "e.g. data.size=64"
         )
     if max(size) > LARGEST:
-        raise ValueError(
-            f"most images are {size[0]}x{size[1]}: choose what to bring them to, e.g. data.size=224"
-        )
+        raise ValueError(f"most images are {size[0]}x{size[1]}: choose one size for all, e.g. data.size=224")
     return size, f"that of {counts[size]:,} of {len(sizes):,} training images"
 
 
@@ -100,58 +96,49 @@ def between(sizes: Sequence[Size]) -> str:
 
 
 def decode_all(
-    found: Survey, size: Size, channels: int, workers: int | None = None
-) -> tuple[np.ndarray, list[int]]:
+    found: Survey,
+    size: Size,
+    channels: int,
+    begin: Callable[[Files, Shape], Draft],
+    workers: int | None = None,
+) -> tuple[Rows, list[int]]:
     """Decode every image that can be read; the others join the unreadable of ``found``.
 
     Args:
         found: the files.
         size: (H, W) of all, see ``cnnpool.data.decode.decode``.
         channels: 3 for colour, 1 for grey.
+        begin: the draft that takes the pixels, by the files to be decoded and (H, W, C).
         workers: threads; None for one for each core. They change no bit.
 
     Returns:
-        Pixels, uint8, (N, H, W, C), of those that can be read, in order, and their places.
+        The rows of those that can be read, in order, and their places.
 
     Raises:
-        DataError: if they do not fit into the memory that is free, or a disk fails.
+        DataError: if there is no room for them, or a disk fails.
     """
     places = sorted(found.headers)
-    _check_memory(len(places), size, channels)
-    pixels = np.empty((len(places), *size, channels), np.uint8)
-
+    costs = [found.headers[place].nbytes for place in places]
+    draft = begin(Files([found.paths[place] for place in places], costs), (*size, channels))
     areas = [found.headers[place].pixels for place in places]
     done, lock = 0, Lock()
 
     def take(i: int) -> None:
         nonlocal done
         try:
-            pixels[i] = decode(found.paths[places[i]], size, channels)
+            pixels = decode(found.paths[places[i]], size, channels)
         except Exception as error:
             # A damaged file raises nearly anything, by its format.
             found.refuse(places[i], error)
+        else:
+            draft.put(i, pixels)
         with lock:
             done += areas[i]
             # Not images: one may take as long as thousands of others.
             progress.done = done // MEGA
 
-    costs = [found.headers[place].nbytes for place in places]
     what, total = f"decoding {len(places):,} images", sum(areas) // MEGA
     with quiet_pillow(), Progress(what, total, "megapixels") as progress:
         in_threads(take, costs, budget=BUDGET, workers=workers)
     kept = [i for i, place in enumerate(places) if place not in found.unreadable]
-    if len(kept) < len(places):
-        # In place: there may be no room for all of them twice.
-        for new, old in enumerate(kept):
-            pixels[new] = pixels[old]
-    return pixels[: len(kept)], [places[i] for i in kept]
-
-
-def _check_memory(images: int, size: Size, channels: int) -> None:
-    """Raise unless so many images fit into memory twice, as they lie there while a run cuts its splits."""
-    needed, free = 2 * images * size[0] * size[1] * channels, free_memory()
-    if free is not None and needed > free:
-        raise DataError(
-            f"{images:,} images of {size[0]}x{size[1]} take {needed / GIB:.1f} GiB of memory while a run "
-            f"starts, and {max(free, 0) / GIB:.1f} GiB are free: lower data.size, or data.channels to 1"
-        )
+    return draft.rows(kept), [places[i] for i in kept]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cnnpool.data.base import DataError
 from cnnpool.data.decode import SUFFIXES
+from cnnpool.data.errors import DataError
 from cnnpool.tables import printable
 
 NAMES = {
@@ -135,7 +135,7 @@ def _check_single(root: Path, folders: list[str]) -> None:
         below = _entries(root / folders[0], Counter())[0]
         if any(name.lower() in NAMES["train"] for name in below):
             raise DataError(
-                f"{root} holds a single folder, and that train/: use data.root={root / folders[0]}"
+                f"{root} holds a single folder, which holds train/: use data.root={root / folders[0]}"
             )
 
 
@@ -168,7 +168,7 @@ def _walk(folder: Path, ignored: Counter[str], above: Iterable[tuple[int, int]])
     status = os.stat(folder)
     own = (status.st_dev, status.st_ino)
     if own in above:
-        raise DataError(f"{folder} is a link to a folder that it lies in: remove the link")
+        raise DataError(f"{folder} is a link to a folder above it: remove the link")
     folders, images = _entries(folder, ignored)
     yield from images
     for name in folders:

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from cnnpool.data.base import DataError, IncompleteError, Raw, Split, from_pixels
+from cnnpool.data.base import Raw, Split, from_pixels
 from cnnpool.data.download import download
+from cnnpool.data.errors import DataError, IncompleteError
 from cnnpool.data.published import Published
 
 
@@ -99,5 +100,5 @@ def parse_idx(data: bytes, path: Path) -> np.ndarray:
     begin = 4 + 4 * rank
     shape = tuple(np.frombuffer(data[4:begin], ">i4").tolist()) if rank and len(data) >= begin else ()
     if not shape or min(shape) < 0 or len(data) != begin + int(np.prod(shape, dtype=object)):
-        raise DataError(f"{path} is no whole idx file ({len(data)} bytes): delete it and run again")
+        raise DataError(f"{path} is not a complete idx file ({len(data)} bytes): delete it and run again")
     return np.frombuffer(data, np.uint8, offset=begin).reshape(shape).copy()

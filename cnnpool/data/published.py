@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from filelock import FileLock
 
-from cnnpool.data.base import DataError, IncompleteError, Raw, Source
+from cnnpool.data.base import Raw, Source
+from cnnpool.data.errors import DataError, IncompleteError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,13 +22,14 @@ channels. *Draws*: takes random numbers in training; no operator does in evaluat
 inputs with a gradient that is not zero, on a {CHANNELS} x {SIZE[0]} x {SIZE[1]} map of Gaussian noise
 in evaluation mode, dense upstream gradient. *FLOPs*: per input value, additions, multiplications,
 comparisons and elementary functions counted as one each. *Export*: the H and W that one graph of
-`torch.export` serves, made with N, H and W dynamic; N may always vary.
+`torch.export` or ONNX serves, with the outputs of ONNX Runtime equal to torch's; N may always vary. A map
+smaller than the reach of a mirroring filter is refused there.
 """
 
 
 def catalogue() -> str:
     """The two tables as Markdown."""
-    operators = _table(list(map(_pool, pool.OPERATORS)), "export")
+    operators = _table(list(map(_pool, pool.OPERATORS)))
     parts = [
         INTRODUCTION,
         f"## Pooling and other downsampling\n\n{operators}\n",
@@ -47,9 +48,9 @@ def density(operator: nn.Module) -> float:
     return (gradient != 0).double().mean().item()
 
 
-def _table(rows: list[Row], *more: str) -> str:
-    headers = ("name", "formula", "options", "learnt", "draws", "density", "shift", "FLOPs", "paper", *more)
-    columns = tables.from_rows(headers, rows, numbers=("learnt", "density", "FLOPs"))
+def _table(rows: list[Row]) -> str:
+    facts = "name", "formula", "options", "learnt", "draws", "density", "shift", "FLOPs", "paper", "export"
+    columns = tables.from_rows(facts, rows, numbers=("learnt", "density", "FLOPs"))
     return tables.markdown(columns, markup=True)
 
 
@@ -61,11 +62,11 @@ def _pool(name: str) -> Row:
 
 def _readout(name: str) -> Row:
     torch.manual_seed(0)
-    return _row(name, readout.build(name, CHANNELS, SIZE), "no")
+    module = readout.build(name, CHANNELS, SIZE)
+    return (*_row(name, module, "no"), "any size" if module.any_size else "fixed size")
 
 
 def _row(name: str, operator: pool.Pool2d | readout.Readout, draws: str) -> Row:
-
     options = ", ".join(
         f"{key}={'null' if parameter.default is None else parameter.default}"
         for key, parameter in registry.options_of(type(operator)).items()

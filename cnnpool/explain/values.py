@@ -43,5 +43,5 @@ def _number(word: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"--values {text!r}: {word!r} is no finite number")
+        raise ValueError(f"--values {text!r}: {word!r} is not a finite number")
     return value

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.model import Cnn
+from cnnpool.probe.base import examined
 from cnnpool.recipe import Recipe
 
 BATCH_NORM = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
@@ -59,15 +60,12 @@ def levels(model: Cnn, example: Tensor) -> list[Level]:
         *(stage.register_forward_hook(passed) for stage in model.stages.values()),
         *(owner.register_forward_pre_hook(works) for owner in owners),
     ]
-    modes = {module: module.training for module in model.modules()}
     try:
-        with torch.no_grad():
-            model.eval()(example)
+        with examined(model), torch.no_grad():
+            model(example)
     finally:
         for hook in hooks:
             hook.remove()
-        for module, mode in modes.items():
-            module.training = mode
     *body, head = called
     for module in body:
         found[called[module]].modules.append(module)

@@ -17,7 +17,7 @@ from cnnpool.fit.prepare import Facts
 from cnnpool.lightning.pictures import log_figure
 from cnnpool.loggers import Csv, MLflow, TensorBoard, Wandb
 from cnnpool.run_folder import layout
-from cnnpool.run_folder.atomic import write_json
+from cnnpool.system.atomic import write_json
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,9 @@ class RunLogger:
         # A server may fail in any way, and a long training is not to fail with it.
         except Exception as error:
             said = str(error).partition("\n")[0]
-            log.warning("log=%s gets no more of this run (%s); its own files do", self.name, said)
+            log.warning(
+                "log=%s receives nothing more of this run (%s); the run's own files do", self.name, said
+            )
             self.logger = None
 
 

@@ -91,6 +91,9 @@ class Net(LightningModule):
         scores = []
         for some, answers in pieces:
             logits = self.model(some)
+            if answers.is_floating_point():
+                # Shares of classes, which half precision would round.
+                logits = logits.to(answers.dtype)
             loss = F.cross_entropy(
                 logits, answers, reduction="sum", label_smoothing=self.recipe.label_smoothing
             )
@@ -182,6 +185,10 @@ class Net(LightningModule):
 
 
 def score(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
-    """(summed loss, correct answers, images) as one float64 tensor on the device."""
+    """(summed loss, correct answers, images) as one float64 tensor on the device.
+
+    Of mixed images the class with the largest share counts as the correct one.
+    """
+    labels = labels.argmax(1) if labels.ndim == 2 else labels
     correct = (logits.detach().argmax(1) == labels).sum(dtype=torch.float64)
     return torch.stack((loss.detach().double(), correct, correct.new_full((), len(labels))))

@@ -24,7 +24,7 @@ def draw(writer: MetricsWriter, model: Cnn, batch: Batch, results: Results) -> N
     step, measured = results.steps, results.measured
     if accuracy := measured.get("invariance", {}).get("accuracy_over_shifts"):
         maps = {"test accuracy of shifted images": accuracy}
-        writer.figure("view/accuracy_over_shifts", shift_figure(maps, "accuracy"), step)
+        writer.figure("view/shifted_accuracy", shift_figure(maps, "accuracy"), step)
     taps = stage_gradients(model, model.stages, images[:SHOWN], labels[:SHOWN])
     gradients = {stage: tap.gradient for stage, tap in taps.items()}
     writer.figure("view/gradient_routing", routing_figure(images[:SHOWN], gradients), step)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from cnnpool.data import Dataset
+from cnnpool.fit import chance
 from cnnpool.fit.by_class import sentence
 from cnnpool.fit.measure import Measured
 from cnnpool.fit.metrics_writer import MetricsWriter
@@ -56,6 +57,11 @@ def record(run: Training, trained: Trained, measured: Measured, writer: MetricsW
     log.info("test accuracy %.2f %%   loss %.4f", 100 * trained.test["accuracy"], trained.test["loss"])
     if "class_accuracy" in trained.test:
         log.info("%s", sentence(trained.test))
+    # A run with a limit of steps is a quick check, of which nobody expects much.
+    if run.recipe.max_steps is None and (
+        said := chance.warning(trained.test["accuracy"], run.dataset.counts["test"])
+    ):
+        log.warning("%s", said)
     return results
 
 

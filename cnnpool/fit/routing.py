@@ -16,7 +16,7 @@ LARGEST = 128
 
 def routing_of(model: Cnn, batch: Batch) -> Routing:
     """The first images of ``batch``, each in its own range, and the shares of channels with gradient."""
-    images, labels, _ = batch.first(SHOWN)
+    images, labels, *_ = batch.first(SHOWN)
     taps = stage_gradients(model, model.stages, images, labels)
     shares = {stage: (tap.gradient != 0).double().mean(1, keepdim=True) for stage, tap in taps.items()}
     low, high = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)

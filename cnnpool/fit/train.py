@@ -88,13 +88,12 @@ def evaluate(run: Training, trainer: Trainer, metrics: MetricsCallback) -> Train
 
 
 def move(batches: Sequence[Batches], device: torch.device) -> None:
-    """Let ``batches`` be made on a GPU, if their images fit into a quarter of the memory that is free there.
+    """Let ``batches`` be made on a GPU, with all images there if they fit into a quarter of its free memory.
 
-    Elsewhere, and where there are too many, each batch is made on the CPU, and moved when it is needed.
+    Elsewhere each batch is made on the CPU.
     """
     if device.type == "cuda":
-        images = sum(each.split.images.nbytes for each in batches)
+        images = sum(each.split.rows.nbytes for each in batches)
         free, _ = torch.cuda.mem_get_info(device)
-        if 4 * images <= free:
-            for each in batches:
-                each.move(device)
+        for each in batches:
+            each.move(device, images=4 * images <= free)

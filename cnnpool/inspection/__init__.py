@@ -52,7 +52,7 @@ def parser() -> Parser:
     add("--data", metavar="NAME", help="data set (default: the run's, else digits)")
     add("--root", metavar="DIR", help="folder of the data (default: the run's, else $CNNPOOL_DATA or data)")
     add("--no-download", action="store_true", help="do not fetch data that is missing")
-    add("--size", type=int, metavar="PX", help="resize the images to so many pixels square")
+    add("--size", type=int, metavar="PX", help="resize the images to PX x PX pixels")
     add("--checkpoint", metavar="FILE", help="weights to load: a state_dict, or a checkpoint that holds one")
     add("--weights", metavar="NAME", help="published weights of torchvision or timm: default, or their name")
     add(
@@ -65,13 +65,13 @@ def parser() -> Parser:
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="an option of what --swap puts in",
+        help="an option of the operator or readout that --swap puts in",
     )
     add("--where", metavar="WHERE", help="what to swap: pool, conv, head, or a regular expression of names")
     add("--probes", metavar="NAMES", help="which measurements, separated by commas; all for every one")
     add("--set", metavar="PROBE.KEY=VALUE", action="append", default=[], help="an option of a measurement")
     add("--samples", type=int, metavar="N", help="look at no more than N images in any measurement")
-    add("--seed", type=int, default=0, metavar="N", help="of random weights (default: 0)")
+    add("--seed", type=int, default=0, metavar="N", help="seed of random weights (default: 0)")
     add("--device", default="cpu", metavar="NAME", help="where to compute: cpu, cuda, ... (default: cpu)")
     add("--out", metavar="DIR", help="folder of results.json and pictures (default: outputs/probe/MODEL)")
     return found

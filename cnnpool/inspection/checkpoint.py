@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from cnnpool.inspection.untrained import of_checkpoint
-from cnnpool.published.weights import tensors_of
+from cnnpool.published.weights import misfits, tensors_of
 from cnnpool.run_folder.checkpoint import load
 
 
@@ -19,7 +19,7 @@ def read(path: Path) -> dict[str, Any]:
     """
     content = load(path)
     if not isinstance(content, Mapping):
-        raise ValueError(f"{path} holds no weights but a {type(content).__name__}")
+        raise ValueError(f"{path} holds a {type(content).__name__}, not weights")
     return dict(content)
 
 
@@ -33,19 +33,8 @@ def load_into(model: nn.Module, content: Mapping[str, Any], path: Path) -> str:
         ValueError: if a weight is missing, left over, or of another shape.
     """
     state = tensors_of(content)
-    own = model.state_dict()
-    missing, extra = own.keys() - state.keys(), state.keys() - own.keys()
-    shapes = [key for key in own.keys() & state.keys() if own[key].shape != state[key].shape]
-    if missing or extra or shapes:
-        parts = [
-            *(f"{len(missing)} weights are missing ({min(missing)}, ...)" for _ in range(bool(missing))),
-            *(f"{len(extra)} are left over ({min(extra)}, ...)" for _ in range(bool(extra))),
-            *(
-                f"{key} is {tuple(state[key].shape)}, not {tuple(own[key].shape)}"
-                for key in sorted(shapes)[:1]
-            ),
-        ]
-        raise ValueError(f"{path} does not fit the model: {'; '.join(parts)}")
+    if found := misfits(model.state_dict(), state):
+        raise ValueError(f"{path} does not fit the model: {found}")
     initial = {name: value.detach().clone() for name, value in model.named_parameters()}
     model.load_state_dict(state)
     return of_checkpoint(content, initial, model)

@@ -55,7 +55,7 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
     width = shutil.get_terminal_size((160, 24)).columns
     if asked.swap is None:
         if asked.swap_set or asked.where:
-            raise ValueError("--swap-set and --where say how to --swap, which is not given")
+            raise ValueError("--swap-set and --where need --swap")
         before = examination.of(built.model)
         sys.stdout.write(report(before.results, width))
         written = before.write(folder)
@@ -95,7 +95,7 @@ def find(asked: argparse.Namespace) -> Subject:
     if not rest:
         with suppress(FileNotFoundError):
             path.stat()
-        raise ValueError(f"{name} is no folder or file, nor torchvision:NAME, timm:NAME or MODULE:FUNCTION")
+        raise ValueError(f"{name} is not a folder, a file, torchvision:NAME, timm:NAME or MODULE:FUNCTION")
     if source == "torchvision":
         subject = foreign.from_torchvision(rest, asked.weights, asked.seed)
     elif source == "timm":

@@ -12,6 +12,7 @@ from cnnpool.data import Dataset
 from cnnpool.inspection.checkpoint import load_into, read
 from cnnpool.inspection.subject import Built, Subject
 from cnnpool.inspection.untrained import UNTRAINED, of_two
+from cnnpool.published.sources import fetched
 from cnnpool.registry import did_you_mean
 
 
@@ -41,7 +42,7 @@ def from_torchvision(name: str, published: str | None, seed: int) -> Subject:
     return Subject(
         f"torchvision:{name}",
         lambda dataset: Built(
-            _fetched(lambda: models.get_model(name, weights=entry)), f"published: torchvision {entry.name}"
+            fetched(lambda: models.get_model(name, weights=entry)), f"published: torchvision {entry.name}"
         ),
         mean=tuple(preset.mean),
         std=tuple(preset.std),
@@ -71,7 +72,7 @@ def from_timm(name: str, published: str | None, seed: int) -> Subject:
     return Subject(
         f"timm:{name}",
         lambda dataset: Built(
-            _fetched(lambda: timm.create_model(full, pretrained=True)), f"published: timm {full}"
+            fetched(lambda: timm.create_model(full, pretrained=True)), f"published: timm {full}"
         ),
         mean=tuple(preset.mean),
         std=tuple(preset.std),
@@ -141,11 +142,3 @@ def _called(name: str, function: Callable[[], object], seed: int) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise ValueError(f"{name}() returned a {type(model).__name__}, not a torch.nn.Module")
     return model
-
-
-def _fetched(make: Callable[[], nn.Module]) -> nn.Module:
-    try:
-        return make()
-    except (OSError, RuntimeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"the published weights could not be fetched: {reason}") from error

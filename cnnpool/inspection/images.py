@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from cnnpool import data
 from cnnpool.data import Dataset
+from cnnpool.data.augment import centre
 from cnnpool.data.draw import stratified
 from cnnpool.inspection.subject import Subject
 from cnnpool.probe import Batch
@@ -44,7 +45,7 @@ def batch(
     """
     split = dataset.test
     chosen = split.take(stratified(split.labels, seed=0)[: min(samples or SAMPLES, SAMPLES)])
-    images = chosen.images.float() / 255
+    images = centre(chosen.images, dataset.size).float() / 255
     wanted = channels(model) or images.shape[1]
     mean, std = (
         torch.tensor(own or theirs)
@@ -59,7 +60,7 @@ def batch(
     if size is not None:
         images = F.interpolate(images, (size, size), mode="bilinear", antialias=True).clamp(0, 1)
     mean, std = (v.expand(wanted) if len(v) == 1 else v for v in (mean, std))
-    return Batch(normalised(images, mean, std), chosen.labels, -mean / std)
+    return Batch(normalised(images, mean, std), chosen.labels, -mean / std, (1 - mean) / std)
 
 
 def normalised(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ def from_checkpoint(path: Path) -> Subject:
     folder = path.resolve().parent.parent
     if not (folder / RESULTS).exists():
         raise ValueError(
-            f"{path} lies in no run's folder, so nothing says which model it is of: "
+            f"{path} is not in a run's folder, so its model is unknown: "
             "give the model, and this file as --checkpoint"
         )
     return from_run(folder, path)
@@ -59,7 +59,7 @@ def read_trained(folder: Path) -> Results:
     """
     found = results.read(folder)
     if found is None:
-        raise ValueError(f"{folder} is no finished run: it has no {RESULTS}")
+        raise ValueError(f"{folder} is not a finished run: it has no {RESULTS}")
     if found.examined:
         raise ValueError(f"{folder / RESULTS} is of an earlier cnnpool probe: give the run that was trained")
     return found

@@ -2,7 +2,8 @@
 
 import dataclasses
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from cnnpool.run_folder.results import Results
 from cnnpool.system.process import importing, rank
 
 Settings = Mapping[str, Any]
+Stages = dict[str, dict[str, Any]]
 
 
 def train(config: Settings, recipe: Recipe, out: Path, name: str, overrides: list[str]) -> Results | None:
@@ -34,9 +36,10 @@ def train(config: Settings, recipe: Recipe, out: Path, name: str, overrides: lis
     check_values(config)
     probes = {key: probe.build(key, **options) for key, options in config["probe"].items()}
     seed = config["seed"]
+    make: Callable[[Settings, Dataset], tuple[Cnn, Stages]] = published_network
     if not is_published(config):
         entry = registry.lookup(model.MODELS, "models", config["model"]["name"])
-        stage_settings(config, entry.STAGES)
+        make = partial(own_network, stage_settings(config, entry.STAGES))
     dataset = data.build(**config["data"], seed=seed)
     # Late, so that missing data is named without waiting for Lightning.
     with importing():
@@ -44,7 +47,6 @@ def train(config: Settings, recipe: Recipe, out: Path, name: str, overrides: lis
 
     random.seed(seed)
     torch.manual_seed(seed)
-    make = published_network if is_published(config) else own_network
     net, stages = make(config, dataset)
     described = {key: as_json(config[key]) for key in ("pool", "readout", "model", "data")}
     if isinstance(net, Published):
@@ -71,14 +73,17 @@ def train(config: Settings, recipe: Recipe, out: Path, name: str, overrides: lis
     return fit(net, dataset, probes, recipe=recipe, seed=seed, out=out, facts=facts, log=log_of(config))
 
 
-def own_network(config: Settings, dataset: Dataset) -> tuple[Cnn, dict[str, dict[str, Any]]]:
+def own_network(stages: Stages, config: Settings, dataset: Dataset) -> tuple[Cnn, Stages]:
     """One of our backbones with the operator of every stage, and these operators' settings.
+
+    Args:
+        stages: name and options of the operator, by stage.
+        config: the job's settings.
+        dataset: the images, whose channels and size the network takes.
 
     Raises:
         ValueError: naming the setting that does not fit the images or the others.
     """
-    entry = registry.lookup(model.MODELS, "models", config["model"]["name"])
-    stages = stage_settings(config, entry.STAGES)
 
     def make_pool(stage: str, channels: int) -> pool.Pool2d:
         own = own_operators(config).get(stage, {"name": "inherit"})
@@ -105,7 +110,7 @@ def own_network(config: Settings, dataset: Dataset) -> tuple[Cnn, dict[str, dict
     return net, stages
 
 
-def published_network(config: Settings, dataset: Dataset) -> tuple[Published, dict[str, dict[str, Any]]]:
+def published_network(config: Settings, dataset: Dataset) -> tuple[Published, Stages]:
     """A network of another package with the operator of every stage, and these operators' settings.
 
     Raises:

@@ -131,7 +131,7 @@ def _options(chosen: Mapping[str, Any]) -> dict[str, Any]:
 def _check_names(room: str, path: str, chosen: Mapping[str, Any]) -> None:
     name = chosen.get("name")
     if not isinstance(name, str):
-        raise ValueError(f"{path}.name={name} is no name; a choice is made by {path}=NAME")
+        raise ValueError(f"{path}.name={name} is not a name; a choice is made by {path}=NAME")
     names = _names(room)
     if name not in names:
         # Either unknown, or of an installed package, whose signature has its options.

@@ -97,7 +97,7 @@ def _axes(
     if count > most:
         sizes = " x ".join(f"{axis[0].get_key_element()}: {len(axis)}" for axis in axes if len(axis) > 1)
         raise ValueError(
-            f"this sweep has at least {count} jobs ({sizes}), and more than {most} are taken for a slip: "
+            f"this sweep has at least {count} jobs ({sizes}), and more than {most} are probably a mistake: "
             f"name fewer values, or allow them by --max-jobs {count}"
         )
     return axes

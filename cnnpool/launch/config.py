@@ -8,8 +8,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from cnnpool.run_folder.atomic import write_text
 from cnnpool.run_folder.layout import maker
+from cnnpool.system.atomic import write_text
 
 SECTIONS = (
     "data",
@@ -26,8 +26,10 @@ SECTIONS = (
     "log",
 )
 ROOMS = ("data", "model", "pool", "stage", "readout", "probe", "fit", "launch", "log")
+NEEDED = ("data", "model", "pool", "readout", "fit", "seed")
 CODE = ("_target_", "_partial_", "_args_", "_recursive_", "_convert_")
 NO_CODE = "a configuration cannot name code; own code comes from installed packages, by entry point"
+TOO_DEEP = "references are nested too deep; write the value itself"
 NO_SECRET = "settings are saved with the run; give a secret by the environment"
 SECRET = re.compile(r"(^|[._])(api_?key|credentials?|passw(or)?d|secret|token)s?$", re.IGNORECASE)
 
@@ -51,6 +53,11 @@ def resolve(config: DictConfig) -> dict[str, Any]:
                 )
             elif key != "hydra":
                 raise ValueError(f"unknown key {key!r}; known are {', '.join(SECTIONS)}")
+        if missing := [key for key in NEEDED if key not in plain]:
+            raise ValueError(
+                f"{missing[0]} is missing: the file that was chosen for it sets something else; give it no "
+                "other '# @package', and a name"
+            )
     except OmegaConfBaseException as error:
         raise ValueError(unresolved(error)) from None
     return plain
@@ -62,9 +69,11 @@ def unresolved(error: OmegaConfBaseException) -> str:
         # The error may name a key that only refers to the one with the variable.
         default = f"${{oc.env:{name},DEFAULT}}"
         return f"the environment variable {name} is not set: set it, or give a default by {default}"
-    said = str(error).splitlines()[0]
+    said, key = str(error).splitlines()[0], error.full_key
+    if "RecursionError" in said:
+        return f"{key or 'the configuration'}: {TOO_DEEP}"
     remedy = "give" if isinstance(error, MissingMandatoryValue) else "set that, or give"
-    return f"{error.full_key}: {said}; {remedy} a value by {error.full_key}=VALUE"
+    return f"{key}: {said}; {remedy} a value by {key}=VALUE"
 
 
 def _unset(error: BaseException | None) -> str:

@@ -8,7 +8,7 @@ from hydra.errors import MissingConfigException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from cnnpool.launch import conf_dir
-from cnnpool.launch.config import SECTIONS, unresolved
+from cnnpool.launch.config import SECTIONS, TOO_DEEP, unresolved
 from cnnpool.launch.overrides import is_of_late_stage
 from cnnpool.registry import did_you_mean, nearest
 
@@ -28,6 +28,8 @@ def explain(error: Exception, overrides: Iterable[Override] = ()) -> str:
         return _no_key(
             next((o.key_or_group for o in overrides if f"{o.key_or_group}.".startswith(f"{key}.")), key)
         )
+    if any("maximum recursion depth" in str(one) for one in (error, cause)):
+        return f"the configuration: {TOO_DEEP}"
     if isinstance(cause, OmegaConfBaseException) and not str(error):
         return unresolved(cause)
     for override in overrides:

@@ -44,7 +44,9 @@ def finished(job: Job) -> Results | None:
     try:
         differ = other_data(found, job.settings["data"])
     except ValueError as error:
-        raise OccupiedError(f"{job.folder} holds a finished run, of the same data or not: {error}") from None
+        raise OccupiedError(
+            f"{job.folder} holds a finished run whose data cannot be compared: {error}"
+        ) from None
     if differ:
         what = f"a finished run on other data ({'; '.join(differ)})"
         raise OccupiedError(f"{job.folder} holds {what}: {REMEDY}")

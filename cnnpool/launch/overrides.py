@@ -8,15 +8,19 @@ from itertools import islice
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.launch import conf_dir
 from cnnpool.launch.config import NO_CODE, NO_SECRET, SECTIONS, is_secret, refuse_code
+from cnnpool.tables import printable
 
 FOLDERS = ("out", "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
 PACKAGES = ("timm", "torchvision")
 """Of networks that ``model=PACKAGE:ARCH`` names."""
 HYDRA_KEYS = (*FOLDERS[1:], "hydra.mode")
 """Those of Hydra's own settings that a command line may give."""
+UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Ends of lines, and characters that command a terminal."""
 
 Names = Callable[[str], list[str]]
 
@@ -52,7 +56,7 @@ def alternatives(override: Override, names: Names, most: int) -> list[Override]:
         return [_parse(f"{key}={override.get_value_element_as_str()}")]
     if not override.is_discrete_sweep():
         raise ValueError(
-            f"{line}: an interval has no end of values; list some, or use range(start, stop, step)"
+            f"{line}: an interval has infinitely many values; list some, or use range(start, stop, step)"
         )
     value = override.value()
     try:
@@ -60,8 +64,10 @@ def alternatives(override: Override, names: Names, most: int) -> list[Override]:
         found = [_parse(f"{key}={one}") for one in islice(values, most)]
     except HydraException as error:
         raise ValueError(f"{line}: {error}") from None
+    except OmegaConfBaseException:
+        raise ValueError(f"{line}: a function such as range() stands alone, in no list of values") from None
     if not found:
-        raise ValueError(f"{line}: there is no such value, so this would run nothing")
+        raise ValueError(f"{line}: it matches no value, so there is nothing to run")
     return found
 
 
@@ -106,6 +112,8 @@ def _parser() -> OverridesParser:
 
 
 def _parse(line: str) -> Override:
+    if UNSHOWN.search(line):
+        raise ValueError(f"{printable(line)}: a setting is one line, without control characters")
     try:
         override = _parser().parse_override(line)
     except (HydraException, RecursionError):
@@ -132,7 +140,7 @@ def _check(override: Override, line: str) -> None:
     elif override.is_delete() and key in SECTIONS and key != "experiment":
         raise ValueError(f"{line}: every run needs a {key}; choose another by {key}=VALUE")
     elif override.is_sweep_override() and section == "launch":
-        raise ValueError(f"{line}: the jobs of a sweep are launched in one way")
+        raise ValueError(f"{line}: all jobs of a sweep share one launcher")
     if not override.is_delete() and not override.is_sweep_override():
         _check_value(override, line)
 
@@ -141,6 +149,6 @@ def _check_value(override: Override, line: str) -> None:
     key, value = override.key_or_group, override.value()
     refuse_code(value, f"{key}.")
     if key in FOLDERS and (value is None or not str(value).strip()):
-        raise ValueError(f"{line}: names no folder; leave it out for the usual one")
+        raise ValueError(f"{line}: names no folder; leave it out for the default")
     if is_choice(key) and not isinstance(value, str):
         raise ValueError(f"{line}: a choice is made by its name, such as pool=max")

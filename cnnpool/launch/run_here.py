@@ -11,10 +11,10 @@ from dataclasses import replace
 from cnnpool.launch import check
 from cnnpool.launch.finished import finished
 from cnnpool.launch.job import Job, Outcome
-from cnnpool.launch.log import logged
 from cnnpool.run_folder import layout, status
 from cnnpool.run_folder.errors import InUseError, OccupiedError
 from cnnpool.run_folder.hold import held, refuse_foreign
+from cnnpool.run_folder.log import logged
 from cnnpool.run_folder.results import Results
 from cnnpool.system.process import importing, rank
 from cnnpool.system.progress import Progress, make_way
@@ -31,6 +31,30 @@ def run_here(asked: Sequence[Job], /) -> Iterator[Outcome]:
         yield outcome
         if outcome.state == "stopped":
             raise Stopped(outcome.status - 128)
+
+
+def run_local(asked: Sequence[Job], /) -> Iterator[Outcome]:
+    """As :func:`run_here`; after a job that ran out of memory the others run in processes of their own.
+
+    Memory that the failed job still holds could make small jobs fail too.
+    """
+    for number, outcome in enumerate(run_here(asked), 1):
+        yield outcome
+        if outcome.out_of_memory and number < len(asked):
+            yield from _apart(asked[number:])
+            return
+
+
+def _apart(asked: Sequence[Job]) -> Iterator[Outcome]:
+    # The failed job has imported torch already. With as many threads the results are the same to the bit.
+    import torch
+
+    from cnnpool.launch.run_processes import run_processes
+    from cnnpool.system.hardware import release_memory
+
+    release_memory()
+    sys.stdout.write("out of memory: each of the other jobs runs in a process of its own\n")
+    yield from run_processes(asked, jobs=1, threads=torch.get_num_threads())
 
 
 def announce(job: Job, number: int, total: int) -> None:

@@ -42,7 +42,7 @@ def run_ray(
         ValueError: if Ray is not installed or does not answer, or a job wants more than there is.
     """
     if any(job.devices > 1 for job in asked):
-        raise ValueError("launch=ray brings each job to one device: leave fit.devices at 1")
+        raise ValueError("launch=ray runs each job on one device: leave fit.devices at 1")
     ray = _connected(address, threads, gpus)
     work = ray.remote(num_cpus=threads, num_gpus=gpus, max_calls=1, max_retries=0)(_work)
     running: dict[Any, Job] = {}

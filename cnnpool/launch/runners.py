@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from cnnpool.launch.job import Outcome
-from cnnpool.launch.run_local import run_local
+from cnnpool.launch.run_here import run_local
 from cnnpool.launch.run_processes import run_processes
 from cnnpool.launch.run_ray import run_ray
 from cnnpool.launch.run_slurm import run_slurm

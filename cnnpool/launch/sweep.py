@@ -10,9 +10,8 @@ from typing import Any
 
 from cnnpool import registry, tables
 from cnnpool.launch.job import Job, Outcome
-from cnnpool.launch.run_here import run_here
-from cnnpool.launch.run_local import run_local
-from cnnpool.system.next_command import from_here, next_lines
+from cnnpool.launch.run_here import run_here, run_local
+from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.process import in_group, rank
 from cnnpool.system.progress import Progress
 from cnnpool.system.signals import Signals, Stopped
@@ -119,4 +118,5 @@ def _next(folders: Sequence[Path]) -> str:
     board = ("tensorboard", "--logdir", folder)
     if len(folders) == 1:
         return f"results: {tables.printable(folder)}\n{next_lines(board, ('cnnpool', 'probe', folder))}"
-    return f"results: {tables.printable(folder)}\n{next_lines(('cnnpool', 'compare', folder), board)}"
+    lines = next_lines(("cnnpool", "compare", folder), board)
+    return f"results: {tables.printable(folder)}\n{lines}{'':6}{BOARD}\n"

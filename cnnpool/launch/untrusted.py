@@ -62,7 +62,7 @@ def _read(path: Path) -> str:
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not UTF-8 text: save it as that") from None
     except yaml.YAMLError as error:
-        raise ValueError(f"{path} is no valid YAML: {' '.join(str(error).split())[:200]}") from None
+        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}") from None
     except RecursionError:
         raise ValueError(f"{path} is nested too deep") from None
     except OSError as error:

@@ -36,7 +36,7 @@ class GradientRouting(ProbeCallback):
     ) -> Mapping[str, "Figure"]:
         if not self.pictures:
             return {}
-        images, labels, _ = batch.first(self.SHOWN)
+        images, labels, *_ = batch.first(self.SHOWN)
         taps = stage_gradients(network, stages, images, labels)
         gradients = {stage: tap.gradient.float().cpu() for stage, tap in taps.items()}
         return {"maps/gradient_routing": routing_figure(images.float().cpu(), gradients)}

@@ -1,12 +1,12 @@
 """A CNN that learns small colour images in minutes on a CPU."""
 
 from collections.abc import Iterable
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cnnpool.model.activation import Activation, activate
 from cnnpool.model.base import (
     Cnn,
     PaddingMode,
@@ -31,7 +31,8 @@ class Airbench(Cnn):
         pool: makes the operator of a stage.
         readout: makes the readout.
         width: channels of the first block, >= 1.
-        activation: relu or gelu.
+        activation: relu, gelu, silu; alias_free, a learnt parabola at twice the resolution; alias_free_relu
+            or alias_free_gelu, at twice the resolution too.
         padding_mode: zeros (as in the paper, which does not pad the whitening), or circular for exact shift
             tests.
 
@@ -50,12 +51,11 @@ class Airbench(Cnn):
         pool: PoolFactory,
         readout: ReadoutFactory,
         width: Width = 32,
-        activation: Literal["relu", "gelu"] = "relu",
+        activation: Activation = "relu",
         padding_mode: PaddingMode = "zeros",
     ):
-        active = {"relu": nn.ReLU, "gelu": nn.GELU}[activation]
         whitening = Whitening(in_channels, circular=padding_mode == "circular")
-        layers: list[nn.Module] = [whitening, active()]
+        layers: list[nn.Module] = [whitening, activate(activation, whitening.channels)]
         stages, channels, dilation = {}, whitening.channels, 1
         for stage, outputs in zip(self.STAGES, (width, 4 * width, 4 * width), strict=True):
             stages[stage] = pool(stage, outputs)
@@ -63,11 +63,11 @@ class Airbench(Cnn):
                 conv(channels, outputs, dilation=dilation, padding_mode=padding_mode),
                 stages[stage],
                 nn.BatchNorm2d(outputs),
-                active(),
+                activate(activation, outputs),
             ]
             dilation *= stages[stage].dilates
             second = conv(outputs, outputs, dilation=dilation, padding_mode=padding_mode)
-            layers.append(nn.Sequential(second, nn.BatchNorm2d(outputs), active()))
+            layers.append(nn.Sequential(second, nn.BatchNorm2d(outputs), activate(activation, outputs)))
             channels = outputs
         super().__init__(
             nn.Sequential(*layers),

@@ -5,6 +5,7 @@ from typing import Literal
 from torch import nn
 
 from cnnpool.bounds import ShareBelowOne
+from cnnpool.model.activation import Activation
 from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Trunk, Width
 
 KERNELS = {"A": (5,), "B": (5, 1), "C": (3, 3)}
@@ -33,6 +34,8 @@ class AllConv(Cnn):
         norm: batch normalisation after each convolution.
         input_dropout: share of the input dropped, 0..1; 0.2 in the paper.
         dropout: share dropped after each stage, 0..1; 0.5 in the paper.
+        activation: relu, gelu, silu; alias_free, a learnt parabola at twice the resolution; alias_free_relu
+            or alias_free_gelu, at twice the resolution too.
         padding_mode: zeros, or circular for exact shift tests.
 
     Raises:
@@ -54,9 +57,10 @@ class AllConv(Cnn):
         norm: bool = True,
         input_dropout: ShareBelowOne = 0.0,
         dropout: ShareBelowOne = 0.0,
+        activation: Activation = "relu",
         padding_mode: PaddingMode = "zeros",
     ):
-        trunk = Trunk(in_channels, pool, norm=norm, padding_mode=padding_mode)
+        trunk = Trunk(in_channels, pool, norm=norm, active=activation, padding_mode=padding_mode)
         trunk.drop(input_dropout)
         for number, stage in enumerate(self.STAGES, start=1):
             for kernel_size in KERNELS[variant]:

@@ -8,6 +8,7 @@ import torch
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 
+from cnnpool.model.activation import Activation, activate
 from cnnpool.pool.base import Pool2d
 from cnnpool.readout.base import Readout
 from cnnpool.registry import checked
@@ -119,16 +120,26 @@ class Trunk:
         in_channels: C of the images.
         pool: makes the operator of a stage.
         norm: batch normalisation after each convolution.
+        active: the activation after each convolution.
         padding_mode: of the convolutions.
     """
 
-    def __init__(self, in_channels: int, pool: PoolFactory, *, norm: bool = True, padding_mode: PaddingMode):
+    def __init__(
+        self,
+        in_channels: int,
+        pool: PoolFactory,
+        *,
+        norm: bool = True,
+        active: Activation = "relu",
+        padding_mode: PaddingMode = "zeros",
+    ):
         self.channels = in_channels
         self.dilation = 1
         self.layers: list[nn.Module] = []
         self.stages: dict[str, nn.Module] = {}
         self._pool = pool
         self._norm = norm
+        self._active: Activation = active
         self._padding_mode = padding_mode
 
     def conv(self, channels: int, kernel_size: int = 3) -> None:
@@ -139,6 +150,7 @@ class Trunk:
             kernel_size,
             dilation=self.dilation,
             norm=self._norm,
+            active=self._active,
             padding_mode=self._padding_mode,
         )
         self.layers.append(block)
@@ -164,18 +176,19 @@ def conv_block(
     *,
     dilation: int = 1,
     norm: bool = True,
+    active: Activation = "relu",
     padding_mode: PaddingMode = "zeros",
 ) -> nn.Sequential:
-    """Convolution that keeps the size, batch normalisation (optional), ReLU."""
+    """Convolution that keeps the size, batch normalisation (optional), activation."""
     layer = conv(
         in_channels, channels, kernel_size, dilation=dilation, bias=not norm, padding_mode=padding_mode
     )
-    return nn.Sequential(layer, *([nn.BatchNorm2d(channels)] if norm else []), nn.ReLU())
+    return nn.Sequential(layer, *([nn.BatchNorm2d(channels)] if norm else []), activate(active, channels))
 
 
-def norm_relu(channels: int) -> tuple[nn.Module, nn.Module]:
-    """Batch normalisation and ReLU."""
-    return nn.BatchNorm2d(channels), nn.ReLU()
+def norm_active(channels: int, active: Activation) -> tuple[nn.Module, nn.Module]:
+    """Batch normalisation and activation."""
+    return nn.BatchNorm2d(channels), activate(active, channels)
 
 
 def conv(

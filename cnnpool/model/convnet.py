@@ -3,6 +3,7 @@
 from torch import nn
 
 from cnnpool.bounds import ShareBelowOne
+from cnnpool.model.activation import Activation
 from cnnpool.model.base import Cnn, PaddingMode, PoolFactory, ReadoutFactory, Trunk, Width
 
 
@@ -21,6 +22,8 @@ class ConvNet(Cnn):
         readout: makes the readout.
         width: channels of the first convolution, >= 1.
         dropout: share dropped before the classifier, 0..1.
+        activation: relu, gelu, silu; alias_free, a learnt parabola at twice the resolution; alias_free_relu
+            or alias_free_gelu, at twice the resolution too.
         padding_mode: zeros, or circular for exact shift tests.
 
     Raises:
@@ -39,9 +42,10 @@ class ConvNet(Cnn):
         readout: ReadoutFactory,
         width: Width = 16,
         dropout: ShareBelowOne = 0.0,
+        activation: Activation = "relu",
         padding_mode: PaddingMode = "zeros",
     ):
-        trunk = Trunk(in_channels, pool, padding_mode=padding_mode)
+        trunk = Trunk(in_channels, pool, active=activation, padding_mode=padding_mode)
         trunk.conv(width)
         for number, stage in enumerate(self.STAGES, start=1):
             trunk.stage(stage)

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
+from cnnpool.model.activation import Activation, activate
 from cnnpool.model.base import Cnn, Depth, PaddingMode, PoolFactory, ReadoutFactory, Width, conv_block
 from cnnpool.pool.base import Pool2d
 
@@ -17,7 +17,8 @@ class Resnet20(Cnn):
     A stem convolution, then three groups of ``blocks`` residual blocks of width, 2 width, 4 width channels;
     depth = 6 blocks + 2. The first block of groups two and three downsamples: stage s1 and s2 in the main
     path, s1_shortcut and s2_shortcut beside it, both with the same operator. The operator stands after the
-    first ReLU (where Zhang 2019 puts the blur) on a convolution of stride 1; ``subsample`` gives He's net.
+    first activation (where Zhang 2019 puts the blur) on a convolution of stride 1; ``subsample`` with ReLU
+    gives He's net.
 
     Args:
         in_channels: C of the images.
@@ -28,6 +29,8 @@ class Resnet20(Cnn):
         width: channels of the first group, >= 1; 16 in the paper.
         blocks: residual blocks per group, >= 1; 3 gives ResNet-20.
         shortcut: A (zeros for the new channels, no parameters) or B (1x1 convolution).
+        activation: relu, gelu, silu; alias_free, a learnt parabola at twice the resolution; alias_free_relu
+            or alias_free_gelu, at twice the resolution too.
         padding_mode: zeros, or circular for exact shift tests.
 
     Raises:
@@ -47,9 +50,12 @@ class Resnet20(Cnn):
         width: Width = 16,
         blocks: Depth = 3,
         shortcut: Literal["A", "B"] = "A",
+        activation: Activation = "relu",
         padding_mode: PaddingMode = "zeros",
     ):
-        layers: list[nn.Module] = [conv_block(in_channels, width, padding_mode=padding_mode)]
+        layers: list[nn.Module] = [
+            conv_block(in_channels, width, active=activation, padding_mode=padding_mode)
+        ]
         stages: dict[str, nn.Module] = {}
         channels, dilation = width, 1
         for stage in (None, *self.STAGES):
@@ -61,6 +67,7 @@ class Resnet20(Cnn):
                     pool=partial(pool, down) if down else None,
                     dilation=dilation,
                     shortcut=shortcut,
+                    active=activation,
                     padding_mode=padding_mode,
                 )
                 layers.append(block)
@@ -78,7 +85,7 @@ class Resnet20(Cnn):
 
 
 class ResidualBlock(nn.Module):
-    """relu(shortcut(x) + conv(pool(relu(conv(x))))), normalised after each convolution.
+    """act(shortcut(x) + conv(pool(act(conv(x))))), normalised after each convolution.
 
     An operator that chooses a phase of the map per sample (``choose``) chooses once, on the main path.
     """
@@ -91,17 +98,21 @@ class ResidualBlock(nn.Module):
         pool: Callable[[int], Pool2d] | None,
         dilation: int,
         shortcut: Literal["A", "B"],
+        active: Activation,
         padding_mode: PaddingMode,
     ):
         super().__init__()
-        self.first = conv_block(in_channels, channels, dilation=dilation, padding_mode=padding_mode)
+        self.first = conv_block(
+            in_channels, channels, dilation=dilation, active=active, padding_mode=padding_mode
+        )
         self.pool = pool(channels) if pool else nn.Identity()
         self.shortcut_pool = pool(in_channels) if pool else nn.Identity()
         self.dilates = self.pool.dilates if isinstance(self.pool, Pool2d) else 1
         inner = dilation * self.dilates
-        # Without its ReLU: that comes after the sum.
+        # Without its activation: that comes after the sum.
         self.second = conv_block(channels, channels, dilation=inner, padding_mode=padding_mode)[:2]
         self.widen = nn.Identity() if in_channels == channels else WIDEN[shortcut](in_channels, channels)
+        self.active = activate(active, channels)
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.first(x)
@@ -113,7 +124,8 @@ class ResidualBlock(nn.Module):
         else:
             # Both paths must sample the same pixels to be added up.
             main, beside = self.pool(inner, phase), self.shortcut_pool(x, phase)
-        return torch.relu(self.second(main) + self.widen(beside))
+        y: Tensor = self.active(self.second(main) + self.widen(beside))
+        return y
 
 
 class ZeroChannels(nn.Module):

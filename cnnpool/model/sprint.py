@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cnnpool.model.activation import Activation
 from cnnpool.model.base import (
     Cnn,
     PaddingMode,
@@ -11,7 +12,7 @@ from cnnpool.model.base import (
     Width,
     conv,
     dry_run,
-    norm_relu,
+    norm_active,
 )
 
 
@@ -19,9 +20,9 @@ class Sprint(Cnn):
     """Three convolutions, the first with stride 2, and two downsampling stages, s1 and s2.
 
     5x5 conv(width) with stride 2, s1, 3x3 conv(2 width), s2, 3x3 conv(2 width), readout, linear. Batch
-    normalisation and ReLU come after the downsampling, where there is a quarter of the numbers to work on
-    (the order of Jordan 2024, arXiv:2404.00498). The stride of the first convolution is fixed: it saves three
-    quarters of what would be the most expensive layer.
+    normalisation and activation come after the downsampling, where there is a quarter of the numbers to work
+    on (the order of Jordan 2024, arXiv:2404.00498). The stride of the first convolution is fixed: it saves
+    three quarters of what would be the most expensive layer.
 
     Args:
         in_channels: C of the images.
@@ -30,6 +31,8 @@ class Sprint(Cnn):
         pool: makes the operator of a stage.
         readout: makes the readout.
         width: channels of the first convolution, >= 1.
+        activation: relu, gelu, silu; alias_free, a learnt parabola at twice the resolution; alias_free_relu
+            or alias_free_gelu, at twice the resolution too.
         padding_mode: zeros, or circular for exact shift tests.
         pad_ends: pad the first and the last convolution. Without, 28x28 images make maps of 12x12, 6x6, 3x3
             and 1x1, on which readouts have nothing to choose; a step takes a third less time. Where the
@@ -51,6 +54,7 @@ class Sprint(Cnn):
         pool: PoolFactory,
         readout: ReadoutFactory,
         width: Width = 32,
+        activation: Activation = "relu",
         padding_mode: PaddingMode = "zeros",
         pad_ends: bool = True,
     ):
@@ -62,17 +66,17 @@ class Sprint(Cnn):
         maps = nn.Sequential(
             conv(in_channels, width, 5, stride=2, padding_mode=padding_mode, padded=pad_ends),
             stages["s1"],
-            *norm_relu(width),
+            *norm_active(width, activation),
             conv(width, 2 * width, dilation=dilation, padding_mode=padding_mode),
             stages["s2"],
-            *norm_relu(2 * width),
+            *norm_active(2 * width, activation),
         )
         if pad_ends or min(dry_run(maps, stages, in_channels, size)[1:]) <= 2 * further:
             last = conv(2 * width, 2 * width, dilation=further, padding_mode=padding_mode)
         else:
             last = WholeConv2d(2 * width, 2 * width, 3, dilation=further)
         super().__init__(
-            nn.Sequential(*maps, last, *norm_relu(2 * width)),
+            nn.Sequential(*maps, last, *norm_active(2 * width, activation)),
             stages,
             in_channels=in_channels,
             size=size,

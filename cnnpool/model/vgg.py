@@ -3,6 +3,7 @@
 from torch import nn
 
 from cnnpool.bounds import ShareBelowOne
+from cnnpool.model.activation import Activation
 from cnnpool.model.base import Cnn, Depth, PaddingMode, PoolFactory, ReadoutFactory, Trunk, Width
 
 
@@ -21,6 +22,8 @@ class Vgg(Cnn):
         width: channels of the first block, >= 1.
         depth: convolutions per block, >= 1.
         dropout: share dropped before the classifier, 0..1.
+        activation: relu, gelu, silu; alias_free, a learnt parabola at twice the resolution; alias_free_relu
+            or alias_free_gelu, at twice the resolution too.
         padding_mode: zeros, or circular for exact shift tests.
 
     Raises:
@@ -40,9 +43,10 @@ class Vgg(Cnn):
         width: Width = 32,
         depth: Depth = 2,
         dropout: ShareBelowOne = 0.0,
+        activation: Activation = "relu",
         padding_mode: PaddingMode = "zeros",
     ):
-        trunk = Trunk(in_channels, pool, padding_mode=padding_mode)
+        trunk = Trunk(in_channels, pool, active=activation, padding_mode=padding_mode)
         for number, stage in enumerate(self.STAGES):
             for _ in range(depth):
                 trunk.conv(2**number * width)

@@ -8,6 +8,7 @@ from cnnpool.pool.ada import AdaPool2d, ada_pool2d
 from cnnpool.pool.adaptive_avg import AdaptiveAvgPool2d
 from cnnpool.pool.adaptive_blur import AdaptiveBlurPool2d, adaptive_blur_pool2d
 from cnnpool.pool.adaptive_max import AdaptiveMaxPool2d
+from cnnpool.pool.adown import AdownBlock2d
 from cnnpool.pool.aps import ApsPool2d, aps_pool2d
 from cnnpool.pool.asap import AsapPool2d
 from cnnpool.pool.avg import AvgPool2d, avg_pool2d
@@ -25,14 +26,18 @@ from cnnpool.pool.fractional_max import FractionalMaxPool2d
 from cnnpool.pool.gated import GatedPool2d, gated_pool2d
 from cnnpool.pool.gem import GemPool2d, gem_pool2d
 from cnnpool.pool.haar import HaarPool2d
+from cnnpool.pool.hwd import HwdConv2d
 from cnnpool.pool.ideal_lowpass import IdealLowpassPool2d, ideal_lowpass_pool2d
+from cnnpool.pool.kaiser import KaiserPool2d, kaiser_pool2d
+from cnnpool.pool.lift import LiftPool2d
 from cnnpool.pool.lip import LipPool2d, lip_pool2d
 from cnnpool.pool.logsumexp import LogSumExpPool2d, logsumexp_pool2d
 from cnnpool.pool.lp import LpPool2d, lp_pool2d
 from cnnpool.pool.lps import LpsPool2d
-from cnnpool.pool.max import MaxPool2d, max_pool2d, max_pool2d_with_winners
+from cnnpool.pool.max import MaxPool2d, max_pool2d
 from cnnpool.pool.max_blur import MaxBlurPool2d, max_blur_pool2d
 from cnnpool.pool.max_unpool import max_unpool2d
+from cnnpool.pool.max_winners import max_pool2d_with_winners
 from cnnpool.pool.median import MedianPool2d, median_pool2d
 from cnnpool.pool.mixed import MixedPool2d, mixed_pool2d
 from cnnpool.pool.none import NoPool2d
@@ -42,18 +47,15 @@ from cnnpool.pool.random_mixed import RandomMixedPool2d
 from cnnpool.pool.reduction import ReductionBlock2d
 from cnnpool.pool.resize import Resize2d
 from cnnpool.pool.s3 import S3Pool2d
+from cnnpool.pool.scdown import ScdownConv2d
 from cnnpool.pool.sequence import (
-    AvgPool1d,
-    BlurPool1d,
-    LpPool1d,
-    MaxBlurPool1d,
-    MaxPool1d,
     avg_pool1d,
     blur_pool1d,
     lp_pool1d,
     max_blur_pool1d,
     max_pool1d,
 )
+from cnnpool.pool.sequence_operators import AvgPool1d, BlurPool1d, LpPool1d, MaxBlurPool1d, MaxPool1d
 from cnnpool.pool.soft import SoftPool2d, soft_pool2d
 from cnnpool.pool.spectral import SpectralPool2d, spectral_pool2d
 from cnnpool.pool.stochastic import StochasticPool2d, stochastic_pool2d
@@ -70,6 +72,7 @@ OPERATORS: dict[str, type[Pool2d]] = {
     "adaptive_avg": AdaptiveAvgPool2d,
     "adaptive_blur": AdaptiveBlurPool2d,
     "adaptive_max": AdaptiveMaxPool2d,
+    "adown": AdownBlock2d,
     "aps": ApsPool2d,
     "asap": AsapPool2d,
     "avg": AvgPool2d,
@@ -85,7 +88,10 @@ OPERATORS: dict[str, type[Pool2d]] = {
     "gated": GatedPool2d,
     "gem": GemPool2d,
     "haar": HaarPool2d,
+    "hwd": HwdConv2d,
     "ideal_lowpass": IdealLowpassPool2d,
+    "kaiser": KaiserPool2d,
+    "lift": LiftPool2d,
     "lip": LipPool2d,
     "logsumexp": LogSumExpPool2d,
     "lp": LpPool2d,
@@ -101,6 +107,7 @@ OPERATORS: dict[str, type[Pool2d]] = {
     "reduction": ReductionBlock2d,
     "resize": Resize2d,
     "s3": S3Pool2d,
+    "scdown": ScdownConv2d,
     "soft": SoftPool2d,
     "spectral": SpectralPool2d,
     "stochastic": StochasticPool2d,
@@ -137,6 +144,7 @@ __all__ = [
     "AdaptiveAvgPool2d",
     "AdaptiveBlurPool2d",
     "AdaptiveMaxPool2d",
+    "AdownBlock2d",
     "ApsPool2d",
     "AsapPool2d",
     "AvgConv2d",
@@ -154,7 +162,10 @@ __all__ = [
     "GatedPool2d",
     "GemPool2d",
     "HaarPool2d",
+    "HwdConv2d",
     "IdealLowpassPool2d",
+    "KaiserPool2d",
+    "LiftPool2d",
     "LipPool2d",
     "LogSumExpPool2d",
     "LpPool1d",
@@ -174,6 +185,7 @@ __all__ = [
     "ReductionBlock2d",
     "Resize2d",
     "S3Pool2d",
+    "ScdownConv2d",
     "SoftPool2d",
     "SpectralPool2d",
     "StochasticPool2d",
@@ -196,6 +208,7 @@ __all__ = [
     "gated_pool2d",
     "gem_pool2d",
     "ideal_lowpass_pool2d",
+    "kaiser_pool2d",
     "lip_pool2d",
     "logsumexp_pool2d",
     "lp_pool1d",

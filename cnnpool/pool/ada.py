@@ -5,10 +5,11 @@ from torch import Tensor
 
 from cnnpool.bounds import Share
 from cnnpool.pool.base import Cells, Padding, Side, Size
+from cnnpool.pool.cells import added, cells, count, inside
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Fraction
 from cnnpool.pool.soft import soft_pool2d
-from cnnpool.pool.window import WindowPool2d, added, cells, count, inside, window_of
+from cnnpool.pool.window import WindowPool2d, window_of
 
 
 def dice_pool2d(

@@ -1,12 +1,14 @@
 """Adaptive average pooling to a given size."""
 
-from typing import Any, Self
+from typing import Self
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import Pool2d, Size, both
+from cnnpool.pool.bins import averages, bin_cells, even_bins, fixed_size
+from cnnpool.pool.exporting import is_exported
 from cnnpool.pool.resize import reduced
 
 
@@ -38,7 +40,6 @@ class AdaptiveAvgPool2d(Pool2d):
     paper = "He 2014, arXiv:1406.4729"
     shift = "commutes with shifts by multiples of H/H' where H' divides H"
     gradient = "dense"
-    exports = "multiples of the stride"
 
     def __init__(self, channels: int, *, stride: Size = 2, output_size: Size | None = None):
         super().__init__()
@@ -64,39 +65,10 @@ class AdaptiveAvgPool2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         size = self.output_size(*x.shape[-2:])
-        steps = even_bins(x, size)
-        return F.adaptive_avg_pool2d(x, size) if steps is None else avg_pool2d(x, steps)
+        steps = even_bins(x, size, None if self.fixed_size else self.stride)
+        if steps is not None:
+            return avg_pool2d(x, steps)
+        return averages(x, size) if is_exported() else F.adaptive_avg_pool2d(x, size)
 
     def extra_repr(self) -> str:
         return f"stride={self.stride}, output_size={self.fixed_size}"
-
-
-def fixed_size(module: nn.Module, kind: type[nn.Module]) -> tuple[int, int]:
-    """(H', W') of an adaptive pooling of torch.
-
-    Raises:
-        TypeError: if ``module`` is not of this ``kind``.
-        ValueError: if it keeps the length of an axis, or returns indices.
-    """
-    if not isinstance(module, kind):
-        raise TypeError(f"like takes a torch.nn.{kind.__name__}, got {type(module).__name__}")
-    size: Any = module.output_size
-    down, across = size if isinstance(size, tuple) else (size, size)
-    if down is None or across is None or getattr(module, "return_indices", False):
-        raise ValueError(f"an operator here has a fixed output size and returns one map, unlike {module}")
-    return down, across
-
-
-def even_bins(x: Tensor, size: tuple[int, int]) -> tuple[int, int] | None:
-    """(H/H', W/W') where both are whole, else None."""
-    (height, width), (rows, columns) = x.shape[-2:], size
-    return None if height % rows or width % columns else (height // rows, width // columns)
-
-
-def bin_cells(height: int, width: int, rows: int, columns: int) -> int:
-    """Cells in all bins of one channel, those in two bins counted twice."""
-
-    def along(length: int, bins: int) -> int:
-        return sum(-(-(i + 1) * length // bins) - i * length // bins for i in range(bins))
-
-    return along(height, rows) * along(width, columns)

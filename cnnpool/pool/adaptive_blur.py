@@ -7,7 +7,7 @@ from annotated_types import Ge, Le, Predicate
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count, odd
-from cnnpool.pool.base import Pool2d, Size, Taps, both, check_batch, pair
+from cnnpool.pool.base import Pool2d, Size, Taps, both, ceil_div, check_batch, pair
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode, check_mode, conv2d, pad
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.strided import NORMS
@@ -49,7 +49,7 @@ def adaptive_blur_pool2d(
     check_mode(padding_mode)
     kernel, (sh, sw) = _odd(filter_size), pair(stride, "stride", least=1)
     cells = kernel[0] * kernel[1]
-    rows, columns = -(-x.shape[-2] // sh), -(-x.shape[-1] // sw)
+    rows, columns = ceil_div(x.shape[-2], sh), ceil_div(x.shape[-1], sw)
     groups = logits.shape[1] // cells
     if logits.shape[1:] != (groups * cells, rows, columns) or groups < 1 or x.shape[1] % groups:
         raise ValueError(
@@ -144,7 +144,7 @@ class AdaptiveBlurPool2d(Pool2d):
         self.norm = NORMS[norm](filters)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return -(-height // self.stride[0]), -(-width // self.stride[1])
+        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)

@@ -5,8 +5,9 @@ from typing import Self
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.adaptive_avg import bin_cells, even_bins, fixed_size
 from cnnpool.pool.base import Pool2d, Size, both
+from cnnpool.pool.bins import bin_cells, even_bins, fixed_size, largest
+from cnnpool.pool.exporting import is_exported
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.resize import reduced
 
@@ -38,7 +39,6 @@ class AdaptiveMaxPool2d(Pool2d):
     paper = "He 2014, arXiv:1406.4729"
     shift = "commutes with shifts by multiples of H/H' where H' divides H"
     gradient = "sparse"
-    exports = "multiples of the stride"
 
     def __init__(self, channels: int, *, stride: Size = 2, output_size: Size | None = None):
         super().__init__()
@@ -64,8 +64,10 @@ class AdaptiveMaxPool2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         size = self.output_size(*x.shape[-2:])
-        steps = even_bins(x, size)
-        return F.adaptive_max_pool2d(x, size) if steps is None else max_pool2d(x, steps)
+        steps = even_bins(x, size, None if self.fixed_size else self.stride)
+        if steps is not None:
+            return max_pool2d(x, steps)
+        return largest(x, size) if is_exported() else F.adaptive_max_pool2d(x, size)
 
     def extra_repr(self) -> str:
         return f"stride={self.stride}, output_size={self.fixed_size}"

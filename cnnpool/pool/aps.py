@@ -11,6 +11,7 @@ from cnnpool.pool.autograd.kernels import PhaseKernels
 from cnnpool.pool.autograd.phases import blocks, complete, sample_phase
 from cnnpool.pool.base import Size, Taps, pair
 from cnnpool.pool.dispatch import kernels
+from cnnpool.pool.exporting import is_exported
 from cnnpool.pool.polyphase import PolyphasePool2d
 from cnnpool.pool.precision import wide
 
@@ -87,8 +88,8 @@ def _strongest(x: Tensor, stride: tuple[int, int], p: float, choose: Choose) -> 
 def _norms(x: Tensor, stride: tuple[int, int], p: float) -> Tensor:
     # Floating sums would differ in the last bits from shift to shift; whole numbers add up in any order.
     # The scale is the largest that cannot overflow.
-    count = x.shape[1:].numel() // (stride[0] * stride[1])
-    if torch.compiler.is_compiling():
+    count = math.prod(x.shape[1:]) // (stride[0] * stride[1])
+    if torch.compiler.is_compiling() or is_exported():
         # The same power of 2, of a number that may be a symbol.
         scale: Any = torch.exp2(
             61 - torch.full((), count, dtype=torch.float64, device=x.device).log2().floor()
@@ -141,7 +142,6 @@ class ApsPool2d(PolyphasePool2d):
     paper = "Chaman & Dokmanic 2021, arXiv:2011.14214"
     shift = "commutes with every circular shift, up to a shift of the output"
     gradient = "sparse"
-    exports = "fixed size"
 
     def __init__(
         self,

@@ -6,11 +6,12 @@ import torch.nn.functional as F
 from annotated_types import Ge, Le, Predicate
 from torch import Tensor, nn
 
-from cnnpool.pool.autograd.averaging import Average
+from cnnpool.pool.autograd.averaging import Average, summed
 from cnnpool.pool.autograd.linear_maps import Counting, counting_of
 from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.base import Padding, Pool2d, Size
 from cnnpool.pool.dispatch import AVERAGE, torch_is_faster
+from cnnpool.pool.exporting import is_exported
 from cnnpool.pool.precision import summed_wide
 from cnnpool.pool.window import Window, check_map, remembered, window_like, window_of
 
@@ -73,6 +74,8 @@ def avg_pool2d(
     window, counting = _rule(input.shape, kernel_size, stride, *rest)
     if refused is not None:
         raise refused
+    if is_exported() and counting.override is not None:
+        return summed(input, window, counting.override)
     if small:
         return summed_wide(F.avg_pool2d, input, window.overlaps, *window[:3], window.ceil_mode, *counting)
     y = apply(Average, input if input.dim() == 4 else input.unsqueeze(0), window, counting)

@@ -9,6 +9,7 @@ from annotated_types import Ge, Le, Predicate
 from torch import Tensor, nn
 
 from cnnpool.bounds import odd
+from cnnpool.pool.exporting import smaller
 from cnnpool.registry import checked
 
 Side = Annotated[int, Ge(1), Le(1024)]
@@ -44,6 +45,12 @@ def pair(value: Size, name: str, *, least: int) -> tuple[int, int]:
     return both
 
 
+def ceil_div(length: int, by: int) -> int:
+    """``length`` over ``by``, rounded up."""
+    # Of numbers that are not negative: other runtimes round the quotient of a negative one towards zero.
+    return (length + by - 1) // by
+
+
 def check_batch(x: Tensor, operator: str) -> None:
     """Raise unless ``x`` is a non-empty floating-point (N, C, H, W) tensor.
 
@@ -51,7 +58,9 @@ def check_batch(x: Tensor, operator: str) -> None:
         ValueError: unless ``x`` is (N, C, H, W), floating, with no empty C, H or W.
     """
     if x.dim() != 4 or not x.is_floating_point() or min(x.shape[1:]) < 1:
-        raise ValueError(f"{operator} takes floating (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}")
+        raise ValueError(
+            f"{operator} takes floating-point (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}"
+        )
 
 
 def window_size(length: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
@@ -60,10 +69,9 @@ def window_size(length: int, kernel: int, stride: int, padding: int, dilation: i
     With ``ceil_mode`` the last window may overhang, but must start inside the input or its left padding.
     """
     span = length + 2 * padding - dilation * (kernel - 1) - 1
-    count = (span + (stride - 1 if ceil_mode else 0)) // stride + 1
-    if ceil_mode and (count - 1) * stride >= length + padding:
-        count -= 1
-    return count
+    if not ceil_mode:
+        return span // stride + 1
+    return smaller(ceil_div(span, stride), (length + padding - 1) // stride) + 1
 
 
 def _placed(operator: type["Pool2d"]) -> None:
@@ -143,8 +151,8 @@ class Pool2d(nn.Module):
     """Commutes with circular shifts by multiples of the stride, away from the borders."""
     twice_differentiable: bool = True
     """Has second derivatives by autograd."""
-    exports: ClassVar[Literal["any size", "multiples of the stride", "fixed size"]] = "any size"
-    """The H and W that one graph of ``torch.export`` with N, H and W dynamic serves; N always varies."""
+    exports: ClassVar[Literal["any size", "fixed size"]] = "any size"
+    """The H and W that one graph of ``torch.export`` or ONNX serves; N always varies."""
     dilates: int = 1
     """The dilation of later convolutions, for an operator that keeps the resolution."""
 

@@ -6,9 +6,9 @@ from torch import Tensor
 from cnnpool.pool.autograd.blurring import Blur, convolved, traced
 from cnnpool.pool.autograd.linear_maps import Blurring
 from cnnpool.pool.autograd.transforms import apply
-from cnnpool.pool.base import Pool2d, Size, Taps, both, pair
-from cnnpool.pool.dispatch import is_exported
+from cnnpool.pool.base import Pool2d, Size, Taps, both, ceil_div, pair
 from cnnpool.pool.edges import PaddingMode, check_mode
+from cnnpool.pool.exporting import is_exported
 from cnnpool.pool.window import is_channels_last
 
 
@@ -75,7 +75,7 @@ def blurring_of(x: Tensor, filter_size: Taps, stride: Size, padding_mode: Paddin
 def _check(x: Tensor, padding_mode: PaddingMode) -> None:
     if not x.is_floating_point() or x.dim() not in (3, 4):
         raise ValueError(
-            f"blur_pool2d takes floating (N, C, H, W) or (C, H, W), got {x.dtype} {tuple(x.shape)}"
+            f"blur_pool2d takes floating-point (N, C, H, W) or (C, H, W), got {x.dtype} {tuple(x.shape)}"
         )
     if min(x.shape[-3:]) < 1:
         raise ValueError(f"blur_pool2d needs a map, got {tuple(x.shape)}")
@@ -127,7 +127,7 @@ class BlurPool2d(Pool2d):
             self.gain = None
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return -(-height // self.stride[0]), -(-width // self.stride[1])
+        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from cnnpool.pool.base import OddTaps, Pool2d, Size, Taps, both
+from cnnpool.pool.base import OddTaps, Pool2d, Size, Taps, both, ceil_div
 from cnnpool.pool.blur import BlurPool2d
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
@@ -82,7 +82,7 @@ class ConvBlur2d(Pool2d):
         )
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return -(-height // self.stride[0]), -(-width // self.stride[1])
+        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = (height, width) if self.order == "conv_blur" else self.output_size(height, width)

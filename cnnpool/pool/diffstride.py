@@ -55,7 +55,6 @@ class DiffStride2d(Pool2d):
     paper = "Riad 2022, arXiv:2202.01653"
     shift = "commutes with shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
     gradient = "dense"
-    exports = "fixed size"
 
     def __init__(
         self,

@@ -110,15 +110,6 @@ def kernels_without_forward_mode(stem: str, x: Tensor, *others: Tensor, cells: i
     return kernels(stem, x, *others, cells=cells)
 
 
-def is_exported() -> bool:
-    """Whether the call becomes part of a graph for other runtimes, by ``torch.export``, ONNX or a trace.
-
-    There an operator with a standard equivalent is that alone, and windows are sliced for maps of any size.
-    """
-    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    return tracing or torch.compiler.is_exporting()
-
-
 def torch_is_faster(x: Tensor, limits: Limits) -> bool:
     """Whether torch's own operator is faster: on a small map a call of ours takes longer than the work."""
     count = x.numel()

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.cells import added, cells, count, inside
 from cnnpool.pool.precision import wide
-from cnnpool.pool.window import Window, WindowPool2d, added, cells, count, inside, window_of
+from cnnpool.pool.window import Window, WindowPool2d, window_of
 
 Form = Literal["symmetric", "asymmetric"]
 

@@ -4,7 +4,8 @@ from torch import Tensor
 
 from cnnpool.pool.base import Padding, Size
 from cnnpool.pool.edges import PaddingMode, pad
-from cnnpool.pool.max import MaxPool2d, max_pool2d, max_pool2d_with_winners
+from cnnpool.pool.max import MaxPool2d, max_pool2d
+from cnnpool.pool.max_winners import max_pool2d_with_winners
 
 
 class EdgeMaxPool2d(MaxPool2d):

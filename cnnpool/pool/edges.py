@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Size, pair
+from cnnpool.pool.exporting import is_exported, repeated
 
 PaddingMode = Literal["reflect", "replicate", "circular", "zeros"]
 
@@ -49,10 +50,19 @@ def pad(x: Tensor, sides: tuple[int, int, int, int], mode: PaddingMode) -> Tenso
     if mode == "zeros":
         return F.pad(x, sides)
     left, right, top, bottom = sides
+    if is_exported() and (mode == "replicate" or (mode == "reflect" and _mirrors(x, sides))):
+        return F.pad(x, sides, mode) if any(sides) else x
     return _extend(_extend(x, -1, left, right, mode), -2, top, bottom, mode)
 
 
+def _mirrors(x: Tensor, sides: tuple[int, int, int, int]) -> bool:
+    """Whether the map is as long as torch's reflection needs; other runtimes check it too."""
+    return max(sides[:2]) < x.shape[-1] and max(sides[2:]) < x.shape[-2]
+
+
 def _extend(x: Tensor, axis: int, before: int, after: int, mode: PaddingMode) -> Tensor:
+    if is_exported() and mode == "circular":
+        return repeated(x, axis, before, after)
     if before == after == 0:
         return x
     length = x.shape[axis]

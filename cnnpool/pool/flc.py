@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, both, check_batch
+from cnnpool.pool.base import Pool2d, Size, both, ceil_div, check_batch
+from cnnpool.pool.exporting import holds, modulo
 from cnnpool.pool.fourier import crop, full_precision, like, resample, resample_flops
 from cnnpool.pool.precision import wide
 
@@ -40,7 +41,6 @@ class FlcPool2d(Pool2d):
     paper = "Grabinski 2022, arXiv:2204.00491"
     shift = "commutes with shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
     gradient = "dense"
-    exports = "fixed size"
 
     def __init__(self, channels: int, *, stride: Size = 2):
         super().__init__()
@@ -48,7 +48,7 @@ class FlcPool2d(Pool2d):
         self.stride = both(stride)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return -(-height // self.stride[0]), -(-width // self.stride[1])
+        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
@@ -77,7 +77,7 @@ def _centre(x: Tensor, size: tuple[int, int], gains: list[Tensor]) -> Tensor:
     lengths = x.shape[-2:]
     rows, columns = (crop(n, kept, gain) for n, kept, gain in zip(lengths, size, gains, strict=True))
     y = resample(x, rows, columns)
-    if any(kept % 2 or kept == n for n, kept in zip(lengths, size, strict=True)):
+    if any(holds(kept % 2 == 1) or holds(kept == n) for n, kept in zip(lengths, size, strict=True)):
         return y
     # The two unpaired frequencies make both matrices complex; the product of the imaginary parts is real.
     (down, up), (right, left) = (
@@ -90,6 +90,7 @@ def _centre(x: Tensor, size: tuple[int, int], gains: list[Tensor]) -> Tensor:
 def _unpaired(length: int, kept: int, gain: Tensor) -> tuple[Tensor, Tensor]:
     """Imaginary part of the frequency -kept/2, an outer product of outputs (kept,) and inputs (length,)."""
     places = torch.arange(length, device=gain.device)
-    turns = (places * (kept // 2) % length).to(gain.dtype)
-    alternating = 1 - 2 * (places[:kept] % 2)
+    turns = modulo(places * (kept // 2), length).to(gain.dtype)
+    # Nothing of an odd number, which a graph for maps of any size may meet.
+    alternating = (1 - 2 * (places[:kept] % 2)) * (1 - kept % 2)
     return alternating.to(gain.dtype), gain[-1] * (turns * (2 * math.pi / length)).sin() / length

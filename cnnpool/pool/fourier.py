@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cnnpool.pool.exporting import modulo
 from cnnpool.pool.precision import wide
 from cnnpool.pool.window import is_channels_last, memory_format
 
@@ -32,7 +33,7 @@ def low_pass(length: int, gain: Tensor, places: Tensor, period: int) -> Tensor:
     Returns:
         (M, length), dtype and device of ``gain``.
     """
-    frequency = torch.arange(len(gain), device=gain.device)
+    frequency = torch.arange(gain.shape[0], device=gain.device)
     alone = (frequency == 0) | (2 * frequency == period)
     weight = torch.where(alone, gain, 2 * gain) / length
     # cos(a - b) = cos a cos b + sin a sin b
@@ -44,7 +45,7 @@ def low_pass(length: int, gain: Tensor, places: Tensor, period: int) -> Tensor:
 def waves(places: Tensor, frequency: Tensor, period: int, dtype: torch.dtype) -> Tensor:
     """Cosines, then sines of each frequency at each place, (places, 2 frequencies)."""
     # Whole periods are subtracted as integers, which is exact.
-    turns = torch.outer(places, frequency) % period
+    turns = modulo(torch.outer(places, frequency), period)
     angle = turns.to(dtype) * (2 * math.pi / period)
     return torch.cat([angle.cos(), angle.sin()], 1)
 
@@ -62,7 +63,8 @@ def resample(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 def like(y: Tensor, x: Tensor) -> Tensor:
     """``y`` in the dtype and memory format of ``x``."""
-    return y.to(x.dtype).contiguous(memory_format=memory_format(is_channels_last(x)))
+    # The dtype last: to change it first, a graph of half precision asks how einsum laid out its result.
+    return y.contiguous(memory_format=memory_format(is_channels_last(x))).to(x.dtype)
 
 
 def resample_flops(channels: int, height: int, width: int, rows: int, columns: int) -> int:

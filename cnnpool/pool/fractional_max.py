@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, check_batch
+from cnnpool.pool.base import Pool2d, ceil_div, check_batch
+from cnnpool.pool.bins import max_between
 from cnnpool.pool.rational import StrideAboveOne, fractions, rounded_down, whole
 from cnnpool.pool.window import is_channels_last, memory_format
 
@@ -80,11 +81,11 @@ class FractionalMaxPool2d(Pool2d):
 
     def _reach(self, length: int, count: int) -> int:
         """Pixels in the longest window of an axis."""
-        return -(-(length - self.overlapping) // count) + self.overlapping
+        return ceil_div(length - int(self.overlapping), count) + int(self.overlapping)
 
     def edges(self, length: int, count: int, samples: int, device: torch.device) -> Tensor:
         """a_0 ... a_count along an axis of ``length`` pixels, (samples, count + 1), or (1, ...) for all."""
-        total = length - self.overlapping
+        total = length - int(self.overlapping)
         if self.training and self.mode == "random":
             return random_edges(total, count, samples, device)
         if self.training:
@@ -119,16 +120,6 @@ def pseudorandom_edges(total: int, count: int, u: Tensor) -> Tensor:
     steps = torch.arange(count + 1, device=u.device) * total
     # Whole parts stay integers, so that rounding can neither lose the last edge nor a distance.
     offset = total / count * u
-    rest = (steps % count / count + offset).ceil() - offset.ceil()
-    return steps // count + rest.long()
-
-
-def max_between(x: Tensor, start: Tensor, last: Tensor, reach: int, axis: int) -> Tensor:
-    """Maxima along ``axis`` of the windows from ``start`` to ``last``, (samples or 1, windows)."""
-    # A shorter window repeats its last pixel, which changes neither the maximum nor which comes first.
-    places = torch.minimum(start[..., None] + torch.arange(reach, device=x.device), last[..., None])
-    samples, count = places.shape[:2]
-    places = places.reshape([samples if i == 0 else count * reach if i == axis else 1 for i in range(4)])
-    shape = [count * reach if i == axis else n for i, n in enumerate(x.shape)]
-    windows: Tensor = x.gather(axis, places.expand(shape)).unflatten(axis, (count, reach))
-    return windows.max(axis + 1).values
+    windows = torch.full_like(steps, count)
+    rest = (steps % windows / count + offset).ceil() - offset.ceil()
+    return steps // windows + rest.long()

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.cells import added, cells
 from cnnpool.pool.mixed import max_and_average
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
-from cnnpool.pool.window import WindowPool2d, added, cells, window_of
+from cnnpool.pool.window import WindowPool2d, window_of
 
 
 def filtered(parts: list[Tensor], weight: Tensor) -> Tensor:

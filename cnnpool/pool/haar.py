@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Pool2d
+from cnnpool.pool.base import Pool2d, ceil_div
 
 
 class HaarPool2d(Pool2d):
@@ -47,7 +47,7 @@ class HaarPool2d(Pool2d):
             self.gain = 1.0
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return -(-height // 2), -(-width // 2)
+        return ceil_div(height, 2), ceil_div(width, 2)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)

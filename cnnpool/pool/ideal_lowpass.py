@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, both, check_batch, pair
+from cnnpool.pool.base import Pool2d, Size, both, ceil_div, check_batch, pair
 from cnnpool.pool.fourier import full_precision, low_pass, resample, resample_flops
 from cnnpool.pool.precision import wide
 
@@ -40,7 +40,7 @@ def ideal_lowpass_pool2d(x: Tensor, stride: Size = 2) -> Tensor:
 
 
 def _matrix(length: int, stride: int, like: Tensor) -> Tensor:
-    gain = like.new_ones(-(-length // (2 * stride)))
+    gain = like.new_ones(ceil_div(length, 2 * stride))
     return low_pass(length, gain, torch.arange(0, length, stride, device=like.device), length)
 
 
@@ -72,7 +72,6 @@ class IdealLowpassPool2d(Pool2d):
     paper = "Michaeli 2023, arXiv:2303.08085"
     shift = "commutes with shifts by multiples of the stride, and with any shift in between: nothing aliases"
     gradient = "dense"
-    exports = "fixed size"
 
     def __init__(self, channels: int, *, stride: Size = 2):
         super().__init__()
@@ -80,7 +79,7 @@ class IdealLowpassPool2d(Pool2d):
         self.stride = both(stride)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return -(-height // self.stride[0]), -(-width // self.stride[1])
+        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def flops(self, height: int, width: int) -> int:
         return resample_flops(self.channels, height, width, *self.output_size(height, width))

@@ -6,8 +6,9 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero, CountOrZero
 from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.cells import added, cells, peak
 from cnnpool.pool.precision import largest_finite, wide
-from cnnpool.pool.window import Window, WindowPool2d, added, cells, peak, window_of
+from cnnpool.pool.window import Window, WindowPool2d, window_of
 
 
 def lip_pool2d(

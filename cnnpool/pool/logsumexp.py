@@ -7,9 +7,10 @@ from torch import Tensor
 
 from cnnpool.bounds import AboveZero
 from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.cells import added, cells, count, peak
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import WindowPool2d, added, cells, count, peak, window_of
+from cnnpool.pool.window import WindowPool2d, window_of
 
 
 def logsumexp_pool2d(

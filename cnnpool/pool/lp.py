@@ -11,10 +11,11 @@ from cnnpool.pool.autograd.kernels import MeanKernels
 from cnnpool.pool.autograd.means import FLOORED, POWER, Mean
 from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.cells import added, cells, count, peak
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import Window, WindowPool2d, added, cells, count, peak, window_like, window_on
+from cnnpool.pool.window import Window, WindowPool2d, window_like, window_on
 
 Power = Annotated[float, Gt(0)]
 """Infinity gives the maximum."""

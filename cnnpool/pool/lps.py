@@ -49,7 +49,6 @@ class LpsPool2d(PolyphasePool2d):
     paper = "Rojas-Gomez 2022, arXiv:2210.08001"
     shift = "in evaluation: commutes with every circular shift, up to a shift of the output"
     gradient = "sparse"
-    exports = "multiples of the stride"
     fixed_channels = True
     random = True
 

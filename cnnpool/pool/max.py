@@ -6,13 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.autograd.routing import Max, MaxTiles, packs
-from cnnpool.pool.autograd.transforms import apply
-from cnnpool.pool.autograd.winners import Ties, indices_of, winners_dtype
+from cnnpool.pool.autograd.routing import MaxTiles, packs
+from cnnpool.pool.autograd.winners import Ties, winners_dtype
 from cnnpool.pool.base import Padding, Pool2d, Size
-from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, is_exported, torch_is_faster
+from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_is_faster
+from cnnpool.pool.exporting import is_exported
+from cnnpool.pool.max_winners import max_pool2d_with_winners, max_window, pooled, with_indices
 from cnnpool.pool.precision import summed_wide
-from cnnpool.pool.window import Window, check_map, remembered, window_like, window_of
+from cnnpool.pool.window import window_like, window_of
 
 
 @overload
@@ -99,11 +100,11 @@ def max_pool2d(
             return found
         except (RuntimeError, TypeError, IndexError) as error:
             refused = error
-    window = _window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
+    window = max_window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
     if refused is not None:
         raise refused
     if return_indices:
-        return _with_indices(input, window, ties)
+        return with_indices(input, window, ties)
     if is_exported():
         return torch.max_pool2d(input, *window)
     if small:
@@ -112,77 +113,7 @@ def max_pool2d(
     if packed is not None:
         y: Tensor = MaxTiles.apply(input, window, packed)
         return y
-    return _pool(input, window, ties)[0]
-
-
-def max_pool2d_with_winners(
-    input: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
-    dilation: Size = 1,
-    ceil_mode: bool = False,
-    *,
-    ties: Ties = "first",
-) -> tuple[Tensor, Tensor]:
-    """``max_pool2d``, and the place of each maximum in its window; arguments and errors as there.
-
-    Returns:
-        The maxima, and the winners in the same shape: place in the window, row * kernel width + column,
-        uint8 up to 256 cells; with ``ties="split"`` the sum of 1 << place over all equals.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import max_pool2d_with_winners
-        >>> x = torch.tensor([[[[1.0, 5.0], [3.0, 5.0]]]])
-        >>> max_pool2d_with_winners(x, 2)
-        (tensor([[[[5.]]]]), tensor([[[[1]]]], dtype=torch.uint8))
-        >>> max_pool2d_with_winners(x, 2, ties="last")[1]
-        tensor([[[[3]]]], dtype=torch.uint8)
-    """
-    window = _window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
-    return _pool(input, window, ties)
-
-
-def _pool(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
-    if x.dim() == 4:
-        y, winners = apply(Max, x, window, ties)
-        return y, winners
-    y, winners = apply(Max, x.unsqueeze(0), window, ties)
-    return y.squeeze(0), winners.squeeze(0)
-
-
-def _with_indices(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
-    if ties == "split":
-        raise ValueError("return_indices names one winner of each window: ties must be first or last")
-    y, winners = _pool(x, window, ties)
-    return y, indices_of(winners, window, x.shape[-2], x.shape[-1])
-
-
-@remembered
-def _window(
-    shape: tuple[int, ...],
-    kernel_size: Size,
-    stride: Size | None,
-    padding: Padding,
-    dilation: Size,
-    ceil_mode: bool,
-    ties: Ties,
-) -> Window:
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    if ties not in ("first", "last", "split"):
-        raise ValueError(f"ties must be one of first, last, split, got {ties!r}")
-    winners_dtype(window, ties)
-    check_map(shape, window, "max_pool2d")
-    lengths = shape[-2:]
-    for length, s, p, d in zip(lengths, window.stride, window.padding, window.dilation, strict=True):
-        # A window that starts in the padding first meets the map at start mod d, if the map is that long.
-        if length < d and any(start % d >= length for start in range(-p, 0, s)):
-            raise ValueError(
-                f"a window lies wholly in the padding: {lengths[0]}x{lengths[1]} map, "
-                f"kernel_size={window.kernel}, padding={window.padding}, dilation={window.dilation}"
-            )
-    return window
+    return pooled(input, window, ties)[0]
 
 
 class MaxPool2d(Pool2d):

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.cells import cells, count, peak
 from cnnpool.pool.sorting import comparisons, order
-from cnnpool.pool.window import WindowPool2d, cells, count, peak, window_on
+from cnnpool.pool.window import WindowPool2d, window_on
 
 
 def median_pool2d(

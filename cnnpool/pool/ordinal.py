@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.cells import added, cells, count
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
 from cnnpool.pool.sorting import comparisons, order
-from cnnpool.pool.window import WindowPool2d, added, cells, count, window_of
+from cnnpool.pool.window import WindowPool2d, window_of
 
 
 def ordinal_pool2d(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.autograd.phases import complete, sample_phase
-from cnnpool.pool.base import Pool2d, Size, Taps, both, check_batch
+from cnnpool.pool.base import Pool2d, Size, Taps, both, ceil_div, check_batch
 from cnnpool.pool.precision import wide
 
 
@@ -36,7 +36,7 @@ class PolyphasePool2d(Pool2d):
             return self.decide(complete(wide(x), self.stride))
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return -(-height // self.stride[0]), -(-width // self.stride[1])
+        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def pixels(self, height: int, width: int) -> int:
         """Pixels of the complete map."""

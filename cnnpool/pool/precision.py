@@ -36,7 +36,7 @@ def check_floating(x: Tensor) -> None:
         ValueError: if ``x`` is not of a floating dtype.
     """
     if not x.is_floating_point():
-        raise ValueError(f"pooling takes maps of floating numbers, got {x.dtype}")
+        raise ValueError(f"pooling takes floating-point maps, got {x.dtype}")
 
 
 def largest_finite(x: Tensor) -> float:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt, Le
 
+from cnnpool.pool.base import ceil_div
+
 Step = Annotated[float, Ge(1), Le(1024)]
 Stride = Step | tuple[Step, Step]
 StepAboveOne = Annotated[float, Gt(1), Le(1024)]
@@ -28,7 +30,7 @@ def fractions(stride: Stride) -> Fractions:
 def rounded_up(height: int, width: int, stride: Fractions) -> tuple[int, int]:
     """(ceil(H/s), ceil(W/s))."""
     (p, q), (r, s) = stride
-    return -(-height * q // p), -(-width * s // r)
+    return ceil_div(height * q, p), ceil_div(width * s, r)
 
 
 def rounded_down(height: int, width: int, stride: Fractions) -> tuple[int, int]:

@@ -1,18 +1,16 @@
-"""Pooling of sequences, such as audio, (N, C, L) -> (N, C, L'): the operators for maps, one row high."""
+"""Functions that pool sequences, such as audio, (N, C, L) -> (N, C, L'): those for maps, one row high."""
 
 from typing import Any, Literal
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cnnpool.pool.autograd.winners import Ties
-from cnnpool.pool.avg import AvgPool2d, avg_pool2d
-from cnnpool.pool.base import Pool2d, Side, Sides, Tap
-from cnnpool.pool.blur import BlurPool2d, blur_pool2d
+from cnnpool.pool.avg import avg_pool2d
+from cnnpool.pool.blur import blur_pool2d
 from cnnpool.pool.edges import PaddingMode
-from cnnpool.pool.lp import LpPool2d, lp_pool2d
-from cnnpool.pool.max import MaxPool2d, max_pool2d
-from cnnpool.pool.max_blur import MaxBlurPool2d, max_blur_pool2d
+from cnnpool.pool.lp import lp_pool2d
+from cnnpool.pool.max import max_pool2d
+from cnnpool.pool.max_blur import max_blur_pool2d
 
 Length = int | tuple[int] | list[int]
 
@@ -37,7 +35,7 @@ def max_pool1d(
         tensor([[3., 4.]])
     """
     window = _row(kernel_size, 1), _row(stride, 1), _row(padding, 0), _row(dilation, 1)
-    y = max_pool2d(_map(input), *window, ceil_mode, return_indices=return_indices, ties=ties)
+    y = max_pool2d(as_map(input), *window, ceil_mode, return_indices=return_indices, ties=ties)
     return (y[0].squeeze(-2), y[1].squeeze(-2)) if return_indices else y.squeeze(-2)
 
 
@@ -58,7 +56,7 @@ def avg_pool1d(
         tensor([[2., 3.]])
     """
     window = _row(kernel_size, 1), _row(stride, 1), _row(padding, 0)
-    return avg_pool2d(_map(input), *window, ceil_mode, count_include_pad).squeeze(-2)
+    return avg_pool2d(as_map(input), *window, ceil_mode, count_include_pad).squeeze(-2)
 
 
 def lp_pool1d(
@@ -80,7 +78,7 @@ def lp_pool1d(
         tensor([[5., 2.]])
     """
     window = _row(kernel_size, 1), _row(stride, 1), ceil_mode
-    return lp_pool2d(_map(input), norm_type, *window, padding=_row(padding, 0), form=form).squeeze(-2)
+    return lp_pool2d(as_map(input), norm_type, *window, padding=_row(padding, 0), form=form).squeeze(-2)
 
 
 def blur_pool1d(
@@ -94,7 +92,7 @@ def blur_pool1d(
         >>> blur_pool1d(torch.tensor([[0.0, 0.0, 4.0, 0.0, 0.0]]), stride=1)
         tensor([[0., 1., 2., 1., 0.]])
     """
-    return blur_pool2d(_map(x), (1, filter_size), (1, stride), padding_mode).squeeze(-2)
+    return blur_pool2d(as_map(x), (1, filter_size), (1, stride), padding_mode).squeeze(-2)
 
 
 def max_blur_pool1d(
@@ -115,10 +113,15 @@ def max_blur_pool1d(
         tensor([[2., 3., 3., 1., 0.]])
     """
     sizes = (1, kernel_size), (1, filter_size), (1, stride)
-    return max_blur_pool2d(_map(x), *sizes, padding_mode, ties=ties).squeeze(-2)
+    return max_blur_pool2d(as_map(x), *sizes, padding_mode, ties=ties).squeeze(-2)
 
 
-def _map(x: Tensor) -> Tensor:
+def as_map(x: Tensor) -> Tensor:
+    """Sequences as maps of one row.
+
+    Raises:
+        ValueError: unless ``x`` is (N, C, L) or (C, L).
+    """
     if x.dim() not in (2, 3):
         raise ValueError(f"pooling of sequences takes (N, C, L) or (C, L), got {tuple(x.shape)}")
     return x.unsqueeze(-2)
@@ -129,181 +132,3 @@ def _row(length: Length | None, other: int) -> Any:
     if length is None or length in ((), []):
         return None
     return (other, length) if not isinstance(length, tuple | list) else (other, *length)
-
-
-class Pool1d(nn.Module):
-    """An operator for sequences: (N, C, L) -> (N, C, L').
-
-    Args:
-        operator: for maps, of windows one row high.
-    """
-
-    def __init__(self, operator: Pool2d):
-        super().__init__()
-        self.operator = operator
-
-    def output_size(self, length: int) -> int:
-        """L' for an input of length L.
-
-        Raises:
-            ValueError: if nothing would be left.
-        """
-        return self.operator.output_size(1, length)[1]
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.operator(_map(x))
-        return y.squeeze(-2)
-
-
-class MaxPool1d(Pool1d):
-    """Largest value of each window of a sequence; options of ``MaxPool2d``, each a single number.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import MaxPool1d
-        >>> MaxPool1d(3)(torch.rand(1, 3, 8)).shape
-        torch.Size([1, 3, 4])
-    """
-
-    def __init__(
-        self,
-        channels: int,
-        *,
-        kernel_size: Side = 2,
-        stride: Side = 2,
-        padding: Sides = 0,
-        dilation: Side = 1,
-        ceil_mode: bool = False,
-        ties: Ties = "first",
-        device: torch.device | str | int | None = None,
-        dtype: torch.dtype | None = None,
-    ):
-        window: dict[str, Any] = {
-            "kernel_size": (1, kernel_size),
-            "stride": (1, stride),
-            "padding": (0, padding),
-            "dilation": (1, dilation),
-        }
-        place: dict[str, Any] = {"device": device, "dtype": dtype}
-        super().__init__(MaxPool2d(channels, **window, ceil_mode=ceil_mode, ties=ties, **place))
-
-
-class AvgPool1d(Pool1d):
-    """Mean of each window of a sequence; options of ``AvgPool2d``, each a single number.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import AvgPool1d
-        >>> AvgPool1d(3)(torch.rand(1, 3, 8)).shape
-        torch.Size([1, 3, 4])
-    """
-
-    def __init__(
-        self,
-        channels: int,
-        *,
-        kernel_size: Side = 2,
-        stride: Side = 2,
-        padding: Sides = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        device: torch.device | str | int | None = None,
-        dtype: torch.dtype | None = None,
-    ):
-        window: dict[str, Any] = {
-            "kernel_size": (1, kernel_size),
-            "stride": (1, stride),
-            "padding": (0, padding),
-        }
-        place: dict[str, Any] = {"device": device, "dtype": dtype}
-        counting = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
-        super().__init__(AvgPool2d(channels, **window, **counting, **place))
-
-
-class LpPool1d(Pool1d):
-    """p-norm or power mean of each window of a sequence; options of ``LpPool2d``, each a single number.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import LpPool1d
-        >>> LpPool1d(3)(torch.rand(1, 3, 8)).shape
-        torch.Size([1, 3, 4])
-    """
-
-    def __init__(
-        self,
-        channels: int,
-        *,
-        kernel_size: Side = 2,
-        stride: Side = 2,
-        padding: Sides = 0,
-        ceil_mode: bool = False,
-        p: float = 2.0,
-        learnable: bool = False,
-        form: Literal["mean", "sum"] = "mean",
-        device: torch.device | str | int | None = None,
-        dtype: torch.dtype | None = None,
-    ):
-        window: dict[str, Any] = {
-            "kernel_size": (1, kernel_size),
-            "stride": (1, stride),
-            "padding": (0, padding),
-            "ceil_mode": ceil_mode,
-        }
-        place: dict[str, Any] = {"device": device, "dtype": dtype}
-        super().__init__(LpPool2d(channels, **window, p=p, learnable=learnable, form=form, **place))
-
-
-class BlurPool1d(Pool1d):
-    """Binomial blur of a sequence, then subsampling; options of ``BlurPool2d``, each a single number.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import BlurPool1d
-        >>> BlurPool1d(3)(torch.rand(1, 3, 8)).shape
-        torch.Size([1, 3, 4])
-    """
-
-    def __init__(
-        self,
-        channels: int,
-        *,
-        filter_size: Tap = 3,
-        stride: Side = 2,
-        padding_mode: PaddingMode = "reflect",
-        device: torch.device | str | int | None = None,
-        dtype: torch.dtype | None = None,
-    ):
-        place: dict[str, Any] = {"device": device, "dtype": dtype, "padding_mode": padding_mode}
-        super().__init__(BlurPool2d(channels, filter_size=(1, filter_size), stride=(1, stride), **place))
-
-
-class MaxBlurPool1d(Pool1d):
-    """Dense maximum of a sequence, blur, subsampling; options of ``MaxBlurPool2d``, each a single number.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.pool import MaxBlurPool1d
-        >>> MaxBlurPool1d(3)(torch.rand(1, 3, 8)).shape
-        torch.Size([1, 3, 4])
-    """
-
-    def __init__(
-        self,
-        channels: int,
-        *,
-        kernel_size: Side = 2,
-        filter_size: Tap = 3,
-        stride: Side = 2,
-        padding_mode: PaddingMode = "reflect",
-        ties: Ties = "first",
-        device: torch.device | str | int | None = None,
-        dtype: torch.dtype | None = None,
-    ):
-        sizes: dict[str, Any] = {
-            "kernel_size": (1, kernel_size),
-            "filter_size": (1, filter_size),
-            "stride": (1, stride),
-        }
-        place: dict[str, Any] = {"device": device, "dtype": dtype}
-        super().__init__(MaxBlurPool2d(channels, **sizes, padding_mode=padding_mode, ties=ties, **place))

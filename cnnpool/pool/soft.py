@@ -11,10 +11,11 @@ from cnnpool.pool.autograd.kernels import MeanKernels
 from cnnpool.pool.autograd.means import SOFT, Mean
 from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.cells import peak
 from cnnpool.pool.lip import softmax_mean
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import Window, WindowPool2d, peak, window_on
+from cnnpool.pool.window import Window, WindowPool2d, window_on
 
 
 def soft_pool2d(

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from cnnpool.pool.base import Pool2d, Size, check_batch, pair
@@ -46,6 +47,10 @@ def spectral_pool2d(x: Tensor, size: Size, *, nyquist: Nyquist = "mean") -> Tens
     _check(nyquist)
     if size[0] > x.shape[-2] or size[1] > x.shape[-1]:
         raise ValueError(f"size must be at most that of the map, {tuple(x.shape[-2:])}, got {size}")
+    return _resampled(x, size, nyquist)
+
+
+def _resampled(x: Tensor, size: tuple[int, int], nyquist: Nyquist) -> Tensor:
     with full_precision(x):
         rows, columns = (
             _matrix(length, kept, nyquist, wide(x)) for length, kept in zip(x.shape[-2:], size, strict=True)
@@ -55,8 +60,10 @@ def spectral_pool2d(x: Tensor, size: Size, *, nyquist: Nyquist = "mean") -> Tens
 
 def _matrix(length: int, kept: int, nyquist: Nyquist, like: Tensor) -> Tensor:
     gain = like.new_ones(kept // 2 + 1)
-    if kept % 2 == 0 and kept < length:
-        gain[-1:] = NYQUIST_GAIN[nyquist]
+    if nyquist != "mean":
+        # Compared in the graph, for maps of any size: a frequency without partner has twice its number.
+        twice = 2 * torch.arange(kept // 2 + 1, device=like.device)
+        gain = torch.where((twice == kept) & (twice < length), NYQUIST_GAIN[nyquist], gain)
     return crop(length, kept, gain)
 
 
@@ -93,7 +100,6 @@ class SpectralPool2d(Pool2d):
     paper = "Rippel 2015, arXiv:1506.03767"
     shift = "commutes with shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
     gradient = "dense"
-    exports = "fixed size"
 
     def __init__(
         self, channels: int, *, stride: Stride = 2.0, nyquist: Literal["mean", "sum", "zero"] = "mean"
@@ -110,7 +116,8 @@ class SpectralPool2d(Pool2d):
         return resample_flops(self.channels, height, width, *self.output_size(height, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        return spectral_pool2d(x, self.output_size(*x.shape[-2:]), nyquist=self.nyquist)
+        check_batch(x, type(self).__name__)
+        return _resampled(x, self.output_size(*x.shape[-2:]), self.nyquist)
 
     def extra_repr(self) -> str:
         (p, q), (r, s) = self.ratio

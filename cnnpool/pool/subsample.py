@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, both
+from cnnpool.pool.base import Pool2d, Size, both, ceil_div
 
 
 class Subsample2d(Pool2d):
@@ -39,7 +39,7 @@ class Subsample2d(Pool2d):
         self.stride = both(stride)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return -(-height // self.stride[0]), -(-width // self.stride[1])
+        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def flops(self, height: int, width: int) -> int:
         return 0

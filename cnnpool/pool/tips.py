@@ -43,7 +43,6 @@ class TipsPool2d(PolyphasePool2d):
     paper = "Saha & Gokhale 2024, arXiv:2404.07410"
     shift = "commutes with shifts by multiples of the stride; other shifts move the weights with the phases"
     gradient = "dense"
-    exports = "multiples of the stride"
     fixed_channels = True
 
     def __init__(self, channels: int, *, stride: Size = 2, kernel_size: OddTaps = 3, filter_size: Taps = 1):

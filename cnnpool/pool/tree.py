@@ -7,10 +7,11 @@ from annotated_types import Ge, Le
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.cells import cells
 from cnnpool.pool.gated import filtered, share
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
-from cnnpool.pool.window import WindowPool2d, cells, window_of
+from cnnpool.pool.window import WindowPool2d, window_of
 
 
 def tree_pool2d(

@@ -3,10 +3,13 @@
 from typing import Literal
 
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from cnnpool.pool.base import OddTaps, Pool2d, Size, Taps, both, check_batch, pair
+from cnnpool.pool.base import OddTaps, Pool2d, Size, Taps, both, ceil_div, check_batch, pair
 from cnnpool.pool.edges import EdgeConv2d
+from cnnpool.pool.exporting import holds
+from cnnpool.pool.fourier import like
+from cnnpool.pool.patchify import ChannelNorm
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 from cnnpool.pool.window import is_channels_last
 
@@ -53,7 +56,9 @@ class UnshuffleConv2d(Pool2d):
 
     No pixel is thrown away before the learnt map. With kernel 1 it is the same function as a convolution with
     kernel = stride (``patchify``); larger kernels look at the neighbouring cells too. The gradient reaches
-    every input through the s^2 C columns of W: dense.
+    every input through the s^2 C columns of W: dense. ``norm=layer`` is Swin's patch merging (Liu 2021,
+    arXiv:2103.14030), with as many channels behind as before: layer normalisation of the s^2 C channels of a
+    cell, then the convolution without bias; ``order=cell`` has the channels in its order.
 
     Edges: H' = ceil(H/s), what is missing in the last cells is zeros (the paper needs sizes that the stride
     divides: ``ragged: refuse``); the convolution pads zeros.
@@ -63,7 +68,11 @@ class UnshuffleConv2d(Pool2d):
         kernel_size: of the convolution, odd, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
         ragged: what to do about a size that the stride does not divide: pad or refuse.
-        norm: none or batch (then the convolution has no bias).
+        order: of the s^2 C channels: channel (the pixels of a channel side by side, row by row, as torch's
+            pixel unshuffling has them) or cell (the channels of a pixel side by side, the pixels column by
+            column).
+        norm: none; batch, after the convolution; or layer, over the s^2 C channels of each cell before it.
+            With either the convolution has no bias.
         activation: none, relu, gelu or silu.
 
     Raises:
@@ -80,7 +89,6 @@ class UnshuffleConv2d(Pool2d):
     paper = "Sunkara 2022, arXiv:2208.03641"
     shift = "commutes with shifts by multiples of the stride; aliases unless it learns a low-pass filter"
     gradient = "dense"
-    exports = "multiples of the stride"
     fixed_channels = True
     gain = None
 
@@ -91,23 +99,25 @@ class UnshuffleConv2d(Pool2d):
         kernel_size: OddTaps = 1,
         stride: Taps = 2,
         ragged: Literal["pad", "refuse"] = "pad",
-        norm: Literal["none", "batch"] = "none",
+        order: Literal["channel", "cell"] = "channel",
+        norm: Literal["none", "batch", "layer"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "none",
     ):
         super().__init__()
         self.channels = channels
         self.stride = both(stride)
-        self.ragged = ragged
-        cells = self.stride[0] * self.stride[1]
+        self.ragged, self.order = ragged, order
+        deep = channels * self.stride[0] * self.stride[1]
         kernel = both(kernel_size)
-        self.conv = EdgeConv2d(channels * cells, channels, kernel, mode="zeros", bias=norm == "none")
-        self.norm = NORMS[norm](channels)
+        self.before = ChannelNorm(deep) if norm == "layer" else nn.Identity()
+        self.conv = EdgeConv2d(deep, channels, kernel, mode="zeros", bias=norm == "none")
+        self.norm = NORMS["batch" if norm == "batch" else "none"](channels)
         self.activation = ACTIVATIONS[activation]()
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         if self.ragged == "refuse" and (height % self.stride[0] or width % self.stride[1]):
             raise ValueError(f"H and W must be multiples of stride={self.stride}, got a {height}x{width} map")
-        return -(-height // self.stride[0]), -(-width // self.stride[1])
+        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
@@ -116,11 +126,16 @@ class UnshuffleConv2d(Pool2d):
     def forward(self, x: Tensor) -> Tensor:
         check_batch(x, type(self).__name__)
         height, width = x.shape[-2:]
-        self.output_size(height, width)
-        missing = (0, -width % self.stride[1], 0, -height % self.stride[0])
-        whole = F.pad(x, missing) if any(missing) else x
-        y: Tensor = self.activation(self.norm(self.conv(pixel_unshuffle2d(whole, self.stride))))
+        rows, columns = self.output_size(height, width)
+        missing = (0, columns * self.stride[1] - width, 0, rows * self.stride[0] - height)
+        whole = x if holds(missing[1] == 0) and holds(missing[3] == 0) else F.pad(x, missing)
+        deep = pixel_unshuffle2d(whole, self.stride)
+        if self.order == "cell":
+            sh, sw = self.stride
+            # (c, i, j) to (j, i, c).
+            deep = like(deep.unflatten(1, (-1, sh, sw)).transpose(1, 3).flatten(1, 3), deep)
+        y: Tensor = self.activation(self.norm(self.conv(self.before(deep))))
         return y
 
     def extra_repr(self) -> str:
-        return f"stride={self.stride}, ragged={self.ragged!r}"
+        return f"stride={self.stride}, ragged={self.ragged!r}, order={self.order!r}"

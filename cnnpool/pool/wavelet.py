@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Pool2d, check_batch
+from cnnpool.pool.base import Pool2d, ceil_div, check_batch
 from cnnpool.pool.daubechies import HIGHEST_ORDER, wavelet_bank
+from cnnpool.pool.exporting import modulo
 from cnnpool.pool.fourier import like
 
 Edges = Literal["circular", "symmetric"]
@@ -52,8 +53,8 @@ def _places(length: int, taps: int, edges: Edges, device: torch.device) -> Tenso
     even = length + length % 2
     place = torch.arange(even + taps - 2, device=device) - (taps // 2 - 1)
     if edges == "circular":
-        return (place % even).clamp(max=length - 1)
-    place = place % (2 * length)
+        return modulo(place, even).clamp(max=length - 1)
+    place = modulo(place, 2 * length)
     return torch.minimum(place, 2 * length - 1 - place)
 
 
@@ -116,7 +117,7 @@ class WaveletPool2d(Pool2d):
             self.gain = None
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return -(-height // 2), -(-width // 2)
+        return ceil_div(height, 2), ceil_div(width, 2)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)

@@ -8,6 +8,7 @@ from cnnpool.probe.adversarial import AdversarialShift
 from cnnpool.probe.aliasing import Aliasing
 from cnnpool.probe.all_shifts import AllShifts
 from cnnpool.probe.base import Batch, Probe
+from cnnpool.probe.corruptions import Corruptions
 from cnnpool.probe.cost import Cost
 from cnnpool.probe.diagonal import Diagonal
 from cnnpool.probe.equivariance import Equivariance
@@ -25,6 +26,7 @@ PROBES: dict[str, type[Probe]] = {
     "adversarial": AdversarialShift,
     "aliasing": Aliasing,
     "all_shifts": AllShifts,
+    "corruptions": Corruptions,
     "cost": Cost,
     "diagonal": Diagonal,
     "equivariance": Equivariance,
@@ -72,6 +74,7 @@ __all__ = [
     "Aliasing",
     "AllShifts",
     "Batch",
+    "Corruptions",
     "Cost",
     "Diagonal",
     "Equivariance",

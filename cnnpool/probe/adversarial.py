@@ -71,7 +71,7 @@ class AdversarialShift(Probe):
     per_px: Annotated[int, Ge(1), Le(16)] = 2
 
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
-        images, labels, _ = batch.first(self.samples)
+        images, labels, *_ = batch.first(self.samples)
         reach = self.max_shift_px * self.per_px
         span = [step / self.per_px for step in range(-reach, reach + 1)]
         return {

@@ -70,7 +70,7 @@ class AllShifts(Probe):
     samples: Count = 64
 
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
-        images, labels, _ = batch.first(self.samples)
+        images, labels, *_ = batch.first(self.samples)
         counts = class_counts(model, images)
         return {
             **consistency_of_counts(counts),

@@ -29,6 +29,8 @@ class Batch(NamedTuple):
     """(N,)."""
     black: Tensor | None = None
     """The value that a black pixel has after normalisation, by channel (C,); None stands for zeros."""
+    white: Tensor | None = None
+    """The same of a white pixel; None where it is not known."""
 
     def first(self, samples: int) -> "Batch":
         """The first ``samples`` images, all of them if there are fewer."""
@@ -54,10 +56,16 @@ class Probe(ABC):
     every_epochs: CountOrZero = 0
 
     def measure(
-        self, model: nn.Module, stages: Stages, images: Tensor, labels: Tensor, black: Tensor | None = None
+        self,
+        model: nn.Module,
+        stages: Stages,
+        images: Tensor,
+        labels: Tensor,
+        black: Tensor | None = None,
+        white: Tensor | None = None,
     ) -> Result:
         """The result as nested dictionaries of JSON's types; the arguments as in ``Batch``."""
-        return self.read(model, stages, Batch(images, labels, black))
+        return self.read(model, stages, Batch(images, labels, black, white))
 
     @abstractmethod
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:

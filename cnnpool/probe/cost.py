@@ -117,7 +117,7 @@ class Cost(Probe):
 
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
         timed = batch.first(self.timed_samples).images
-        images, labels, _ = batch.first(self.samples)
+        images, labels, *_ = batch.first(self.samples)
         return {
             "parameters": parameters(model),
             "classifier_parameters": classifier_parameters(model),

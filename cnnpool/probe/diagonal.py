@@ -66,7 +66,7 @@ class Diagonal(Probe):
     steps: Pixels = 8
 
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
-        images, _, black = batch.first(self.samples)
+        images, _, black, *_ = batch.first(self.samples)
         start = -(self.steps // 2)
         confidences = torch.stack(
             [

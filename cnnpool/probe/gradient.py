@@ -130,7 +130,7 @@ class GradientRouting(Probe):
     every_epochs: CountOrZero = 1
 
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
-        images, labels, _ = batch.first(self.samples)
+        images, labels, *_ = batch.first(self.samples)
         layers = adjacent_weights(model, stages, images[:1])
         weights = {id(p): p for sides in layers.values() for p in sides.values()}
         taps, gradients = backpropagate(model, stages, images, labels, list(weights.values()))

@@ -162,7 +162,7 @@ class ShiftInvariance(Probe):
     seed: Seed = 0
 
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
-        images, labels, black = batch
+        images, labels, black, *_ = batch
         views = images[: self.samples], labels[: self.samples]
         some, few = images[: self.shift_samples], images[: self.stage_samples]
         mapped = images[: self.map_samples], labels[: self.map_samples]

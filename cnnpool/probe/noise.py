@@ -105,7 +105,7 @@ class GradientNoise(Probe):
     samples: AtLeastTwo = 64
 
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
-        images, labels, _ = batch.first(self.samples)
+        images, labels, *_ = batch.first(self.samples)
         moments = Moments(p for p in model.parameters() if p.requires_grad)
         device = device_of(model)
         with examined(model), torch.enable_grad():

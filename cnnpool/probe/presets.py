@@ -150,6 +150,16 @@ PRESETS: dict[str, Preset] = {
         source="Grabinski 2022, CIFAR: crops of 32 out of 36 px by bilinear enlargement, one pair per batch",
         border="enlarged",
     ),
+    "one_px": Preset(
+        source="after Shifman & Weiss 2024: crops of 7/8 of the image, at most one px apart each way, so "
+        "nothing enters; a distinct pair per image",
+        low=0,
+        high=1,
+        border="crop",
+        per_image=True,
+        distinct=True,
+        least_size=16,
+    ),
 }
 
 PresetName = Literal[
@@ -164,4 +174,5 @@ PresetName = Literal[
     "tips",
     "tips_fill",
     "flc_cifar",
+    "one_px",
 ]

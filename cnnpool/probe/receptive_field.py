@@ -12,6 +12,8 @@ from cnnpool.registry import checked
 
 THRESHOLD = 1 - 0.9545
 """Luo 2016, arXiv:1701.04128: two standard deviations of a Gaussian."""
+VALUES = 1 << 20
+"""Values of images that go through the model at once, which keeps the maps of all its layers meanwhile."""
 
 
 @checked
@@ -77,6 +79,16 @@ def receptive_fields(model: nn.Module, stages: Stages, images: Tensor) -> dict[s
     Summed over the image's channels, the mean over images. Of an even map the centre is the lower right of
     the four in the middle.
     """
+    at_once = max(1, VALUES // max(images[:1].numel(), 1))
+    sums: dict[str, Tensor] = {}
+    for part in images.split(at_once):
+        for stage, field in _summed(model, stages, part).items():
+            sums[stage] = sums[stage] + field if stage in sums else field
+    return {stage: field / len(images) for stage, field in sums.items()}
+
+
+def _summed(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, Tensor]:
+    """By stage, the sum over images and their channels of |dy/dx| (H, W)."""
     with examined(model), captured(stages) as seen, torch.enable_grad():
         images = images.to(device_of(model)).detach().requires_grad_()
         model(images)
@@ -88,7 +100,7 @@ def receptive_fields(model: nn.Module, stages: Stages, images: Tensor) -> dict[s
             stage: torch.autograd.grad(centre, images, retain_graph=True)[0]
             for stage, centre in centres.items()
         }
-    return {stage: field.double().abs().sum(1).mean(0).cpu() for stage, field in fields.items()}
+    return {stage: field.double().abs().sum(1).sum(0).cpu() for stage, field in fields.items()}
 
 
 def extent(field: Tensor) -> dict[str, float]:

@@ -60,7 +60,7 @@ class Sensitivity(Probe):
     radius_px: Pixels = 6
 
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
-        images, _, black = batch.first(self.samples)
+        images, _, black, *_ = batch.first(self.samples)
         values = sensitivity_map(model, images, self.radius_px, black)
         return {
             "mean": values.mean().item(),

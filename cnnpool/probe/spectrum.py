@@ -15,9 +15,11 @@ def dense_output(operator: nn.Module, maps: Tensor, stride: tuple[int, int]) -> 
 
     Row s a + i and column t b + j of the result are the operator's (a, b) for maps (N, C, H, W) moved
     circularly up by i and left by j. Rows and columns beyond a multiple of the stride are cut off first; None
-    if the operator does not make H/s x W/t of the rest.
+    if the operator does not make H/s x W/t of the rest, or nothing is left of a map smaller than the stride.
     """
     height, width = (length - length % s for length, s in zip(maps.shape[-2:], stride, strict=True))
+    if min(height, width) < 1:
+        return None
     maps = maps[..., :height, :width]
     dense = None
     for i in range(stride[0]):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
@@ -15,6 +15,7 @@ from cnnpool.surgery.fitting import Order
 
 DEFAULT = "default"
 """The weights that the package itself recommends."""
+T = TypeVar("T")
 GROUP = "cnnpool.networks"
 """Entry points: functions of ``num_classes`` that return a network."""
 
@@ -98,7 +99,7 @@ class Torchvision(NetworkSource):
 
     def fetch_weights(self) -> Weights:
         entry = self._entry()
-        state = _fetched(lambda: entry.get_state_dict(progress=False, check_hash=True))
+        state = fetched(lambda: entry.get_state_dict(progress=False, check_hash=True))
         preset = entry.transforms()
         return Weights(state, f"torchvision {entry}", tuple(preset.mean), tuple(preset.std))
 
@@ -135,7 +136,7 @@ class Timm(NetworkSource):
         preset = timm.get_pretrained_cfg(self.arch)
         if preset is None or not preset.has_weights:
             raise ValueError(f"weights of {self.arch} are not published by timm: give a file")
-        network = _fetched(lambda: timm.create_model(self.arch, pretrained=True))
+        network = fetched(lambda: timm.create_model(self.arch, pretrained=True))
         return Weights(network.state_dict(), f"timm {self.arch}", tuple(preset.mean), tuple(preset.std))
 
 
@@ -167,7 +168,7 @@ class Installed(NetworkSource):
             ) from error
         network = build(num_classes)
         if not isinstance(network, nn.Module):
-            raise ValueError(f"arch {self.arch} returned a {type(network).__name__}, no torch.nn.Module")
+            raise ValueError(f"arch {self.arch} returned a {type(network).__name__}, not a torch.nn.Module")
         return network
 
 
@@ -183,7 +184,12 @@ def _timm() -> Any:
     return timm
 
 
-def _fetched(fetch: Callable[[], Any]) -> Any:
+def fetched(fetch: Callable[[], T]) -> T:
+    """The result of ``fetch``, which downloads published weights.
+
+    Raises:
+        ValueError: if they cannot be had.
+    """
     try:
         return fetch()
     except (OSError, RuntimeError) as error:

@@ -1,7 +1,7 @@
 """Weights that a network starts from: read without running code, checked against the network, identified."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,21 +107,32 @@ def load_into(network: nn.Module, weights: Weights, num_classes: int) -> Loaded:
     Raises:
         ValueError: if a weight is missing, left over, or of another shape in any other layer.
     """
-    own = network.state_dict()
-    missing, extra = own.keys() - weights.state.keys(), weights.state.keys() - own.keys()
-    other = {k for k in own.keys() & weights.state.keys() if own[k].shape != weights.state[k].shape}
-    new = {k for k in other if own[k].shape == (num_classes, *weights.state[k].shape[1:])}
-    if missing or extra or other - new:
-        parts = [
-            *(f"{len(missing)} are missing ({min(missing)}, ...)" for _ in range(bool(missing))),
-            *(f"{len(extra)} are left over ({min(extra)}, ...)" for _ in range(bool(extra))),
-            *(
-                f"{key} is {tuple(weights.state[key].shape)}, not {tuple(own[key].shape)}"
-                for key in sorted(other - new)[:1]
-            ),
-        ]
-        raise ValueError(f"the weights {weights.source} do not fit the network: {'; '.join(parts)}")
-    network.load_state_dict({k: v for k, v in weights.state.items() if k not in new}, strict=False)
-    return Loaded(
-        weights.source, weights.sha256, tuple(k for k in own if k in new), weights.mean, weights.std
+    own, given = network.state_dict(), weights.state
+    new = tuple(
+        key
+        for key in own
+        if key in given and own[key].shape != given[key].shape
+        if own[key].shape == (num_classes, *given[key].shape[1:])
     )
+    if found := misfits(own, given, new):
+        raise ValueError(f"the weights {weights.source} do not fit the network: {found}")
+    network.load_state_dict({key: value for key, value in given.items() if key not in new}, strict=False)
+    return Loaded(weights.source, weights.sha256, new, weights.mean, weights.std)
+
+
+def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], new: Collection[str] = ()) -> str:
+    """The weights of a network that ``given`` lacks, has besides, or has in another shape; empty if none.
+
+    Args:
+        own: the network's state.
+        given: the state to load.
+        new: names whose shape may differ.
+    """
+    missing, extra = own.keys() - given.keys(), given.keys() - own.keys()
+    shapes = sorted(k for k in own.keys() & given.keys() - set(new) if own[k].shape != given[k].shape)
+    parts = [
+        f"missing weights: {len(missing)} ({min(missing)}, ...)" if missing else "",
+        f"unexpected weights: {len(extra)} ({min(extra)}, ...)" if extra else "",
+        *(f"{key} is {tuple(given[key].shape)}, not {tuple(own[key].shape)}" for key in shapes[:1]),
+    ]
+    return "; ".join(filter(None, parts))

@@ -32,7 +32,13 @@ READOUTS: dict[str, type[Readout]] = {
 
 
 def build(name: str, channels: int, size: tuple[int, int], **options: Any) -> Readout:
-    """The readout called ``name`` (a stem of ``conf/readout``) for maps (``channels``, *``size``).
+    """The readout called ``name`` (a stem of ``conf/readout``) for maps of ``channels`` channels.
+
+    Args:
+        name: of the readout.
+        channels: of the maps, >= 1.
+        size: (H, W) of the maps.
+        options: of the readout.
 
     Raises:
         ValueError: for an unknown name or option, or a value out of range.

@@ -1,10 +1,9 @@
 """Generalised-mean pooling."""
 
-import math
-
 from torch import Tensor
 
 from cnnpool.bounds import AboveZero
+from cnnpool.pool.exporting import log_of
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.readout.base import Readout
@@ -57,7 +56,7 @@ class GlobalGeM2d(Readout):
         logs = wide(x).clamp(min=self.eps).log()
         p = self.p(logs)
         # Through logarithms, since torch's pow with a learnt exponent takes more than twice as long.
-        mean = (p * logs).logsumexp((2, 3), keepdim=True) - math.log(x.shape[-2] * x.shape[-1])
+        mean = (p * logs).logsumexp((2, 3), keepdim=True) - log_of(x.shape[-2] * x.shape[-1], logs)
         result: Tensor = (mean / p).exp().flatten(1).to(x.dtype)
         return result
 

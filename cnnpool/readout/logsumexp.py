@@ -1,10 +1,9 @@
 """Global log-sum-exp pooling."""
 
-import math
-
 from torch import Tensor
 
 from cnnpool.bounds import AboveZero
+from cnnpool.pool.exporting import log_of
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.readout.base import Readout
@@ -52,5 +51,5 @@ class GlobalLogSumExpPool2d(Readout):
         exact = wide(x)
         r = self.r(exact)
         total = (r * exact).logsumexp((2, 3), keepdim=True)
-        mean: Tensor = (total - math.log(x.shape[-2] * x.shape[-1])) / r
+        mean: Tensor = (total - log_of(x.shape[-2] * x.shape[-1], exact)) / r
         return mean.flatten(1).to(x.dtype)

@@ -21,7 +21,7 @@ class Choice:
 
 def varying(runs: Sequence[Run]) -> list[str]:
     """The keys to group by when none are given: what differs among pool, readout and model, else pool."""
-    rooms = [key for key in ("pool", "readout", "model") if len({_frozen(run, key) for run in runs}) > 1]
+    rooms = [key for key in ("pool", "readout", "model") if len({frozen(run, key) for run in runs}) > 1]
     return rooms or ["pool"]
 
 
@@ -39,7 +39,7 @@ def group(runs: Sequence[Run], by: Sequence[str]) -> list[Choice]:
             raise ValueError(f"--by {key}: no run has this key; {did_you_mean(key, known)}")
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
-        groups.setdefault(tuple(_frozen(run, key) for key in by), []).append(run)
+        groups.setdefault(tuple(frozen(run, key) for key in by), []).append(run)
     named = zip(labels(list(groups.values()), by), groups.values(), strict=True)
     choices = [Choice(label, _by_seed(label, same)) for label, same in named]
     return sorted(choices, key=lambda choice: natural(choice.label))
@@ -70,7 +70,8 @@ def _results(choice: Choice) -> Results:
     return next(iter(choice.runs.values())).results
 
 
-def _frozen(run: Run, key: str) -> str:
+def frozen(run: Run, key: str) -> str:
+    """The value of ``key``, whole rooms included, as text that is equal where the values are."""
     return json.dumps(value_at(run.results, key), sort_keys=True)
 
 

@@ -5,23 +5,19 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
-from cnnpool.report.runs import MEANS, Run, find, finished
+from cnnpool.report.runs import Run, find, finished
 from cnnpool.system.progress import Progress
 
 if TYPE_CHECKING:
     from cnnpool.report.comparison import Comparison
-    from cnnpool.report.course import Course
-    from cnnpool.report.plots import Plot
 
 METRIC = "test.accuracy"
-SELECTED = 40
-"""TensorBoard shows none of more runs than these until some are selected."""
 EXAMPLES = """examples:
   cnnpool compare outputs/mnist
   cnnpool compare outputs --where data=mnist --by pool,readout --baseline max
@@ -75,7 +71,7 @@ def parser(*, claims: bool = True) -> Parser:
     add(
         "--by",
         metavar="KEY,...",
-        help="what makes a choice (default: what differs among pool, readout, model)",
+        help="keys that define a choice (default: what differs among pool, readout, model)",
     )
     add(
         "--where",
@@ -84,18 +80,18 @@ def parser(*, claims: bool = True) -> Parser:
         metavar="KEY=VALUE",
         help="only runs that have it; can be repeated",
     )
-    add("--metric", default=METRIC, metavar="KEY", help=f"what is compared (default: {METRIC})")
+    add("--metric", default=METRIC, metavar="KEY", help=f"the measure to compare (default: {METRIC})")
     add(
         "--baseline",
         metavar="CHOICE",
-        help="what the others are compared with (default: max, else the first)",
+        help="choice to compare the others with (default: max, else the first)",
     )
-    add("--allow", metavar="KEY,...", help="what may differ among the runs although it is no choice")
-    add("--out", metavar="DIR", help="where the report goes (default: report in the first of RUNS)")
+    add("--allow", metavar="KEY,...", help="keys that may differ among the runs without being a choice")
+    add("--out", metavar="DIR", help="folder of the report (default: report in the first of RUNS)")
     if claims:
         only = "settle textbook claims by these runs instead (with --where, --allow and --out alone)"
         add("--claims", action="store_true", help=only)
-    add("--no-board", action="store_true", help="write nothing for TensorBoard")
+    add("--no-board", action="store_true", help="print no command for TensorBoard")
     add(
         "--status", action="store_true", help="only list the runs: done, running, failed, unfinished, damaged"
     )
@@ -133,27 +129,18 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
     write(comparison, folder, argv, plots)
     _say(f"\nreport: {folder / 'report.html'}\n")
     if not arguments.no_board:
-        _say(_board(comparison, courses, plots))
+        _say(_board(comparison))
 
 
-def _board(comparison: "Comparison", courses: "Mapping[str, Course]", plots: "Sequence[Plot]") -> str:
-    """Write the comparison for TensorBoard; how to look at it, or why there is nothing to look at."""
+def _board(comparison: "Comparison") -> str:
+    """How to look at the comparison in TensorBoard, or why there is nothing to look at."""
     from cnnpool.report import board
 
     root = board.root_of(comparison.compared)
     if root is None:
         return "board: none, the runs have no folder in common\n"
-    try:
-        board.write(comparison, root, courses, plots)
-    except OSError as error:
-        return f"board: none, {error.filename or root} cannot be written: {error.strerror}\n"
-    every = f"tensorboard --logdir {shlex.quote(_short(root))}"
-    if len(comparison.runs) + len(comparison.rows) + 1 <= SELECTED:
-        return f"board: {every}\n       {board.link()}\n"
-    means = f"tensorboard --logdir {shlex.quote(_short(root / MEANS))}"
-    return (
-        f"board: {means}\n       {board.link()}\n       {every} has each run too, of so many none selected\n"
-    )
+    board.tidy(root)
+    return f"board: tensorboard --logdir {shlex.quote(_short(root))}\n       {board.LINK}\n"
 
 
 def _short(folder: Path) -> str:

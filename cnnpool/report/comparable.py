@@ -12,7 +12,7 @@ from cnnpool.run_folder.results import NAMED
 # Where a run lies, what it shows while it runs and on what machine: noted in the report, no reason to refuse.
 FREE = ("deterministic", "environment", "fit.deterministic", "fit.channels_last", "data.eval_batch_size")
 SILENT = (
-    *("data.root", "data.download", "data.skip_unreadable"),
+    *("data.root", "data.download", "data.skip_unreadable", "data.stream"),
     *("fit.log_every_steps", "fit.pictures", "fit.progress"),
 )
 # On these the last bits of a training depend, and with them a part of its result.
@@ -30,6 +30,19 @@ ALIASES = {
 }
 
 
+class DifferentRunsError(ValueError):
+    """Runs that cannot stand in one table.
+
+    Args:
+        message: what they differ in, and what to do.
+        values: key -> its values, of everything in which they differ.
+    """
+
+    def __init__(self, message: str, values: dict[str, list[str]]):
+        super().__init__(message)
+        self.values = values
+
+
 def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
     """The runs that satisfy every ``key=value`` (or ``key=value,value``) of ``where``.
 
@@ -44,22 +57,26 @@ def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
         known = {name for run in runs for name in facts(run.results)} | {*NAMED, "seed"}
         if key not in known:
             raise ValueError(f"--where {key}: no run has this key; {did_you_mean(key, known)}")
-        found = [(run, _name(run, key)) for run in kept]
-        # A list such as [2, 2] holds commas itself, so the whole text is tried as well.
-        texts = {wanted, *wanted.split(",")}
-        kept = [run for run, value in found if value in texts]
+        there = ", ".join(sorted({text_at(run, key) for run in kept}))
+        kept = [run for run in kept if meets(run, condition)]
         if not kept:
-            there = ", ".join(sorted({value for _, value in found}))
             raise ValueError(f"--where {condition}: no finished run has it; {key} is one of {there}")
     return kept
+
+
+def meets(run: Run, condition: str) -> bool:
+    """Whether a run satisfies one ``key=value`` or ``key=value,value``."""
+    key, _, wanted = condition.partition("=")
+    # A list such as [2, 2] holds commas itself, so the whole text is tried as well.
+    return text_at(run, key) in {wanted, *wanted.split(",")}
 
 
 def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list[str]:
     """Sentences on what differs among ``runs`` and was allowed or does no harm to the comparison.
 
     Raises:
-        ValueError: if anything differs beside ``by`` and ``allow`` that accuracy depends on: data, recipe,
-            epochs, presets, code; it says which values in which runs.
+        DifferentRunsError: if anything differs beside ``by`` and ``allow`` that accuracy depends on: data,
+            recipe, epochs, presets, code; it says which values in which runs.
     """
     table = [facts(run.results) for run in runs]
     known = dict.fromkeys(key for flat in table for key in flat)
@@ -79,7 +96,8 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
         else:
             refused[key] = values
     if refused:
-        raise ValueError(_refusal(refused, by))
+        refused = _shortest(refused)
+        raise DifferentRunsError(_refusal(refused, by), {key: list(one) for key, one in refused.items()})
     return noted
 
 
@@ -116,8 +134,8 @@ def _values(runs: Sequence[Run], table: list[dict[str, Any]], key: str) -> dict[
     return values
 
 
-def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> str:
-    # The name of a room explains its options and its hash: say that alone.
+def _shortest(refused: dict[str, dict[str, list[Run]]]) -> dict[str, dict[str, list[Run]]]:
+    """The name of a room explains its options and its hash: that alone."""
     for room in (*NAMED, "stages"):
         if f"{room}.name" in refused:
             refused = {
@@ -125,6 +143,10 @@ def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> str
                 for key, values in refused.items()
                 if key == f"{room}.name" or not _covers(room, key)
             }
+    return refused
+
+
+def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> str:
     lines = [f"these runs cannot be compared, they differ in {', '.join(refused)}"]
     for key, values in list(refused.items())[:3]:
         told = "; ".join(f"{value[:24]} in {_some(runs)}" for value, runs in list(values.items())[:4])
@@ -143,7 +165,8 @@ def _some(runs: list[Run]) -> str:
     return f"{runs[0].folder}{more}"
 
 
-def _name(run: Run, key: str) -> str:
+def text_at(run: Run, key: str) -> str:
+    """The value of ``key`` as ``--where`` names it: of a room its name."""
     if key in NAMED:
         return str(getattr(run.results, key)["name"])
     return _text(value_at(run.results, key))

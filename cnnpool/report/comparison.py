@@ -34,6 +34,10 @@ class Comparison:
     """Why the timed measures are not to be trusted; empty if they are."""
     runs: list[Run] = field(repr=False)
     """All runs found, the unfinished too."""
+    palette: tuple[str, ...] = ()
+    """Labels that have the first colours, in this order, whatever else the figures show first."""
+    stage: str = ""
+    """The only stage that figures show; empty for all."""
 
     def measure(self, key: str) -> Measure:
         """The measure at ``key`` of these runs."""

@@ -61,7 +61,7 @@ def compose(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) 
         plots: the figures, already drawn.
         argv: the arguments of the command that made it.
     """
-    blocks: list[Block] = [Paragraph(_summary(comparison)), Table(main_columns(comparison))]
+    blocks: list[Block] = [Paragraph(summary(comparison)), Table(main_columns(comparison))]
     blocks += [Paragraph(ranking(comparison))]
     if comparison.notes:
         blocks += [Heading("Warnings"), Items([("", note) for note in comparison.notes])]
@@ -78,11 +78,16 @@ def compose(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) 
         blocks += [Paragraph(f"{MARK} {comparison.loaded}.")] * bool(comparison.loaded)
     blocks += [Heading("Glossary"), Items(glossary.entries(comparison))]
     blocks += [Heading("Figures"), *plots] if plots else []
-    blocks += [Heading("How the numbers were made"), Items(_method(comparison))]
-    blocks += [Heading("What ran"), Items(_provenance(comparison))]
+    blocks += [Heading("How the numbers were made"), Items(method(comparison))]
+    blocks += [Heading("What ran"), Items(provenance(comparison))]
     blocks += [Heading("Made by"), Code(f"cnnpool compare {shlex.join(argv)}".rstrip())]
+    return title(comparison), blocks
+
+
+def title(comparison: Comparison) -> str:
+    """The measure, the data and the keys that make a choice."""
     data = ", ".join(sorted({run.results.data["name"] for run in comparison.compared}))
-    return f"{comparison.metric.title} on {data} by {', '.join(comparison.by)}", blocks
+    return f"{comparison.metric.title} on {data} by {', '.join(comparison.by)}"
 
 
 OVER_IMAGES = (
@@ -92,7 +97,8 @@ OVER_IMAGES = (
 )
 
 
-def _summary(comparison: Comparison) -> str:
+def summary(comparison: Comparison) -> str:
+    """How many choices and seeds, and who is better or worse than the baseline."""
     rows = comparison.rows
     counts = sorted({row.summary.n for row in rows})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -105,7 +111,8 @@ def _summary(comparison: Comparison) -> str:
     return f"{text} Against {comparison.baseline.choice.label}: {told}." if told else text
 
 
-def _method(comparison: Comparison) -> list[tuple[str, str]]:
+def method(comparison: Comparison) -> list[tuple[str, str]]:
+    """Term and explanation of the statistics."""
     senses = {1: "higher is better", -1: "lower is better", 0: "neither sense is better in itself"}
     return [
         ("Measure", f"{comparison.metric.key} of results.json; {senses[comparison.metric.sense]}."),
@@ -137,7 +144,8 @@ def _method(comparison: Comparison) -> list[tuple[str, str]]:
     ]
 
 
-def _provenance(comparison: Comparison) -> list[tuple[str, str]]:
+def provenance(comparison: Comparison) -> list[tuple[str, str]]:
+    """Term and value of what the runs were and where they ran."""
     results = [run.results for run in comparison.compared]
     seeds = sorted({seed for row in comparison.rows for seed in row.choice.runs})
     times = sorted(one.finished for one in results if one.finished)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from cnnpool.report.measure import Measure
 from cnnpool.report.row import Row
-from cnnpool.report.runs import Run
-from cnnpool.run_folder import metrics
+from cnnpool.report.runs import Run, problem
 
 FLOPS = "cost.flops"
 MORE, EQUAL = 0.1, 0.05
@@ -25,8 +24,7 @@ def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metri
     notes = [
         f"{run.folder}: {run.state}{': ' * bool(run.reason)}{run.reason}" for run in runs if not run.found
     ]
-    problems = (metrics.problem(run.folder, run.results.metrics_sha256) for run in kept)
-    notes += filter(None, problems)
+    notes += filter(None, map(problem, kept))
     for row in rows:
         label, missing = row.choice.label, sorted(row.choice.runs.keys() - row.values.keys())
         if row.broken:

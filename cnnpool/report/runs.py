@@ -17,7 +17,7 @@ from cnnpool.run_folder.results import Results
 log = logging.getLogger(__name__)
 
 MEANS = "_mean"
-"""The folder beside runs that holds what TensorBoard shows of their comparison."""
+"""The folder beside runs in which version 0.1 left a comparison for TensorBoard: it holds no runs."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,10 @@ class Run:
     """done, failed, running, unfinished or damaged."""
     reason: str = ""
     found: Results | None = field(default=None, repr=False)
+    history: Callable[[], list[Record]] | None = field(default=None, repr=False, compare=False)
+    """Reads metrics.jsonl, for who follows it; None to read it from the disk each time."""
+    problem: str | None = field(default=None, repr=False, compare=False)
+    """Of metrics.jsonl, if that is known already."""
 
     @property
     def results(self) -> Results:
@@ -77,7 +81,7 @@ def find(paths: Iterable[str | os.PathLike[str]], each: Callable[[], object] = l
     runs: list[Run] = []
     descriptions: list[dict[str, Any]] = []
     for folder in folders.values():
-        runs.append(_sharing(_read(folder), descriptions))
+        runs.append(sharing(read(folder), descriptions))
         each()
     return runs
 
@@ -102,7 +106,12 @@ def finished(runs: Iterable[Run]) -> list[Run]:
 
 def records(run: Run) -> list[Record]:
     """The lines of metrics.jsonl that can be read."""
-    return metrics.read(run.folder).records
+    return run.history() if run.history else metrics.read(run.folder).records
+
+
+def problem(run: Run) -> str:
+    """One line if metrics.jsonl is not what the finished ``run`` wrote, else nothing."""
+    return metrics.problem(run.folder, run.results.metrics_sha256) if run.problem is None else run.problem
 
 
 def is_number(value: Any) -> bool:
@@ -124,7 +133,7 @@ def _warn(error: OSError) -> None:
     log.warning("%s is left out: %s", error.filename, error.strerror)
 
 
-def _sharing(run: Run, known: list[dict[str, Any]]) -> Run:
+def sharing(run: Run, known: list[dict[str, Any]]) -> Run:
     """Return ``run`` with the descriptions of its numbers from ``known``: all runs have much the same."""
     if run.found is None:
         return run
@@ -136,7 +145,8 @@ def _sharing(run: Run, known: list[dict[str, Any]]) -> Run:
     return dataclasses.replace(run, found=dataclasses.replace(run.found, quantities=shared))
 
 
-def _read(folder: Path) -> Run:
+def read(folder: Path) -> Run:
+    """The run in ``folder`` with its state."""
     try:
         found = results.read(folder)
     except DamagedError as error:

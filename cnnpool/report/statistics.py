@@ -105,8 +105,3 @@ def detectable(sd: float, n: int, comparisons: int = 1) -> float:
         return math.nan
     edge = stdtrit(n - 1, 1 - LEVEL / max(comparisons, 1) / 2)
     return float(nctdtrinc(n - 1, 1 - POWER, edge)) * sd / math.sqrt(n)
-
-
-def pairs_needed(comparisons: int) -> int:
-    """Pairs below which no sign-flip p-value survives Holm's correction: 2^(1-n) m <= 0.05; at least 6."""
-    return max(LEAST_PAIRS, math.ceil(1 + math.log2(max(comparisons, 1) / LEVEL)))

@@ -1,8 +1,6 @@
 """The report's files: ``write`` puts them into one folder, each whole or not at all."""
 
 import json
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from cnnpool.report.columns import records, runs
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.document import compose
 from cnnpool.report.plots import NAMES, Plot
+from cnnpool.system.atomic import write_bytes
 
 
 def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequence[Plot]) -> None:
@@ -47,20 +46,11 @@ def put(files: Mapping[str, bytes], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            _replace(folder / name, content)
+            write_bytes(folder / name, content, flush=False)
     except OSError as error:
         raise ValueError(
             f"--out {folder} cannot be written: {error.strerror}; choose another with --out"
         ) from error
-
-
-def _replace(path: Path, content: bytes) -> None:
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        beside.write_bytes(content)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _json(comparison: Comparison, argv: Sequence[str]) -> str:

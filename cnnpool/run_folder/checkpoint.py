@@ -17,15 +17,17 @@ from torch import Tensor
 
 from cnnpool import __version__
 from cnnpool.run_folder import layout
-from cnnpool.run_folder.atomic import beside, rename, replacing
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.identity import differences
+from cnnpool.system.atomic import beside, rename, replacing
 
 log = logging.getLogger(__name__)
 
 SCHEMA = 2
 """2 has the state of torch's own optimisers."""
 OURS = "cnnpool"
+FOLDER = 0x10
+"""The attribute of a folder in a zip archive: torch takes whatever memory holds for the content of one."""
 METRICS = "MetricsCallback"
 """The entry of the callback that counts the bytes of metrics.jsonl."""
 
@@ -122,7 +124,8 @@ def load(path: Path, map_location: Any = "cpu") -> Any:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()
+            marked = [one.filename for one in archive.infolist() if one.external_attr & FOLDER]
+            broken = marked[0] if marked else archive.testzip()
         if broken is None:
             return torch.load(path, map_location=map_location, weights_only=True)
     except OSError as error:
@@ -130,9 +133,10 @@ def load(path: Path, map_location: Any = "cpu") -> Any:
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0]
         raise DamagedError(
-            f"{path} is damaged, or no checkpoint of plain weights ({type(error).__name__}: {reason})"
+            f"{path} is damaged, or not a checkpoint of plain weights ({type(error).__name__}: {reason})"
         ) from error
-    raise DamagedError(f"{path} is damaged: {broken} fails its checksum")
+    why = "is marked as a folder" if marked else "fails its checksum"
+    raise DamagedError(f"{path} is damaged: {broken} {why}")
 
 
 def latest(folder: Path) -> Checkpoint | None:
@@ -149,7 +153,7 @@ def latest(folder: Path) -> Checkpoint | None:
         try:
             content = load(path)
             if not isinstance(content, dict) or OURS not in content:
-                raise DamagedError(f"{path} is no checkpoint of cnnpool")
+                raise DamagedError(f"{path} is not a checkpoint of cnnpool")
         except DamagedError as error:
             errors.append(error)
             continue

@@ -84,14 +84,14 @@ def _refuse_foreign(folder: Path) -> None:
     with suppress(FileNotFoundError):
         folder.stat()
     if place in (Path(place.anchor), _home()):
-        raise OccupiedError(f"{folder} is no folder for a run: choose another by out= or hydra.run.dir=")
+        raise OccupiedError(f"{folder} cannot be a run's folder: choose another by out= or hydra.run.dir=")
     if not folder.is_dir() or is_run(folder):
         return
     foreign = sorted(set(os.listdir(folder)) - HARMLESS)
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         raise OccupiedError(
-            f"{folder} holds files that are no run's ({foreign[0]}{more}): "
+            f"{folder} holds files that no run wrote ({foreign[0]}{more}): "
             "choose an empty folder by out= or hydra.run.dir="
         )
 

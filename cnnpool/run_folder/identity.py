@@ -7,7 +7,7 @@ from typing import Any
 
 DECIDING = ("data", "model", "pool", "stage", "readout", "probe", "fit", "seed")
 HARMLESS = {
-    "data": ("root", "download", "skip_unreadable"),
+    "data": ("root", "download", "skip_unreadable", "stream"),
     "fit": (
         "progress",
         "pictures",

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from cnnpool.run_folder.atomic import write_bytes
 from cnnpool.run_folder.errors import AGAIN, DamagedError, LostError
 from cnnpool.run_folder.layout import METRICS, maker
+from cnnpool.system.atomic import write_bytes
 
 LARGEST = 1e308
 Record = dict[str, Any]
@@ -36,7 +36,7 @@ class MetricsFile:
         written = self.path.read_bytes() if self.path.exists() else b""
         if len(written) < kept_bytes:
             raise DamagedError(
-                f"{self.path} has lost lines that the checkpoint counts on: put it back, "
+                f"{self.path} has lost lines that the checkpoint needs: put it back, "
                 f"or delete {folder} to train anew"
             )
         write_bytes(self.path, written[:kept_bytes], maker=maker(folder))
@@ -102,9 +102,9 @@ def read(folder: Path, digest: str | None = None) -> Metrics:
     *lines, rest = content.split(b"\n")
     if rest and digest:
         lines.append(rest)
-    read = list(map(_record, lines))
-    records = [record for record in read if record is not None]
-    damaged = [place for place, record in enumerate(read, 1) if record is None]
+    read = list(map(record, lines))
+    records = [one for one in read if one is not None]
+    damaged = [place for place, one in enumerate(read, 1) if one is None]
     if damaged:
         which = f"line {damaged[0]}" + (f" and {len(damaged) - 1} more" if len(damaged) > 1 else "")
         return Metrics(records, f"{path} is damaged: {which} of {len(lines)} left out")
@@ -122,15 +122,15 @@ def problem(folder: Path, digest: str | None = None) -> str:
     return read(folder, digest).problem
 
 
-def _record(line: bytes) -> Record | None:
+def record(line: bytes) -> Record | None:
     """The content of a line; None if it is no line of ours."""
     try:
-        record = json.loads(line)
+        content = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(record, dict) or any(type(value) not in (int, float) for value in record.values()):
+    if not isinstance(content, dict) or any(type(value) not in (int, float) for value in content.values()):
         return None
     # Earlier versions also wrote values that are not finite.
-    record = {tag: value for tag, value in record.items() if -LARGEST <= value <= LARGEST}
-    place = [record.get(key) for key in ("step", "epoch")]
-    return record if all(type(value) is int and value >= 0 for value in place) else None
+    content = {tag: value for tag, value in content.items() if -LARGEST <= value <= LARGEST}
+    place = [content.get(key) for key in ("step", "epoch")]
+    return content if all(type(value) is int and value >= 0 for value in place) else None

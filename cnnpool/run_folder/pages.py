@@ -1,4 +1,4 @@
-"""The pages that TensorBoard opens on, of a run and of a comparison alike: accuracy, gradient, invariance."""
+"""The pages of TensorBoard's custom scalars: accuracy, gradient, invariance."""
 
 from collections.abc import Iterable
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from cnnpool.run_folder.atomic import write_json
-from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.identity import as_json
 from cnnpool.run_folder.layout import RESULTS, maker
+from cnnpool.run_folder.reading import read_json
+from cnnpool.system.atomic import write_json
 
 SCHEMA = 1
 CHECKSUM = "checksum"
@@ -90,7 +90,6 @@ def _kinds(hint: Any) -> tuple[type, ...]:
 
 
 KINDS = {name: _kinds(hint) for name, hint in get_type_hints(Results).items() if name != "measured"}
-NEEDED = (*NAMED, "seed")
 RANGES = {"seed": (0, 2**32 - 1), "epochs": (0, 2**63), "steps": (0, 2**63)}
 SCORES = {"accuracy": (0.0, 1.0), "loss": (0.0, 1e308)}
 
@@ -114,17 +113,7 @@ def read(folder: Path) -> Results | None:
     Raises:
         DamagedError: if the file is not what a run wrote: cut, altered, or with values that cannot be.
     """
-    path = folder / RESULTS
-    try:
-        if path.stat().st_size > LONGEST:
-            raise ValueError("it is too long")
-        return from_json(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise DamagedError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{path} is damaged: {error}", str(error)) from None
+    return read_json(folder / RESULTS, from_json, most=LONGEST)
 
 
 def to_json(results: Results) -> dict[str, Any]:
@@ -163,7 +152,7 @@ def from_json(content: Any) -> Results:
     written = content.get(CHECKSUM)
     own = checksum({name: value for name, value in content.items() if name != CHECKSUM})
     if CHECKSUM in content and written != own:
-        raise ValueError("it was altered after it was written: its checksum is another")
+        raise ValueError("it was altered after it was written: its checksum differs")
     return Results(**known, measured=measured)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from cnnpool.run_folder.atomic import write_bytes
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.layout import ROUTING, maker
+from cnnpool.system.atomic import write_bytes
 
 IMAGES = "images"
 STAGE = "stage."

@@ -1,15 +1,14 @@
 """status.json: the state of a run while it trains and after it ended."""
 
-import json
 import os
 import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from cnnpool.run_folder.atomic import write_json
-from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.layout import STATUS, maker
+from cnnpool.run_folder.reading import read_json
+from cnnpool.system.atomic import write_json
 
 State = Literal["running", "done", "stopped", "failed"]
 LONGEST = 1 << 20
@@ -58,17 +57,7 @@ def read(folder: Path) -> Status | None:
     Raises:
         DamagedError: if the file cannot be read as one.
     """
-    path = folder / STATUS
-    try:
-        if path.stat().st_size > LONGEST:
-            raise ValueError("it is too long")
-        return _checked(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise DamagedError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{path} is damaged: {error}", str(error)) from None
+    return read_json(folder / STATUS, _checked, most=LONGEST)
 
 
 def _checked(content: Any) -> Status:

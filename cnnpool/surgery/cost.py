@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from cnnpool.surgery.trace import evaluating
+
 MUCH = 2
 """Times as much as before; a replacement that asks for more is said to be dear."""
 
@@ -21,7 +23,7 @@ def cost(model: nn.Module, example: Tensor) -> Cost:
     """The cost of ``model``, by torch's own counter and by a hook on every layer that contains no other.
 
     Args:
-        model: in evaluation mode.
+        model: run in evaluation mode, and left as it was.
         example: images, (N, C, H, W).
     """
     elements = [0]
@@ -32,9 +34,10 @@ def cost(model: nn.Module, example: Tensor) -> Cost:
     layers = [module for module in model.modules() if next(module.children(), None) is None]
     hooks = [layer.register_forward_hook(count) for layer in layers]
     devices = [example.device] if example.is_cuda else []
+    counter = FlopCounterMode(display=False)
     try:
         # Some layers draw in evaluation mode too.
-        with torch.random.fork_rng(devices), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        with evaluating(model), torch.random.fork_rng(devices), torch.no_grad(), counter:
             model(example)
     finally:
         for hook in hooks:
@@ -42,12 +45,12 @@ def cost(model: nn.Module, example: Tensor) -> Cost:
     return Cost(counter.get_total_flops() / len(example), elements[0] / len(example))
 
 
-def dearer(name: str, before: Cost, after: Cost) -> str:
-    """A sentence on a model that asks for much more than before; empty for any other."""
+def costlier(name: str, before: Cost, after: Cost, remedy: str = "") -> str:
+    """A sentence on a model that asks for much more than before, with a ``remedy``; empty for any other."""
     if after.flops <= MUCH * before.flops and after.elements <= MUCH * before.elements:
         return ""
     return (
-        f"{name} makes the model dearer: {before.flops / 1e9:.2f} -> {after.flops / 1e9:.2f} GFLOPs and "
-        f"{before.elements / 1e6:.1f} -> {after.elements / 1e6:.1f} million elements of maps an image; "
-        'order="before", skip_stem=True or min_channels=16 costs less'
+        f"{name} makes the model costlier: {before.flops / 1e9:.2f} -> {after.flops / 1e9:.2f} GFLOPs and "
+        f"{before.elements / 1e6:.1f} -> {after.elements / 1e6:.1f} million elements of maps an image"
+        + (f"; {remedy}" if remedy else "")
     )

@@ -11,14 +11,13 @@ from torch import Tensor, nn
 from cnnpool import registry
 from cnnpool.pool import OPERATORS
 from cnnpool.readout import READOUTS
-from cnnpool.surgery.cost import cost, dearer
+from cnnpool.surgery.cost import cost, costlier
 from cnnpool.surgery.fitting import Order, new_downsampling, new_head
 from cnnpool.surgery.left import FunctionalPooling
 from cnnpool.surgery.trace import (
     Target,
     Where,
     dry_run,
-    evaluating,
     limited,
     pools,
     refuse_compiled,
@@ -27,6 +26,9 @@ from cnnpool.surgery.trace import (
 )
 
 log = logging.getLogger(__name__)
+
+CHEAPER = 'order="before", skip_stem=True or min_channels=16 costs less'
+"""Remedies for an operator that makes a model costlier."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,7 @@ def swap(
         targets = limited(targets, min_channels, skip_stem)
     left = "" if reads_out or where not in (None, "pool") else left_alone(name, seen, functional)
     make = new_head if reads_out else partial(new_downsampling, order=order)
-    with evaluating(model):
-        before = cost(model, example)
+    before = cost(model, example)
     plan: dict[nn.Module, nn.Module] = {}
     for target in targets:
         try:
@@ -134,8 +135,7 @@ def swap(
         raise
     changes = [Change(target.name, target.module, plan[target.module]) for target in targets]
     log.info("%s replaces %s", name, ", ".join(change.name for change in changes))
-    with evaluating(model):
-        said = dearer(name, before, cost(model, example))
+    said = costlier(name, before, cost(model, example), "" if reads_out else CHEAPER)
     for text in filter(None, (said, left)):
         log.warning(text)
     return changes

@@ -185,7 +185,7 @@ def pattern(where: str) -> re.Pattern[str]:
     try:
         return re.compile(where)
     except re.error as error:
-        raise ValueError(f"where={where!r} is no regular expression: {error}") from error
+        raise ValueError(f"where={where!r} is not a regular expression: {error}") from error
 
 
 def _sized(module: nn.Module) -> bool:

@@ -6,6 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+BOARD = "http://localhost:6006/#downsampling"
+"""TensorBoard's tab that compares runs, for a TensorBoard on this machine's usual port."""
+
 
 def next_lines(*commands: Sequence[str]) -> str:
     """``next: cnnpool compare outputs/mnist``, and a line for each further command.

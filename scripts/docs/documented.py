@@ -49,7 +49,7 @@ class Command:
     def shortened(self) -> list[str]:
         """The words with smoke settings, and no more than two seeds."""
         words = [re.sub(r"^(seed=\d+,\d+)[\d,]*$", r"\1", word) for word in self.words]
-        words = [re.sub(r"^choose\.budget=.*$", "choose.budget=1min", word) for word in words]
+        words = [re.sub(r"^choose\.budget=.*$", "choose.budget=20min", word) for word in words]
         if words[0] != "cnnpool" or len(words) < 2 or "--help" in words:
             return words
         extra = list(SMOKE.get(words[1], []))

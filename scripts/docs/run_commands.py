@@ -30,6 +30,9 @@ SERVES_S = 15
 
 
 def main(pages: list[str]) -> int:
+    if missing := [page for page in pages if not (REPOSITORY / page).is_file()]:
+        print(__doc__ if missing[0] in ("-h", "--help") else f"no page {missing[0]}")
+        return int(missing[0] not in ("-h", "--help"))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         clone = root / "cnnpool"

@@ -15,31 +15,31 @@ class Edit(NamedTuple):
 EDITS = [
     Edit(
         "base.py",
-        "(count - 1) * stride >= length + padding",
-        "(count - 1) * stride > length + padding",
+        "(length + padding - 1) // stride) + 1",
+        "(length + padding) // stride) + 1",
         "test_max",
     ),
     Edit("base.py", "dilation * (kernel - 1) - 1", "dilation * kernel - 1", "test_max"),
     Edit("window.py", "if any(2 * p > k for", "if any(2 * p > k + 1 for", "test_max"),
-    Edit("window.py", "rows = slice(row * dh,", "rows = slice(row * dw,", "test_max"),
+    Edit("cells.py", "rows = slice(row * dh,", "rows = slice(row * dw,", "test_max"),
     Edit(
-        "window.py",
+        "cells.py",
         "columns = slice(column * dw, column * dw +",
         "columns = slice(column, column +",
         "test_max",
     ),
     Edit(
-        "window.py",
+        "cells.py",
         "[..., : rows * kh, : columns * kw]",
         "[..., -rows * kh :, -columns * kw :]",
         "test_windows",
     ),
     Edit(
-        "window.py", "present is None else sum(present)", "present is None else window.cells", "test_windows"
+        "cells.py", "present is None else sum(present)", "present is None else window.cells", "test_windows"
     ),
     Edit("window.py", "type(option) is tuple and [*map(type, option)] != PAIR", "False", "test_windows"),
-    Edit("max.py", "if length < d and any(", "if False and any(", "test_max"),
-    Edit("max.py", 'check_map(shape, window, "max_pool2d")', "pass", "test_max"),
+    Edit("max_winners.py", "if length < d and any(", "if False and any(", "test_max"),
+    Edit("max_winners.py", 'check_map(shape, window, "max_pool2d")', "pass", "test_max"),
     Edit("autograd/winners.py", "| (cell != cell)) & inside", ") & inside", "test_max"),
     Edit(
         "autograd/winners.py",
@@ -71,8 +71,8 @@ EDITS = [
     Edit("sum.py", "divisor_override=1", "divisor_override=2", "test_sum"),
     Edit(
         "autograd/blurring.py",
-        "before = -(-length // stride), (filter_size - 1) // 2",
-        "before = -(-length // stride), filter_size // 2",
+        "ceil_div(length, stride), (filter_size - 1) // 2",
+        "ceil_div(length, stride), filter_size // 2",
         "test_blur",
     ),
     Edit(

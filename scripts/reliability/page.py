@@ -23,6 +23,12 @@ ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
         f"{r['crashed']}, {r['more than a line']}, {r['taken for true']} of {r['alterations']:,} "
         f"({r['told']:,} told, {r['alike']:,} of no effect, {r['without a checksum']:,} without a checksum)",
     ),
+    "configuration": lambda r: (
+        "configuration files and words of a command line altered: crashed, hung, more than one line that a "
+        "terminal can show, code run or files written",
+        f"{r['crashed']}, {r['hung']}, {r['not one line'] + r['unprintable']}, {r['harmful']} "
+        f"of {r['cases']:,} ({r['refused']:,} refused, {r['fine']:,} fine)",
+    ),
     "faults": lambda r: (
         "faults answered by one line that names what and the remedy, the right status and no traceback "
         "([all of them](faults.md))",
@@ -97,7 +103,7 @@ Equal means to the bit.
   by its schema; it costs a line, and the other runs are compared.
 - **A full disk** is one line: the file, the disk, the room that is missing. The same command goes on.
 - **Kernels on disk** are checked before they are loaded: damaged ones are compiled again, and where none can
-  be kept every run compiles them, with a line.
+  be kept every run compiles them, with a line that names the folder.
 - **Output** that cannot be written, by `| head`, a full disk or a closed terminal, ends no job.
 - **Sweeps** of more than 10,000 jobs need `--max-jobs`. After a job that runs out of memory the others run in
   processes of their own.

@@ -8,6 +8,7 @@ from bench_results import result, results
 
 from cnnpool.bench import machine, main, pool, text
 from cnnpool.bench.rivals import DUELS
+from cnnpool.bench.runtimes import session
 from scripts.benchmarks.operators import document
 
 
@@ -22,6 +23,38 @@ def test_every_operator_is_measured_beside_its_rival_and_agrees_with_it(operator
     row = pool.measure(case, 3)
     assert row["ms"].keys() == {"ours", "rival", "copy"} and row["speedup"]["n"] == 3
     assert row["rival"] == duel.rival
+
+
+@pytest.mark.parametrize("operator", ["max 3/2", "blur 3/2"])
+def test_a_compiled_rival_is_measured_with_its_backward_pass(operator):
+    row = pool.measure(pool.Case(operator, (2, 2, 8, 8), "float32", "contiguous"), 3, rival="compile")
+    assert row["rival"].endswith(", torch.compile")
+    assert row["ms"].keys() == {"ours", "rival", "copy"} and "forward" not in row
+
+
+@pytest.mark.parametrize("operator", ["max 3/2", "blur 3/2", "lp p=3"])
+def test_in_onnx_runtime_the_forward_pass_is_measured(operator):
+    pytest.importorskip("onnxruntime")
+    row = pool.measure(pool.Case(operator, (2, 2, 8, 8), "float32", "contiguous"), 3, rival="onnx")
+    assert row["forward"] and row["kept"] == {"ours": 0, "rival": 0}
+    assert row["rival"].endswith(", ONNX Runtime, forward") and row["ms"]["rival"] > 0
+    for case in (("float32", "channels_last"), ("bfloat16", "contiguous")):
+        assert (
+            "contiguous maps"
+            in pool.measure(pool.Case(operator, (2, 2, 8, 8), *case), 3, rival="onnx")["missing"]
+        )
+
+
+def test_onnx_runtime_computes_what_the_rival_does():
+    pytest.importorskip("onnxruntime")
+    x = torch.randn(2, 3, 9, 9)
+    (y,) = session(lambda x: torch.nn.functional.max_pool2d(x, 3, 2, 1), x)()
+    assert torch.equal(torch.from_numpy(y), torch.nn.functional.max_pool2d(x, 3, 2, 1))
+
+
+def test_onnx_runtime_on_a_gpu_is_refused():
+    with pytest.raises(ValueError, match="--rival onnx runs on the CPU alone"):
+        main(["--rival", "onnx", "--device", "cuda"])
 
 
 @pytest.mark.parametrize(("operator", "factor"), [("max 2/2", 1.01), ("stochastic", 1.4)])

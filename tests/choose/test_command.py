@@ -3,7 +3,7 @@ import json
 import pytest
 
 from cnnpool import cli
-from cnnpool.choose.ledger import Ledger, opened
+from cnnpool.choose.ledger import Ledger, held, opened
 
 QUICK = [
     "data=digits", "data.limit=64", "model.width=2", "fit.epochs=1", "fit.progress=false",
@@ -28,7 +28,7 @@ def call(capfd):
         (["choose.pools=max"], "choose.pools must be a list, each a text, at least 2 of them"),
         (["choose.pools=max,maxx"], "choose.pools=maxx: no pool/maxx; did you mean 'max'?"),
         (["choose.margin=5"], "choose.margin must be a number from 0 to 1, got 5"),
-        (["choose.budget=2"], "choose.budget=2 is no length of time"),
+        (["choose.budget=2"], "choose.budget=2 is not a length of time"),
         (["choose=nosuch"], "choose=nosuch: no such file in conf/choose; choose from default"),
         (["data=nosuch"], "no data/nosuch"),
         (["data.val_size=0", "choose.tune=fit.lr:[0.1,0.2]"], "choose.tune needs validation images"),
@@ -63,6 +63,50 @@ def test_a_damaged_ledger_is_refused_with_a_remedy(in_a_folder, content):
     (in_a_folder / "study.json").write_text(content)
     with pytest.raises(ValueError, match=r"study\.json is damaged: delete it to go on"):
         opened(in_a_folder, {})
+
+
+WRONG = [
+    ("rounds", 2.5),
+    ("rounds", 10**9),
+    ("rounds", -1),
+    ("rounds", True),
+    ("spent_s", float("nan")),
+    ("spent_s", -1e6),
+    ("batch_s", float("inf")),
+    ("batch_runs", 1.5),
+    ("resolution", 7),
+    ("sessions", None),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+@pytest.mark.parametrize("sealed", [True, False])
+def test_values_that_no_study_has_are_damage(in_a_folder, name, value, sealed):
+    opened(in_a_folder, {})
+    path = in_a_folder / "study.json"
+    content = json.loads(path.read_text()) | {name: value}
+    if not sealed:
+        # As an earlier version wrote it.
+        del content["checksum"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"study\.json is damaged: delete it to go on"):
+        opened(in_a_folder, {})
+
+
+def test_an_altered_ledger_is_damage_although_its_values_are_possible(in_a_folder):
+    opened(in_a_folder, {}).save()
+    path = in_a_folder / "study.json"
+    path.write_text(path.read_text().replace('"spent_s": 0.0', '"spent_s": 5.0'))
+    with pytest.raises(ValueError, match=r"study\.json is damaged"):
+        opened(in_a_folder, {})
+
+
+def test_a_study_in_use_is_left_as_it_is(call, in_a_folder):
+    folder = in_a_folder / "study"
+    with held(folder):
+        status, _, err = call(*QUICK)
+    assert status == 2 and err.count("\n") == 1 and "study is in use by another cnnpool choose" in err
+    assert [path.name for path in folder.iterdir()] == [".lock"]
 
 
 def test_the_ledger_remembers_the_time_of_earlier_calls(in_a_folder):

@@ -1,16 +1,21 @@
+import hashlib
 import logging
 import os
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from cnnpool.data import Raw, cache, from_pixels
-from cnnpool.data.cache import cached
+from cnnpool.data import Raw, Split, cache, from_pixels
+from cnnpool.data.draft import FileDraft
+from cnnpool.data.store import hold
+from cnnpool.system.atomic import beside
 
 RNG = np.random.default_rng(0)
 
@@ -23,44 +28,70 @@ def raw(seed: int = 0) -> Raw:
     return Raw(("a", "é b"), *parts)
 
 
-def never() -> Raw:
+def make(part: Path | None, seed: int = 0) -> Raw:
+    """``raw(seed)``, in the file ``part`` if there is one."""
+    given = raw(seed)
+    if part is None:
+        return given
+    draft = FileDraft(part, 30, (5, 6, 3))
+    for i, image in enumerate(torch.cat((given.train.pixels, given.test.pixels)).numpy()):
+        draft.put(i, image)
+    rows = draft.rows(range(30))
+    return Raw(
+        given.classes,
+        Split(rows.part(0, 20), given.train.labels),
+        Split(rows.part(20, 30), given.test.labels),
+    )
+
+
+def never(part: Path | None) -> Raw:
     raise AssertionError("made again")
 
 
-def test_what_was_kept_comes_back_whole(tmp_path):
+def in_memory(raw: Raw) -> Raw:
+    return hold(raw, stream=False)
+
+
+@pytest.fixture(params=["in memory", "on disk"])
+def cached(request):
+    """``cache.cached`` that holds the data in memory or leaves it on disk."""
+    return partial(cache.cached, hold=in_memory) if request.param == "in memory" else cache.cached
+
+
+def test_what_was_kept_comes_back_whole(tmp_path, cached):
     path = tmp_path / "new" / "x.images"
-    assert cached(path, "k", raw).sha256 == raw().sha256
+    assert cached(path, "k", make).sha256 == raw().sha256
     again = cached(path, "k", never)
     assert (again.sha256, again.classes) == (raw().sha256, ("a", "é b"))
 
 
-def test_another_key_makes_and_replaces_it(tmp_path):
+def test_another_key_makes_and_replaces_it(tmp_path, cached):
     path = tmp_path / "x.images"
-    cached(path, "k", raw)
-    assert cached(path, "other", lambda: raw(1)).sha256 == raw(1).sha256
+    cached(path, "k", make)
+    assert cached(path, "other", partial(make, seed=1)).sha256 == raw(1).sha256
     assert cached(path, "other", never).sha256 == raw(1).sha256
 
 
-def test_a_file_cut_anywhere_is_not_taken_for_whole(tmp_path, caplog):
+def test_a_file_cut_anywhere_is_not_taken_for_whole(tmp_path, caplog, cached):
     path = tmp_path / "x.images"
-    cached(path, "k", raw)
+    cached(path, "k", make)
     whole = path.read_bytes()
     for length in [*range(0, 300, 17), *range(300, len(whole), 331), len(whole) - 1]:
         path.write_bytes(whole[:length])
-        assert cached(path, "k", raw).sha256 == raw().sha256
+        assert cached(path, "k", make).sha256 == raw().sha256
         assert path.read_bytes() == whole
     assert "is damaged and will be made again" in caplog.text
 
 
-def test_a_changed_byte_anywhere_is_found(tmp_path):
+def test_a_changed_byte_anywhere_is_found(tmp_path, cached):
     path = tmp_path / "x.images"
-    cached(path, "k", raw)
+    cached(path, "k", make)
     whole = path.read_bytes()
     for place in RNG.integers(0, len(whole), 150):
         changed = bytearray(whole)
         changed[place] ^= 1 << int(RNG.integers(8))
         path.write_bytes(changed)
-        again = cached(path, "k", raw)
+        again = cached(path, "k", make)
         assert again.sha256 == raw().sha256
         np.testing.assert_array_equal(again.train.labels, raw().train.labels)
 
@@ -69,15 +100,15 @@ CHILD = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_cache import raw
+from test_cache import make
 from cnnpool.data.cache import cached
 root = Path({root!r})
-def make():
+def slowly(part):
     with (root / "made").open("a") as file:
         file.write("x")
     time.sleep(0.3)
-    return raw()
-print(cached(root / "x.images", "k", make).sha256)
+    return make(part)
+print(cached(root / "x.images", "k", slowly).sha256)
 """
 
 
@@ -93,50 +124,84 @@ def test_of_two_processes_one_makes_it_and_both_have_it(tmp_path):
     assert (tmp_path / "made").read_text() == "x"
 
 
-def test_a_process_killed_while_making_leaves_nothing_that_is_believed(tmp_path):
+def test_a_process_killed_while_making_leaves_nothing_that_is_believed(tmp_path, cached):
     process = child(tmp_path)
     deadline = time.monotonic() + 60
     while not (tmp_path / "made").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    (tmp_path / "x.images.part").write_bytes(b"half a file")
-    assert cached(tmp_path / "x.images", "k", raw).sha256 == raw().sha256
+    part = beside(tmp_path / "x.images", "cache")
+    part.write_bytes(b"half a file")
+    assert cached(tmp_path / "x.images", "k", make).sha256 == raw().sha256
     assert cached(tmp_path / "x.images", "k", never).sha256 == raw().sha256
-    assert not (tmp_path / "x.images.part").exists()
+    assert not part.exists()
 
 
-def test_being_killed_before_the_rename_keeps_the_old_file(tmp_path, monkeypatch):
+def test_being_killed_before_the_rename_keeps_the_old_file(tmp_path, monkeypatch, cached):
     path = tmp_path / "x.images"
-    cached(path, "k", raw)
+    cached(path, "k", make)
 
     def killed(*names):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
-        cached(path, "other", lambda: raw(1))
+        cached(path, "other", partial(make, seed=1))
     monkeypatch.undo()
     assert cached(path, "k", never).sha256 == raw().sha256
 
 
-def test_a_full_disk_costs_only_the_cache(tmp_path, monkeypatch, caplog):
+def test_a_full_disk_costs_only_the_cache(tmp_path, monkeypatch, caplog, cached):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert cached(tmp_path / "x.images", "k", raw).sha256 == raw().sha256
+    assert cached(tmp_path / "x.images", "k", make).sha256 == raw().sha256
     assert "No space left" in caplog.text
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
 
 
-def test_a_place_that_cannot_be_written_costs_only_the_cache(tmp_path, caplog):
+def test_a_place_that_cannot_be_written_costs_only_the_cache(tmp_path, caplog, cached):
     (tmp_path / "file").write_text("")
-    assert cached(tmp_path / "file" / "x.images", "k", raw).sha256 == raw().sha256
+    assert cached(tmp_path / "file" / "x.images", "k", make).sha256 == raw().sha256
     assert caplog.records[-1].levelno == logging.WARNING
 
 
-def test_an_error_while_making_frees_the_lock(tmp_path):
+def test_an_error_while_making_frees_the_lock(tmp_path, cached):
     with pytest.raises(AssertionError, match="made again"):
         cached(tmp_path / "x.images", "k", never)
-    assert cached(tmp_path / "x.images", "k", raw).sha256 == raw().sha256
+    assert cached(tmp_path / "x.images", "k", make).sha256 == raw().sha256
+
+
+def test_a_file_of_an_earlier_version_is_replaced_without_a_warning(tmp_path, caplog, cached):
+    path = tmp_path / "x.images"
+    header = b'{"key": "k"}\n'
+    path.write_bytes(hashlib.sha256(header).hexdigest().encode() + b"\n" + header + bytes(3000))
+    assert cached(path, "k", make).sha256 == raw().sha256
+    assert cached(path, "k", never).sha256 == raw().sha256
+    assert not caplog.records
+
+
+def test_the_digest_of_a_file_on_disk_is_computed_once_for_each_state_of_it(tmp_path, monkeypatch):
+    path = tmp_path / "x.images"
+    cache.cached(path, "k", make)
+    # A file that has just been written may change again within one tick of its clock.
+    monkeypatch.setattr("cnnpool.data.remembered.RACY_S", -60.0)
+    cache.cached(path, "k", never)
+    monkeypatch.setattr(cache, "_checked", None)
+    assert cache.cached(path, "k", never).sha256 == raw().sha256
+    monkeypatch.undo()
+    whole = bytearray(path.read_bytes())
+    whole[7] ^= 1
+    time.sleep(0.05)
+    path.write_bytes(whole)
+    assert cache.cached(path, "k", make).sha256 == raw().sha256
+    assert path.read_bytes() != whole
+
+
+def test_what_cannot_be_remembered_is_computed_again(tmp_path):
+    path = tmp_path / "x.images"
+    cache.cached(path, "k", make)
+    (tmp_path / "x.images.digests").write_text('{"state": 3')
+    assert cache.cached(path, "k", never).sha256 == raw().sha256

@@ -104,7 +104,7 @@ class Hostile:
 def test_a_hostile_pickle_is_refused_and_runs_nothing(tmp_path, protocol):
     marker = tmp_path / "marker"
     for hostile in (Hostile(Path.touch, marker), Hostile(eval, f"open({str(marker)!r}, 'w')")):
-        with pytest.raises(DataError, match=r"x is no pickle of arrays .*it asks for"):
+        with pytest.raises(DataError, match=r"x is not a pickle of arrays .*it asks for"):
             load_arrays(pickle.dumps({"data": hostile}, protocol=protocol), Path("x"))
     assert not marker.exists()
 
@@ -112,7 +112,7 @@ def test_a_hostile_pickle_is_refused_and_runs_nothing(tmp_path, protocol):
 @pytest.mark.parametrize("length", [0, 1, 10, 100, 1000])
 def test_a_cut_pickle_is_refused(length):
     whole = old_pickle({"data": np.zeros((4, 3072), np.uint8)})
-    with pytest.raises(DataError, match="x is no pickle of arrays"):
+    with pytest.raises(DataError, match="x is not a pickle of arrays"):
         load_arrays(whole[:length], Path("x"))
 
 

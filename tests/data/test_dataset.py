@@ -108,7 +108,9 @@ def test_batches_come_as_the_options_say():
     dataset = build(seed=4, batch_size=16, eval_batch_size=7, shift=1, flip=True, crop=2)
     train = dataset.train_batches()
     assert (len(train), train.batch_size, train.seed, train.shuffle) == (81 // 16, 16, 4, True)
-    assert train.augmentation == {"crop": 2, "shift": 1, "flip": True}
+    off = {"random_resized_crop": None, "auto_augment": None, "color_jitter": 0.0}
+    assert train.augmentation == {"crop": 2, "shift": 1, "flip": True, **off}
+    assert train.mixing == {"mixup": 0.0, "cutmix": 0.0} and train.num_classes == 3
     for batches, split in ((dataset.val_batches(), dataset.val), (dataset.test_batches(), dataset.test)):
         assert torch.equal(torch.cat([labels for _, labels in batches]), split.labels)
         assert [len(labels) for _, labels in batches][:-1] == [7] * (len(split) // 7)
@@ -143,6 +145,17 @@ def test_a_class_without_training_images_is_named():
         ({"batch_size": 0}, "batch_size must be a whole number from 1 to .*, got 0"),
         ({"limit": 0}, "limit must be a whole number from 1 to .*, or null, got 0"),
         ({"shift": -1}, "shift must be a whole number from 0 to .*, got -1"),
+        (
+            {"random_resized_crop": (0.5, 0.2)},
+            r"must be \[smallest, largest\] share of the area, got \[0.5, 0.2\]",
+        ),
+        ({"random_resized_crop": (0, 1)}, "random_resized_crop must be .*, got"),
+        (
+            {"auto_augment": "rand"},
+            "auto_augment must be one of randaugment, trivialaugment, or null, got 'rand'",
+        ),
+        ({"color_jitter": 1.5}, "color_jitter must be a number from 0 to 1, got 1.5"),
+        ({"mixup": -1}, "mixup must be a number, at least 0 and finite, got -1"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):

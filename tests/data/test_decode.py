@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from cnnpool.data.decode import cover, decode, read_header
+from cnnpool.data.draft import MemoryDraft
 from cnnpool.data.images import between, commonest_size, decode_all, survey
 
 RNG = np.random.default_rng(0)
@@ -195,10 +196,12 @@ def test_bits_do_not_depend_on_the_number_of_threads(tmp_path, workers):
         Image.fromarray(smooth(10 + 7 * i, 30 + 5 * i)).save(paths[-1])
     (tmp_path / "7.jpg").write_bytes(b"x")
     found = survey(paths, 200, workers)
-    pixels, places = decode_all(found, (9, 9), 3, workers)
+    rows, places = decode_all(
+        found, (9, 9), 3, lambda files, shape: MemoryDraft(len(files.paths), shape), workers
+    )
     assert places == [i for i in range(40) if i != 7] and list(found.unreadable) == [7]
-    for place, image in zip(places, pixels, strict=True):
-        assert np.array_equal(image, decode(paths[place], (9, 9), 3))
+    for place, image in zip(places, rows.whole(), strict=True):
+        assert np.array_equal(image.numpy(), decode(paths[place], (9, 9), 3))
 
 
 def test_the_size_of_most_images_is_chosen_and_the_reason_said():

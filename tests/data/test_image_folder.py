@@ -346,12 +346,13 @@ def test_the_key_of_the_cache_knows_what_changes_pixels(root, monkeypatch):
     assert len(calls) == 2
 
 
-def test_images_that_do_not_fit_into_memory_are_refused_before_they_are_read(root, monkeypatch):
+def test_images_that_shall_lie_in_memory_are_refused_if_they_do_not_fit_before_they_are_read(
+    root, monkeypatch
+):
     needed = 2 * 18 * 8 * 8 * 3
-    monkeypatch.setattr("cnnpool.data.images.free_memory", lambda: needed)
-    assert len(read(root).train) == 12
-    monkeypatch.setattr("cnnpool.data.images.free_memory", lambda: needed - 1)
+    monkeypatch.setattr("cnnpool.data.store.free_memory", lambda: needed)
+    assert len(read(root, stream=False).train) == 12
+    monkeypatch.setattr("cnnpool.data.store.free_memory", lambda: needed - 1)
     monkeypatch.setattr("cnnpool.data.images.decode", None)
-    assert len(read(root).train) == 12
-    with pytest.raises(DataError, match=r"18 images of 8x8 take 0.0 GiB .*lower data.size, or"):
-        read(root, size=(8, 8))
+    with pytest.raises(DataError, match=r"18 images of 8x8 take 0.0 GiB .*by data.stream=auto, or"):
+        read(root, size=(8, 8), stream=False)

@@ -86,6 +86,16 @@ def test_classes_alone_are_cut_by_a_seed_of_their_own(tmp_path, below):
         assert values(dataset.test) == values(raw.test)
 
 
+def test_options_of_a_cut_that_is_not_made_are_named(tmp_path):
+    for part in ("train", "Test"):
+        fill(tmp_path / part, 3)
+    assert not any("no effect" in note for note in read(tmp_path).notes)
+    assert (
+        "no effect: data.test_size=0.5 and data.split_seed=3, since Test/ holds the test images"
+        in read(tmp_path, test_size=0.5, split_seed=3).notes
+    )
+
+
 def test_a_class_may_be_called_train(tmp_path):
     fill(tmp_path, 3, ("plane", "train", "test"))
     assert read(tmp_path).classes == ("plane", "test", "train")
@@ -110,7 +120,7 @@ def test_nested_folders_and_links_to_files_and_folders_are_read(tmp_path):
 def test_links_in_a_circle_are_named(tmp_path):
     fill(tmp_path)
     (tmp_path / "ant" / "up").symlink_to(tmp_path / "ant")
-    with pytest.raises(DataError, match=r"ant/up is a link to a folder that it lies in: remove the link"):
+    with pytest.raises(DataError, match=r"ant/up is a link to a folder above it: remove the link"):
         read(tmp_path)
 
 
@@ -180,11 +190,11 @@ def single(root):
         (unlabelled, "root/test holds no folder: put the images of each class into a folder of its own, or"),
         (misnamed, "cannot read .*root/test .beside train/ there is neither test/ nor val/, but tset/"),
         (twice, "holds both val/ and valid/: keep one of them"),
-        (too_high, "holds a single folder, and that train/: use data.root=.*/root/inner"),
+        (too_high, "holds a single folder, which holds train/: use data.root=.*[/]root/inner"),
         (only_tested, "cannot read .*root/train .there is none beside test/"),
         (nothing, "root holds no folder: put the images of each class into a folder of its own"),
         (empty, "root holds no image: put the images"),
-        (single, "no class of .*root has two images"),
+        (single, "no class of .*root has the two images"),
         (lambda root: root.rmdir(), r"cannot read .*root \(No such file or directory\): data.root must hold"),
     ],
 )

@@ -90,7 +90,7 @@ def test_a_changed_byte_in_a_packed_file_is_found(tmp_path, name):
 def test_an_unpacked_file_cut_or_with_more_is_refused(tmp_path, change):
     path = write(tmp_path, packed=False) / NAMES[0]
     path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(DataError, match=rf"{NAMES[0]} is no whole idx file .*delete it"):
+    with pytest.raises(DataError, match=rf"{NAMES[0]} is not a complete idx file .*delete it"):
         read(tmp_path)
 
 
@@ -130,7 +130,7 @@ def test_a_missing_file_is_named_with_the_remedies(tmp_path):
 
 
 def test_an_idx_file_of_another_type_is_refused():
-    with pytest.raises(DataError, match="x is no whole idx file"):
+    with pytest.raises(DataError, match="x is not a complete idx file"):
         parse_idx(struct.pack(">BBBBi", 0, 0, 0x0D, 1, 1) + b"\0" * 4, Path("x"))
 
 

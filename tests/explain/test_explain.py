@@ -302,9 +302,9 @@ def test_images_are_typed_row_by_row(texts, expected):
     [
         (["1 2; 3"], "'1 2; 3': rows of equal length are needed"),
         ([""], "'': rows of equal length are needed"),
-        (["1 x"], "'1 x': 'x' is no finite number"),
-        (["1 nan"], "'nan' is no finite number"),
-        (["1 inf"], "'inf' is no finite number"),
+        (["1 x"], "'1 x': 'x' is not a finite number"),
+        (["1 nan"], "'nan' is not a finite number"),
+        (["1 inf"], "'inf' is not a finite number"),
         (["1 2", "1 2; 3 4"], "the images of a batch have one size, got 1x2 and 2x2"),
         (["1 " * 17], "at most 16 rows and columns, got 1x17"),
         (["1"] * 9, "at most 8 images, got 9"),

@@ -43,25 +43,32 @@ def run(
     asked=None,
     facts=None,
     log=TENSORBOARD,
+    images=None,
+    network=None,
     **options,
 ):
-    """(results, model) of a run in ``out``."""
+    """(results, model) of a run in ``out``; ``network`` makes a model of the images' (H, W)."""
     torch.manual_seed(seed)
-    dataset = data.build("digits", seed=seed, limit=limit, batch_size=batch_size, shift=1)
-    net = model.build(
+    dataset = data.build("digits", seed=seed, limit=limit, batch_size=batch_size, shift=1, **images or {})
+    net = (network or convnet)(dataset.size, operator)
+    recipe = Recipe(**{"epochs": 2, "pictures": False, "progress": False, "log_every_steps": 2} | options)
+    built = {name: probe.build(name, **settings) for name, settings in probes.items()}
+    facts = Facts(**FACTS | (facts or {}), asked=asked or {})
+    return fit(net, dataset, built, recipe=recipe, seed=seed, out=out, facts=facts, log=log), net
+
+
+def convnet(size, operator):
+    """The small network of most of these tests."""
+    return model.build(
         "convnet",
         1,
-        dataset.size,
+        size,
         10,
         pool=lambda stage, channels: pool.build(operator, channels),
         readout=lambda channels, size: readout.build("gap", channels, size),
         width=4,
         dropout=0.1,
     )
-    recipe = Recipe(**{"epochs": 2, "pictures": False, "progress": False, "log_every_steps": 2} | options)
-    built = {name: probe.build(name, **settings) for name, settings in probes.items()}
-    facts = Facts(**FACTS | (facts or {}), asked=asked or {})
-    return fit(net, dataset, built, recipe=recipe, seed=seed, out=out, facts=facts, log=log), net
 
 
 def same(a, b):

@@ -68,7 +68,7 @@ def test_tensorboard_shows_the_documented_tags_pictures_and_pages(runs, finished
         "aliasing/alias_energy_ratio/s1",
     }  # fmt: skip
     assert expected <= set(tags["scalars"])
-    assert {"view/accuracy_over_shifts", "view/gradient_routing", "view/worked_example/max"} <= set(
+    assert {"view/shifted_accuracy", "view/gradient_routing", "view/worked_example/max"} <= set(
         tags["images"]
     )
     assert set(tags["histograms"]) == {"gradient/at_input/s1", "gradient/at_input/s2"}

@@ -19,18 +19,19 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 
 def batches(count, moved):
     """A stand-in for ``Batches`` of ``count`` images of 1000 bytes; ``moved`` records its moves."""
-    images = torch.zeros(count, 1, 10, 100, dtype=torch.uint8)
-    return SimpleNamespace(split=SimpleNamespace(images=images), move=moved.append)
+    split = SimpleNamespace(rows=SimpleNamespace(nbytes=1000 * count))
+    return SimpleNamespace(split=split, move=lambda device, images: moved.append((device, images)))
 
 
 @pytest.mark.parametrize(
-    ("device", "free", "moves"), [("cuda", 40_000, 2), ("cuda", 39_999, 0), ("cpu", 0, 0)]
+    ("device", "free", "moves"),
+    [("cuda", 40_000, [True] * 2), ("cuda", 39_999, [False] * 2), ("cpu", 0, [])],
 )
 def test_images_are_moved_to_a_gpu_that_has_four_times_their_room(device, free, moves, monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 80_000))
     moved = []
     move([batches(7, moved), batches(3, moved)], torch.device(device))
-    assert moved == [torch.device(device)] * moves
+    assert moved == [(torch.device(device), images) for images in moves]
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def test_a_logger_that_fails_is_left_out_with_a_warning_and_nothing_is_lost(capl
         logger.scalars(step, 0, {"train/loss": 1.0})
     assert failing.calls == 1
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "log=mlflow gets no more of this run (no route to host); its own files do"
+        "log=mlflow receives nothing more of this run (no route to host); the run's own files do"
     ]
 
 

@@ -18,10 +18,15 @@ from cnnpool.run_folder.checkpoint import SCHEMA, load
 from cnnpool.run_folder.errors import LostError
 from cnnpool.system.signals import Signals, Stopped
 
+EVERY_AUGMENTATION = {
+    **{"random_resized_crop": (0.3, 1.0), "flip": True, "auto_augment": "trivialaugment"},
+    **{"color_jitter": 0.4, "mixup": 0.2, "cutmix": 1.0},
+}
 RECIPES = {
     "one_cycle": {},
     "bf16": {"precision": "bf16-mixed", "schedule": "cosine"},
     "muon": {"optimizer": "muon"},
+    "augmented": {"images": EVERY_AUGMENTATION, "accumulate": 2, "precision": "bf16-mixed"},
     "sgd": {"optimizer": "sgd", "lr": 0.05, "accumulate": 2, "warmup": 0.0},
 }
 EVERY = {"epochs": 3, "operator": "stochastic", "batch_size": 32}
@@ -74,6 +79,7 @@ def assert_equal(runs, one, other, *nets):
         ("one_cycle", 15, 0.0, 15),
         ("one_cycle", 13, 10.0, 8),
         ("bf16", 10, 0.0, 10),
+        ("augmented", 11, 0.0, 11),
         ("sgd", 22, 0.0, 22),
     ],
 )
@@ -229,7 +235,7 @@ def test_a_checkpoint_of_another_schema_or_another_program_is_refused(runs, tmp_
         with pytest.raises(ValueError, match=remedy):
             runs.run(tmp_path, **EVERY)
     SafeCheckpointIO().save_checkpoint({"weights": 1}, folder / "last.ckpt")
-    with pytest.raises(DamagedError, match="no checkpoint of cnnpool"):
+    with pytest.raises(DamagedError, match="not a checkpoint of cnnpool"):
         runs.run(tmp_path, **EVERY)
 
 

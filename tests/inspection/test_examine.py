@@ -329,7 +329,7 @@ def test_a_checkpoint_gives_a_users_model_its_weights(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "nowhere is no folder or file"),
+        (["nowhere"], "nowhere is not a folder, a file"),
         (["torchvision:resnet19"], "no classifier 'resnet19'; did you mean 'resnet1"),
         (["timm:test_resnot"], "timm has no model 'test_resnot'; did you mean 'test_resnet'"),
         (["torchvision:resnet18", "--weights", "best"], "no weights 'best'; choose from IMAGENET1K_V1"),
@@ -338,7 +338,7 @@ def test_a_checkpoint_gives_a_users_model_its_weights(tmp_path, capsys):
         (["run", "--data", "minst"], "did you mean 'mnist'"),
         (["run", "--swap", "max_blurr"], "did you mean 'max_blur'"),
         (["run", "--swap", "blur", "--swap-set", "kernel=3"], "blur has no option 'kernel'"),
-        (["run", "--swap-set", "kernel_size=3"], "--swap, which is not given"),
+        (["run", "--swap-set", "kernel_size=3"], "--swap-set and --where need --swap"),
         (["run", "--probes", "gradients"], "did you mean 'gradient'"),
         (["run", "--set", "gradient.epsilon=2"], "epsilon must be a number from 0 to 1, got 2"),
         (["run", "--set", "noise.samples=2"], "noise is not among the probes"),
@@ -388,9 +388,9 @@ def test_damaged_runs_and_checkpoints_are_refused(run, tmp_path):
         with pytest.raises(ValueError, match=message):
             main([str(folder)])
     results.unlink()
-    with pytest.raises(ValueError, match="is no finished run"):
+    with pytest.raises(ValueError, match="is not a finished run"):
         main([str(folder)])
-    with pytest.raises(ValueError, match="nothing says which model it is of"):
+    with pytest.raises(ValueError, match="so its model is unknown"):
         main([str(path)])
 
 
@@ -401,7 +401,7 @@ class Code:
 
 def test_code_in_a_checkpoint_never_runs(tmp_path):
     torch.save({"state_dict": Code()}, "bad.pt")
-    with pytest.raises(ValueError, match="damaged, or no checkpoint of plain weights"):
+    with pytest.raises(ValueError, match="damaged, or not a checkpoint of plain weights"):
         read(tmp_path / "bad.pt")
     assert not (tmp_path / "it_ran").exists()
 

@@ -67,7 +67,7 @@ def test_images_that_changed_or_are_gone_are_not_taken_for_those_of_the_run(trai
     assert status == 2 and "holds a finished run on other data (data_sha256: " in err
     shutil.rmtree(tmp_path / "insects")
     status, _, err = train("insects")
-    assert status == 2 and "of the same data or not: cannot read" in err and err.count("\n") == 1
+    assert status == 2 and "whose data cannot be compared: cannot read" in err and err.count("\n") == 1
     assert json.loads((tmp_path / "here" / "status.json").read_text())["state"] == "done"
 
 

@@ -5,6 +5,7 @@ from cnnpool.launch.config import stage_settings
 
 CONVOLVING = (
     "strided", "conv_blur", "conv_pool", "depthwise", "patchify", "avg_conv", "reduction", "unshuffle",
+    "adown", "scdown", "hwd",
 )  # fmt: skip
 
 

@@ -296,7 +296,8 @@ def test_a_sweep_ends_with_where_its_results_are_and_commands_that_work(call, la
     quick = [*call.quick, f"launch={launch}", "out=my runs", "seed=0,1"]
     status, out, err = call("train", "-m", *quick, "pool=max,avg")
     assert status == 0, err
-    *_, results, compare, board = out.splitlines()
+    *_, results, compare, board, link = out.splitlines()
+    assert link.strip() == "http://localhost:6006/#downsampling"
     assert results == "results: my runs/digits/convnet"
     assert board.split()[-3:] == ["--logdir", "'my", "runs/digits/convnet'"]
     words = shlex.split(compare.removeprefix("next:"))

@@ -156,7 +156,7 @@ def test_no_secret_hides_in_a_value(call, tmp_path, override):
 TREE = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10))])
 UNREADABLE = {
     "pool/mine.yaml": {
-        "name: max\n\tk: 2": "is no valid YAML",
+        "name: max\n\tk: 2": "is not valid YAML",
         TREE: "by its aliases",
         "a: &a [*a]": "by its aliases",
         "[" * 5000: "nested too deep",
@@ -168,7 +168,7 @@ UNREADABLE = {
         "name: max\ncode: !!python/object/apply:os.system [touch done]": "mine.yaml",
         "- a list": "pool holds options by name",
         "defaults: [nope]\nname: max": "nope",
-        "defaults: [{/data: mnist}]": "pool.name=None is no name",
+        "defaults: [{/data: mnist}]": "pool.name=None is not a name",
         "defaults: no": "defaults",
     },
     "pool/max.yaml": {"name: avg": "there is a pool/max already"},
@@ -188,6 +188,30 @@ def test_a_file_that_cannot_be_meant_is_named_in_one_line(name, text, call, tmp_
     assert not (tmp_path / "outputs").exists() and not (tmp_path / "done").exists()
 
 
+def test_a_choice_whose_file_sets_something_else_is_said_to_be_missing(call, tmp_path):
+    """Such as one written for an experiment."""
+    (tmp_path / "mine" / "pool").mkdir(parents=True)
+    (tmp_path / "mine" / "pool" / "mine.yaml").write_text("# @package _global_\nfit:\n  epochs: 3\n")
+    code, _, err = call("train", "--config-dir", str(tmp_path / "mine"), "pool=mine")
+    assert code == 2 and err.count("\n") == 1 and "pool is missing" in err and "@package" in err
+
+
+@pytest.mark.parametrize("word", ["pool=a\nb", "pool=\x1b[31mred", "seed=1\r", "x\u2028y=1"])
+def test_a_setting_is_one_line_that_a_terminal_can_show(word, call):
+    code, _, err = call("train", word)
+    assert code == 2 and err.count("\n") == 1 and err[:-1].isprintable() and "control characters" in err
+
+
+def test_a_range_among_values_is_refused_in_one_line(call):
+    code, _, err = call("train", "-m", "seed=range(0,3),5")
+    assert code == 2 and err.count("\n") == 1 and "seed=range(0,3),5" in err and "stands alone" in err
+
+
+def test_a_very_long_setting_is_not_repeated_whole(call):
+    code, _, err = call("train", f"fit.lr=[{'9' * 50_000}")
+    assert code == 2 and err.startswith("error: fit.lr=[999") and "key=value" in err and len(err) < 3000
+
+
 def test_a_copy_of_our_own_configuration_adds_nothing_and_does_no_harm(call, tmp_path):
     from cnnpool.launch import conf_dir
 
@@ -200,3 +224,13 @@ def test_folders_that_contain_themselves_are_read_once(call, tmp_path):
     (tmp_path / "mine" / "pool" / "wide.yaml").write_text("name: avg\nkernel_size: 4\n")
     os.symlink(tmp_path / "mine", tmp_path / "mine" / "pool" / "again")
     assert call("train", "--config-dir", "mine", "pool=wide", "--cfg", "job")[0] == 0
+
+
+@pytest.mark.parametrize("further", [[], ["--cfg", "job", "--resolve"]])
+def test_references_nested_too_deep_are_refused_in_a_line(call, tmp_path, further):
+    (tmp_path / "mine" / "pool").mkdir(parents=True)
+    deep = "${" * 300 + "a" + "}" * 300
+    (tmp_path / "mine" / "pool" / "deep.yaml").write_text(f"name: max\nx: '{deep}'\n")
+    status, _, err = call("train", *call.quick, "--config-dir", str(tmp_path / "mine"), "pool=deep", *further)
+    assert status == 2 and err.count("\n") == 1
+    assert "references are nested too deep" in err

@@ -224,7 +224,7 @@ def test_flops_are_those_of_the_two_passes():
         (torch.zeros(1, 1, 4, 4), {"filter_size": (3, 0)}, "filter_size"),
         (torch.zeros(1, 1, 4, 4), {"stride": 0}, "stride must be"),
         (torch.zeros(1, 1, 4, 4), {"padding_mode": "mirror"}, "padding_mode must be one of .*'mirror'"),
-        (torch.zeros(1, 1, 4, 4, dtype=torch.int64), {}, "floating .* got torch.int64"),
+        (torch.zeros(1, 1, 4, 4, dtype=torch.int64), {}, "floating-point .* got torch.int64"),
         (torch.zeros(4, 4), {}, r"got torch.float32 \(4, 4\)"),
         (torch.zeros(1, 1, 0, 4), {}, r"needs a map, got \(1, 1, 0, 4\)"),
     ],

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from cnnpool.pool.cells import cells, count, inside, peak
 from cnnpool.pool.sorting import comparisons, order
-from cnnpool.pool.window import cells, count, inside, peak, window_of
+from cnnpool.pool.window import window_of
 
 
 def test_cells_are_views_of_the_map():

@@ -124,13 +124,18 @@ def test_inference_mode_gives_the_same(stem, make):
     "name",
     [
         "adaptive_blur",
+        "adown",
         "aps",
         "flc",
         "fractional_max",
+        "hwd",
+        "kaiser",
+        "lift",
         "lps",
         "reduction",
         "resize",
         "s3",
+        "scdown",
         "tips",
         "unshuffle",
     ],
@@ -138,6 +143,6 @@ def test_inference_mode_gives_the_same(stem, make):
 @pytest.mark.parametrize("x", [torch.zeros(4, 8, 8), torch.zeros(2, 4, 8, 8, dtype=torch.int64)])
 def test_what_is_no_batch_of_maps_is_refused_with_its_type_and_shape(name, x, make):
     with pytest.raises(
-        ValueError, match=rf"takes floating \(N, C, H, W\), got {x.dtype} of shape \({x.shape[0]},"
+        ValueError, match=rf"takes floating-point \(N, C, H, W\), got {x.dtype} of shape \({x.shape[0]},"
     ):
         make(name, 4)(x)

@@ -1,41 +1,58 @@
 """Operators in graphs for other runtimes: torch.export for maps of any size, ONNX, torch.jit.trace."""
 
-import logging
-import warnings
-
 import pytest
 import torch
-from torch import nn
-from torch.export import Dim, export
+from graphs import ANY, BATCH, COUNTS, SHAPES, exported, onnx, traced
 from torch.testing import assert_close
 
-from cnnpool.pool import OPERATORS, BlurPool2d, MaxBlurPool2d, MaxPool2d
+from cnnpool.pool import OPERATORS, BlurPool2d, MaxBlurPool2d, MaxPool2d, build
 
-ANY = dict.fromkeys((0, 2, 3), Dim.DYNAMIC)
-SHAPES = ((3, 4, 10, 12), (1, 4, 9, 7), (2, 4, 32, 16))
-EVEN = (SHAPES[0], SHAPES[2])
-EVERY_SIZE = [stem for stem in OPERATORS if OPERATORS[stem].exports == "any size"]
-EVEN_SIZE = [stem for stem in OPERATORS if OPERATORS[stem].exports == "multiples of the stride"]
 STANDARD = {
     "max": (MaxPool2d(4), ["max_pool2d"]),
     "max, ties split": (MaxPool2d(4, kernel_size=3, padding=1, ties="split"), ["max_pool2d"]),
     "avg": (OPERATORS["avg"](4), ["avg_pool2d"]),
+    "sum": (OPERATORS["sum"](4), ["avg_pool2d", "mul"]),
     "blur": (BlurPool2d(4), ["pad", "conv2d"]),
     "max_blur": (MaxBlurPool2d(4), ["max_pool2d", "pad", "conv2d"]),
+    "strided": (OPERATORS["strided"](4), ["conv2d"]),
+    "subsample": (OPERATORS["subsample"](4), []),
 }
 ARITHMETIC = ("max_pool2d", "avg_pool2d", "pad", "conv2d", "mul", "add", "cat", "gather", "sum")
+OF_ONNX = {"max": ["MaxPool"], "avg": ["AveragePool"], "blur": ["Pad", "Conv"], "strided": ["Conv", "Relu"]}
+# Other arithmetic than the default options': overhanging windows, edges, strides and sizes.
+OPTIONS = {
+    "adaptive_avg to 3x5": ("adaptive_avg", {"output_size": (3, 5)}),
+    "adaptive_max to 1x1": ("adaptive_max", {"output_size": 1}),
+    "adaptive_max by 3": ("adaptive_max", {"stride": (3, 1)}),
+    "aps by 3": ("aps", {"stride": 3, "filter_size": 3, "p": 1.0}),
+    "avg by a divisor": ("avg", {"kernel_size": 3, "padding": 1, "ceil_mode": True, "divisor_override": 5}),
+    "blur, circular": ("blur", {"padding_mode": "circular", "filter_size": 5, "stride": 3}),
+    "blur, replicate": ("blur", {"padding_mode": "replicate", "filter_size": 4}),
+    "conv_pool, reflect": ("conv_pool", {"padding_mode": "reflect", "conv_size": 5}),
+    "fractional_max": ("fractional_max", {"stride": 1.414, "overlapping": False}),
+    "flc by 3": ("flc", {"stride": (3, 1)}),
+    "lp, overhang": ("lp", {"kernel_size": 3, "ceil_mode": True}),
+    "soft, overhang": ("soft", {"kernel_size": 3, "padding": 1, "ceil_mode": True}),
+    "spectral by 1.5": ("spectral", {"stride": 1.5, "nyquist": "sum"}),
+    "wavelet, symmetric": ("wavelet", {"order": 3, "edges": "symmetric"}),
+}
 
 
-def exported(operator):
-    with warnings.catch_warnings():
-        # torch's own, of its own code.
-        warnings.simplefilter("ignore")
-        return export(operator, (torch.randn(2, 4, 8, 8),), dynamic_shapes=(ANY,))
-
-
-def made(stem):
+def made(stem, **options):
     torch.manual_seed(0)
-    return OPERATORS[stem](4).eval()
+    return build(stem, 4, **options).eval()
+
+
+def varying(stem):
+    """The axes that one graph leaves open, and shapes to ask it for, by what docs/operators.md says."""
+    return (ANY, SHAPES) if OPERATORS[stem].exports == "any size" else (BATCH, COUNTS)
+
+
+def agrees(graph, operator, shapes, rtol=1e-4, atol=1e-5, dtype=torch.float32):
+    for shape in shapes:
+        x = torch.randn(shape).to(dtype)
+        with torch.no_grad():
+            assert_close(graph(x), operator(x), rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("case", STANDARD)
@@ -49,57 +66,74 @@ def test_an_operator_with_a_standard_equivalent_is_that_in_the_graph(case):
     assert [name for name in nodes if name in ARITHMETIC] == expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", EVERY_SIZE + EVEN_SIZE)
-def test_one_graph_serves_maps_of_any_size(name):
-    operator = made(name)
-    graph = exported(operator).module()
-    for shape in SHAPES if name in EVERY_SIZE else EVEN:
-        x = torch.randn(shape)
-        assert_close(graph(x), operator(x), rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("name", OF_ONNX)
+def test_an_operator_with_a_standard_equivalent_is_that_in_onnx(name):
+    graph, _ = onnx(made(name))
+    assert [node.op_type for node in graph.node] == OF_ONNX[name]
+
+
+@pytest.mark.parametrize(("name", "kind"), [("adaptive_max", "max_pool2d"), ("adaptive_avg", "avg_pool2d")])
+def test_equal_bins_of_a_map_of_known_size_are_plain_windows_in_the_graph(name, kind):
+    program = exported(made(name), BATCH)
+    assert sum(kind in str(node.target) for node in program.graph.nodes) == 1
+    agrees(program.module(), made(name), COUNTS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({*OPERATORS} - {*EVERY_SIZE} - {*EVEN_SIZE}))
-def test_a_graph_of_one_size_serves_any_batch(name):
-    operator = made(name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        graph = export(operator, (torch.randn(2, 4, 8, 8),), dynamic_shapes=({0: Dim.DYNAMIC},)).module()
-    for count in (1, 3):
-        x = torch.randn(count, 4, 8, 8)
-        assert_close(graph(x), operator(x), rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_one_graph_serves_every_size(name):
+    dynamic, shapes = varying(name)
+    agrees(exported(made(name), dynamic).module(), made(name), shapes)
 
 
-ONNX = ["avg", "blur", "max", "max_blur", "strided", "subsample"]
+def test_one_graph_of_a_strict_export_serves_every_size():
+    agrees(exported(made("adaptive_avg"), strict=True).module(), made("adaptive_avg"), SHAPES)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ONNX)
-def test_onnx_runtime_computes_the_same(name):
-    pytest.importorskip("onnxscript")
-    runtime = pytest.importorskip("onnxruntime")
-    operator = made(name)
-    # The exporter says its steps on the log.
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        program = torch.onnx.export(
-            operator, (torch.randn(2, 4, 8, 8),), dynamo=True, dynamic_shapes=(ANY,), verbose=False
-        )
-    session = runtime.InferenceSession(program.model_proto.SerializeToString())
-    for shape in SHAPES:
-        x = torch.randn(shape)
-        (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-        assert_close(torch.from_numpy(found), operator(x).detach(), rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_onnx_runtime_computes_the_same_at_every_size(name):
+    dynamic, shapes = varying(name)
+    agrees(onnx(made(name), dynamic)[1], made(name), shapes)
 
 
-@pytest.mark.parametrize("name", ["max", "avg", "blur", "max_blur", "lp", "soft"])
-def test_a_trace_computes_the_same(name):
+@pytest.mark.slow
+@pytest.mark.parametrize("case", OPTIONS)
+def test_onnx_runtime_computes_the_same_with_other_options(case):
+    name, options = OPTIONS[case]
+    agrees(onnx(made(name, **options))[1], made(name, **options), SHAPES)
+
+
+@pytest.mark.parametrize("name", ["max", "avg", "blur"])
+def test_a_map_too_small_for_its_padding_is_refused_by_onnx_runtime_not_wrong(name):
+    operator = made(name, **({"filter_size": 7} if name == "blur" else {"kernel_size": 3, "padding": 1}))
+    _, run = onnx(operator)
+    x = torch.randn(1, 4, 2, 2)
+    if name != "blur":
+        assert_close(run(x), operator(x))
+        return
+    with pytest.raises(Exception, match="Pad"):
+        run(x)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_exports(name, dtype):
+    operator = made(name).to(dtype)
+    dynamic, shapes = varying(name)
+    eps = torch.finfo(dtype).eps
+    agrees(exported(operator, dynamic, dtype).module(), operator, shapes, 8 * eps, 8 * eps, dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["max", "avg", "blur", "max_blur", "strided", "adaptive_avg", "aps", "soft"])
+def test_onnx_runtime_computes_the_same_in_half_precision(name):
+    operator = made(name).half()
+    agrees(onnx(operator, dtype=torch.float16)[1], operator, SHAPES, 1e-2, 1e-2, torch.float16)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_trace_computes_the_same_at_every_size(name):
     operator = made(name)
-    with warnings.catch_warnings():
-        # Of sizes that a trace keeps, and of tracing as such.
-        warnings.simplefilter("ignore")
-        traced = torch.jit.trace(nn.Sequential(operator), torch.randn(2, 4, 8, 8), check_trace=False)
-    x = torch.randn(3, 4, 8, 8)
-    assert_close(traced(x), operator(x), rtol=1e-4, atol=1e-5)
+    agrees(traced(operator), operator, SHAPES)

@@ -108,6 +108,6 @@ def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match=r"stride must be a number from 1 to 1,024, or two of them"):
         SpectralPool2d(1, stride=0.5)
     with pytest.raises(
-        ValueError, match=r"takes floating \(N, C, H, W\), got torch.float32 of shape \(1, 8, 6\)"
+        ValueError, match=r"takes floating-point \(N, C, H, W\), got torch.float32 of shape \(1, 8, 6\)"
     ):
         spectral_pool2d(x[0], 4)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
+from torchvision.models.swin_transformer import PatchMerging
 
 from cnnpool.pool import PatchConv2d, UnshuffleConv2d, pixel_unshuffle2d
 
@@ -100,6 +101,40 @@ def test_norm_and_activation_follow_the_convolution(activation):
     assert_close(op(x), normed if activation == "none" else getattr(F, activation)(normed))
 
 
+@pytest.mark.parametrize("size", [(6, 8), (7, 4), (1, 1)])
+def test_with_layer_normalisation_it_is_torchvisions_patch_merging(size):
+    op, merging = UnshuffleConv2d(3, order="cell", norm="layer").double(), PatchMerging(3).double()
+    torch.nn.init.normal_(merging.norm.weight)
+    torch.nn.init.normal_(merging.norm.bias)
+    op.before.load_state_dict(merging.norm.state_dict())
+    # Patch merging doubles the channels; each of them has a row of weights of its own.
+    op.conv.weight.data = merging.reduction.weight[:3, :, None, None]
+    x = image(2, 3, *size)
+    assert op.conv.bias is None
+    assert_close(op(x), merging(x.movedim(1, -1)).movedim(-1, 1)[:, :3])
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    cells=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    norm=st.sampled_from(["none", "batch", "layer"]),
+    layout=st.sampled_from([torch.contiguous_format, torch.channels_last]),
+)
+def test_the_order_only_renames_the_weights(cells, stride, norm, layout):
+    ops = [
+        UnshuffleConv2d(2, stride=stride, order=order, norm=norm).double() for order in ("channel", "cell")
+    ]
+    sh, sw = stride
+    ops[1].load_state_dict(ops[0].state_dict())
+    place = torch.arange(2 * sh * sw).view(2, sh, sw).permute(2, 1, 0).flatten()
+    ops[1].conv.weight.data = ops[0].conv.weight[:, place]
+    x = image(2, 2, cells[0] * sh, cells[1] * sw).contiguous(memory_format=layout)
+    first, second = (op(x) for op in ops)
+    assert_close(first, second)
+    assert second.is_contiguous(memory_format=layout)
+
+
 def test_memory_format_and_gradient_of_the_rearrangement():
     x = image(2, 3, 4, 6).contiguous(memory_format=torch.channels_last)
     assert pixel_unshuffle2d(x).is_contiguous(memory_format=torch.channels_last)
@@ -124,6 +159,8 @@ def test_flops_are_those_torch_counts():
         ({"kernel_size": 2}, "kernel_size must be a whole number from 1 to 255, odd"),
         ({"stride": 0}, "stride"),
         ({"ragged": "crop"}, "ragged must be one of pad, refuse, got 'crop'"),
+        ({"order": "rows"}, "order must be one of channel, cell, got 'rows'"),
+        ({"norm": "group"}, "norm must be one of none, batch, layer, got 'group'"),
     ],
 )
 def test_bad_argument_is_refused_with_its_name(options, message):

@@ -32,6 +32,12 @@ def test_the_dense_output_is_that_at_stride_one():
     assert torch.equal(dense_output(pool.build("subsample", 3), x, (2, 2)), x)
 
 
+@pytest.mark.parametrize("name", ["max_blur", "blur", "subsample"])
+@pytest.mark.parametrize("size", [(1, 1), (1, 8), (8, 1)])
+def test_a_map_smaller_than_the_stride_has_no_aliasing_to_measure(name, size):
+    assert stage_aliasing(pool.build(name, 3), noise(1, 3, *size)) == {}
+
+
 def test_odd_rows_are_cut_off_and_other_sizes_have_no_dense_output():
     assert dense_output(pool.build("max", 1), noise(1, 1, 9, 7), (2, 2)).shape == (1, 1, 8, 6)
     unpadded = pool.build("max", 1, kernel_size=3)

@@ -18,6 +18,7 @@ from cnnpool.quantity import find, numbers
 CONF = Path(__file__).parents[2] / "conf" / "probe"
 FEW = {
     "adversarial": {"samples": 4},
+    "corruptions": {"samples": 4, "severities": (1, 5)},
     "cost": {"samples": 2, "timed_samples": 2, "repeats": 1},
     "diagonal": {"samples": 4, "steps": 2},
     "gradient": {"samples": 4},
@@ -93,7 +94,7 @@ def test_a_result_is_json_with_its_samples_and_repeats_exactly(name, net, batch)
 
 SET = {
     *("samples", "shift_samples", "map_samples", "stage_samples", "seed", "steps", "shifts", "shift_px"),
-    *("radius_px", "max_shift_px", "per_px", "worst_px", "low", "high", "batch", "least_size"),
+    *("radius_px", "max_shift_px", "per_px", "worst_px", "low", "high", "batch", "least_size", "severities"),
 }
 """Numbers of a result that say how it was measured."""
 

@@ -122,6 +122,15 @@ def test_the_receptive_field_of_linear_layers_is_their_kernels_product():
     assert extent(field)["reach_px"] == 5
 
 
+def test_fields_do_not_depend_on_how_many_images_go_through_at_once(net, monkeypatch):
+    cnn, images = net().double(), noise(5, 1, 12, 12)
+    whole = receptive_fields(cnn, cnn.stages, images)
+    monkeypatch.setattr("cnnpool.probe.receptive_field.VALUES", 2 * 144)
+    parts = receptive_fields(cnn, cnn.stages, images)
+    for stage, field in whole.items():
+        assert torch.allclose(field, parts[stage], rtol=1e-12)
+
+
 def test_gaussian_fields_have_the_extent_of_two_standard_deviations():
     axis = torch.arange(-30.0, 31.0, dtype=torch.float64)
     field = torch.exp(-(axis[:, None] ** 2 + axis**2) / (2 * 6.0**2))

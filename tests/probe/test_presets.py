@@ -25,7 +25,7 @@ def test_presets_draw_within_their_bounds(name):
         drawn = torch.cat((first[:, axis], second[:, axis]))
         assert low <= drawn.min() and drawn.max() <= high
     if preset.per_image:
-        assert first.unique(dim=0).shape[0] == 49
+        assert first.unique(dim=0).shape[0] == {"distinct": 49, "one_px": 4}[name]
     else:
         assert first[: preset.batch].unique(dim=0).shape[0] == 1
         assert first.unique(dim=0).shape[0] > 1 or preset.border in ("crop", "enlarged")
@@ -47,6 +47,7 @@ def test_presets_draw_within_their_bounds(name):
         ("tips_fill", 32, range(-8, 9)),
         ("flc_cifar", 32, range(4)),
         ("distinct", 32, range(-3, 4)),
+        ("one_px", 32, range(2)),
     ],
 )
 def test_offsets_are_those_of_the_paper(name, size, offsets):
@@ -100,6 +101,15 @@ def test_zhangs_crops_are_224_of_256():
     view = PRESETS["zhang_imagenet"].view(images, shifts)
     assert np.array_equal(view[0], images[0, :, 0:224, 31:255])
     assert np.array_equal(view[1], images[1, :, 31:255, 7:231])
+
+
+def test_crops_a_pixel_apart_hold_what_the_image_shows_and_nothing_else():
+    images, shifts = torch.rand(4, 3, 16, 32), torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
+    view = PRESETS["one_px"].view(images, shifts)
+    for n, (down, right) in enumerate(shifts.tolist()):
+        assert torch.equal(view[n], images[n, :, down : down + 14, right : right + 28])
+    # An eighth of a smaller image is less than the pixel that a crop needs beside it.
+    assert "at least 16x16" in PRESETS["one_px"].refusal((15, 40))
 
 
 def test_flc_crops_32_of_the_image_enlarged_to_36():

@@ -54,7 +54,8 @@ def test_tags_are_the_documented_ones():
 
 def test_every_tag_finds_its_quantity_again():
     for one in declared():
-        key = one.filled({"stage": "s1", "px": "2", "filters": "weights_own", "class": "cat"})
+        values = {"stage": "s1", "px": "2", "filters": "weights_own", "class": "cat"}
+        key = one.filled(values | {"corruption": "jpeg", "severity": "5"})
         tag = one.tag_of(key)
         assert "<" not in tag and one.has_tag(tag)
         assert next(other for other in declared() if other.has_tag(tag)) is not None

@@ -16,36 +16,30 @@ def log(folder, lines):
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_bands_are_those_of_a_slow_loop_over_tags_and_steps(shelf):
+def test_means_and_intervals_are_those_of_a_slow_loop(shelf):
     generator = np.random.default_rng(0)
     logged = {}
     for seed in range(4):
         lines = [
-            {"step": step, "epoch": step // 2, "a": generator.normal(), **({"b": generator.normal()})}
-            for step in range(1, 7)
+            {"step": 2 * epoch + late, "epoch": epoch, "val/accuracy": generator.uniform()}
+            for epoch in range(1, 5)
+            # The last of an epoch counts.
+            for late in range(2)
         ]
-        # Steps and tags that not all runs have, one written twice, one written late.
-        lines += [{"step": 9 + seed % 2, "epoch": 4, "a": 1.0}, {"step": 3, "epoch": 1, "b": float(seed)}]
-        lines += [{"step": 20, "epoch": 9, "only": 2.0}] * (seed == 2)
         logged[seed] = lines
-        log(shelf.put(seed=seed), lines)
+        log(shelf.put(seed=seed), [{"step": 1, "epoch": 0, "train/loss": 2.0}, *lines])
     found = course(find([shelf.root]))
-    tables = {
-        tag: [{one["step"]: one[tag] for one in lines if tag in one} for lines in logged.values()]
-        for tag in ("a", "b", "only")
-    }
-    for tag, runs in tables.items():
-        runs = [run for run in runs if run]
-        steps, band = found.bands[tag]
-        assert steps.tolist() == sorted(set.intersection(*map(set, runs)))
-        for place, step in enumerate(steps.tolist()):
-            values = [run[step] for run in runs]
-            assert band[0, place] == pytest.approx(statistics.fmean(values))
-            if len(values) == 1:
-                assert math.isnan(band[1, place]) and math.isnan(band[2, place])
-            else:
-                interval = stats.t.interval(0.95, len(values) - 1, band[0, place], stats.sem(values))
-                assert band[1:, place] == pytest.approx(interval)
+    assert found.epochs == [1, 2, 3, 4] and found.runs == 4
+    for place, epoch in enumerate(found.epochs):
+        values = [
+            [line["val/accuracy"] for line in lines if line["epoch"] == epoch][-1]
+            for lines in logged.values()
+        ]
+        assert [one[epoch] for one in found.each] == values
+        mean, low, high = found.accuracy[:, place]
+        assert mean == pytest.approx(statistics.fmean(values))
+        interval = stats.t.interval(0.95, len(values) - 1, mean, stats.sem(values))
+        assert (low, high) == pytest.approx((max(0, interval[0]), min(1, interval[1])))
 
 
 def test_an_epoch_that_one_run_lacks_is_a_gap(shelf):

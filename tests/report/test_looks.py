@@ -5,7 +5,7 @@ import pytest
 
 from cnnpool.report import find
 from cnnpool.report.comparison import compare
-from cnnpool.report.plots.looks import COLOURS, MOST, look, looks, of_all, shown
+from cnnpool.report.plots.looks import COLOURS, MOST, ON_DARK, look, looks, of_all, shown
 
 # To linear light, to cones, to OKLab (Ottosson 2020); deficits of full severity (Machado et al. 2009).
 CONES = [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
@@ -28,27 +28,29 @@ def seen(colour, deficit):
     return np.array(LAB) @ np.cbrt(np.array(CONES) @ light)
 
 
+@pytest.mark.parametrize("colours", [COLOURS, ON_DARK], ids=["light", "dark"])
 @pytest.mark.parametrize(("deficit", "least"), [("none", 0.09), ("protanopia", 0.05), ("deuteranopia", 0.05)])
-def test_no_two_colours_look_alike(deficit, least):
+def test_no_two_colours_look_alike(colours, deficit, least):
     # A just noticeable difference is about 0.02.
-    every = [seen(colour, deficit) for colour in COLOURS]
+    every = [seen(colour, deficit) for colour in colours]
     assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(every, 2)) > least
 
 
-def test_every_colour_is_seen_on_white():
-    for colour in COLOURS:
-        rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-        light = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ [
-            0.2126,
-            0.7152,
-            0.0722,
-        ]
-        assert 1.05 / (light + 0.05) > 2
+def luminance(colour):
+    rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+
+def test_every_colour_is_seen_on_white_and_its_partner_on_dark_grey():
+    for colour, on_dark in zip(COLOURS, ON_DARK, strict=True):
+        assert 1.05 / (luminance(colour) + 0.05) > 2
+        assert (luminance(on_dark) + 0.05) / (luminance("#303030") + 0.05) > 2
 
 
 def test_looks_of_a_legend_differ_in_colour_and_all_looks_differ():
     assert len({look(index).colour for index in range(len(COLOURS))}) == len(COLOURS) >= 2 * MOST
-    assert len({look(index) for index in range(2 * len(COLOURS))}) == 2 * len(COLOURS)
+    assert len({look(index) for index in range(10 * len(COLOURS))}) == 10 * len(COLOURS)
+    assert len({(look(index).colour, look(index).mark) for index in range(240)}) == 240
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def test_a_half_written_line_costs_only_itself(shelf):
 def test_no_metrics_is_an_empty_curve(shelf):
     (shelf.put(seed=0) / "metrics.jsonl").unlink()
     found = course(find([shelf.root]))
-    assert (found.epochs, found.bands, found.runs) == ([], {}, 0)
+    assert (found.epochs, found.runs) == ([], 0)
 
 
 def test_paths_that_hold_no_run_are_refused(tmp_path):

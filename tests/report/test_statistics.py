@@ -113,9 +113,3 @@ def test_detectable_difference_is_found_in_80_of_100_cases():
     power = stats.nct.sf(edge, n - 1, delta / (sd / math.sqrt(n)))
     assert power == pytest.approx(0.8, abs=1e-5)
     assert statistics.detectable(sd, n, comparisons=5) > delta
-
-
-@pytest.mark.parametrize(("comparisons", "pairs"), [(1, 6), (3, 7), (10, 9)])
-def test_pairs_needed_let_the_smallest_p_pass(comparisons, pairs):
-    assert statistics.pairs_needed(comparisons) == pairs
-    assert comparisons * 2 ** (1 - pairs) <= 0.05

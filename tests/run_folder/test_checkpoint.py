@@ -1,5 +1,6 @@
 import os
 import pickle
+import zipfile
 
 import pytest
 import torch
@@ -40,6 +41,36 @@ def test_a_flipped_bit_is_refused(tmp_path):
             continue
         accepted += not torch.equal(content["weights"], torch.arange(5000.0))
     assert accepted == 0
+
+
+def test_no_bit_of_the_archive_s_directory_changes_what_is_read(tmp_path):
+    path = write(tmp_path / "a.ckpt")
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        begin = archive.start_dir
+    accepted = []
+    for bit in range(8 * begin, 8 * len(whole)):
+        altered = bytearray(whole)
+        altered[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(altered)
+        try:
+            content = load(path)
+        except DamagedError:
+            continue
+        if not torch.equal(content["weights"], torch.arange(5000.0)) or content["step"] != 3:
+            accepted.append((bit // 8, bit % 8))
+    assert accepted == []
+
+
+def test_a_tensor_marked_as_a_folder_is_refused(tmp_path):
+    """torch would give uninitialised memory for it."""
+    path = write(tmp_path / "a.ckpt")
+    whole = bytearray(path.read_bytes())
+    place = whole.rindex(b"archive/data/0") - 8  # external attributes, before the header's place and the name
+    whole[place] |= 0x10
+    path.write_bytes(whole)
+    with pytest.raises(DamagedError, match="data/0 is marked as a folder"):
+        load(path)
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, 4000, -1])

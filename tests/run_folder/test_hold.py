@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from cnnpool.run_folder import layout, status
-from cnnpool.run_folder.atomic import beside
 from cnnpool.run_folder.errors import InUseError, OccupiedError
 from cnnpool.run_folder.hold import held
+from cnnpool.system.atomic import beside
 
 
 def files(folder):
@@ -74,7 +74,7 @@ def test_who_saves_in_a_folder_below_lives_on(tmp_path):
 def test_a_folder_with_files_of_others_is_refused_and_left_as_it_is(tmp_path, name):
     (tmp_path / name).mkdir() if name in (".hydra", "data") else (tmp_path / name).write_text("theirs")
     (tmp_path / "train.log").write_text("theirs too")
-    with pytest.raises(OccupiedError, match=rf"holds files that are no run's \({name}\)"), held(tmp_path):
+    with pytest.raises(OccupiedError, match=rf"holds files that no run wrote \({name}\)"), held(tmp_path):
         pass
     assert files(tmp_path) == sorted([name, "train.log"])
 
@@ -111,7 +111,7 @@ def test_home_and_the_whole_disk_are_no_folders_for_a_run(tmp_path, monkeypatch)
     (tmp_path / "home").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "home")
     for place in (Path("/"), tmp_path / "home", tmp_path / "link"):
-        with pytest.raises(OccupiedError, match="is no folder for a run"), held(place):
+        with pytest.raises(OccupiedError, match="cannot be a run's folder"), held(place):
             pass
     assert files(tmp_path / "home") == []
 

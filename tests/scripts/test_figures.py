@@ -4,22 +4,44 @@ import ast
 
 import pytest
 
-from scripts.figures import MOST_LINES, circles, functions, imports, launched, modules, private_names
+from scripts.figures import (
+    MOST_LINES,
+    ROOT,
+    circles,
+    functions,
+    imports,
+    launched,
+    modules,
+    private_names,
+    twins,
+)
 
 TREES = modules()
-"""Functions that are still to be divided."""
+SCRIPTS = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text("utf-8"))
+    for path in sorted((ROOT / "scripts").rglob("*.py"))
+}
 
 
 def parsed(**sources):
     return {f"cnnpool.{name}": ast.parse(source) for name, source in sources.items()}
 
 
-def test_no_modules_import_each_other_in_a_circle():
-    assert circles(imports(TREES, lazy=False)) == []
+@pytest.mark.parametrize("trees", [TREES, SCRIPTS], ids=["package", "scripts"])
+def test_no_modules_import_each_other_in_a_circle(trees):
+    assert circles(imports(trees, lazy=False)) == []
 
 
-def test_no_function_is_long():
-    assert [one for one in functions(TREES) if one.lines > MOST_LINES] == []
+@pytest.mark.parametrize("trees", [TREES, SCRIPTS], ids=["package", "scripts"])
+def test_no_function_is_long(trees):
+    assert len(trees) > 20
+    assert [one for one in functions(trees) if one.lines > MOST_LINES] == []
+
+
+def test_one_place_writes_files_atomically_and_one_suggests_names():
+    found = twins()
+    assert found["atomic writers"] == ["cnnpool/system/atomic.py"]
+    assert found["did-you-means"] == ["cnnpool/registry.py"]
 
 
 def test_private_names_of_other_packages_stand_in_two_files():

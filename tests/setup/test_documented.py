@@ -126,7 +126,7 @@ def test_a_misspelt_program_is_named_with_its_line(tmp_path):
         ("cnnpool train -m experiment=x", "cnnpool train -m experiment=x fit=smoke seed=0,1"),
         ("cnnpool train fit=other", "cnnpool train fit=other"),
         ("cnnpool train --help", "cnnpool train --help"),
-        ("cnnpool choose choose.budget=2h", "cnnpool choose choose.budget=1min fit=smoke choose.rounds=3"),
+        ("cnnpool choose choose.budget=2h", "cnnpool choose choose.budget=20min fit=smoke choose.rounds=3"),
         ("cnnpool bench pool", "cnnpool bench pool --repeat 1"),
         ("cnnpool compare outputs", "cnnpool compare outputs"),
     ],

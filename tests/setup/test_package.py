@@ -40,7 +40,9 @@ def test_wheel_carries_nothing_else_but_its_description(wheel):
     description = f"cnnpool-{cnnpool.__version__}.dist-info/"
     assert "cnnpool/py.typed" in wheel.namelist()
     others = [name for name in wheel.namelist() if not name.endswith((".py", ".yaml", "py.typed"))]
-    assert [name for name in others if not name.startswith(description)] == []
+    page = {f"cnnpool/tensorboard/page/{path.name}" for path in ROOT.glob("cnnpool/tensorboard/page/*")}
+    assert [name for name in others if name not in page and not name.startswith(description)] == []
+    assert "cnnpool/tensorboard/page/tab.js" in page <= set(others)
     assert not [name for name in wheel.namelist() if name.split("/")[0] not in ("cnnpool", description[:-1])]
 
 
@@ -66,6 +68,22 @@ def test_version_is_the_same_in_package_and_project():
     assert f"## {cnnpool.__version__}" in (ROOT / "CHANGES.md").read_text(encoding="utf-8")
 
 
+def test_classifiers_are_known_and_name_the_pythons_that_are_asked_for():
+    known = pytest.importorskip("trove_classifiers").classifiers
+    found = PROJECT["project"]["classifiers"]
+    assert not set(found) - known
+    assert found == sorted(found)
+    lowest = min(
+        (one for one in found if re.search(r"3\.\d+$", one)), key=lambda one: int(one.split(".")[-1])
+    )
+    assert PROJECT["project"]["requires-python"] == f">={lowest.rpartition(' ')[2]}"
+    assert "Typing :: Typed" in found
+
+
+def test_citation_names_the_version():
+    assert f"version: {cnnpool.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
 def test_licence_is_apache_2_to_the_letter():
     digest = hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest()
     # The sha256 of the text that the Apache Software Foundation publishes.
@@ -87,7 +105,8 @@ def test_every_locked_package_has_a_version_and_hashes():
 
 def test_lock_satisfies_what_the_project_asks_for():
     locked = dict(re.findall(r"^([a-z0-9][a-z0-9.-]*)==([^\s;]+)", LOCK, re.MULTILINE))
-    asked = [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["dev"]]
+    groups = [one for group in PROJECT["dependency-groups"].values() for one in group if isinstance(one, str)]
+    asked = [*PROJECT["project"]["dependencies"], *groups]
     for requirement in map(Requirement, asked + PROJECT["build-system"]["requires"]):
         assert locked[requirement.name.lower()] in requirement.specifier
 

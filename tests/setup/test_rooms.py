@@ -13,13 +13,13 @@ BASES = {"cnnpool.pool.base", "cnnpool.readout.base", "cnnpool.model.base"}
 LAYERS = {"cnnpool.data", "cnnpool.model", "cnnpool.pool", "cnnpool.probe", "cnnpool.readout"}
 SCHEMA = {"annotated_types", "cnnpool.bounds", "cnnpool.registry"}
 RUN_FOLDER, SYSTEM, TABLES = "cnnpool.run_folder", "cnnpool.system", "cnnpool.tables"
-RIVALS = {"torchvision", "timm", "kornia", "antialiased_cnns"}
+RIVALS = {"onnxruntime", "onnxscript", "torchvision", "timm", "kornia", "antialiased_cnns"}
 ROOMS = {
-    "pool": {"torch", "numba", "triton", *SCHEMA},
+    "pool": {"torch", "numba", "triton", "cnnpool.system.atomic", *SCHEMA},
     "readout": {"torch", *SCHEMA, "cnnpool.pool"},
     "model": {"torch", *SCHEMA, *BASES},
     "data": {"torch", "sklearn", "numpy", "PIL", "filelock", SYSTEM, TABLES, *SCHEMA},
-    "probe": {"torch", "cnnpool.quantity", *SCHEMA, *BASES},
+    "probe": {"torch", "PIL", "cnnpool.quantity", *SCHEMA, *BASES},
     "fit": {
         *("torch", "lightning", "torchmetrics", "tensorboard", "matplotlib"),
         *("cnnpool.explain", "cnnpool.lightning", "cnnpool.loggers", "cnnpool.quantity", "cnnpool.recipe"),
@@ -27,22 +27,24 @@ ROOMS = {
         *(RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
     },
     "report": {
-        *("numpy", "scipy", "matplotlib", "tensorboard", "filelock"),
-        *("cnnpool.cli_parser", "cnnpool.system.progress", RUN_FOLDER, TABLES),
+        *("numpy", "scipy", "matplotlib"),
+        *("cnnpool.cli_parser", "cnnpool.system.atomic", "cnnpool.system.progress", RUN_FOLDER, TABLES),
+        "cnnpool.system.next_command",
         # The probes describe the numbers of runs that do not do so themselves yet.
         *("cnnpool.quantity", "cnnpool.registry", "cnnpool.probe.declared"),
     },
+    "tensorboard": {"tensorboard", "werkzeug", "matplotlib", "yaml", "cnnpool.report", RUN_FOLDER, TABLES},
     "claims": {"numpy", "cnnpool.report", RUN_FOLDER, TABLES},
     "explain": {
         *("torch", "matplotlib"),
         *("cnnpool.cli_parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", SYSTEM, TABLES),
     },
     "bench": {"torch", *RIVALS, "cnnpool.pool", "cnnpool.cli_parser", RUN_FOLDER, SYSTEM, TABLES},
-    "__init__": {"cnnpool.surgery", "cnnpool.system.hardware"},
+    "__init__": {"cnnpool.pool", "cnnpool.surgery", "cnnpool.system.hardware"},
     "__main__": {"cnnpool.cli"},
     "tables": set(),
     "choose": {
-        *("numpy", "scipy", "matplotlib", "yaml", "annotated_types", "filelock"),
+        *("numpy", "scipy", "matplotlib", "tensorboard", "yaml", "annotated_types", "filelock"),
         *("cnnpool.cli_parser", "cnnpool.launch", "cnnpool.quantity", "cnnpool.registry", "cnnpool.report"),
         *(RUN_FOLDER, SYSTEM, TABLES),
     },
@@ -66,7 +68,7 @@ ROOMS = {
     "completion": {"argcomplete", "cnnpool.cli_parser", "cnnpool.launch"},
     "loggers": SCHEMA,
     "recipe": SCHEMA,
-    "run_folder": {"torch", "numpy", "filelock"},
+    "run_folder": {"torch", "numpy", "filelock", SYSTEM},
     "system": {"torch"},
     "lightning": {
         *("torch", "lightning", "torchmetrics", "matplotlib"),

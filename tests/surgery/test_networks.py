@@ -11,7 +11,7 @@ from torchvision.models.swin_transformer import PatchMerging, PatchMergingV2
 
 import cnnpool
 from cnnpool.pool import AvgPool2d, BlurPool2d, MaxBlurPool2d
-from cnnpool.surgery.cost import Cost, cost, dearer
+from cnnpool.surgery.cost import Cost, cost, costlier
 from cnnpool.surgery.merging import DenseMerging
 
 EXAMPLE = torch.zeros(1, 3, 16, 16)
@@ -137,15 +137,33 @@ def test_cost_counts_products_and_elements():
     assert cost(model, torch.zeros(5, 3, 16, 16)) == Cost(2 * 27 * 4 * 256, 2 * 4 * 256)
 
 
-def test_a_swap_that_makes_a_network_much_dearer_says_so(caplog):
+def test_a_swap_that_makes_a_network_much_costlier_says_so(caplog):
     caplog.set_level(logging.WARNING)
     model = nn.Sequential(nn.Conv2d(3, 128, 4, 4), nn.ReLU())
     cnnpool.swap(model, "blur", example=EXAMPLE)
-    assert "blur makes the model dearer: 0.00 -> 0.00 GFLOPs" in caplog.text
+    assert "blur makes the model costlier: 0.00 -> 0.00 GFLOPs" in caplog.text
     caplog.clear()
     cnnpool.swap(nn.Sequential(nn.Conv2d(3, 128, 4, 4), nn.ReLU()), "blur", example=EXAMPLE, order="before")
-    assert "dearer" not in caplog.text
-    assert dearer("x", Cost(4, 4), Cost(8, 8)) == "" and dearer("x", Cost(4, 4), Cost(4, 8.1))
+    assert "costlier" not in caplog.text
+    assert costlier("x", Cost(4, 4), Cost(8, 8)) == "" and costlier("x", Cost(4, 4), Cost(4, 8.1))
+
+
+def test_a_costlier_head_brings_no_advice_that_is_for_operators(caplog):
+    caplog.set_level(logging.WARNING)
+    model = nn.Sequential(nn.Conv2d(3, 64, 1), nn.AdaptiveAvgPool2d(1))
+    cnnpool.swap(model, "clip_attention", example=EXAMPLE)
+    assert "clip_attention makes the model costlier" in caplog.text and "an image" in caplog.text
+    assert "order" not in caplog.text and "skip_stem" not in caplog.text
+
+
+def test_cost_is_that_of_evaluation_and_leaves_every_mode():
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Dropout())
+    model[2].eval()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    modes = [module.training for module in model.modules()]
+    cost(model, torch.ones(2, 3, 8, 8))
+    assert [module.training for module in model.modules()] == modes == [True, True, True, False]
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
 
 
 def test_a_swap_leaves_generators_as_they_were():

@@ -51,6 +51,14 @@ def backward(
     return out.to(grad.dtype)
 
 
+def summed(x: Tensor, window: Window, divisor: int) -> Tensor:
+    """Sums over ``divisor``, as means times the number of cells: ONNX knows no other divisor."""
+    means = F.avg_pool2d(x, *window[:3], window.ceil_mode)
+    whole = Counting(True, None)
+    counts = _counts(means, window, whole, (x.shape[-2], x.shape[-1])) if window.ceil_mode else window.cells
+    return means * (counts / divisor)
+
+
 def _counts(like: Tensor, window: Window, counting: Counting, size: tuple[int, int]) -> Tensor | int:
     if counting.override is not None:
         return counting.override

@@ -10,6 +10,7 @@ from torch import Tensor
 from cnnpool.pool.autograd.kernels import LinearKernels
 from cnnpool.pool.autograd.linear_maps import Blurring, taps
 from cnnpool.pool.autograd.transforms import Transformable, apply, fold, unfold
+from cnnpool.pool.base import ceil_div
 from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.edges import PaddingMode, pad, source
 from cnnpool.pool.window import memory_format
@@ -32,7 +33,7 @@ def moves(blurring: Blurring, axis: int) -> list[Move]:
 
 def _moves(length: int, filter_size: int, stride: int, mode: PaddingMode) -> Iterator[Move]:
     """Tap by tap, so that every output sums in the same order; the middle tap, first, reaches all of them."""
-    count, before = -(-length // stride), (filter_size - 1) // 2
+    count, before = ceil_div(length, stride), (filter_size - 1) // 2
     middle_first = sorted(range(filter_size), key=lambda k: k != before)
     for offset, weight in ((k - before, taps(filter_size)[k]) for k in middle_first):
         first = min(count, max(0, -(offset // stride)))
@@ -69,7 +70,7 @@ def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mod
     reach = [((m - 1) // 2, m // 2) for m in filter_size]
     y = pad(y, (*reach[1], *reach[0]), mode)
     for axis in (0, 1):
-        count = -(-x.shape[axis + 2] // stride[axis])
+        count = ceil_div(x.shape[axis + 2], stride[axis])
         parts = [
             weight * _part(y, axis, slice(k, k + (count - 1) * stride[axis] + 1, stride[axis]))
             for k, weight in enumerate(taps(filter_size[axis]))
@@ -81,9 +82,8 @@ def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mod
 def convolved(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mode: PaddingMode) -> Tensor:
     """The same as a padding and a depthwise convolution, which other runtimes know."""
     y = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
-    sides = [side for m in reversed(filter_size) for side in ((m - 1) // 2, m // 2)]
-    if any(sides):
-        y = F.pad(y, sides, mode="constant" if mode == "zeros" else mode)
+    reach = [((m - 1) // 2, m // 2) for m in filter_size]
+    y = pad(y, (*reach[1], *reach[0]), mode)
     down, across = (y.new_tensor(taps(m)) for m in filter_size)
     channels = x.shape[1]
     weight = torch.outer(down, across).expand(channels, 1, *filter_size)

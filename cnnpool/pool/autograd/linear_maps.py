@@ -3,6 +3,7 @@
 from math import comb
 from typing import NamedTuple
 
+from cnnpool.pool.base import ceil_div
 from cnnpool.pool.edges import PaddingMode, source
 from cnnpool.pool.window import Window
 
@@ -75,7 +76,7 @@ class Blurring(NamedTuple):
     def output_size(self) -> tuple[int, int]:
         """One output for every ``stride``-th pixel, the first included: ceil(H/s)."""
         (height, width), (sh, sw) = self.size, self.stride
-        return -(-height // sh), -(-width // sw)
+        return ceil_div(height, sh), ceil_div(width, sw)
 
     def window(self, axis: int) -> tuple[tuple[int, float], ...]:
         """(offset from stride * output, weight) of every tap along an axis, 0 for rows and 1 for columns."""

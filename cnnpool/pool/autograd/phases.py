@@ -7,17 +7,22 @@ from torch import Tensor
 
 from cnnpool.pool.autograd.kernels import PhaseKernels
 from cnnpool.pool.autograd.transforms import Transformable, apply, fold, save, unfold
+from cnnpool.pool.base import ceil_div
 from cnnpool.pool.blur import blur_pool2d
+from cnnpool.pool.cells import added, cells
 from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.edges import pad
+from cnnpool.pool.exporting import holds
 from cnnpool.pool.precision import wide
-from cnnpool.pool.window import added, cells, is_channels_last, memory_format, window_of
+from cnnpool.pool.window import is_channels_last, memory_format, window_of
 
 
 def complete(x: Tensor, stride: tuple[int, int]) -> Tensor:
     """``x`` with its first rows and columns again at the end, until the strides divide its size."""
     (sh, sw), (height, width) = stride, x.shape[-2:]
-    return pad(x, (0, -width % sw, 0, -height % sh), "circular")
+    if holds(height % sh == 0) and holds(width % sw == 0):
+        return x
+    return pad(x, (0, ceil_div(width, sw) * sw - width, 0, ceil_div(height, sh) * sh - height), "circular")
 
 
 def components(x: Tensor, stride: tuple[int, int]) -> list[Tensor]:

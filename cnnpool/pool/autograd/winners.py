@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cnnpool.pool.autograd.kernels import MaxKernels
+from cnnpool.pool.cells import cell_views, cells
 from cnnpool.pool.dispatch import kernels
-from cnnpool.pool.window import Window, cell_views, cells, memory_format
+from cnnpool.pool.window import Window, memory_format
 
 Ties = Literal["first", "last", "split"]
 

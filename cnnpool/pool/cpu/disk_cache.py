@@ -12,7 +12,6 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +21,7 @@ from numba import __version__ as numba_version
 from numba import njit
 
 from cnnpool.pool.cpu import compiling  # noqa: F401
+from cnnpool.system.atomic import write_text
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def recover(error: BaseException) -> None:
         new = [kernel for kernel, known in versions.items() if len(kernel.overloads) != known]
         versions.update({kernel: len(kernel.overloads) for kernel in new})
         if new:
-            _complain(error)
+            _complain(error, new[0])
             return
     elif [kernel for kernel in versions if not _verify(kernel)]:
         return
@@ -107,10 +107,22 @@ def _cannot_write(error: BaseException | None) -> bool:
     return False
 
 
-def _complain(error: BaseException) -> None:
+def _reason(error: BaseException | None) -> str:
+    """The words of the first error of the machine behind ``error``."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__ or error.__context__
+    return str(error and (error.strerror or error))
+
+
+def _complain(error: BaseException, kernel: Kernel[..., Any]) -> None:
     global _complained
     if not _complained:
-        log.warning("compiled kernels cannot be kept on disk, so every run compiles them: %s", error)
+        log.warning(
+            "compiled kernels cannot be kept in %s, so every run compiles them: %s; make room there, or name "
+            "another folder by NUMBA_CACHE_DIR",
+            kernel.stats.cache_path,
+            _reason(error),
+        )
     _complained = True
 
 
@@ -130,7 +142,7 @@ def _verify(kernel: Kernel[..., Any]) -> bool:
         try:
             file.unlink(missing_ok=True)
         except OSError as error:
-            _complain(error)
+            _complain(error, kernel)
     _listed(folder)[name] = []
     return False
 
@@ -138,14 +150,10 @@ def _verify(kernel: Kernel[..., Any]) -> bool:
 def _write_sums(kernel: Kernel[..., Any]) -> None:
     folder, name, target = Path(kernel.stats.cache_path), _name(kernel), _sums_file(kernel)
     files = [folder / file for file in _listed(folder)[name]]
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
-        part.write_text(_sums(files), encoding="utf-8")
-        part.replace(target)
+        write_text(target, _sums(files), flush=False)
     except OSError as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        _complain(error)
+        _complain(error, kernel)
 
 
 def _sums(files: list[Path]) -> str:

@@ -15,32 +15,22 @@ from cnnpool.report.plots.routing import routing
 __all__ = ["NAMES", "Plot", "draw", "plot"]
 
 Painter = Callable[[Comparison], tuple[Figure, str] | None]
-NAMES = (
-    "accuracy",
-    "differences",
-    "routing",
-    "gradient",
-    "winners",
-    "shift",
-    "maps",
-    "learning",
-    "pareto",
-)
+PAINTERS: dict[str, Painter] = {
+    "accuracy": dots.accuracy,
+    "differences": dots.differences,
+    "routing": routing,
+    "gradient": stages.gradient,
+    "winners": maps.winners,
+    "shift": stages.shift,
+    "maps": maps.shifts,
+    "pareto": pareto.pareto,
+}
+NAMES = (*list(PAINTERS)[:-1], "learning", "pareto")
 
 
 def draw(comparison: Comparison, courses: Mapping[str, Course]) -> Iterator[Plot]:
     """Every figure for which the runs hold numbers; ``courses`` by the label of the choice."""
-    painters: tuple[Painter, ...] = (
-        dots.accuracy,
-        dots.differences,
-        routing,
-        stages.gradient,
-        maps.winners,
-        stages.shift,
-        maps.shifts,
-        partial(learning, courses=courses),
-        pareto.pareto,
-    )
-    for name, paint in zip(NAMES, painters, strict=True):
-        if found := plot(name, partial(paint, comparison)):
+    painters = PAINTERS | {"learning": partial(learning, courses=courses)}
+    for name in NAMES:
+        if found := plot(name, partial(painters[name], comparison)):
             yield found

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -69,7 +70,7 @@ def dots(
     figure = Figure(figsize=(7.5, 1.2 + ROW * len(series)))
     axes = figure.subplots()
     if zero:
-        axes.axvline(0, color="#555555", linewidth=1)
+        axes.axvline(0, color=matplotlib.rcParams["lines.color"], linewidth=1)
     for place, values in enumerate(series.values()):
         one = looks[place] if looks else look(place)
         # Spread by order of seed, not at random: the same runs give the same picture.

@@ -1,4 +1,7 @@
-"""Colour, mark and dash of every choice, the same in all figures of a report; and which choices they show."""
+"""Colour, mark and dash of every choice, the same in all figures of a report; and which choices they show.
+
+Figures name a colour by its place, "C3": their theme decides what it is, see ``cnnpool.report.plots.plot``.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +15,13 @@ COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#780F4B",
     "#0000FF", "#3C2D96", "#784B00", "#9669FF", "#875A78", "#D200B4", "#C31E4B", "#FF4B69",
     "#2D694B", "#FF78D2", "#781E00", "#5A00D2", "#4B4B78", "#4B5AE1", "#87B496", "#7896FF",
+)  # fmt: skip
+# The same for dark pages: at each place the nearest to the colour above that is seen on #303030 and keeps
+# apart from the others, with and without these deficits.
+ON_DARK = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#FFFFFF", "#B64879",
+    "#0061FF", "#7955DA", "#91613C", "#9D79FF", "#6D6D91", "#D200B4", "#DA2448", "#FF4B69",
+    "#6DB691", "#FF78D2", "#FF916D", "#6D85DA", "#AAC2F2", "#DADAFF", "#9DCEAA", "#FFB6CE",
 )  # fmt: skip
 MARKS = "osD^vPX*<>"
 DASHES = ("-", "--", "-.", ":")
@@ -29,10 +39,11 @@ class Look:
 
 
 def look(index: int) -> Look:
-    """The look at ``index``: no two of the first 24 share a colour, no two of the first 48 are alike."""
+    """The look at ``index``: no two of the first 24 share a colour, no two of the first 240 are alike."""
     lap = index // len(COLOURS)
-    mark = MARKS[(index + lap) % len(MARKS)]
-    return Look(COLOURS[index % len(COLOURS)], mark, DASHES[(index // 7 + lap) % len(DASHES)])
+    # A lap is 24, so that three marks more make it 27: each lap gives a colour a mark that it had not.
+    mark = MARKS[(index + 3 * lap) % len(MARKS)]
+    return Look(f"C{index % len(COLOURS)}", mark, DASHES[(index // 7 + lap) % len(DASHES)])
 
 
 def shown(comparison: Comparison) -> list[Row]:
@@ -51,8 +62,8 @@ def shown(comparison: Comparison) -> list[Row]:
 
 
 def looks(comparison: Comparison) -> Mapping[str, Look]:
-    """Label -> look, those that all figures show before the others."""
-    first = [row.choice.label for row in shown(comparison)]
+    """Label -> look: in the order of the comparison's palette, then those that all figures show."""
+    first = [*comparison.palette, *(row.choice.label for row in shown(comparison))]
     labels = dict.fromkeys([*first, *(row.choice.label for row in comparison.rows)])
     return {label: look(index) for index, label in enumerate(labels)}
 

@@ -59,6 +59,7 @@ def winners(comparison: Comparison) -> tuple[Figure, str] | None:
     """Share of windows that each place wins: a line per choice, a column per stage and kind of window."""
     rows = [row.choice for row in shown(comparison)]
     stages = dict.fromkeys(stage for choice in rows for stage in _stages(choice))
+    stages = {stage: None for stage in stages if comparison.stage in ("", stage)}
     cells = {
         (choice.label, kind, stage): mean
         for choice in rows

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -86,7 +87,7 @@ def _mark(axes: Axes, first: Goal, goal: Goal, index: int, look: Look, label: st
         fmt=look.mark,
         color=look.colour,
         label=label,
-        markerfacecolor="white" if hollow else look.colour,
+        markerfacecolor=matplotlib.rcParams["axes.facecolor"] if hollow else look.colour,
         **style,
     )
 

@@ -27,6 +27,7 @@ def routing(comparison: Comparison) -> tuple[Figure, str] | None:
     # Choices of other data have other images.
     found = {label: one for label, one in found.items() if np.array_equal(one.images, images)}
     every = list(dict.fromkeys(stage for one in found.values() for stage in one.shares))
+    every = [stage for stage in every if comparison.stage in ("", stage)]
     stages = every[:STAGES]
     if not stages:
         return None

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -112,7 +113,11 @@ def by_choice(
     figure.supylabel("relative change", fontsize="medium")
     style = {
         f"stage {stage}": Line2D(
-            [], [], color="#555555", ls=DASHES[place % len(DASHES)], marker=MARKS[place % len(MARKS)]
+            [],
+            [],
+            color=matplotlib.rcParams["lines.color"],
+            ls=DASHES[place % len(DASHES)],
+            marker=MARKS[place % len(MARKS)],
         )
         for place, stage in enumerate(found)
     }
@@ -148,7 +153,7 @@ def stages_of(comparison: Comparison, *section: str) -> list[str]:
         for key in section:
             node = node.get(key) or {}
         stages |= dict.fromkeys(node)
-    return list(stages)
+    return [stage for stage in stages if comparison.stage in ("", stage)]
 
 
 def _counted(comparison: Comparison) -> dict[str, str]:

@@ -61,7 +61,7 @@ CHECKPOINTS = [
     Fault(
         "a checkpoint of another program",
         "train hydra.run.dir=here",
-        ("last.ckpt", "no checkpoint of cnnpool", "delete it"),
+        ("last.ckpt", "not a checkpoint of cnnpool", "delete it"),
         2,
         cut_with(lambda: torch.save({"weight": torch.ones(2)}, LAST)),
         ("here/metrics.jsonl",),

@@ -56,7 +56,7 @@ COMMAND_LINE = [
     Fault("a sweep without -m", "train pool=max,avg", ("cnnpool train -m pool=max,avg", "quote the value")),
     Fault("a range without -m", "train seed=range(3)", ("cnnpool train -m seed=range(3)",)),
     Fault("a sweep of a million", "train -m seed=range(1000000)", ("more than 10000", "--max-jobs")),
-    Fault("a sweep of nothing", "train -m pool=glob(zz*)", ("pool=glob(zz*)", "run nothing")),
+    Fault("a sweep of nothing", "train -m pool=glob(zz*)", ("pool=glob(zz*)", "nothing to run")),
     Fault("options in place of a choice", "train pool={name:avg}", ("pool={name:avg}", "by its name")),
     Fault("a single run's folder for a sweep", "train -m seed=0,1 hydra.run.dir=x", ("hydra.sweep.dir",)),
     Fault("a word that sets nothing", "train pool", ("pool:", "key=value")),

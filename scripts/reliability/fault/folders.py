@@ -1,7 +1,14 @@
 """Folders and files that are taken, damaged, or full."""
 
 from scripts.reliability.fault.attempt import GOES_ON, Fault
-from scripts.reliability.fault.setting import disk_full_after, removed, trained, used, write
+from scripts.reliability.fault.setting import (
+    disk_full_after,
+    kernels_on_a_full_disk,
+    removed,
+    trained,
+    used,
+    write,
+)
 
 FOLDERS = [
     Fault(
@@ -45,15 +52,25 @@ FOLDERS = [
         ("here/checkpoints/last.ckpt",),
     ),
     Fault(
+        "the disk of the compiled kernels is full",
+        "train hydra.run.dir=here",
+        (),
+        0,
+        kernels_on_a_full_disk,
+        ("here/results.json",),
+        0,
+        ("cannot be kept in", "No space left on device; make room there", "NUMBA_CACHE_DIR"),
+    ),
+    Fault(
         "a folder with files of others",
         "train hydra.run.dir=here",
-        ("here holds files that are no run's (thesis.tex)", "choose an empty folder"),
+        ("here holds files that no run wrote (thesis.tex)", "choose an empty folder"),
         before=write("here/thesis.tex", "mine"),
         keeps=("here/thesis.tex",),
     ),
     Fault(
         "the home folder for a run",
         "train hydra.run.dir=${oc.env:HOME}",
-        ("is no folder for a run", "choose another"),
+        ("cannot be a run's folder", "choose another"),
     ),
 ]

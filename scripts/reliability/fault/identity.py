@@ -97,11 +97,11 @@ IDENTITY = [
     Fault(
         "a folder that holds somebody's files",
         "train hydra.run.dir=here",
-        ("here holds files that are no run's", "an empty folder"),
+        ("here holds files that no run wrote", "an empty folder"),
         before=lambda: (write("here/.thesis.part", "half")(), write("here/sub/.a.1.part", "")()),
         keeps=("here/.thesis.part", "here/sub/.a.1.part"),
     ),
-    Fault("the root of the disk for a run", "train hydra.run.dir=/", ("/ is no folder for a run",)),
+    Fault("the root of the disk for a run", "train hydra.run.dir=/", ("/ cannot be a run's folder",)),
     Fault(
         "a mistake in an empty folder",
         "train hydra.run.dir=there/below pool.stride=-1",

@@ -89,7 +89,7 @@ REPORTS = [
     Fault(
         "a hostile checkpoint to probe",
         "probe torchvision:resnet18 --checkpoint here/checkpoints/last.ckpt",
-        ("last.ckpt", "no checkpoint of plain weights"),
+        ("last.ckpt", "not a checkpoint of plain weights"),
         2,
         hostile,
         ("here/checkpoints/last.ckpt",),

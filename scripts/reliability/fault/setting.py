@@ -18,8 +18,8 @@ from PIL import Image
 from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.launch import build
 from cnnpool.run_folder import status
-from cnnpool.run_folder.atomic import write_json
 from cnnpool.run_folder.hold import held
+from cnnpool.system.atomic import write_json
 from scripts.reliability.fault.attempt import QUICK, command
 
 HERE = "hydra.run.dir=here"
@@ -133,6 +133,19 @@ def disk_full_after(writes):
         os.fsync = fsync
 
     return before
+
+
+def kernels_on_a_full_disk():
+    """Numba, imported later, keeps compiled kernels in a folder that has no room for them."""
+    os.environ["NUMBA_CACHE_DIR"] = str(Path("kernels").resolve())
+    kept = os.replace
+
+    def replace(source, target):
+        if str(target).startswith(os.environ["NUMBA_CACHE_DIR"]):
+            raise OSError(28, "No space left on device", str(target))
+        kept(source, target)
+
+    os.replace = replace
 
 
 def little_memory():

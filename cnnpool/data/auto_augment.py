@@ -1,0 +1,157 @@
+"""RandAugment (Cubuk 2020, arXiv:1909.13719) and TrivialAugment (Müller 2021, arXiv:2103.10158), by batches.
+
+Operations, strengths and rounding are torchvision's defaults: two of fourteen operations at strength 9 of 30,
+or one at a random strength from wider ranges.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cnnpool.data.colors import brightness, contrast, saturation, sharpness
+
+Policy = Literal["randaugment", "trivialaugment"]
+BINS = 30
+STRENGTH = 9
+"""Of RandAugment, in ``BINS``."""
+OPERATIONS = {"randaugment": 2, "trivialaugment": 1}
+
+
+def auto_augment(x: Tensor, generator: torch.Generator, policy: Policy) -> Tensor:
+    """``x``, (N, C, H, W) of uint8, after random operations, drawn for each image from ``generator``."""
+    wide = policy == "trivialaugment"
+    for _ in range(OPERATIONS[policy]):
+        chosen = torch.randint(len(TABLE), (len(x),), generator=generator)
+        strength = torch.full((len(x),), STRENGTH)
+        if wide:
+            strength = torch.randint(BINS + 1, (len(x),), generator=generator)
+        sign = 1 - 2 * torch.randint(2, (len(x),), generator=generator)
+        out = x.clone(memory_format=torch.channels_last)
+        for number, operation in enumerate(TABLE.values()):
+            own = (chosen == number).nonzero()[:, 0]
+            if len(own):
+                place = own.to(x.device)
+                out[place] = operation(x[place], strength[own] / BINS, sign[own], wide)
+        x = out
+    return x
+
+
+Operation = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
+
+
+def _factor(change: Callable[[Tensor, Tensor], Tensor]) -> Operation:
+    """``change`` by a factor up to 0.9 (wide: 0.99) below or above 1."""
+    return lambda x, strength, sign, wide: change(x, 1 + sign * strength * (0.99 if wide else 0.9))
+
+
+def _shear(axis: int) -> Operation:
+    """Lines moved by up to 0.3 (wide: 0.99) of their distance from the upper or left border."""
+
+    def shear(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
+        amount = sign * strength * (0.99 if wide else 0.3)
+        half = x.shape[2 + axis] / 2
+        theta = _identity(len(x))
+        theta[:, axis, 1 - axis] = amount
+        theta[:, axis, 2] = amount * half
+        return warp(x, theta)
+
+    return shear
+
+
+def _translate(axis: int) -> Operation:
+    """A shift by whole pixels, up to 150 of 331 of the size (wide: 32), black where nothing is left."""
+
+    def translate(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
+        most = 32.0 if wide else 150 / 331 * x.shape[3 - axis]
+        theta = _identity(len(x))
+        theta[:, axis, 2] = -(sign * strength * most).trunc()
+        return warp(x, theta)
+
+    return translate
+
+
+def rotate(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
+    """A rotation about the centre by up to 30 (wide: 135) degrees."""
+    angle = sign * strength * math.radians(135 if wide else 30)
+    theta = _identity(len(x))
+    theta[:, 0, 0], theta[:, 0, 1] = angle.cos(), -angle.sin()
+    theta[:, 1, 0], theta[:, 1, 1] = angle.sin(), angle.cos()
+    return warp(x, theta)
+
+
+def posterize(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
+    """Up to 4 (wide: 6) of the 8 bits set to 0."""
+    dropped = (strength * (6 if wide else 4)).round().long()
+    masks = (255 << dropped).bitwise_and(255).to(torch.uint8).to(x.device)
+    return x & masks.view(-1, 1, 1, 1)
+
+
+def solarize(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
+    """Values from a threshold on inverted: none at strength 0, all at 1."""
+    threshold = (255 * (1 - strength)).to(x.device).view(-1, 1, 1, 1)
+    return torch.where(x >= threshold, 255 - x, x)
+
+
+def autocontrast(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
+    """Each channel stretched to 0..255."""
+    low, high = (pick(x.float(), (2, 3), keepdim=True) for pick in (torch.amin, torch.amax))
+    scale = torch.where(high > low, (high - low) / 255, 1.0)
+    low = torch.where(high > low, low, 0.0)
+    return ((x.float() - low) / scale).clamp_(0, 255).to(torch.uint8)
+
+
+def equalize(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
+    """Each channel's values replaced by their rank, as Pillow does it."""
+    n, channels, height, width = x.shape
+    values = x.reshape(n * channels, height * width).long()
+    counts = torch.zeros(n * channels, 256, dtype=torch.int64, device=x.device)
+    counts.scatter_add_(1, values, torch.ones_like(values))
+    last = counts.gather(1, values.amax(1, keepdim=True))
+    step = (height * width - last) // 255
+    below = counts.cumsum(1) - counts
+    table = ((below + step // 2) // step.clamp(min=1)).clamp(max=255)
+    table = torch.where(step > 0, table, torch.arange(256, device=x.device))
+    return table.gather(1, values).to(torch.uint8).view(x.shape)
+
+
+def warp(x: Tensor, theta: Tensor) -> Tensor:
+    """The pixel of ``x`` nearest to where ``theta`` takes each place of the result; black outside.
+
+    Args:
+        x: images, (N, C, H, W), uint8.
+        theta: (N, 2, 3): from (x, y, 1) in the result to (x, y) in the image, in pixels from the centre.
+    """
+    height, width = x.shape[2:]
+    theta = theta.clone()
+    theta[:, 0, 1] *= height / width
+    theta[:, 1, 0] *= width / height
+    theta[:, 0, 2] *= 2 / width
+    theta[:, 1, 2] *= 2 / height
+    grid = F.affine_grid(theta.to(x.device), list(x.shape), align_corners=False)
+    return F.grid_sample(x.float(), grid, mode="nearest", align_corners=False).to(torch.uint8)
+
+
+def _identity(count: int) -> Tensor:
+    return torch.eye(2, 3).repeat(count, 1, 1)
+
+
+TABLE: dict[str, Operation] = {
+    "identity": lambda x, strength, sign, wide: x,
+    "shear_x": _shear(0),
+    "shear_y": _shear(1),
+    "translate_x": _translate(0),
+    "translate_y": _translate(1),
+    "rotate": rotate,
+    "brightness": _factor(brightness),
+    "saturation": _factor(saturation),
+    "contrast": _factor(contrast),
+    "sharpness": _factor(sharpness),
+    "posterize": posterize,
+    "solarize": solarize,
+    "autocontrast": autocontrast,
+    "equalize": equalize,
+}

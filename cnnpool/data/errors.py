@@ -1,0 +1,9 @@
+"""Errors of data sets; every message names the files and the remedy."""
+
+
+class DataError(ValueError):
+    """Files that are missing, damaged or not what they claim to be; the message names them and the remedy."""
+
+
+class IncompleteError(DataError):
+    """A published file that is missing or damaged, which fetching it again may mend."""

@@ -1,0 +1,201 @@
+"""Pixels of a split as rows that are read by their number, from memory or from a file."""
+
+import os
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from copy import copy
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cnnpool.data.errors import DataError
+
+Shape = tuple[int, int, int]
+"""(H, W, C) of every image."""
+CHUNK = 1 << 24
+"""Bytes that are read at once when all rows are needed, one after another."""
+
+
+class Rows(ABC):
+    """Images as rows of uint8 pixels, (H, W, C) each.
+
+    Args:
+        shape: (H, W, C) of a row.
+        in_memory: whether they are held in memory, so that any of them is at hand at once.
+    """
+
+    shape: Shape
+    in_memory: bool = False
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def read(self, index: Tensor) -> Tensor:
+        """The rows at ``index``, (B,) of int64, as a fresh tensor (B, H, W, C).
+
+        Raises:
+            DataError: if they cannot be read any more.
+        """
+
+    @abstractmethod
+    def take(self, index: Tensor) -> "Rows":
+        """The rows at ``index``, (N,), as rows of their own."""
+
+    def part(self, begin: int, end: int) -> "Rows":
+        """The rows from ``begin`` up to ``end``; of rows in memory a view."""
+        return self.take(torch.arange(begin, end))
+
+    @abstractmethod
+    def sums(self) -> Tensor:
+        """Exact sums over all pixels of the values, and of their squares, by channel: (2, C) of float64."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that all rows would take."""
+        height, width, channels = self.shape
+        return len(self) * height * width * channels
+
+    def chunks(self) -> Iterator[Tensor]:
+        """All rows in order, some at a time: (B, H, W, C) each."""
+        height, width, channels = self.shape
+        step = max(1, CHUNK // max(1, height * width * channels))
+        for begin in range(0, len(self), step):
+            yield self.read(torch.arange(begin, min(begin + step, len(self))))
+
+    def whole(self) -> Tensor:
+        """All rows in memory, (N, H, W, C)."""
+        pixels = torch.empty((len(self), *self.shape), dtype=torch.uint8)
+        done = 0
+        for chunk in self.chunks():
+            pixels[done : done + len(chunk)] = chunk
+            done += len(chunk)
+        return pixels
+
+
+class InMemory(Rows):
+    """Rows of a tensor (N, H, W, C) of uint8."""
+
+    in_memory = True
+
+    def __init__(self, pixels: Tensor):
+        self.pixels = pixels
+        height, width, channels = pixels.shape[1:]
+        self.shape = (height, width, channels)
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def read(self, index: Tensor) -> Tensor:
+        return self.pixels.index_select(0, index)
+
+    def take(self, index: Tensor) -> "InMemory":
+        return InMemory(self.read(index))
+
+    def part(self, begin: int, end: int) -> "InMemory":
+        return InMemory(self.pixels[begin:end])
+
+    def sums(self) -> Tensor:
+        total = torch.zeros(2, self.shape[2], dtype=torch.float64)
+        for chunk in self.pixels.flatten(1).split(1000):
+            values = chunk.float()
+            # Over images first: a sum that leaves 3 channels does not vectorise.
+            for row in total:
+                row += values.sum(0, dtype=torch.float64).view(-1, self.shape[2]).sum(0)
+                values.square_()
+        return total
+
+    def chunks(self) -> Iterator[Tensor]:
+        height, width, channels = self.shape
+        return iter(self.pixels.split(max(1, CHUNK // max(1, height * width * channels))))
+
+    def whole(self) -> Tensor:
+        return self.pixels
+
+
+class File:
+    """A file read by position, from any thread; closed when nobody holds it any more."""
+
+    def __init__(self, path: Path, flags: int = os.O_RDONLY):
+        self.path = path
+        self.descriptor = os.open(path, flags, 0o666)
+        weakref.finalize(self, os.close, self.descriptor)
+
+    def read_into(self, target: np.ndarray, position: int) -> None:
+        """Fill ``target``, contiguous uint8, with the bytes from ``position`` on.
+
+        Raises:
+            DataError: if the file is shorter, or the disk fails.
+        """
+        view, done = target.reshape(-1).data, 0
+        while done < len(view):
+            try:
+                count = os.preadv(self.descriptor, [view[done:]], position + done)
+            except OSError as error:
+                raise DataError(f"cannot read {self.path} ({error.strerror}): run again") from error
+            if not count:
+                raise DataError(f"{self.path} ended too early: it was changed by another program; run again")
+            done += count
+
+
+class Placed(Rows):
+    """Rows that are read from where they lie, with the sums of each at hand.
+
+    Args:
+        shape: (H, W, C) of a row.
+        places: of each row where they lie, (N,) of int64.
+        row_sums: of each row what ``sums`` adds up, (N, 2, C) of int64.
+    """
+
+    def __init__(self, shape: Shape, places: Tensor, row_sums: Tensor):
+        self.shape, self.places, self.row_sums = shape, places, row_sums
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def take(self, index: Tensor) -> Self:
+        taken = copy(self)
+        taken.places, taken.row_sums = self.places[index], self.row_sums[index]
+        return taken
+
+    def sums(self) -> Tensor:
+        return self.row_sums.sum(0).double()
+
+
+class OnDisk(Placed):
+    """Rows that lie in a file, each at its place times the size of a row.
+
+    Reads, not a mapping of the file: what was read stays in the system's cache and not in the memory of the
+    process.
+
+    Args:
+        file: that holds them.
+        shape, places, row_sums: as of ``Placed``, a place being the row's number in the file.
+    """
+
+    def __init__(self, file: File, shape: Shape, places: Tensor, row_sums: Tensor):
+        super().__init__(shape, places, row_sums)
+        self.file = file
+
+    def read(self, index: Tensor) -> Tensor:
+        places = self.places[index].numpy()
+        pixels = np.empty((len(places), *self.shape), np.uint8)
+        size = int(np.prod(self.shape))
+        # Neighbours in the file at one go.
+        cuts = np.flatnonzero(np.diff(places) != 1) + 1
+        for begin, end in zip([0, *cuts], [*cuts, len(places)], strict=True):
+            if end > begin:
+                self.file.read_into(pixels[begin:end], int(places[begin]) * size)
+        return torch.from_numpy(pixels)
+
+
+def sums_of(pixels: np.ndarray) -> np.ndarray:
+    """(2, C) of int64: sum of the values and of their squares in each channel of an image (H, W, C)."""
+    values = pixels.astype(np.uint32)
+    # Over rows first: a sum that leaves 3 channels does not vectorise.
+    rows = np.stack((values.sum(0, dtype=np.uint64), np.square(values).sum(0, dtype=np.uint64)))
+    return np.asarray(rows.sum(1), np.int64)

@@ -1,0 +1,64 @@
+"""The map seen from each cell of a window."""
+
+from collections.abc import Iterable, Iterator
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from cnnpool.pool.exporting import is_exported
+from cnnpool.pool.window import Window, check_map
+
+
+def cells(x: Tensor, window: Window, fill: float | bool = 0.0) -> list[Tensor]:
+    """The cells of every window in raster order, each (N, C, H', W'); ``fill`` stands outside the map.
+
+    Views of the (padded) map: nothing is copied, and the memory format stays.
+
+    Raises:
+        ValueError: if ``x`` is not a map, or no window fits.
+    """
+    check_map(x.shape, window, "pooling")
+    rows, columns = window.output_size(*x.shape[-2:])
+    pads = window.pads(*x.shape[-2:])
+    if any(pads):
+        x = F.pad(x, pads, value=fill)
+    if window.kernel == window.stride and window.dilation == (1, 1) and not is_exported():
+        # Tiles: the backward of unbind is one stack, that of kh*kw slices as many sums of whole maps.
+        kh, kw = window.kernel
+        lines = x[..., : rows * kh, : columns * kw].unflatten(-2, (rows, kh)).unbind(-2)
+        return [cell for line in lines for cell in line.unflatten(-1, (columns, kw)).unbind(-1)]
+    return list(cell_views(x, window, rows, columns))
+
+
+def cell_views(padded: Tensor, window: Window, down: int, across: int) -> Iterator[Tensor]:
+    """Views of each cell of an already padded map, which may be written to."""
+    (sh, sw), (dh, dw) = window.stride, window.dilation
+    for row in range(window.kernel[0]):
+        for column in range(window.kernel[1]):
+            rows = slice(row * dh, row * dh + (down - 1) * sh + 1, sh)
+            columns = slice(column * dw, column * dw + (across - 1) * sw + 1, sw)
+            yield padded[..., rows, columns]
+
+
+def inside(x: Tensor, window: Window) -> list[Tensor] | None:
+    """For each cell 1 where it lies in the map, 0 where it does not, (1, H', W'); None if every cell does."""
+    if not any(window.pads(*x.shape[-2:])):
+        return None
+    return cells(x.new_ones(1, *x.shape[-2:]), window)
+
+
+def count(x: Tensor, window: Window) -> Tensor | int:
+    """Number of cells of each window that lie in the map, (1, H', W') or one number for all."""
+    present = inside(x, window)
+    return window.cells if present is None else sum(present)
+
+
+def added(parts: Iterable[Tensor]) -> Tensor:
+    """The sum of one tensor or more, in their order."""
+    # From 0 on, as Python's sum: -0 becomes 0 even in a sum of one.
+    return sum(parts)  # type: ignore[return-value]
+
+
+def peak(x: Tensor, window: Window) -> Tensor:
+    """Largest cell of each window, NaN if one is NaN, without gradient: what stable formulas subtract."""
+    return F.max_pool2d(x.detach(), *window)

@@ -1,0 +1,59 @@
+"""Graphs for other runtimes, where H and W may be symbols.
+
+Such a graph must be right at every size: ONNX drops the guards that ``torch.export`` keeps of what was
+decided for the size at hand.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def is_exported() -> bool:
+    """Whether the call becomes part of a graph for other runtimes, by ``torch.export``, ONNX or a trace.
+
+    There an operator with a standard equivalent is that alone, and windows are sliced for maps of any size.
+    """
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return tracing or torch.compiler.is_exporting()
+
+
+def holds(condition: bool) -> bool:
+    """Whether ``condition`` may be built upon: in a graph only if it is true at every size."""
+    if not is_exported():
+        return condition
+    if isinstance(condition, Tensor):
+        # In a trace the sizes are tensors.
+        return False
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return statically_known_true(condition)
+
+
+def smaller(a: int, b: int) -> int:
+    """The smaller size."""
+    if isinstance(a, Tensor):
+        result: Any = torch.minimum(a, torch.as_tensor(b))
+    else:
+        result = torch.sym_min(a, b)
+    size: int = result
+    return size
+
+
+def log_of(count: int, like: Tensor) -> Any:
+    """The natural logarithm of a number of pixels, in a graph as a tensor of the dtype of ``like``."""
+    return like.new_full((), count).log() if is_exported() else math.log(count)
+
+
+def modulo(places: Tensor, length: int) -> Tensor:
+    """``places`` % ``length``, whole numbers."""
+    # ONNX's remainder takes no symbol, only a tensor of it.
+    return places % torch.full_like(places, length) if is_exported() else places % length
+
+
+def repeated(x: Tensor, axis: int, before: int, after: int) -> Tensor:
+    """``x`` continued circularly by ``before`` and ``after`` pixels along ``axis``."""
+    length = x.shape[axis]
+    return x.index_select(axis, modulo(torch.arange(-before, length + after, device=x.device), length))

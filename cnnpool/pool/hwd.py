@@ -1,0 +1,85 @@
+"""Haar's four bands, mixed by a learnt convolution."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cnnpool.pool.base import Pool2d, ceil_div, check_batch
+from cnnpool.pool.daubechies import wavelet_bank
+from cnnpool.pool.fourier import like
+from cnnpool.pool.strided import ACTIVATIONS, NORMS
+from cnnpool.pool.wavelet import wavelet_bands2d
+
+
+class HwdConv2d(Pool2d):
+    """Haar wavelet downsampling: y = act(norm(W [LL, HL, LH, HH])) (Xu 2023, HWD).
+
+    One level of the orthonormal Haar transform turns each channel into four bands of half the size, which
+    hold all of the map; a 1x1 convolution brings the 4 C bands back to C channels. The same functions as
+    ``unshuffle`` and ``patchify``, since the transform is an orthogonal map of each 2 x 2 cell: they differ
+    in the coordinates that training starts and decays in. Each input is covered once: the gradient is dense.
+
+    Edges: H' = ceil(H/2); an odd size repeats its last row or column, or is completed by zeros.
+
+    Args:
+        channels: C of input and output.
+        stride: 2, that of the transform.
+        edges: what completes an odd size: replicate or zeros.
+        norm: none or batch (then the convolution has no bias); batch in the paper.
+        activation: none, relu, gelu or silu.
+
+    Raises:
+        ValueError: if stride is not 2, or an option is unknown.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import HwdConv2d
+        >>> HwdConv2d(3, norm="batch")(torch.rand(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
+    """
+
+    formula = "act(norm(sum_k w_k z_k + b)), z the four Haar bands of the 2 x 2 cell"
+    paper = "Xu 2023, doi:10.1016/j.patcog.2023.109819"
+    shift = "commutes with shifts by multiples of the stride; aliases unless it learns a low-pass filter"
+    gradient = "dense"
+    fixed_channels = True
+    gain = None
+
+    bank: Tensor
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        stride: Literal[2] = 2,
+        edges: Literal["replicate", "zeros"] = "replicate",
+        norm: Literal["none", "batch"] = "none",
+        activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+    ):
+        super().__init__()
+        self.channels, self.edges = channels, edges
+        self.stride = (2, 2)
+        self.register_buffer("bank", wavelet_bank(1).to(torch.get_default_dtype()), persistent=False)
+        self.mix = nn.Conv2d(4 * channels, channels, 1, bias=norm == "none")
+        self.norm = NORMS[norm](channels)
+        self.activation = ACTIVATIONS[activation]()
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return ceil_div(height, 2), ceil_div(width, 2)
+
+    def flops(self, height: int, width: int) -> int:
+        rows, columns = self.output_size(height, width)
+        return rows * columns * self.channels * (2 * self.bank.numel() + 8 * self.channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        check_batch(x, type(self).__name__)
+        whole = x
+        if self.edges == "zeros":
+            whole = F.pad(x, (0, x.shape[-1] % 2, 0, x.shape[-2] % 2))
+        y = self.activation(self.norm(self.mix(like(wavelet_bands2d(whole, self.bank), x))))
+        return like(y, x)
+
+    def extra_repr(self) -> str:
+        return f"edges={self.edges!r}"

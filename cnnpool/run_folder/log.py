@@ -1,0 +1,67 @@
+"""train.log: what a run says, written beside its output on stdout."""
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cnnpool.run_folder import layout
+from cnnpool.system.output import visible
+
+
+class RunLog(logging.FileHandler):
+    """A log file that ends no run where it cannot be written.
+
+    Args:
+        path: made at the first message.
+    """
+
+    failure: OSError | None = None
+    """The first error."""
+
+    def __init__(self, path: Path):
+        super().__init__(path, delay=True, encoding="utf-8", errors="backslashreplace")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError as error:
+            self.failure = self.failure or error
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            self.failure = self.failure or error
+        else:
+            super().handleError(record)
+
+    def close(self) -> None:
+        try:
+            super().close()
+        except OSError as error:
+            self.failure = self.failure or error
+
+
+class Plain(logging.Formatter):
+    """Text that commands no terminal on which the log is shown later."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+
+@contextmanager
+def logged(folder: Path) -> Iterator[RunLog]:
+    """Log into the run's file while the job runs; its folder may be removed afterwards."""
+    console, file = logging.StreamHandler(sys.stdout), RunLog(folder / layout.LOG)
+    console.setFormatter(logging.Formatter("%(message)s"))
+    file.setFormatter(Plain("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[console, file], force=True)
+    # It reports each start with an empty cache of fonts.
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)
+    try:
+        yield file
+    finally:
+        for handler in (console, file):
+            logging.getLogger().removeHandler(handler)
+            handler.close()

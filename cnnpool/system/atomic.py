@@ -1,0 +1,130 @@
+"""Files that are either the old one or the whole new one: the only place that writes and renames."""
+
+import io
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from cnnpool.system import disk
+
+SUFFIX = ".part"
+
+
+class Part(io.BufferedWriter):
+    """A file that is being written, and remembers why a write failed.
+
+    A writer that is not Python, such as ``torch.save``, reports that only as an error of its own.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.error: OSError | None = None
+        self.given = 0
+        super().__init__(io.FileIO(path, "w"))
+
+    def write(self, content: Any) -> int:
+        """Write ``content``, bytes or a buffer of them."""
+        self.given += memoryview(content).nbytes
+        try:
+            return super().write(content)
+        except OSError as error:
+            self.error = error
+            raise
+
+
+@contextmanager
+def replacing(path: Path, *, maker: str = "", flush: bool = True, part: Path | None = None) -> Iterator[Part]:
+    """A new file beside ``path`` that takes its place when the block ends; if it fails, nothing has changed.
+
+    Args:
+        path: the file to make or to replace, in a folder that exists.
+        maker: goes into the new file's name, so that what a killed process leaves is known as its own.
+        flush: wait until the disk has the content; without that, a power cut may leave an empty file.
+        part: the new file's path, in the folder of ``path``; None for one that :func:`beside` makes.
+
+    Raises:
+        OSError: naming ``path`` and, where a disk is full, that disk and the room that it lacks.
+    """
+    try:
+        file = Part(part or beside(path, maker))
+    except OSError as error:
+        raise disk.explained(error, path) from None
+    try:
+        with file:
+            yield file
+            file.flush()
+            if flush:
+                os.fsync(file.fileno())
+        rename(file.path, path)
+        if flush:
+            flush_folder(path.parent)
+    except BaseException as error:
+        with suppress(OSError):
+            file.path.unlink(missing_ok=True)
+        failed = file.error or error
+        if isinstance(failed, OSError) and isinstance(error, Exception):
+            raise disk.explained(failed, path, file.given) from None
+        raise
+
+
+def write_bytes(path: Path, content: bytes, *, maker: str = "", flush: bool = True) -> None:
+    """Let ``path`` hold ``content``; the rest as in :func:`replacing`."""
+    with replacing(path, maker=maker, flush=flush) as file:
+        file.write(content)
+
+
+def write_text(path: Path, text: str, *, maker: str = "", flush: bool = True) -> None:
+    """Let ``path`` hold ``text`` as UTF-8; the rest as in :func:`replacing`."""
+    write_bytes(path, text.encode(), maker=maker, flush=flush)
+
+
+def write_json(path: Path, content: Mapping[str, Any], *, maker: str = "", flush: bool = True) -> None:
+    """Let ``path`` hold ``content`` as JSON; the rest as in :func:`replacing`.
+
+    Raises:
+        ValueError: for a number that is not finite, which JSON has no word for.
+    """
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n", maker=maker, flush=flush)
+
+
+def beside(path: Path, maker: str = "") -> Path:
+    """Where the new content of ``path`` is written first."""
+    return path.with_name(f".{path.name}.{maker or secrets.token_hex(4)}{SUFFIX}")
+
+
+def rename(part: Path, path: Path) -> None:
+    """Rename ``part`` to ``path``, without waiting for the disk to free what stood there.
+
+    Where neighbours keep the disk busy that takes a twentieth of a second.
+    """
+    old = None
+    # Elsewhere an open file cannot be replaced, or opening it may wait.
+    if hasattr(os, "O_PATH"):
+        with suppress(OSError):
+            old = os.open(path, os.O_PATH)
+    try:
+        part.replace(path)
+    finally:
+        if old is not None:
+            try:
+                Thread(target=os.close, args=(old,), daemon=True).start()
+            except RuntimeError:
+                # No thread to be had.
+                os.close(old)
+
+
+def flush_folder(folder: Path) -> None:
+    """Wait until the disk has the names in ``folder``, where the system can open a folder."""
+    try:
+        number = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

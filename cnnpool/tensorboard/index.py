@@ -1,0 +1,147 @@
+"""The run folders below a folder, read again only where they have changed."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cnnpool.report import runs
+from cnnpool.report.runs import MEANS, Run
+from cnnpool.run_folder import layout
+from cnnpool.run_folder.tail import Tail
+
+PAUSE_S = 1.0
+"""A look at the folders is not repeated sooner."""
+SHARE = 0.1
+"""Of the time that goes into looking: the slower the disk, the longer the pause."""
+READ = (layout.RESULTS, layout.STATUS, layout.METRICS, layout.ROUTING)
+MARKS = {layout.RESULTS, layout.STATUS, layout.METRICS}
+Signature = tuple[tuple[str, int, int, int], ...]
+"""Of every file of a run that is read: its name, time of change in ns, size and inode."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All runs at one moment, in the order of their folders.
+
+    Args:
+        version: another number whenever anything has changed.
+        results: another number whenever a finished run has come, gone or changed.
+        runs: each with its folder below the root.
+        changed: folder -> when a file of it was last written, in seconds since 1970.
+    """
+
+    version: int
+    results: int
+    runs: tuple[Run, ...]
+    changed: dict[Path, float]
+
+
+class Index:
+    """Follows the runs below ``root``; for several threads.
+
+    Links that lead out of ``root`` are not followed: a run with such a file is reported as damaged.
+
+    Args:
+        root: TensorBoard's log folder; it may come into being later.
+    """
+
+    def __init__(self, root: Path):
+        self.root = root
+        self._lock = threading.Lock()
+        self._known: dict[Path, tuple[Signature, Run]] = {}
+        self._tails: dict[Path, Tail] = {}
+        self._descriptions: list[dict[str, Any]] = []
+        self._next = 0.0
+        # Two servers, one after the other on the same port, should not agree by chance.
+        start = time.time_ns() // 1_000_000
+        self._snapshot = Snapshot(start, start, (), {})
+
+    def any(self) -> bool:
+        """Whether there is a run; the first that is found answers."""
+        return bool(self._known) or next(_scan(self.root), None) is not None
+
+    def snapshot(self) -> Snapshot:
+        """The runs as they are now, or were a moment ago."""
+        with self._lock:
+            if time.monotonic() >= self._next:
+                began = time.monotonic()
+                self._look()
+                ended = time.monotonic()
+                self._next = ended + max(PAUSE_S, (ended - began) / SHARE)
+            return self._snapshot
+
+    def _look(self) -> None:
+        found = dict(sorted(_scan(self.root)))
+        now: dict[Path, tuple[Signature, Run]] = {}
+        for folder, signature in found.items():
+            known = self._known.get(folder)
+            now[folder] = known if known and known[0] == signature else (signature, self._read(folder))
+        before = self._snapshot
+        version, results = before.version, before.results
+        if {k: v[0] for k, v in now.items()} != {k: v[0] for k, v in self._known.items()}:
+            version += 1
+            results += _finished(now) != _finished(self._known)
+        self._known = now
+        self._tails = {folder: tail for folder, tail in self._tails.items() if folder in now}
+        changed = {
+            folder: max((one[1] for one in signature), default=0) / 1e9
+            for folder, (signature, _) in now.items()
+        }
+        self._snapshot = Snapshot(version, results, tuple(run for _, run in now.values()), changed)
+
+    def _read(self, folder: Path) -> Run:
+        if name := _leads_out(folder, self.root):
+            return Run(folder, "damaged", f"{name} is a link that leads out of the log folder: not read")
+        run = runs.sharing(runs.read(folder), self._descriptions)
+        if run.found:
+            self._tails.pop(folder, None)
+            return replace(run, problem=runs.problem(run))
+        tail = self._tails.setdefault(folder, Tail(folder))
+        return replace(run, history=tail.records)
+
+
+def _finished(known: dict[Path, tuple[Signature, Run]]) -> dict[Path, Signature]:
+    return {folder: signature for folder, (signature, run) in known.items() if run.found}
+
+
+def _leads_out(folder: Path, root: Path) -> str:
+    """The name of a file of the run that is a link to somewhere else; empty if none is."""
+    names = (*READ, f"{layout.SETTINGS}/config.yaml", f"{layout.SETTINGS}/overrides.yaml", layout.SETTINGS)
+    home = os.path.realpath(root)
+    for name in names:
+        path = folder / name
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(home):
+            return name
+    return ""
+
+
+def _scan(root: Path) -> Iterator[tuple[Path, Signature]]:
+    """Every run folder below ``root`` with its signature; folders that are links are not entered."""
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        files: list[tuple[str, int, int, int]] = []
+        below: list[str] = []
+        settings = False
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        settings |= entry.name == layout.SETTINGS
+                        if not entry.name.startswith(".") and entry.name != MEANS:
+                            below.append(entry.name)
+                    elif entry.name in READ:
+                        stat = entry.stat(follow_symlinks=False)
+                        files.append((entry.name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        except OSError:
+            # Gone since, or not ours to read.
+            continue
+        marked = any(name in MARKS for name, *_ in files)
+        if marked or (settings and (folder / layout.SETTINGS / "config.yaml").is_file()):
+            yield folder, tuple(sorted(files))
+            below = [name for name in below if name != layout.CHECKPOINTS]
+        waiting += [folder / name for name in below]

@@ -1,0 +1,149 @@
+"""A comparison of the runs as they are now, with those that are still going under their choices."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from cnnpool.report.choice import frozen, group, varying
+from cnnpool.report.comparable import DifferentRunsError, meets
+from cnnpool.report.comparison import Comparison, compare
+from cnnpool.report.label import labels, natural
+from cnnpool.report.runs import Run
+from cnnpool.tensorboard.query import Query
+from cnnpool.tensorboard.unfinished import asked
+
+ROOMS = ("pool", "readout", "model")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison, or why there is none.
+
+    Args:
+        comparison: None if there is none.
+        refusal: why, in a sentence or a few lines.
+        differing: key -> its values, if the runs differ in what they may not differ in.
+    """
+
+    comparison: Comparison | None = None
+    refusal: str = ""
+    differing: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class View:
+    """One comparison and what belongs to it.
+
+    Args:
+        runs: in the query's folder, in any state.
+        compared: those that are finished.
+        going: label -> its runs that are not finished, ``found`` being what they were asked.
+        palette: labels in the order of their colours.
+    """
+
+    runs: list[Run]
+    compared: Compared
+    going: dict[str, list[Run]]
+    palette: tuple[str, ...]
+
+
+@dataclass
+class Palette:
+    """Labels in the order in which they got their colours: a choice keeps its colour, whatever is shown."""
+
+    labels: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, labels: Iterable[str]) -> tuple[str, ...]:
+        """All labels so far and, behind them, the new ones of ``labels``."""
+        with self.lock:
+            self.labels += sorted(set(labels) - set(self.labels), key=natural)
+            return tuple(self.labels)
+
+
+def view(
+    runs: Sequence[Run],
+    query: Query,
+    palette: Callable[[Sequence[str]], Palette],
+    once: Callable[[Sequence[str], Callable[[], Compared]], Compared] = lambda _, make: make(),
+) -> View:
+    """The view of ``runs`` that ``query`` asks for.
+
+    Args:
+        runs: in any state.
+        query: the controls.
+        palette: the colours of the choices that the given keys make.
+        once: returns the comparison by these keys, made by the function if it is not known yet.
+    """
+    begun = [replace(run, found=own) for run in runs if not run.found and (own := asked(run.folder))]
+    begun = [run for run in begun if run.state != "damaged" and _wanted(run, query)]
+    done = [run for run in runs if run.found]
+    by = list(query.by) or _keys([run for run in done if _wanted(run, query)], begun)
+    compared = once(by, lambda: _compared(done, by, query))
+    going = _going(compared.comparison, begun, by)
+    order = palette(by).add([*_everywhere(done, by), *_labels(compared.comparison), *going])
+    if compared.comparison:
+        compared = replace(compared, comparison=replace(compared.comparison, palette=order))
+    return View(list(runs), compared, going, order)
+
+
+def _wanted(run: Run, query: Query) -> bool:
+    return all(meets(run, condition) for condition in query.where)
+
+
+def _compared(done: Sequence[Run], by: Sequence[str], query: Query) -> Compared:
+    if not done:
+        return Compared()
+    try:
+        return Compared(
+            compare(
+                done,
+                by=by,
+                where=query.where,
+                metric=query.metric,
+                against=query.baseline or None,
+                allow=query.allow,
+            )
+        )
+    except DifferentRunsError as error:
+        return Compared(refusal=str(error), differing=error.values)
+    except ValueError as error:
+        return Compared(refusal=str(error))
+
+
+def _keys(done: Sequence[Run], begun: Sequence[Run]) -> list[str]:
+    """The keys that make a choice, also where the first runs to finish are all of one choice."""
+    among = varying(done) if done else ["pool"]
+    names = {key: {getattr(run.results, key)["name"] for run in [*done, *begun]} for key in ROOMS}
+    return [key for key in ROOMS if key in among or len(names[key]) > 1]
+
+
+def _labels(comparison: Comparison | None) -> list[str]:
+    return [row.choice.label for row in comparison.rows] if comparison else []
+
+
+def _everywhere(runs: Sequence[Run], by: Sequence[str]) -> list[str]:
+    """The labels without any filter: a filter changes no colour."""
+    try:
+        return [choice.label for choice in group(runs, by)]
+    except ValueError:
+        return []
+
+
+def _going(comparison: Comparison | None, begun: Sequence[Run], by: Sequence[str]) -> dict[str, list[Run]]:
+    def key(run: Run) -> tuple[str, ...]:
+        return tuple(frozen(run, one) for one in by)
+
+    rows = comparison.rows if comparison else []
+    own = [list(row.choice.runs.values()) for row in rows]
+    known = {key(some[0]): row.choice.label for some, row in zip(own, rows, strict=True)}
+    groups: dict[tuple[str, ...], list[Run]] = {}
+    for run in begun:
+        groups.setdefault(key(run), []).append(run)
+    new = [one for one in groups if one not in known]
+    every = labels([*own, *(groups[one] for one in new)], by) if own or new else []
+    known |= dict(zip(new, every[len(own) :], strict=True))
+    found: dict[str, list[Run]] = {}
+    for one, some in groups.items():
+        found.setdefault(known[one], []).extend(some)
+    return found

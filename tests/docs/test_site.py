@@ -1,0 +1,172 @@
+"""The documentation: the site builds without a warning, no link is broken, the notebooks run."""
+
+import ast
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from cnnpool import pool, probe, readout
+from scripts.docs import site
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+
+
+class Links(HTMLParser):
+    """The targets of the links and pictures of a page, and the names that links may point at."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.targets, self.names = set(), set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.targets |= {found[key] for key in ("href", "src") if found.get(key)}
+        self.names |= {found["id"]} if found.get("id") else set()
+
+
+def build(folder):
+    """Build the site into ``folder``, its notebooks not run, and fail on any warning."""
+    for needed in ("sphinx", "myst_nb", "furo"):
+        pytest.importorskip(needed)
+    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"]
+    command += ["--define", "nb_execution_mode=off", str(ROOT / "docs"), str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+
+
+def broken(pages):
+    """Links of ``pages``, by path, to files or names that do not exist."""
+    for page, links in pages.items():
+        for target in links.targets:
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                continue
+            path = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            lost = path in pages and parts.fragment and unquote(parts.fragment) not in pages[path].names
+            if lost or not path.exists():
+                yield f"{page.name}: {target}"
+
+
+# One test, since several might build the site at the same time.
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_no_link_is_broken(tmp_path):
+    build(tmp_path)
+    pages = {path: Links(path) for path in tmp_path.rglob("*.html")}
+    assert {"index.html", "gradient_routing.html", "generated/operators.html"} <= {
+        path.relative_to(tmp_path).as_posix() for path in pages
+    }
+    assert list(broken(pages)) == []
+    loaded = re.compile(r"<(?:script|img|link)[^>]*(?:src|href)=\"(?:https?:)?//[^\"]*\"")
+    assert not [path.name for path in pages if loaded.search(path.read_text(encoding="utf-8"))]
+    for page, room in (("operators", pool), ("readouts", readout), ("probes", probe)):
+        names = pages[tmp_path / "generated" / f"{page}.html"].names
+        public = {one for one in room.__all__ if callable(getattr(room, one))}
+        assert not {f"{room.__name__}.{one}" for one in public} - names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path, tmp_path):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    book = nbformat.read(path, as_version=4)
+    where = {"metadata": {"path": tmp_path}}
+    client = nbclient.NotebookClient(book, timeout=300, startup_timeout=300, resources=where)
+    client.execute()
+    assert any(cell.get("outputs") for cell in book.cells)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_kept_without_outputs(path):
+    nbformat = pytest.importorskip("nbformat")
+    book = nbformat.read(path, as_version=4)
+    nbformat.validate(book)
+    code = [cell for cell in book.cells if cell.cell_type == "code"]
+    assert code and not any(cell.outputs or cell.execution_count for cell in code)
+    assert path.stat().st_size < 20_000
+
+
+def test_every_page_is_in_the_table_of_contents():
+    entries = set(
+        re.findall(
+            r"^(?:.* <)?([\w/]+)>?$", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
+    pages = {path.relative_to(ROOT / "docs").with_suffix("").as_posix() for path in ROOT.glob("docs/*.md")}
+    pages |= {f"notebooks/{path.stem}" for path in NOTEBOOKS}
+    assert not pages - {"index"} - entries
+
+
+@pytest.mark.parametrize(
+    ("signature", "plain"),
+    [
+        ("(p: Annotated[float, Gt(0)], *, q: Annotated[int, Ge(1)] | None = None)",
+         "(p: float, *, q: int | None=None)"),
+        ("(x: typing.Annotated[int, Ge(1)])", "(x: int)"),
+        ("(x, unpack=<function first at 0x7f>)", "(x, unpack=<function first at 0x7f>)"),
+        ("()", "()"),
+    ],
+)  # fmt: skip
+def test_bounds_are_left_out_of_signatures(signature, plain):
+    assert site.readable_signature(None, "function", "f", None, None, signature, None)[0] == plain
+    arguments, returned = site.readable_signature(
+        None, "function", "f", None, None, "()", "Annotated[int, Ge(1)]"
+    )
+    assert (arguments, returned) == ("()", "int")
+
+
+def test_links_of_other_pages_lead_to_their_place_in_the_site():
+    text = "[a](docs/images.md), [b](CONTRIBUTING.md#x), [c](https://x.y), [d](#e), [f](outputs/README.md)"
+    linked = site.linked(text, Path("."))
+    assert re.findall(r"\]\(([^)]*)\)", linked) == [
+        "/images.md",
+        "/generated/contributing.md#x",
+        "https://x.y",
+        "#e",
+        "/generated/runs.md",
+    ]
+
+
+def test_blocks_of_commands_are_coloured_as_such():
+    text = "```\ncnnpool train\n```\n```python\nx\n```\n```\naccuracy 0.99\n```\n"
+    assert site.coloured(text) == text.replace("```\ncnnpool", "```shell\ncnnpool")
+
+
+def test_bars_are_escaped_outside_literals_and_examples():
+    lines = ["the norm |x|, as in ``|x|``", "    >>> a | b"]
+    site.plain_bars(None, "function", "f", None, None, lines)
+    assert lines == [r"the norm \|x\|, as in ``|x|``", "    >>> a | b"]
+
+
+def test_generated_pages_are_written_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(site, "pages", lambda: iter([("a.md", "# A\n")]))
+    (tmp_path / site.FOLDER).mkdir()
+    (tmp_path / site.FOLDER / "old.md").write_text("# Old\n")
+    site.write(tmp_path)
+    (page,) = (tmp_path / site.FOLDER).iterdir()
+    before = page.stat().st_mtime_ns
+    site.write(tmp_path)
+    assert page.read_text() == "# A\n" and page.stat().st_mtime_ns == before
+
+
+def test_the_pictures_of_concepts_show_what_their_pages_say():
+    from scripts.docs.concepts import FOLDER, examples
+
+    shown = examples()
+    first, second, third = shown["max_of_moved_dots"].outputs[:, 0].tolist()
+    assert first == second == [[9, 0], [0, 0]] and third == [[0, 9], [0, 0]]
+    assert shown["subsampled_stripes"].outputs.flatten(1).tolist() == [[9] * 4, [0] * 4]
+    assert shown["blurred_stripes"].outputs.unique().tolist() == [4.5]
+    assert {path.stem for path in FOLDER.glob("*.png")} == set(shown)
+
+
+def test_conf_is_python_that_parses():
+    ast.parse((ROOT / "docs" / "conf.py").read_text(encoding="utf-8"))

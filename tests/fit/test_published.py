@@ -1,0 +1,69 @@
+"""A published network in a run: trained a few steps, cut, resumed to the bit, measured and compared."""
+
+import pytest
+
+from cnnpool import published
+from cnnpool.fit.checkpoint_callback import Checkpoints
+from cnnpool.published import Operators
+from cnnpool.report import main as compare
+
+FEW = {
+    "gradient": {"samples": 4},
+    "invariance": {"samples": 4, "stage_samples": 2, "max_shift_px": 1, "worst_px": 0},
+    "cost": {"samples": 2, "timed_samples": 2, "repeats": 1},
+}
+
+
+def mobilenet(size, operator):
+    chosen = Operators({"name": operator}, {})
+    return published.build(
+        "torchvision", 1, size, 10, operators=chosen, readout={"name": "keep"}, arch="mobilenet_v3_small"
+    )
+
+
+def options(operator):
+    facts = {
+        "pool": {"name": operator},
+        "stages": {},
+        "readout": {"name": "keep"},
+        "model": {"name": "torchvision", "arch": "mobilenet_v3_small"},
+        "run": f"digits/mobilenet_v3_small/{operator}/seed0",
+        "choice": f"digits/mobilenet_v3_small/{operator}",
+    }
+    return {
+        **{"operator": operator, "network": mobilenet, "facts": facts, "probes": FEW, "limit": 40},
+        **{
+            "images": {"size": 32},
+            "batch_size": 2,
+            "epochs": 1,
+            "max_steps": 4,
+            "checkpoint_every_minutes": 0.0,
+        },
+    }
+
+
+@pytest.mark.slow
+def test_a_published_network_cut_within_an_epoch_goes_on_to_the_same_bits(
+    runs, tmp_path, monkeypatch, capsys
+):
+    kept = Checkpoints.on_train_batch_end
+    for operator in ("keep", "scdown"):
+        whole, cut = tmp_path / operator / "seed0", tmp_path / "cut" / operator
+        _, net = runs.run(whole, **options(operator))
+
+        def power_cut(self, trainer, module, *rest):
+            kept(self, trainer, module, *rest)
+            if module.steps == 2:
+                raise RuntimeError("power cut")
+
+        with monkeypatch.context() as failing, pytest.raises(RuntimeError, match="power cut"):
+            failing.setattr(Checkpoints, "on_train_batch_end", power_cut)
+            runs.run(cut, **options(operator))
+        _, again = runs.run(cut, **options(operator))
+        assert runs.same(net, again)
+        assert runs.metrics(whole) == runs.metrics(cut)
+        assert runs.results(whole) == runs.results(cut)
+        # The first stage is the stem's convolution, or what stands behind it.
+        assert runs.results(whole)["gradient"].keys() == net.stages.keys()
+    assert compare([str(tmp_path / "keep"), str(tmp_path / "scdown"), "--out", str(tmp_path / "report")]) == 0
+    assert "scdown" in capsys.readouterr().out

@@ -1,0 +1,114 @@
+"""ADown's average and its two branches against torch, and a case worked by hand."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from cnnpool.pool import AdownBlock2d
+
+NUMPYS = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+def image(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def formula(op, x, stride=2):
+    """Both branches of the default edges by torch's functions."""
+    mean = F.avg_pool2d(x, 2, 1)
+    first = x.shape[1] - x.shape[1] // 2
+    padding = tuple(k // 2 for k in op.kernel_size)
+    learnt = F.conv2d(mean[:, :first], op.conv.weight, op.conv.bias, stride, padding)
+    maxima = F.max_pool2d(mean[:, first:], op.kernel_size, stride, padding)
+    return torch.cat([learnt, F.conv2d(maxima, op.mix.weight, op.mix.bias)], 1)
+
+
+def test_four_by_four_worked_by_hand():
+    op, x = AdownBlock2d(2, activation="none"), torch.arange(16.0).reshape(1, 1, 4, 4).expand(1, 2, 4, 4)
+    torch.nn.init.ones_(op.conv.weight)
+    torch.nn.init.constant_(op.mix.weight, 2.0)
+    torch.nn.init.zeros_(op.conv.bias)
+    torch.nn.init.ones_(op.mix.bias)
+    # Means 2.5 3.5 4.5 / 6.5 7.5 8.5 / 10.5 11.5 12.5; windows around every second of them.
+    assert op(x)[0, 0].tolist() == [[20.0, 24.0], [36.0, 40.0]]
+    assert op(x)[0, 1].tolist() == [[2 * 7.5 + 1, 2 * 8.5 + 1], [2 * 11.5 + 1, 2 * 12.5 + 1]]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    size=st.tuples(st.integers(2, 9), st.integers(2, 9)),
+    channels=st.integers(2, 5),
+    kernel=st.sampled_from([1, 3, 5, (3, 5)]),
+    stride=st.integers(1, 3),
+)
+def test_it_is_the_formula_by_torchs_functions(size, channels, kernel, stride):
+    op = AdownBlock2d(channels, kernel_size=kernel, stride=stride, activation="none").double()
+    x = image(2, channels, *size)
+    assert_close(op(x), formula(op, x, stride))
+    assert op(x).shape[2:] == op.output_size(*size)
+
+
+@pytest.mark.parametrize("mode", NUMPYS)
+def test_with_another_padding_mode_all_parts_see_what_numpy_puts_past_the_edges(mode):
+    op, x = AdownBlock2d(4, padding_mode=mode, activation="none").double(), image(2, 4, 8, 7)
+    sides = ((0, 0), (0, 0))
+    mean = F.avg_pool2d(
+        torch.from_numpy(np.pad(x.numpy(), (*sides, (0, 1), (0, 1)), mode=NUMPYS[mode])), 2, 1
+    )
+    around = torch.from_numpy(np.pad(mean.numpy(), (*sides, (1, 1), (1, 1)), mode=NUMPYS[mode]))
+    learnt = F.conv2d(around[:, :2], op.conv.weight, op.conv.bias, 2)
+    maxima = F.max_pool2d(around[:, 2:], 3, 2)
+    assert_close(op(x), torch.cat([learnt, F.conv2d(maxima, op.mix.weight, op.mix.bias)], 1))
+
+
+def test_norm_and_activation_follow_both_branches():
+    op, x = AdownBlock2d(4, norm="batch").double(), image(3, 4, 8, 8)
+    assert op.conv.bias is None and op.mix.bias is None
+    normed = F.batch_norm(formula(op, x), None, None, training=True)
+    assert_close(op(x), F.silu(normed))
+
+
+def test_one_channel_is_convolved():
+    op, x = AdownBlock2d(1, norm="batch", activation="relu").double(), image(2, 1, 8, 8)
+    convolved = F.conv2d(F.avg_pool2d(x, 2, 1), op.conv.weight, stride=2, padding=1)
+    assert_close(op(x), F.batch_norm(convolved, None, None, training=True).relu())
+
+
+def test_with_circular_edges_it_commutes_with_shifts_by_the_stride():
+    op, x = AdownBlock2d(4, padding_mode="circular").double(), image(2, 4, 8, 8)
+    assert_close(op(x.roll((2, -4), (2, 3))), op(x).roll((1, -2), (2, 3)), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("mode", ["zeros", "circular"])
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_memory_format_is_kept_though_one_channel_has_any(mode, channels):
+    op, x = AdownBlock2d(channels, padding_mode=mode), torch.randn(2, channels, 8, 8)
+    last = torch.channels_last
+    assert op(x.contiguous(memory_format=last)).is_contiguous(memory_format=last)
+    assert op(x).is_contiguous()
+
+
+def test_a_quarter_of_the_weights_of_a_strided_convolution_and_the_mix():
+    weights = sum(p.numel() for p in AdownBlock2d(16, norm="batch").parameters() if p.dim() == 4)
+    assert weights == 9 * 16**2 / 4 + 8**2
+
+
+def test_flops_are_those_torch_counts_the_averages_and_the_comparisons():
+    op = AdownBlock2d(4)
+    with FlopCounterMode(display=False) as counter:
+        op(torch.randn(1, 4, 8, 8))
+    compared = op.pool.flops(7, 7)
+    assert op.flops(8, 8) == counter.get_total_flops() + 4 * 4 * 7 * 7 + compared
+
+
+def test_a_map_of_one_row_is_refused_and_even_kernels_too():
+    with pytest.raises(ValueError, match="leaves nothing of a 1x8 map: with padding_mode=zeros it needs"):
+        AdownBlock2d(4)(torch.zeros(1, 4, 1, 8))
+    assert AdownBlock2d(4, padding_mode="reflect")(torch.zeros(1, 4, 1, 8)).shape == (1, 4, 1, 4)
+    with pytest.raises(ValueError, match="kernel_size must be a whole number from 1 to 255, odd"):
+        AdownBlock2d(4, kernel_size=2)

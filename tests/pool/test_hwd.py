@@ -1,0 +1,87 @@
+"""Haar wavelet downsampling against PyWavelets, torch and the operators that span the same functions."""
+
+import pytest
+import pywt
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from cnnpool.pool import HwdConv2d, PatchConv2d, WaveletPool2d
+
+
+def image(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def bands(x, mode):
+    """PyWavelets' four bands of each channel side by side, (N, 4 C, H', W')."""
+    low, (horizontal, vertical, diagonal) = pywt.dwt2(x.numpy(), "haar", mode=mode)
+    return torch.stack([torch.from_numpy(b) for b in (low, horizontal, vertical, diagonal)], 2).flatten(1, 2)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    size=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    channels=st.integers(1, 3),
+    edges=st.sampled_from(["replicate", "zeros"]),
+)
+def test_it_mixes_pywavelets_bands(size, channels, edges):
+    op, x = HwdConv2d(channels, edges=edges, activation="none").double(), image(2, channels, *size)
+    theirs = bands(x, {"replicate": "symmetric", "zeros": "zero"}[edges])
+    assert_close(op(x), F.conv2d(theirs, op.mix.weight, op.mix.bias))
+    assert op(x).shape[2:] == op.output_size(*size) == tuple(-(-n // 2) for n in size)
+
+
+def test_one_cell_worked_by_hand():
+    op = HwdConv2d(1, activation="none").double()
+    op.mix.weight.data = torch.tensor([1.0, 10.0, 100.0, 1000.0]).double().view(1, 4, 1, 1)
+    torch.nn.init.zeros_(op.mix.bias)
+    x = torch.tensor([[1.0, 2.0], [3.0, 6.0]]).double().view(1, 1, 2, 2)
+    # (a + b + c + d)/2, (a + b - c - d)/2, (a - b + c - d)/2, (a - b - c + d)/2
+    assert op(x).item() == pytest.approx(6 + 10 * -3 + 100 * -2 + 1000 * 1)
+
+
+def test_norm_and_activation_follow_the_convolution():
+    op, x = HwdConv2d(3, norm="batch").double(), image(4, 3, 8, 8)
+    assert op.mix.bias is None
+    convolved = F.conv2d(bands(x, "periodization"), op.mix.weight)
+    assert_close(op(x), F.batch_norm(convolved, None, None, training=True).relu())
+
+
+def test_it_is_the_convolution_of_patches_in_other_coordinates():
+    op, patch = HwdConv2d(2, activation="none").double(), PatchConv2d(2).double()
+    weight = torch.einsum("ocb,bij->ocij", op.mix.weight.view(2, 2, 4), op.bank[:, 0].double())
+    patch.load_state_dict({"conv.weight": weight, "conv.bias": op.mix.bias})
+    x = image(2, 2, 6, 8)
+    assert_close(op(x), patch(x))
+    # The transform is orthogonal, so that weight decay shrinks both alike.
+    assert_close(weight.norm(), op.mix.weight.norm())
+
+
+def test_without_norm_and_activation_it_is_the_mixed_wavelet_of_order_one():
+    op, wavelet = HwdConv2d(3, activation="none"), WaveletPool2d(3, order=1, bands="all")
+    wavelet.mix.load_state_dict(op.mix.state_dict())
+    x = torch.randn(2, 3, 7, 8)
+    assert_close(op(x), wavelet(x))
+
+
+def test_flops_of_the_convolution_are_those_torch_counts():
+    op = HwdConv2d(4)
+    with FlopCounterMode(display=False) as counter:
+        op(torch.randn(1, 4, 9, 8))
+    assert op.flops(9, 8) == counter.get_total_flops()
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"stride": 3}, "stride must be 2, got 3"),
+        ({"edges": "wrap"}, "edges must be one of replicate, zeros"),
+    ],
+)
+def test_option_out_of_range_is_refused(bad, message):
+    with pytest.raises(ValueError, match=message):
+        HwdConv2d(2, **bad)

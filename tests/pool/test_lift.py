@@ -1,0 +1,134 @@
+"""Lifting: its inverse, Haar's transform as a special case, and the learnt step by torch's functions."""
+
+import numpy as np
+import pytest
+import pywt
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from cnnpool.pool import AvgPool2d, LiftPool2d
+
+SIZES = st.tuples(st.integers(1, 9), st.integers(1, 9))
+MODES = ["reflect", "replicate", "circular", "zeros"]
+
+
+def image(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def shaken(op):
+    """The operator with weights so large that predictions and updates matter."""
+    for parameter in op.parameters():
+        torch.nn.init.normal_(parameter, std=2.0)
+    return op
+
+
+@settings(deadline=None, max_examples=60)
+@given(size=SIZES, channels=st.integers(1, 3), taps=st.sampled_from([1, 3, 5]), mode=st.sampled_from(MODES))
+def test_the_inverse_brings_back_the_map_to_the_last_bits(size, channels, taps, mode):
+    op = shaken(LiftPool2d(channels, kernel_size=taps, padding_mode=mode).double())
+    x = image(2, channels, *size)
+    back = op.inverse(op.bands(x))
+    whole = np.pad(x.numpy(), ((0, 0), (0, 0), *((0, n % 2) for n in size)), mode="edge")
+    # Sums of numbers below 4 or so: a few units in the last place of those.
+    assert (back - torch.from_numpy(whole)).abs().max() <= 16 * torch.finfo(torch.float64).eps
+
+
+@pytest.mark.parametrize("lifting", ["learnt", "haar"])
+def test_of_whole_numbers_the_inverse_is_exact(lifting):
+    op, x = LiftPool2d(2, lifting=lifting), torch.randint(-99, 99, (2, 2, 8, 6)).float()
+    if lifting == "learnt":
+        # Predictions of exactly -1 or 1.
+        for net in (op.columns.predict, op.columns.update, op.rows.predict, op.rows.update):
+            torch.nn.init.zeros_(net[2].weight)
+            torch.nn.init.constant_(net[2].bias, 99.0)
+    assert torch.equal(op.inverse(op.bands(x)), x)
+
+
+def test_any_map_is_the_inverse_of_any_bands():
+    op = shaken(LiftPool2d(3).double())
+    bands = [image(2, 3, 4, 5) for _ in range(4)]
+    for band, again in zip(bands, op.bands(op.inverse(bands)), strict=True):
+        assert_close(again, band, rtol=0, atol=1e-14)
+
+
+@settings(deadline=None, max_examples=30)
+@given(size=SIZES)
+def test_haars_bands_are_pywavelets_up_to_scale(size):
+    x = image(2, 2, *size)
+    low, (horizontal, vertical, diagonal) = pywt.dwt2(x.numpy(), "haar", mode="symmetric")
+    # Averages and differences, where the orthonormal transform has both over sqrt 2; ours are odd - even.
+    expected = (low / 2, -horizontal, -vertical, 2 * diagonal)
+    for band, theirs in zip(LiftPool2d(2, lifting="haar").bands(x), expected, strict=True):
+        assert_close(band, torch.from_numpy(theirs))
+
+
+@pytest.mark.parametrize("size", [(8, 8), (7, 9), (1, 1)])
+def test_the_low_band_of_haar_is_the_average(size):
+    x = image(2, 3, *size)
+    assert_close(LiftPool2d(3, lifting="haar", bands="ll")(x), AvgPool2d(3, ceil_mode=True)(x))
+
+
+def test_haars_sum_of_one_cell_worked_by_hand():
+    x = torch.tensor([[1.0, 2.0], [3.0, 6.0]]).view(1, 1, 2, 2)
+    # Columns: averages 1.5 and 4.5, differences 1 and 3; rows: 3, 3, 2 and 2.
+    assert [band.item() for band in LiftPool2d(1, lifting="haar").bands(x)] == [3, 3, 2, 2]
+    assert LiftPool2d(1, lifting="haar")(x).item() == 10
+
+
+def test_the_learnt_step_is_the_formula():
+    op, x = shaken(LiftPool2d(2, kernel_size=5, padding_mode="circular").double()), image(2, 2, 8, 12)
+
+    def net(layers, samples):
+        first, _, second, _ = layers
+        around = F.pad(samples, (2, 2, 0, 0), mode="circular")
+        hidden = F.conv2d(around, first.weight, first.bias, groups=2).relu()
+        return (hidden * second.weight[:, 0] + second.bias[:, None, None]).tanh()
+
+    even, odd = x[..., ::2], x[..., 1::2]
+    detail = odd - net(op.columns.predict, even)
+    approximation = even + net(op.columns.update, detail)
+    for ours, expected in zip(op.columns(x), (approximation, detail), strict=True):
+        assert_close(ours, expected)
+
+
+@pytest.mark.parametrize("bands", ["sum", "ll"])
+def test_the_output_is_the_sum_of_the_bands_or_the_first(bands):
+    op, x = shaken(LiftPool2d(2, bands=bands).double()), image(2, 2, 7, 8)
+    assert_close(op(x), sum(op.bands(x)) if bands == "sum" else op.bands(x)[0])
+
+
+def test_with_circular_edges_it_commutes_with_shifts_by_two():
+    op, x = shaken(LiftPool2d(2, kernel_size=5, padding_mode="circular").double()), image(2, 2, 8, 12)
+    assert_close(op(x.roll((2, -4), (2, 3))), op(x).roll((1, -2), (2, 3)), rtol=0, atol=1e-12)
+
+
+def test_the_inverse_keeps_the_memory_format_and_has_gradients():
+    op, x = LiftPool2d(3), torch.randn(2, 3, 8, 8).contiguous(memory_format=torch.channels_last)
+    back = op.inverse(op.bands(x.requires_grad_()))
+    assert back.is_contiguous(memory_format=torch.channels_last)
+    # The map itself comes back, so its gradient is that of the identity.
+    (grad,) = torch.autograd.grad(back.square().sum(), x)
+    assert_close(grad, 2 * x, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"stride": 4}, "stride must be 2, got 4"),
+        ({"kernel_size": 4}, "kernel_size must be a whole number from 1 to 255, odd"),
+        ({"lifting": "db2"}, "lifting must be one of learnt, haar, got 'db2'"),
+        ({"bands": "hh"}, "bands must be one of sum, ll, got 'hh'"),
+    ],
+)
+def test_option_out_of_range_is_refused(bad, message):
+    with pytest.raises(ValueError, match=message):
+        LiftPool2d(2, **bad)
+
+
+def test_bands_of_different_shapes_are_refused():
+    with pytest.raises(ValueError, match=r"four maps of one shape, got \[\(1, 2, 2, 2\)\]"):
+        LiftPool2d(2).inverse([torch.zeros(1, 2, 2, 2)])

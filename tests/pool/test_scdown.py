@@ -1,0 +1,88 @@
+"""SCDown's two convolutions against torch's."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from cnnpool.pool import DepthwiseConv2d, ScdownConv2d
+
+
+def image(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def test_two_by_two_worked_by_hand():
+    op = ScdownConv2d(2, inner_activation="relu")
+    op.mix.weight.data = torch.tensor([[1.0, 1.0], [1.0, -1.0]]).view(2, 2, 1, 1)
+    torch.nn.init.ones_(op.conv.weight)
+    for bias in (op.mix.bias, op.conv.bias):
+        torch.nn.init.zeros_(bias)
+    x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]], [[0.0, 3.0], [1.0, 5.0]]]])
+    # Sums 1 5 / 4 9 and differences 1 -1 / 2 -1, of which two are cut off.
+    assert op(x).flatten().tolist() == [19.0, 3.0]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    size=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    channels=st.integers(1, 4),
+    kernel=st.sampled_from([1, 3, 5, (3, 1)]),
+    stride=st.integers(1, 3),
+)
+def test_it_is_the_formula_by_torchs_functions(size, channels, kernel, stride):
+    op, x = ScdownConv2d(channels, kernel_size=kernel, stride=stride).double(), image(2, channels, *size)
+    mixed = F.silu(F.conv2d(x, op.mix.weight, op.mix.bias))
+    padding = tuple(k // 2 for k in op.kernel_size)
+    expected = F.conv2d(mixed, op.conv.weight, op.conv.bias, stride, padding, groups=channels)
+    assert_close(op(x), expected)
+    assert op(x).shape[2:] == op.output_size(*size) == tuple(-(-n // stride) for n in size)
+
+
+@pytest.mark.parametrize(
+    ("mode", "numpys"), [("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")]
+)
+def test_edges_are_those_of_numpy(mode, numpys):
+    op, x = ScdownConv2d(3, padding_mode=mode, inner_activation="none").double(), image(2, 3, 8, 7)
+    mixed = F.conv2d(x, op.mix.weight, op.mix.bias).detach().numpy()
+    around = torch.from_numpy(np.pad(mixed, ((0, 0), (0, 0), (1, 1), (1, 1)), mode=numpys))
+    assert_close(op(x), F.conv2d(around, op.conv.weight, op.conv.bias, 2, groups=3))
+
+
+def test_norm_follows_each_convolution_and_an_activation_each_norm():
+    op, x = ScdownConv2d(3, norm="batch", activation="gelu").double(), image(4, 3, 8, 8)
+    assert op.mix.bias is None and op.conv.bias is None
+    mixed = F.silu(F.batch_norm(F.conv2d(x, op.mix.weight), None, None, training=True))
+    convolved = F.conv2d(mixed, op.conv.weight, stride=2, padding=1, groups=3)
+    assert_close(op(x), F.gelu(F.batch_norm(convolved, None, None, training=True)))
+
+
+def test_without_a_mix_it_is_the_depthwise_convolution():
+    op, plain = ScdownConv2d(3, inner_activation="none"), DepthwiseConv2d(3, activation="none")
+    op.mix.weight.data = torch.eye(3).view(3, 3, 1, 1)
+    torch.nn.init.zeros_(op.mix.bias)
+    plain.load_state_dict({f"conv.{key}": value for key, value in op.conv.state_dict().items()})
+    x = torch.randn(2, 3, 9, 8)
+    assert_close(op(x), plain(x))
+
+
+def test_with_circular_edges_it_commutes_with_shifts_by_the_stride():
+    op, x = ScdownConv2d(3, padding_mode="circular").double(), image(2, 3, 8, 8)
+    assert_close(op(x.roll((2, -4), (2, 3))), op(x).roll((1, -2), (2, 3)), rtol=0, atol=1e-13)
+
+
+def test_flops_and_weights_are_those_of_both_convolutions():
+    op = ScdownConv2d(4, kernel_size=(3, 5))
+    with FlopCounterMode(display=False) as counter:
+        op(torch.randn(1, 4, 9, 12))
+    assert op.flops(9, 12) == counter.get_total_flops()
+    assert sum(p.numel() for p in op.parameters() if p.dim() == 4) == 4**2 + 15 * 4
+
+
+def test_an_even_kernel_is_refused():
+    with pytest.raises(ValueError, match="kernel_size must be a whole number from 1 to 255, odd"):
+        ScdownConv2d(4, kernel_size=2)

@@ -1,0 +1,55 @@
+import logging
+import os
+
+import pytest
+
+from cnnpool.run_folder.log import logged
+
+log = logging.getLogger("cnnpool.test")
+
+
+@pytest.fixture(autouse=True)
+def the_root_logger_stays():
+    root = logging.getLogger()
+    kept, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = kept
+    root.setLevel(level)
+
+
+def test_a_message_is_on_stdout_and_in_the_file(tmp_path, capsys):
+    with logged(tmp_path) as file:
+        log.info("the loss is %s", "low")
+    assert file.failure is None and capsys.readouterr().out == "the loss is low\n"
+    assert "INFO cnnpool.test: the loss is low" in (tmp_path / "train.log").read_text()
+
+
+def test_a_file_that_cannot_be_opened_ends_nothing(tmp_path, capsys):
+    with logged(tmp_path / "gone") as file:
+        log.info("one")
+        log.info("two")
+    assert isinstance(file.failure, FileNotFoundError)
+    assert capsys.readouterr() == ("one\ntwo\n", "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_full_disk_ends_nothing_and_is_known(tmp_path, capsys):
+    (tmp_path / "train.log").symlink_to("/dev/full")
+    with logged(tmp_path) as file:
+        log.info("one")
+        log.info("two")
+    assert file.failure.strerror == "No space left on device"
+    assert capsys.readouterr() == ("one\ntwo\n", "")
+
+
+def test_names_in_the_file_command_no_terminal(tmp_path):
+    with logged(tmp_path):
+        log.info("class %s", "\x1b]0;title\x07\udcff")
+    assert (tmp_path / "train.log").read_text().endswith("class \\x1b]0;title\\x07\\udcff\n")
+
+
+def test_the_housekeeping_of_matplotlib_is_not_said(tmp_path, capsys):
+    with logged(tmp_path):
+        logging.getLogger("matplotlib.font_manager").info("generated new fontManager")
+        logging.getLogger("matplotlib").warning("a font is missing")
+    assert capsys.readouterr().out == "a font is missing\n"

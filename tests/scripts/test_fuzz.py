@@ -1,0 +1,14 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_altered_configuration_is_fine_or_refused_in_one_line():
+    command = [sys.executable, "scripts/reliability/fuzz_configuration.py", "60", "99"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert found["cases"] == found["fine"] + found["refused"] == 60

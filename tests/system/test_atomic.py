@@ -1,0 +1,99 @@
+import os
+from threading import Event, Thread
+
+import pytest
+
+from cnnpool.system.atomic import rename, replacing, write_bytes, write_json, write_text
+
+
+def test_a_write_that_fails_names_the_file_and_leaves_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        write_text(path, "new")
+    assert error.value.filename == str(path)
+    assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="only Linux opens a file without opening it")
+def test_who_replaces_a_file_does_not_wait_until_the_old_one_is_freed(tmp_path, monkeypatch):
+    path, part = tmp_path / "status.json", tmp_path / "new"
+    path.write_text("old")
+    part.write_text("new")
+    inode, free, freed, close = path.stat().st_ino, Event(), Event(), os.close
+
+    def closing(descriptor):
+        assert free.wait(60)
+        assert os.fstat(descriptor).st_ino == inode
+        close(descriptor)
+        freed.set()
+
+    monkeypatch.setattr(os, "close", closing)
+    rename(part, path)
+    assert path.read_text() == "new"
+    assert not freed.is_set()
+    free.set()
+    assert freed.wait(60)
+
+
+def test_a_file_is_replaced_where_no_thread_can_be_had(tmp_path, monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    path = tmp_path / "status.json"
+    path.write_text("old")
+    monkeypatch.setattr(Thread, "start", start)
+    left = len(os.listdir("/proc/self/fd")) if hasattr(os, "O_PATH") else 0
+    write_text(path, "new")
+    assert path.read_text() == "new"
+    assert left == (len(os.listdir("/proc/self/fd")) if hasattr(os, "O_PATH") else 0)
+
+
+def test_what_cannot_be_replaced_stays(tmp_path):
+    (tmp_path / "status.json").mkdir()
+    with pytest.raises(OSError, match=r"status\.json"):
+        write_text(tmp_path / "status.json", "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_a_block_that_fails_changes_nothing(tmp_path):
+    write_text(tmp_path / "a", "old")
+    with pytest.raises(KeyError), replacing(tmp_path / "a") as file:
+        file.write(b"new")
+        raise KeyError
+    assert (tmp_path / "a").read_text() == "old" and os.listdir(tmp_path) == ["a"]
+
+
+def test_an_error_that_hides_a_failed_write_is_told_as_that(tmp_path):
+    with pytest.raises(OSError, match=r"cannot write .*/a: ") as caught, replacing(tmp_path / "a") as file:
+        os.close(file.fileno())
+        try:
+            file.write(b"x" * 100_000)
+        except OSError:
+            raise RuntimeError("unexpected pos 64 vs 0") from None
+    assert caught.value.filename == str(tmp_path / "a")
+    assert os.listdir(tmp_path) == []
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path):
+    with replacing(tmp_path / "a") as first, replacing(tmp_path / "a") as second:
+        first.write(b"first")
+        second.write(b"second")
+    assert (tmp_path / "a").read_bytes() in (b"first", b"second") and os.listdir(tmp_path) == ["a"]
+
+
+def test_what_is_no_json_number_is_refused_and_writes_nothing(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "a", {"a": float("inf")})
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path):
+    with pytest.raises(OSError, match="No such file") as caught:
+        write_bytes(tmp_path / "none" / "a", b"")
+    assert caught.value.filename == str(tmp_path / "none" / "a")

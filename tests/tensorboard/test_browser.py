@@ -1,0 +1,193 @@
+"""The tab in a browser, inside a TensorBoard that runs."""
+
+import csv
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cnnpool.report import main
+
+# Test modules are no package: the browser's driver is a file beside this one.
+_found = importlib.util.spec_from_file_location("browser", Path(__file__).with_name("browser.py"))
+driver = importlib.util.module_from_spec(_found)
+_found.loader.exec_module(driver)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not driver.installed(), reason="no Chromium on the PATH to look at the tab with"),
+]
+ROWS = "tab?.querySelectorAll('table.main tbody tr').length"
+LINES = "[...tab.querySelectorAll('table.main tbody tr')]"
+CELLS = f"{LINES}.map(row => [...row.children].map(cell => cell.textContent))"
+
+
+@pytest.fixture(scope="module")
+def serve():
+    """Starts TensorBoard on a folder; its address."""
+    running = []
+
+    def started(folder):
+        command = [sys.executable, "-W", "ignore", "-m", "tensorboard.main", "--logdir", str(folder)]
+        command += ["--port", "0", "--load_fast=false", "--reload_interval", "5"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        running.append(process)
+        for line in process.stdout:
+            if found := re.search(r"http://\S+", line):
+                return found[0]
+        raise AssertionError("TensorBoard ended")
+
+    yield started
+    for process in running:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def runs(new_shelf, tmp_path_factory):
+    """Three seeds of three choices, and what compare says of them."""
+    shelf = new_shelf(tmp_path_factory.mktemp("runs") / "outputs")
+    shelf.sweep(max=[0.9, 0.8, 0.85], avg=[0.7, 0.65, 0.6], blur=[0.9, 0.92, 0.94])
+    return shelf
+
+
+@pytest.fixture(scope="module")
+def address(serve, runs):
+    return serve(runs.root)
+
+
+@pytest.fixture
+def browser(tmp_path):
+    found = driver.Browser(tmp_path / "browser")
+    found.size(1400)
+    yield found
+    found.close()
+
+
+def open_tab(browser, address, more="", theme="false"):
+    browser.open(f"{address}?darkMode={theme}#downsampling{more}")
+    browser.wait(f"{ROWS} > 1")
+
+
+def change(browser, name, value):
+    browser.run(
+        f"(() => {{ const one = [...tab.querySelectorAll('select')].find(s => s.dataset.focus === '{name}');"
+        f" one.value = '{value}'; one.dispatchEvent(new Event('change')); return 1; }})()"
+    )
+
+
+@pytest.mark.parametrize(
+    ("theme", "width"), [("light", 1400), ("dark", 1400), ("light", 800), ("dark", 1600)]
+)
+def test_the_tab_shows_the_numbers_of_compare_and_no_error(browser, address, runs, tmp_path, theme, width):
+    assert main([str(runs.root), "--out", str(tmp_path / "report"), "--no-board"]) == 0
+    wanted = list(csv.DictReader((tmp_path / "report" / "table.csv").read_text().splitlines()))
+    browser.size(width)
+    open_tab(browser, address, theme="true" if theme == "dark" else "false")
+    assert browser.run("tab.body.dataset.theme") == theme
+    rows = browser.run(CELLS)
+    for cells, row in zip(rows, wanted, strict=True):
+        assert cells[0] == row["choice"] and cells[1] == row["n"]
+        assert cells[2] == f"{100 * float(row['mean']):.2f} ± {100 * float(row['sd']):.2f}"
+        if row["difference"]:
+            assert cells[5].startswith(f"{100 * float(row['difference']):+.2f} [")
+        assert cells[-1].removeprefix("▲ ").removeprefix("▼ ") == row["verdict"]
+    # The page itself is not wider than the window; a table may scroll by itself.
+    assert browser.run("tab.documentElement.scrollWidth <= tab.documentElement.clientWidth")
+    browser.run("tab.getElementById('learning').scrollIntoView()")
+    browser.wait("tab.querySelector('#figure-learning img').naturalWidth > 100")
+    assert "95 % t interval" in browser.run("tab.querySelector('#figure-learning figcaption').textContent")
+    assert browser.errors == []
+
+
+def test_controls_change_what_is_shown_and_stand_in_the_address(browser, address):
+    open_tab(browser, address)
+    change(browser, "Measure", "invariance.worst_shift_accuracy")
+    browser.wait("tab.querySelector('table.main thead').textContent.includes('worst-shift accuracy')")
+    change(browser, "Baseline", "avg")
+    browser.wait("tab.querySelector('table.main tbody th').textContent === 'avg'")
+    browser.run("[...tab.querySelectorAll('input')].find(i => i.dataset.focus === 'where seed=0').click()")
+    browser.wait(f"({CELLS}).every(row => row[1] === '1')")
+    browser.run("[...tab.querySelectorAll('button')].find(b => b.textContent === 'seeds').click()")
+    browser.wait("tab.querySelectorAll('circle.seed').length === 3")
+    kept = browser.run("location.hash")
+    for part in ("metric=invariance.worst_shift_accuracy", "baseline=avg", "where=seed%3D0", "seeds=1"):
+        assert f"&p.downsampling.{part}" in kept
+    browser.open(f"{address}?x=1{kept}")
+    browser.wait("tab?.querySelector('table.main tbody th')?.textContent === 'avg'")
+    assert browser.run("tab.querySelector('table.main thead').textContent.includes('worst-shift accuracy')")
+    assert browser.run("tab.querySelectorAll('circle.seed').length") == 3
+    assert browser.errors == []
+
+
+def test_a_choice_opens_on_its_runs_and_a_measure_on_its_definition_by_the_keyboard(browser, address):
+    open_tab(browser, address)
+    browser.run("[...tab.querySelectorAll('.choice')].find(b => b.textContent === 'max').focus()")
+    browser.press("Enter", text="\r")
+    opened = browser.wait("tab.querySelector('tr.runs')?.textContent")
+    assert "seed 0 90.00 max/seed0" in opened and "seed 2 85.00 max/seed2" in opened
+    link = browser.run("tab.querySelector('tr.runs a').href")
+    assert "runFilter=" in link and link.endswith("#timeseries")
+    # The row is drawn anew, and the focus stays.
+    assert browser.run("tab.activeElement.textContent") == "max"
+    browser.run("[...tab.querySelectorAll('.term')].find(b => b.textContent === 'p (Holm)').focus()")
+    assert "adjusted by Holm" in browser.wait(
+        "!tab.getElementById('bubble').hidden && tab.getElementById('bubble').textContent"
+    )
+    browser.press("Escape")
+    browser.wait("tab.getElementById('bubble').hidden")
+    assert browser.errors == []
+
+
+def test_a_stage_leads_to_its_pictures(browser, address):
+    open_tab(browser, address)
+    browser.run("tab.getElementById('gradient').scrollIntoView()")
+    browser.wait("tab.querySelector('#figure-gradient img').naturalWidth > 100")
+    both = browser.run("tab.querySelector('#figure-gradient img').src.length")
+    browser.run(
+        "[...tab.querySelectorAll('#stages-gradient button')].find(b => b.textContent === 'stage s2').click()"
+    )
+    browser.wait(f"tab.querySelector('#figure-gradient img').src.length < {both}")
+    assert browser.run("location.hash").endswith("p.downsampling.stage=s2")
+    assert browser.errors == []
+
+
+def test_the_theme_is_followed_when_it_changes(browser, address):
+    open_tab(browser, address)
+    browser.run("document.body.classList.add('dark-mode')")
+    browser.wait("tab.body.dataset.theme === 'dark'")
+    assert browser.run("getComputedStyle(tab.querySelector('section')).backgroundColor") == "rgb(48, 48, 48)"
+
+
+def test_a_run_that_finishes_meanwhile_appears(browser, serve, shelf, begin):
+    shelf.sweep(max=[0.9], avg=[0.8])
+    folder = begin("blur/seed0", pool="blur", epochs=[(1, 0.5), (2, 0.75)])
+    begin("<img src=x>/seed0", pool="lp", state="failed", error="<b>out of memory</b>")
+    open_tab(browser, serve(shelf.root))
+    jobs = browser.wait("tab.querySelector('.jobs')?.textContent")
+    assert "epoch 2 of 5, validation accuracy 75.00 %" in jobs
+    assert "<img src=x>/seed0" in jobs and "<b>out of memory</b>" in jobs
+    assert browser.run("tab.querySelectorAll('.jobs img, .jobs b').length") == 0
+    assert [row[0] for row in browser.run(CELLS)] == ["max", "avg"]
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    folder.rmdir()
+    shelf.put(pool="blur", accuracy=0.95)
+    browser.wait(f"{ROWS} === 3")
+    assert [row[0] for row in browser.run(CELLS)] == ["max", "avg", "blur"]
+    assert "epoch 2" not in browser.run("tab.querySelector('.jobs').textContent")
+    assert browser.errors == []
+
+
+def test_a_folder_without_runs_has_no_active_tab(browser, serve, tmp_path):
+    (tmp_path / "empty").mkdir()
+    browser.open(serve(tmp_path / "empty"))
+    browser.wait("document.body.textContent.includes('No dashboards are active')")
+    tabs = browser.run(
+        "[...document.querySelectorAll('[role=tab]')].map(t => [t.textContent.trim(), t.ariaDisabled])"
+    )
+    assert dict(tabs)["Downsampling"] == "true"

@@ -1,0 +1,106 @@
+import os
+import time
+
+import pytest
+
+from cnnpool.report import find
+from cnnpool.report import runs as reading
+from cnnpool.tensorboard import index
+from cnnpool.tensorboard.index import Index
+
+
+@pytest.fixture
+def follow(shelf, monkeypatch):
+    monkeypatch.setattr(index, "PAUSE_S", 0.0)
+    monkeypatch.setattr(index, "SHARE", 1e9)
+    return Index(shelf.root)
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The folders that are read, in order."""
+    folders = []
+    real = reading.read
+    monkeypatch.setattr(reading, "read", lambda folder: (folders.append(folder.name), real(folder))[1])
+    return folders
+
+
+def test_the_same_runs_are_found_as_by_compare(shelf, follow, begin):
+    shelf.sweep(max=[0.9, 0.8], avg=[0.7])
+    begin("blur/seed0", pool="blur")
+    (shelf.root / "max" / "report").mkdir()
+    (shelf.root / "_mean" / "max").mkdir(parents=True)
+    (shelf.root / "_mean" / "max" / "metrics.jsonl").write_text("")
+    own, others = follow.snapshot().runs, find([shelf.root])
+    assert [(run.folder, run.state) for run in own] == [(run.folder, run.state) for run in others]
+    assert [run.found for run in own] == [run.found for run in others]
+
+
+def test_only_what_has_changed_is_read_again(shelf, follow, read):
+    shelf.sweep(max=[0.9, 0.8])
+    first = follow.snapshot()
+    assert read == ["seed0", "seed1"]
+    assert follow.snapshot() == first and len(read) == 2
+    shelf.put(pool="avg", seed=7)
+    second = follow.snapshot()
+    assert read[2:] == ["seed7"] and second.version > first.version and second.results > first.results
+    os.remove(shelf.root / "max" / "seed0" / "results.json")
+    third = follow.snapshot()
+    assert read[3:] == ["seed0"] and third.results > second.results
+    assert [run.state for run in third.runs] == ["done", "unfinished", "done"]
+
+
+def test_a_run_that_goes_on_changes_no_results(shelf, follow, begin):
+    shelf.put()
+    folder = begin("max/seed1", seed=1, epochs=[(1, 0.5)])
+    first = follow.snapshot()
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 20, "epoch": 2, "val/accuracy": 0.75}\n')
+    second = follow.snapshot()
+    assert second.version > first.version and second.results == first.results
+    [run] = [run for run in second.runs if not run.found]
+    assert [record["val/accuracy"] for record in reading.records(run)] == [0.5, 0.75]
+
+
+def test_a_look_is_not_repeated_at_once(shelf, monkeypatch):
+    monkeypatch.setattr(index, "PAUSE_S", 3600.0)
+    follow = Index(shelf.root)
+    assert follow.snapshot().runs == ()
+    shelf.put()
+    assert follow.snapshot().runs == ()
+
+
+def test_a_folder_that_does_not_exist_yet_has_no_runs(tmp_path):
+    follow = Index(tmp_path / "later")
+    assert not follow.any() and follow.snapshot().runs == ()
+
+
+@pytest.mark.parametrize("name", ["results.json", "metrics.jsonl", "routing.npz", "status.json"])
+def test_a_link_that_leads_out_is_not_read(shelf, follow, tmp_path, name):
+    secret = tmp_path / "secret"
+    secret.write_text('{"secret": 1}')
+    folder = shelf.put()
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(secret)
+    [run] = follow.snapshot().runs
+    assert run.state == "damaged" and run.found is None
+    assert run.reason == f"{name} is a link that leads out of the log folder: not read"
+
+
+def test_a_linked_folder_is_not_entered(shelf, follow, tmp_path):
+    shelf.put(folder=tmp_path / "elsewhere" / "seed0")
+    shelf.root.mkdir(exist_ok=True)
+    (shelf.root / "linked").symlink_to(tmp_path / "elsewhere")
+    assert follow.snapshot().runs == ()
+
+
+@pytest.mark.slow
+def test_a_thousand_runs_are_opened_within_two_seconds_after_the_first_time(shelf, follow):
+    for pool in range(100):
+        for seed in range(10):
+            shelf.put(pool=f"p{pool}", seed=seed)
+    follow.snapshot()
+    began = time.process_time()
+    assert len(follow.snapshot().runs) == 1000
+    # Of the processor alone: other programs are none of our business.
+    assert time.process_time() - began < 1.0
