@@ -32,14 +32,19 @@ def main(arguments: list[str]) -> int:
     rows, unanswered = [], 0
     for fault in chosen(arguments[0] if arguments else ""):
         folder = Path(tempfile.mkdtemp())
-        line, status, wrong = attempt(fault, folder)
+        line, status, faulty = attempt(fault, folder)
         shutil.rmtree(folder)
         rows.append({"fault": fault.what, "command": fault.command, "said": line, "status": status})
-        unanswered += bool(wrong)
-        for each in wrong:
+        unanswered += bool(faulty)
+        for each in faulty:
             print(f"{fault.what} ({fault.command}): {each}\n  {line}", file=sys.stderr)
     print(json.dumps({"faults": len(rows), "answered": len(rows) - unanswered, "rows": rows}))
     return int(unanswered > 0)
+
+
+def wrong(what: str, folder: Path) -> list[str]:
+    """What is wrong with the answer to the fault that is described by ``what``, tried in ``folder``."""
+    return attempt(next(fault for fault in FAULTS if fault.what == what), folder)[2]
 
 
 def chosen(which: str) -> Sequence[Fault]:
