@@ -11,6 +11,7 @@ from typing import Any
 from cnnpool import registry, tables
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_here import run_here, run_local
+from cnnpool.run_folder.plan import planned
 from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.process import in_group, rank
 from cnnpool.system.progress import Progress
@@ -37,11 +38,21 @@ def run_all(jobs: Sequence[Job]) -> int:
 
 
 def outcomes_of(jobs: Sequence[Job]) -> Iterator[Outcome]:
-    """Run ``jobs`` as the first valid one of them asks.
+    """Run ``jobs`` as the first valid one of them asks; several leave their plan until all have ended.
 
     Raises:
         ValueError: if the options of ``launch`` are out of range.
     """
+    outcomes = _launched(jobs)
+    return outcomes if len(jobs) == 1 or rank() else _planned(outcomes, jobs)
+
+
+def _planned(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:
+    with planned({job.folder: job.overrides for job in jobs}):
+        yield from outcomes
+
+
+def _launched(jobs: Sequence[Job]) -> Iterator[Outcome]:
     name, options = "local", dict[str, Any]()
     for job in jobs:
         if job.settings:

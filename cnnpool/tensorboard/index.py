@@ -3,24 +3,22 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cnnpool.report import runs
-from cnnpool.report.runs import MEANS, Run
+from cnnpool.report.runs import Run
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.tail import Tail
+from cnnpool.tensorboard import sweeps
+from cnnpool.tensorboard.scan import READ, Signature, scan
+from cnnpool.tensorboard.sweeps import Sweep
 
 PAUSE_S = 1.0
 """A look at the folders is not repeated sooner."""
 SHARE = 0.1
 """Of the time that goes into looking: the slower the disk, the longer the pause."""
-READ = (layout.RESULTS, layout.STATUS, layout.METRICS, layout.ROUTING)
-MARKS = {layout.RESULTS, layout.STATUS, layout.METRICS}
-Signature = tuple[tuple[str, int, int, int], ...]
-"""Of every file of a run that is read: its name, time of change in ns, size and inode."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +30,14 @@ class Snapshot:
         results: another number whenever a finished run has come, gone or changed.
         runs: each with its folder below the root.
         changed: folder -> when a file of it was last written, in seconds since 1970.
+        sweeps: those that left a plan.
     """
 
     version: int
     results: int
     runs: tuple[Run, ...]
     changed: dict[Path, float]
+    sweeps: tuple[Sweep, ...] = ()
 
 
 class Index:
@@ -61,8 +61,8 @@ class Index:
         self._snapshot = Snapshot(start, start, (), {})
 
     def any(self) -> bool:
-        """Whether there is a run; the first that is found answers."""
-        return bool(self._known) or next(_scan(self.root), None) is not None
+        """Whether there is a run or a plan; the first that is found answers."""
+        return bool(self._known) or next(scan(self.root), None) is not None
 
     def snapshot(self) -> Snapshot:
         """The runs as they are now, or were a moment ago."""
@@ -75,7 +75,8 @@ class Index:
             return self._snapshot
 
     def _look(self) -> None:
-        found = dict(sorted(_scan(self.root)))
+        every = list(scan(self.root))
+        found = dict(sorted((one.path, one.signature) for one in every if one.kind == "run"))
         now: dict[Path, tuple[Signature, Run]] = {}
         for folder, signature in found.items():
             known = self._known.get(folder)
@@ -85,13 +86,15 @@ class Index:
         if {k: v[0] for k, v in now.items()} != {k: v[0] for k, v in self._known.items()}:
             version += 1
             results += _finished(now) != _finished(self._known)
+        plans = sweeps.look(every, before.sweeps)
+        version += plans != before.sweeps and version == before.version
         self._known = now
         self._tails = {folder: tail for folder, tail in self._tails.items() if folder in now}
         changed = {
             folder: max((one[1] for one in signature), default=0) / 1e9
             for folder, (signature, _) in now.items()
         }
-        self._snapshot = Snapshot(version, results, tuple(run for _, run in now.values()), changed)
+        self._snapshot = Snapshot(version, results, tuple(run for _, run in now.values()), changed, plans)
 
     def _read(self, folder: Path) -> Run:
         if name := _leads_out(folder, self.root):
@@ -117,31 +120,3 @@ def _leads_out(folder: Path, root: Path) -> str:
         if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(home):
             return name
     return ""
-
-
-def _scan(root: Path) -> Iterator[tuple[Path, Signature]]:
-    """Every run folder below ``root`` with its signature; folders that are links are not entered."""
-    waiting = [root]
-    while waiting:
-        folder = waiting.pop()
-        files: list[tuple[str, int, int, int]] = []
-        below: list[str] = []
-        settings = False
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        settings |= entry.name == layout.SETTINGS
-                        if not entry.name.startswith(".") and entry.name != MEANS:
-                            below.append(entry.name)
-                    elif entry.name in READ:
-                        stat = entry.stat(follow_symlinks=False)
-                        files.append((entry.name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
-        except OSError:
-            # Gone since, or not ours to read.
-            continue
-        marked = any(name in MARKS for name, *_ in files)
-        if marked or (settings and (folder / layout.SETTINGS / "config.yaml").is_file()):
-            yield folder, tuple(sorted(files))
-            below = [name for name in below if name != layout.CHECKPOINTS]
-        waiting += [folder / name for name in below]

@@ -1,27 +1,37 @@
 """The runs by their state: how far those that are going have come, and why others ended."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from cnnpool.report.course import ACCURACY
 from cnnpool.report.runs import Run, records
+from cnnpool.tensorboard import sweeps
+from cnnpool.tensorboard.index import Snapshot
 from cnnpool.tensorboard.pieces import shown
 from cnnpool.tensorboard.unfinished import asked
 
 DEPTH = 4
 """Levels of folders below the root whose runs can be looked at alone."""
-STATES = ("done", "running", "failed", "unfinished", "damaged")
+STATES = ("done", "running", sweeps.WAITING, "failed", "unfinished", sweeps.LEFT, "damaged")
 
 
-def jobs(runs: Sequence[Run], root: Path, changed: Mapping[Path, float]) -> dict[str, Any]:
-    """Counts by state, every run that is not done, and the folders that hold several runs."""
-    counts = Counter(run.state for run in runs)
+def jobs(now: Snapshot, root: Path) -> dict[str, Any]:
+    """Counts by state, the runs that are not done or have not begun, and the folders with several runs."""
+    waiting = sweeps.states(now.sweeps, (run.folder for run in now.runs))
+    begun = [_job(run, root, now.changed.get(run.folder, 0.0)) for run in now.runs if not run.found]
+    damaged = [
+        {"folder": shown(one.path, root), "state": "damaged", "reason": one.reason}
+        for one in now.sweeps
+        if one.reason
+    ]
+    counts = Counter([run.state for run in now.runs] + [state for state, _ in waiting.values()])
+    counts["damaged"] += len(damaged)
     return {
         "counts": {state: counts[state] for state in STATES if counts[state]},
-        "unfinished": [_job(run, root, changed.get(run.folder, 0.0)) for run in runs if not run.found],
-        "folders": folders(runs, root),
+        "unfinished": begun + damaged + sweeps.rows(waiting, root),
+        "folders": folders(now.runs, root),
     }
 
 

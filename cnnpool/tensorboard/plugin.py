@@ -78,7 +78,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         head = {"version": now.version, "results": now.results}
         if request.args.get("version") == str(now.version):
             return _json(head)
-        return _json(head | {"root": self.index.root.name} | jobs(now.runs, self.index.root, now.changed))
+        return _json(head | {"root": self.index.root.name} | jobs(now, self.index.root))
 
     def comparison(self, request: Request) -> Response:
         """The comparison that the controls ask for, without its figures."""

@@ -19,8 +19,10 @@ from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_processes import shares
 from cnnpool.launch.runners import RUNNERS
 from cnnpool.launch.sweep import conclude, outcomes_of
+from cnnpool.run_folder import plan
 from cnnpool.run_folder.checkpoint import load
 from cnnpool.system import progress
+from cnnpool.system.living import lives
 
 SWEEP = ["-m", "pool=max,avg,sum"]
 
@@ -336,3 +338,63 @@ def test_processes_say_how_many_of_their_jobs_have_ended(monkeypatch, caplog):
     sweep.run_all(jobs)
     assert any(line.startswith("training: 1 of 3 jobs (33 %), ") for line in caplog.messages)
     assert "training: 3 of 3 jobs (100 %)" in caplog.messages
+
+
+def plans(folder):
+    return [(path, plan.read(path)) for path in folder.rglob(f"{plan.FOLDER}/*.json")]
+
+
+def test_a_sweep_that_is_stopped_leaves_its_plan_and_one_that_ends_does_not(call, tmp_path, monkeypatch):
+    seen = []
+
+    def interrupt(self, trainer, module):
+        seen.extend((path, lives(path)) for path, _ in plans(tmp_path))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MetricsCallback, "on_validation_start", interrupt)
+        call("train", *SWEEP, *call.quick)
+    [(path, left)] = plans(tmp_path)
+    assert seen == [(path, True)] and not lives(path)
+    assert path.parent.parent == tmp_path / "outputs" / "digits" / "convnet"
+    pools = [words[0] for words in left.jobs.values()]
+    assert pools == ["pool=max", "pool=avg", "pool=sum"]
+    assert call("train", *SWEEP, *call.quick)[0] == 0
+    assert not list(tmp_path.rglob(plan.FOLDER))
+    assert {path.parent for path in tmp_path.rglob("results.json")} == set(left.jobs)
+
+
+@pytest.mark.parametrize("launch", ["local", "processes"])
+def test_every_job_of_a_sweep_is_planned_before_the_first_begins(tmp_path, monkeypatch, launch):
+    seen = []
+
+    def run(jobs, **options):
+        seen.extend(plan for _, plan in plans(tmp_path))
+        return iter([Outcome(job.name, "done", "", 0, job.folder) for job in jobs])
+
+    def begun(jobs):
+        # A generator, as every launcher is.
+        yield from run(jobs)
+
+    monkeypatch.setattr(sweep, "run_local", begun)
+    monkeypatch.setitem(RUNNERS, "processes", lambda jobs, **options: begun(jobs))
+    jobs = [Job(tmp_path / f"run{n}", [f"seed={n}"], {"launch": {"name": launch}}) for n in range(3)]
+    assert len(list(outcomes_of(jobs))) == 3
+    [found] = seen
+    assert found.jobs == {tmp_path / f"run{n}": [f"seed={n}"] for n in range(3)}
+    assert not plans(tmp_path)
+
+
+def test_a_single_run_and_further_processes_of_a_training_plan_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep, "run_here", lambda jobs: iter(plans(tmp_path)))
+    monkeypatch.setattr(sweep, "run_local", lambda jobs: iter(plans(tmp_path)))
+    jobs = [Job(tmp_path / f"run{n}", [], {}) for n in range(2)]
+    assert list(outcomes_of(jobs[:1])) == []
+    monkeypatch.setenv("RANK", "1")
+    assert list(outcomes_of(jobs)) == []
+
+
+def test_a_launcher_that_refuses_leaves_no_plan(call, tmp_path, monkeypatch):
+    monkeypatch.setattr("cnnpool.launch.run_ray.find_spec", lambda name: None)
+    assert call("train", *SWEEP, "launch=ray", *call.quick)[0] == 2
+    assert not (tmp_path / "outputs").exists()

@@ -33,7 +33,10 @@ ROOMS = {
         # The probes describe the numbers of runs that do not do so themselves yet.
         *("cnnpool.quantity", "cnnpool.registry", "cnnpool.probe.declared"),
     },
-    "tensorboard": {"tensorboard", "werkzeug", "matplotlib", "yaml", "cnnpool.report", RUN_FOLDER, TABLES},
+    "tensorboard": {
+        *("tensorboard", "werkzeug", "matplotlib", "yaml", "cnnpool.report", RUN_FOLDER, TABLES),
+        "cnnpool.system.living",
+    },
     "claims": {"numpy", "cnnpool.report", RUN_FOLDER, TABLES},
     "explain": {
         *("torch", "matplotlib"),

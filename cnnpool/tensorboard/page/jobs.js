@@ -1,9 +1,9 @@
-// The runs that are not done: how far they have come, and why they ended.
+// The runs that are not done: how far they have come, which wait, and why others ended.
 import { h, fill } from "./dom.js";
 
 const SILENT_S = 300;
 const MOST = 60;
-const ORDER = ["running", "failed", "damaged", "unfinished"];
+const ORDER = ["running", "failed", "damaged", "unfinished", "not started", "waiting"];
 
 function since(seconds) {
   if (seconds < 90) return `${Math.round(seconds)} s`;
@@ -11,6 +11,7 @@ function since(seconds) {
 }
 
 function progress(job) {
+  if (job.asked) return h("code", {}, job.asked);
   if (job.epoch == null) return "";
   const words = job.epochs ? `epoch ${job.epoch} of ${job.epochs}` : `epoch ${job.epoch}`;
   const accuracy = job.accuracy == null ? "" : `, validation accuracy ${job.accuracy.toFixed(2)} %`;
@@ -23,22 +24,27 @@ function reason(job) {
   return job.reason;
 }
 
-export function pills(place, jobs) {
-  const total = Object.values(jobs.counts).reduce((sum, one) => sum + one, 0);
-  fill(place, total ? Object.entries(jobs.counts).map(([state, count]) =>
-    h("span", { class: `pill ${state}` }, `${count} ${state}`)) : h("span", { class: "pill" }, "no runs"));
+function pill(state, text = state) {
+  return h("span", { class: `pill ${state.replace(" ", "-")}` }, text);
 }
 
+export function pills(place, jobs) {
+  const counts = Object.entries(jobs.counts);
+  fill(place, counts.length ? counts.map(([state, count]) => pill(state, `${count} ${state}`)) : h("span", { class: "pill" }, "no runs"));
+}
+
+// As few rows as tell something: of those that wait, the next ones.
 export function list(place, jobs) {
   const rows = [...jobs.unfinished].sort((one, other) => ORDER.indexOf(one.state) - ORDER.indexOf(other.state));
   place.hidden = !rows.length;
-  const rest = rows.length - MOST;
-  fill(place, h("h2", {}, "Jobs"), h("div", { class: "wide" }, h("table", { class: "jobs" },
+  const shown = rows.slice(0, MOST);
+  const total = Object.entries(jobs.counts).reduce((sum, [state, count]) => sum + (state === "done" ? 0 : count), 0);
+  fill(place, h("h2", {}, "Jobs"), h("div", { class: "wide tall", tabindex: 0 }, h("table", { class: "jobs" },
     h("thead", {}, h("tr", {}, ["state", "run", "progress", "why"].map((name) => h("th", { scope: "col", class: "words" }, name)))),
-    h("tbody", {}, rows.slice(0, MOST).map((job) => h("tr", {},
-      h("td", { class: "words" }, h("span", { class: `pill ${job.state}` }, job.state)),
+    h("tbody", {}, shown.map((job) => h("tr", {},
+      h("td", { class: "words" }, pill(job.state)),
       h("th", { scope: "row" }, job.folder),
       h("td", { class: "words" }, progress(job)),
       h("td", { class: "words why" }, reason(job))))))),
-    rest > 0 && h("p", { class: "note" }, `and ${rest} more`));
+    total > shown.length && h("p", { class: "note" }, `and ${total - shown.length} more`));
 }

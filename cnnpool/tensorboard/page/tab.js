@@ -73,7 +73,7 @@ class Tab {
     } catch (error) {
       this.say(`TensorBoard does not answer (${error.message}); asked again in a moment.`);
     }
-    const busy = this.jobs.unfinished.some((job) => job.state === "running");
+    const busy = this.jobs.unfinished.some((job) => ["running", "waiting"].includes(job.state));
     window.setTimeout(() => this.follow(), busy ? BUSY_MS : QUIET_MS);
   }
 

@@ -1,0 +1,86 @@
+"""Files that show whether their writer lives: it holds a lock on them, dropped by the kernel."""
+
+import io
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from cnnpool.system.atomic import replacing
+
+try:
+    import fcntl
+except ImportError:
+    # Windows: nobody can see whether the writer lives.
+    fcntl = None  # type: ignore[assignment]
+
+
+class Living:
+    """A file that this process replaces now and then, locked as long as it may do so.
+
+    The lock is on the content, not on the name: readers cannot get into the way of the next writer.
+
+    Args:
+        path: of the file, in a folder that exists.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._held: int | None = None
+
+    def write(self, content: bytes) -> None:
+        """Let the file hold ``content``; it is locked from the moment at which it is there.
+
+        Raises:
+            OSError: naming the file.
+        """
+        with replacing(self.path, flush=False) as file:
+            file.write(content)
+            held = _locked(file)
+        self.release()
+        self._held = held
+
+    def release(self) -> None:
+        """Show that this process writes no more."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    def remove(self) -> None:
+        """Delete the file, unless another process has replaced it."""
+        if self._held is None or _same(self._held, self.path):
+            self.path.unlink(missing_ok=True)
+        self.release()
+
+
+def lives(path: Path) -> bool:
+    """Whether the process that wrote ``path`` may write it again; False where there is no such file."""
+    if fcntl is None:
+        return False
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _same(number: int, path: Path) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(number), path.stat())
+    return False
+
+
+def _locked(file: io.BufferedWriter) -> int | None:
+    """A second number of the open ``file``, with a lock that lasts as long as it; None without locks."""
+    if fcntl is None:
+        return None
+    held = os.dup(file.fileno())
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        # A disk without locks.
+        os.close(held)
+        return None
+    return held

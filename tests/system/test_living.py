@@ -1,0 +1,83 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from cnnpool.system import living
+from cnnpool.system.living import Living, lives
+
+WRITER = """
+import sys
+from pathlib import Path
+from cnnpool.system.living import Living
+kept = Living(Path(sys.argv[1]))
+kept.write(b"first")
+kept.write(b"second")
+print("written", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def writer(tmp_path):
+    """A process that has written a file twice and goes on, and the file."""
+    path = tmp_path / "file"
+    command = [sys.executable, "-c", WRITER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"written\n"
+        yield process, path
+        process.kill()
+
+
+def test_a_writer_lives_until_it_is_killed(writer):
+    process, path = writer
+    assert path.read_bytes() == b"second" and lives(path)
+    # Looking changes nothing.
+    assert lives(path)
+    process.kill()
+    process.wait()
+    assert not lives(path) and path.read_bytes() == b"second"
+
+
+def test_a_reader_keeps_no_writer_from_the_file(tmp_path):
+    path = tmp_path / "file"
+    one, other = Living(path), Living(path)
+    one.write(b"first")
+    one.release()
+    with path.open("rb") as read:
+        living.fcntl.flock(read, living.fcntl.LOCK_SH | living.fcntl.LOCK_NB)
+        other.write(b"second")
+    assert lives(path)
+    other.release()
+    assert not lives(path)
+
+
+def test_what_another_process_has_put_there_is_not_removed(tmp_path):
+    path = tmp_path / "file"
+    one, other = Living(path), Living(path)
+    one.write(b"one")
+    other.write(b"other")
+    one.remove()
+    assert path.read_bytes() == b"other" and lives(path)
+    other.remove()
+    assert os.listdir(tmp_path) == [] and not lives(path)
+
+
+def test_without_locks_the_file_is_written_and_nobody_lives(tmp_path, monkeypatch):
+    monkeypatch.setattr(living, "fcntl", None)
+    one = Living(tmp_path / "file")
+    one.write(b"one")
+    assert not lives(one.path) and one.path.read_bytes() == b"one"
+    one.remove()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_disk_without_locks_is_no_failure(tmp_path, monkeypatch):
+    def refuse(*arguments):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(living.fcntl, "flock", refuse)
+    one = Living(tmp_path / "file")
+    one.write(b"one")
+    assert not lives(one.path) and one.path.read_bytes() == b"one"

@@ -1,0 +1,112 @@
+"""Jobs of a sweep that have not begun, as the tab shows them."""
+
+import json
+
+import pytest
+
+from cnnpool.run_folder.plan import FOLDER, planned
+
+
+@pytest.fixture
+def plan(shelf):
+    """A function: what a sweep of max and avg over so many seeds plans, as a block."""
+
+    def made(seeds, study="digits"):
+        root = shelf.root / study
+        asked = [(pool, seed) for pool in ("max", "avg") for seed in range(seeds)]
+        runs = [(root / pool / f"seed{seed}", [f"pool={pool}", f"seed={seed}"]) for pool, seed in asked]
+        return planned(dict(runs))
+
+    return made
+
+
+def stop(plan):
+    with pytest.raises(KeyboardInterrupt), plan:
+        raise KeyboardInterrupt
+
+
+def told(content):
+    return [(job["folder"], job["state"], job["reason"]) for job in content["unfinished"]]
+
+
+def test_jobs_wait_run_and_are_done_while_their_sweep_goes_on(shelf, tab, begin, plan):
+    with plan(2):
+        first = tab.json("/jobs")
+        assert first["counts"] == {"waiting": 4}
+        assert [job["asked"] for job in first["unfinished"]][:2] == ["pool=max seed=0", "pool=max seed=1"]
+        shelf.put("digits/max/seed0")
+        begin("digits/max/seed1", seed=1, epochs=[(1, 0.5)])
+        begin("digits/avg/seed0", pool="avg", state="failed", error="out of memory")
+        later = tab.json("/jobs")
+        assert later["counts"] == {"done": 1, "running": 1, "waiting": 1, "failed": 1}
+        assert told(later) == [
+            ("digits/avg/seed0", "failed", "out of memory"),
+            ("digits/max/seed1", "running", ""),
+            ("digits/avg/seed1", "waiting", ""),
+        ]
+    assert tab.json("/jobs")["counts"] == {"done": 1, "running": 1, "failed": 1}
+
+
+def test_jobs_of_a_sweep_that_has_gone_do_not_wait(tab, plan):
+    with pytest.raises(KeyboardInterrupt), plan(1):
+        before = tab.json("/jobs")
+        raise KeyboardInterrupt
+    after = tab.json("/jobs")
+    assert (before["counts"], after["counts"]) == ({"waiting": 2}, {"not started": 2})
+    assert after["version"] > before["version"] and after["results"] == before["results"]
+    reason = "its sweep has ended; the same command goes on"
+    folders = ("digits/max/seed0", "digits/avg/seed0")
+    assert told(after) == [(folder, "not started", reason) for folder in folders]
+
+
+def test_a_larger_sweep_takes_over(tab, plan):
+    stop(plan(1))
+    with plan(3):
+        assert tab.json("/jobs")["counts"] == {"waiting": 6}
+    assert tab.json("/jobs")["counts"] == {}
+
+
+def test_a_sweep_whose_first_job_has_not_begun_makes_the_tab_active(shelf, tab, plan):
+    shelf.root.mkdir()
+    assert not tab.plugin.is_active()
+    with plan(1):
+        assert tab.plugin.is_active()
+
+
+def test_many_jobs_that_wait_are_counted_and_some_named_those_that_go_on_first(tab, plan):
+    stop(plan(40, "one"))
+    with plan(40, "two"):
+        content = tab.json("/jobs")
+    assert content["counts"] == {"waiting": 80, "not started": 80}
+    assert len(content["unfinished"]) == 60 and {one["state"] for one in content["unfinished"]} == {"waiting"}
+
+
+def test_a_plan_is_read_again_only_if_it_has_changed(tab, plan, monkeypatch):
+    from cnnpool.tensorboard import sweeps
+
+    read, seen = sweeps.plan.read, []
+    monkeypatch.setattr(sweeps.plan, "read", lambda path: (seen.append(path), read(path))[1])
+    with plan(2):
+        versions = {tab.json("/jobs")["version"] for _ in range(3)}
+    assert len(seen) == len(versions) == 1
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"schema": 1, "time": 1, "jobs": {"../../etc": []}}'])
+def test_a_damaged_plan_is_one_line(shelf, tab, content):
+    shelf.put()
+    (shelf.root / FOLDER).mkdir()
+    (shelf.root / FOLDER / "abc.json").write_text(content)
+    found = tab.json("/jobs")
+    assert found["counts"] == {"done": 1, "damaged": 1}
+    [(folder, state, reason)] = told(found)
+    assert (folder, state) == (f"{FOLDER}/abc.json", "damaged")
+    assert reason.endswith(": delete it") and "\n" not in reason
+
+
+def test_a_plan_that_is_a_link_is_not_read(shelf, tab, tmp_path):
+    shelf.put()
+    secret = {"schema": 1, "time": 1, "jobs": {"secret": []}}
+    (tmp_path / "abc.json").write_text(json.dumps(secret))
+    (shelf.root / FOLDER).mkdir()
+    (shelf.root / FOLDER / "abc.json").symlink_to(tmp_path / "abc.json")
+    assert tab.json("/jobs")["counts"] == {"done": 1}
