@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
 
 
 def wrong(what: str, folder: Path) -> list[str]:
-    """What is wrong with the answer to the fault that is described by ``what``, tried in ``folder``."""
+    """All that is wrong with the answer to the fault that is described by ``what``, tried in ``folder``."""
     return attempt(next(fault for fault in FAULTS if fault.what == what), folder)[2]
 
 
