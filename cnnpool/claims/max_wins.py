@@ -22,7 +22,7 @@ def max_wins(evidence: Evidence) -> list[Case]:
             Contrast(
                 pair,
                 pair.differences("test", "accuracy"),
-                when=f"the net is {next(iter(pair.first.values())).results.model['name']}",
+                when=f"the network is {next(iter(pair.first.values())).results.model['name']}",
                 what="test accuracy",
             )
             for pair in evidence.pairs(named("max"), named("avg"), ["pool"], alike=["kernel_size", "stride"])

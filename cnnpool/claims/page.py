@@ -95,7 +95,7 @@ def _section(one: Finding) -> list[Block]:
     if one.cases:
         blocks.append(Table(_columns(one.cases)))
     if one.open:
-        blocks += [Paragraph("Runs that would tell:"), Code(one.needs)]
+        blocks += [Paragraph("Runs that would decide it:"), Code(one.needs)]
     return blocks
 
 

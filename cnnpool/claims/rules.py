@@ -8,21 +8,21 @@ from cnnpool.report.statistics import LEVEL, Summary
 
 
 def at_least(s: Summary, bound: float) -> bool | None:
-    """Yes if the 95 % interval lies at or above ``bound``, no if below it; None if astride, or one seed."""
+    """Yes if the 95 % interval lies at or above ``bound``, no if below it; None if both, or one seed."""
     if s.n < 2:
         return None
     return True if s.low >= bound else False if s.high < bound else None
 
 
 def at_most(s: Summary, bound: float) -> bool | None:
-    """Yes if the 95 % interval lies at or below ``bound``, no if above it; None if astride, or one seed."""
+    """Yes if the 95 % interval lies at or below ``bound``, no if above it; None if both, or one seed."""
     if s.n < 2:
         return None
     return True if s.high <= bound else False if s.low > bound else None
 
 
 def within(s: Summary, target: float, tolerance: float) -> bool | None:
-    """Yes if the 95 % interval lies in target -+ tolerance, no if it lies outside; None if astride."""
+    """Yes if the 95 % interval lies in target -+ tolerance, no if it lies outside; None if partly."""
     if s.n < 2:
         return None
     if target - tolerance <= s.low and s.high <= target + tolerance:

@@ -12,7 +12,7 @@ LOSS = 0.005
 COLUMNS = (
     ("subsample", "max", "the stride moves into the convolution before (Strided-CNN)"),
     ("strided", "max", "a strided convolution takes the place of pooling (All-CNN)"),
-    ("strided", "conv_pool", "All-CNN is held against a pooling net with as many layers (ConvPool-CNN)"),
+    ("strided", "conv_pool", "All-CNN is compared with a pooling network of as many layers (ConvPool-CNN)"),
 )
 
 
@@ -39,7 +39,7 @@ def strided_instead(evidence: Evidence) -> list[Case]:
 
 
 def _no_loss(case: Case) -> bool | None:
-    """Better or not, what counts is that a loss is excluded."""
+    """Whether a loss is excluded, be it better or not."""
     if case.holds is False:
         return False
     return True if case.summary.n >= LEAST_PAIRS and case.summary.low > -LOSS else None

@@ -16,6 +16,8 @@ def entries(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def defined(quantities: Iterable[Quantity]) -> list[tuple[str, str]]:
-    """Name and definition of each of ``quantities``, once."""
+    """Name and definition of each of ``quantities``, once; ``d px`` in a name stands for any distance."""
     found = {one.key: one for one in quantities if one.definition}
-    return [(one.title, f"{one.definition}{BETTER[one.better]}") for one in found.values()]
+    return [
+        (one.title.replace("<px>", "d"), f"{one.definition}{BETTER[one.better]}") for one in found.values()
+    ]

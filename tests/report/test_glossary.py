@@ -31,8 +31,9 @@ def test_everything_that_a_table_shows_is_defined_under_it(shelf):
     comparison = compare(find([shelf.root]))
     words = dict(entries(comparison))
     for one in (comparison.metric, *comparison.measures):
-        assert words[one.quantity.title].startswith(one.quantity.definition)
+        assert words[one.quantity.title.replace("<px>", "d")].startswith(one.quantity.definition)
     assert words["test accuracy"].endswith("Higher is better.")
+    assert "relative change at d px" in words and "<" not in "".join(words)
     assert main([str(shelf.root)]) == 0
     page = (shelf.root / "report" / "report.html").read_text()
     assert "Glossary" in page and words["FLOPs"] in page
