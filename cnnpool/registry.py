@@ -206,8 +206,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str]:
-    """The closest match of ``word`` in ``known``, if there is one; a ``cutoff`` of 1 means equality."""
-    return difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
+    """The closest match of ``word`` in ``known``, if there is one, in any case of letters."""
+    lowered = {one.lower(): one for one in known}
+    return [lowered[one] for one in difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=cutoff)]
 
 
 def _plain(value: Any) -> Any:

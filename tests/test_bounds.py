@@ -93,9 +93,14 @@ def holds(bound, value):
     return True
 
 
+NEEDED = {"torchvision": {"dataset": "SVHN"}}
+"""Options without a default, at a legal value."""
+
+
 def construct(room, name, /, **options):
     """The object itself, as Python code makes it, of four channels where it wants to know."""
     entry = TABLES[room][name]
+    options = NEEDED.get(name, {}) | options
     match room:
         case "pool":
             return entry(4, **options)

@@ -15,6 +15,7 @@ from cnnpool.data.fashion_mnist import FashionMNIST
 from cnnpool.data.image_folder import ImageFolder
 from cnnpool.data.mnist import MNIST
 from cnnpool.data.overview import tell
+from cnnpool.data.torchvision import Torchvision
 
 DATASETS: dict[str, type[Source]] = {
     "cifar10": CIFAR10,
@@ -23,6 +24,7 @@ DATASETS: dict[str, type[Source]] = {
     "fashion_mnist": FashionMNIST,
     "image_folder": ImageFolder,
     "mnist": MNIST,
+    "torchvision": Torchvision,
 }
 
 
@@ -65,6 +67,7 @@ __all__ = [
     "Raw",
     "Source",
     "Split",
+    "Torchvision",
     "augment",
     "build",
     "from_pixels",

@@ -1,11 +1,12 @@
-"""One image file to pixels of a given size, with little more memory than the decoded file takes."""
+"""One image to pixels of a given size, with little more memory than the decoded file takes."""
 
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from errno import EACCES, ELOOP, ENOENT, EPERM
+from io import BytesIO
 from threading import Lock
 
 import numpy as np
@@ -39,6 +40,8 @@ UPRIGHT = {
 SIDEWAYS = (5, 6, 7, 8)
 """Orientations in which height and width change places."""
 Size = tuple[int, int]
+Picture = str | bytes | Image.Image
+"""A file's path, its content, or an image that somebody else has decoded."""
 
 
 @dataclass(frozen=True)
@@ -116,20 +119,27 @@ def is_passing(error: Exception) -> bool:
     )
 
 
-def read_header(path: str) -> Header:
+def opened(picture: Picture) -> AbstractContextManager[Image.Image]:
+    """The image of ``picture``, of which nothing but the header is read."""
+    if isinstance(picture, Image.Image):
+        return nullcontext(picture)
+    return Image.open(BytesIO(picture) if isinstance(picture, bytes) else picture, formats=FORMATS)
+
+
+def read_header(picture: Picture) -> Header:
     """Size and memory of the image, without its pixels.
 
     Raises:
         Exception: nearly any, by the format of a damaged file.
     """
-    with Image.open(path, formats=FORMATS) as image:
+    with opened(picture) as image:
         width, height = image.size
         sideways = _orientation(image) in SIDEWAYS if _says_orientation(image) else False
         nbytes = width * height * BYTES.get(image.mode, 4)
     return Header((width, height) if sideways else (height, width), nbytes)
 
 
-def decode(path: str, size: Size, channels: int) -> np.ndarray:
+def decode(picture: Picture, size: Size, channels: int) -> np.ndarray:
     """The pixels of an image, uint8, (H, W, C).
 
     Resized with antialiasing (bicubic) until it covers ``size``, and cut at the centre. Much larger images
@@ -137,14 +147,14 @@ def decode(path: str, size: Size, channels: int) -> np.ndarray:
     white; 16 bits become 8, v / 257 rounded.
 
     Args:
-        path: the file.
+        picture: the image.
         size: (H, W).
         channels: 3 for colour, 1 for grey.
 
     Raises:
         Exception: nearly any, by the format of a damaged file.
     """
-    with Image.open(path, formats=FORMATS) as image:
+    with opened(picture) as image:
         orientation, full, scale = 1, image.size, 1.0
         if isinstance(image, JpegImageFile):
             orientation = _orientation(image)

@@ -1,6 +1,5 @@
-"""Rows that are decoded anew from the image files each time, where no disk has room for their pixels."""
+"""Rows that are decoded anew from the images each time, where no disk has room for their pixels."""
 
-import os
 import warnings
 from collections.abc import Sequence
 
@@ -11,6 +10,7 @@ from torch import Tensor
 from cnnpool.data.decode import decode, reason, unlimited_pillow
 from cnnpool.data.draft import Draft
 from cnnpool.data.errors import DataError
+from cnnpool.data.pictures import Pictures, state_of
 from cnnpool.data.rows import Placed, Rows, Shape, sums_of
 from cnnpool.data.threads import in_threads
 
@@ -45,36 +45,40 @@ class Decoded(Placed):
 
 
 class Files:
-    """Image files as they were when they were first read.
+    """Images as they were when they were first read.
 
     Args:
-        paths: of all of them.
+        pictures: of the whole data set.
+        places: of the images among ``pictures``.
         costs: bytes of memory that each takes while it is decoded.
     """
 
-    def __init__(self, paths: Sequence[str], costs: Sequence[int]):
-        self.paths, self.costs = paths, costs
-        self.states = np.zeros((len(paths), 2), np.int64)
+    def __init__(self, pictures: Pictures, places: Sequence[int], costs: Sequence[int]):
+        self.pictures, self.places, self.costs = pictures, places, costs
+        self.states = np.zeros((len(places), 2), np.int64)
 
-    def note(self, place: int) -> None:
-        """Remember the state of the file at ``place``."""
-        self.states[place] = _state(self.paths[place])
+    def note(self, i: int) -> None:
+        """Remember the state of the image number ``i``."""
+        self.states[i] = state_of(self.pictures.open(self.places[i]))
 
-    def decode(self, place: int, shape: Shape) -> np.ndarray:
-        """The pixels, (H, W, C), of the image at ``place``.
+    def decode(self, i: int, shape: Shape) -> np.ndarray:
+        """The pixels, (H, W, C), of the image number ``i``.
 
         Raises:
             DataError: if it was changed since its state was noted, or cannot be read.
         """
-        path = self.paths[place]
+        place = self.places[i]
         try:
-            changed = _state(path) != tuple(self.states[place])
-            pixels = decode(path, shape[:2], shape[2])
+            picture = self.pictures.open(place)
+            changed = state_of(picture) != tuple(self.states[i])
+            pixels = decode(picture, shape[:2], shape[2])
         except Exception as error:
             # A damaged file raises nearly anything, by its format.
-            raise DataError(f"cannot read {path} any more ({reason(error)}): run again") from error
+            raise DataError(
+                f"cannot read {self.pictures.name(place)} any more ({reason(error)}): run again"
+            ) from error
         if changed:
-            raise DataError(f"{path} was changed while it was in use: run again")
+            raise DataError(f"{self.pictures.name(place)} was changed while it was in use: run again")
         return pixels
 
 
@@ -87,7 +91,7 @@ class DecodedDraft(Draft):
     """
 
     def __init__(self, files: Files, shape: Shape):
-        super().__init__(len(files.paths), shape)
+        super().__init__(len(files.places), shape)
         self.files = files
         self.row_sums = np.zeros((self.count, 2, shape[2]), np.int64)
 
@@ -98,8 +102,3 @@ class DecodedDraft(Draft):
     def rows(self, kept: Sequence[int]) -> Rows:
         places = torch.tensor(list(kept), dtype=torch.int64)
         return Decoded(self.files, self.shape, places, torch.from_numpy(self.row_sums)[places])
-
-
-def _state(path: str) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns

@@ -1,4 +1,4 @@
-"""Many image files to pixels of one size: surveyed, decoded in all cores, the unreadable ones set apart."""
+"""Many images to pixels of one size: surveyed, decoded in all cores, the unreadable ones set apart."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ from cnnpool.data.decode import Header, Size, decode, is_passing, quiet_pillow, 
 from cnnpool.data.decoded import BUDGET, Files
 from cnnpool.data.draft import Draft
 from cnnpool.data.errors import DataError
+from cnnpool.data.pictures import Pictures
 from cnnpool.data.rows import Rows, Shape
 from cnnpool.data.threads import in_threads
 from cnnpool.system.progress import Progress
@@ -21,15 +22,15 @@ MEGA = 10**6
 
 @dataclass(frozen=True)
 class Survey:
-    """Image files as their headers describe them.
+    """Images as their headers describe them.
 
     Args:
-        paths: all files.
+        pictures: all images.
         headers: of those whose header can be read and that are not too large, by place.
         unreadable: why the others cannot be used, by place.
     """
 
-    paths: Sequence[str]
+    pictures: Pictures
     headers: dict[int, Header] = field(default_factory=dict)
     unreadable: dict[int, str] = field(default_factory=dict)
 
@@ -39,21 +40,23 @@ class Survey:
         Raises:
             DataError: if that is not the file's fault.
         """
+        if isinstance(error, DataError):
+            raise error
         if is_passing(error):
             raise DataError(
-                f"cannot read {self.paths[place]} ({reason(error)}): fix that and run again; "
+                f"cannot read {self.pictures.name(place)} ({reason(error)}): fix that and run again; "
                 "data.max_megapixels bounds the memory that one image takes"
             ) from error
         self.unreadable[place] = reason(error)
 
 
-def survey(paths: Sequence[str], max_megapixels: int, workers: int | None = None) -> Survey:
-    """The headers of all ``paths``, of which larger ones than ``max_megapixels`` count as unreadable."""
-    found = Survey(paths)
+def survey(pictures: Pictures, max_megapixels: int, workers: int | None = None) -> Survey:
+    """The headers of all ``pictures``, of which larger ones than ``max_megapixels`` count as unreadable."""
+    found = Survey(pictures)
 
     def look(place: int) -> None:
         try:
-            header = read_header(paths[place])
+            header = read_header(pictures.open(place))
         except Exception as error:
             found.refuse(place, error)
             return
@@ -66,8 +69,8 @@ def survey(paths: Sequence[str], max_megapixels: int, workers: int | None = None
             found.headers[place] = header
         progress.step()
 
-    with quiet_pillow(), Progress("looking at images", len(paths), "files") as progress:
-        in_threads(look, [0] * len(paths), workers=workers)
+    with quiet_pillow(), Progress("looking at images", len(pictures), "files") as progress:
+        in_threads(look, [0] * len(pictures), workers=workers)
     return found
 
 
@@ -105,7 +108,7 @@ def decode_all(
     """Decode every image that can be read; the others join the unreadable of ``found``.
 
     Args:
-        found: the files.
+        found: the images.
         size: (H, W) of all, see ``cnnpool.data.decode.decode``.
         channels: 3 for colour, 1 for grey.
         begin: the draft that takes the pixels, by the files to be decoded and (H, W, C).
@@ -119,14 +122,14 @@ def decode_all(
     """
     places = sorted(found.headers)
     costs = [found.headers[place].nbytes for place in places]
-    draft = begin(Files([found.paths[place] for place in places], costs), (*size, channels))
+    draft = begin(Files(found.pictures, places, costs), (*size, channels))
     areas = [found.headers[place].pixels for place in places]
     done, lock = 0, Lock()
 
     def take(i: int) -> None:
         nonlocal done
         try:
-            pixels = decode(found.paths[places[i]], size, channels)
+            pixels = decode(found.pictures.open(places[i]), size, channels)
         except Exception as error:
             # A damaged file raises nearly anything, by its format.
             found.refuse(places[i], error)

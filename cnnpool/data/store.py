@@ -36,7 +36,7 @@ def begin(files: Files, shape: Shape, part: Path | None, stream: Stream) -> Draf
     Raises:
         DataError: if all shall be held in memory, and do not fit.
     """
-    count = len(files.paths)
+    count = len(files.places)
     nbytes = count * shape[0] * shape[1] * shape[2]
     if stream is False:
         _check_memory(count, shape)

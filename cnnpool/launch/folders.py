@@ -9,7 +9,18 @@ from omegaconf import DictConfig
 from cnnpool.launch.job import Job
 from cnnpool.run_folder.identity import HARMLESS, differences
 
-UNNAMED = ("seed", "data", "model", "model.arch", "pool", "experiment", "out", "launch", "log")
+UNNAMED = (
+    "seed",
+    "data",
+    "data.dataset",
+    "model",
+    "model.arch",
+    "pool",
+    "experiment",
+    "out",
+    "launch",
+    "log",
+)
 """Overrides that a run's folder does not repeat because its path says them, or they are none of its business.
 
 Neither does it repeat those that change no result, ``cnnpool.run_folder.identity.HARMLESS``.
@@ -26,7 +37,7 @@ def run_name(swept: Collection[str], *, _root_: DictConfig) -> str:
     chosen = _root_.hydra.runtime.choices
     named = [text for text in _root_.hydra.overrides.task if _is_named(_key(text), swept)]
     parts = [
-        chosen.get("data"),
+        _word("-".join(filter(None, (chosen.get("data"), _root_.data.get("dataset"))))),
         _word("-".join(filter(None, (chosen.get("model"), _root_.model.get("arch"))))),
         choice_name(chosen["pool"], named),
         _word(f"seed{_root_.seed}"),

@@ -78,7 +78,9 @@ def line_of(override: Override) -> str:
 
 
 def expanded(override: Override) -> list[str]:
-    """The lines that Hydra gets for an override: ``model=PACKAGE:ARCH`` is short for two of them.
+    """The lines that Hydra gets for an override.
+
+    ``model=PACKAGE:ARCH`` is short for two of them, and so is ``data=torchvision:DATASET``.
 
     A stage of a network that is found only when it is built is not in the list of defaults, so its operator
     is added to it.
@@ -92,6 +94,8 @@ def expanded(override: Override) -> list[str]:
         if package in PACKAGES:
             return [f"model={package}", f"model.arch={arch}"]
         return ["model=installed", f"model.arch='{value}'"]
+    if override.key_or_group == "data" and isinstance(value, str) and value.startswith("torchvision:"):
+        return ["data=torchvision", f"data.dataset={value.partition(':')[2]}"]
     return [f"+{line}" if is_of_late_stage(override) and not override.is_add() else line]
 
 

@@ -1,3 +1,4 @@
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -206,7 +207,8 @@ def test_unknown_names_and_keys_are_refused_with_a_suggestion():
 def test_each_yaml_holds_every_option_with_its_default(name, monkeypatch):
     monkeypatch.delenv("CNNPOOL_DATA", raising=False)
     written = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"), resolve=True)
-    defaults = {key: parameter.default for key, parameter in registry.options_of(DATASETS[name]).items()}
+    options = registry.options_of(DATASETS[name]).items()
+    defaults = {k: "???" if one.default is inspect.Parameter.empty else one.default for k, one in options}
     assert written == {"name": name, **defaults}
     monkeypatch.setenv("CNNPOOL_DATA", "elsewhere")
     assert OmegaConf.load(CONF / f"{name}.yaml").root == "elsewhere"

@@ -12,6 +12,7 @@ from PIL import Image, ImageOps
 from cnnpool.data.decode import cover, decode, read_header
 from cnnpool.data.draft import MemoryDraft
 from cnnpool.data.images import between, commonest_size, decode_all, survey
+from cnnpool.data.pictures import Pictures
 
 RNG = np.random.default_rng(0)
 
@@ -195,9 +196,9 @@ def test_bits_do_not_depend_on_the_number_of_threads(tmp_path, workers):
         paths.append(str(tmp_path / f"{i}.{'jpg' if i % 2 else 'png'}"))
         Image.fromarray(smooth(10 + 7 * i, 30 + 5 * i)).save(paths[-1])
     (tmp_path / "7.jpg").write_bytes(b"x")
-    found = survey(paths, 200, workers)
+    found = survey(Pictures([(path, 0) for path in paths]), 200, workers)
     rows, places = decode_all(
-        found, (9, 9), 3, lambda files, shape: MemoryDraft(len(files.paths), shape), workers
+        found, (9, 9), 3, lambda files, shape: MemoryDraft(len(files.places), shape), workers
     )
     assert places == [i for i in range(40) if i != 7] and list(found.unreadable) == [7]
     for place, image in zip(places, rows.whole(), strict=True):

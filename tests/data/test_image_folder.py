@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from cnnpool import data
-from cnnpool.data import DataError, ImageFolder, image_folder
+from cnnpool.data import DataError, ImageFolder, image_folder, image_source
 
 RNG = np.random.default_rng(0)
 
@@ -135,7 +135,7 @@ def test_the_cameras_orientation_is_applied(root):
 
 def test_images_are_decoded_once(root, monkeypatch):
     first = read(root)
-    monkeypatch.setattr(image_folder, "decode_all", None)
+    monkeypatch.setattr(image_source, "decode_all", None)
     assert read(root).sha256 == first.sha256
     assert ImageFolder(root=os.path.relpath(root)).read().sha256 == first.sha256
 
@@ -167,7 +167,7 @@ def test_a_folder_that_cannot_be_written_is_cached_elsewhere(root, monkeypatch, 
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     first = read(root)
     assert not (root / ".cnnpool-cache").exists()
-    monkeypatch.setattr(image_folder, "decode_all", None)
+    monkeypatch.setattr(image_source, "decode_all", None)
     assert read(root).sha256 == first.sha256
     assert list(elsewhere.glob("cnnpool/*/*.images"))
 
@@ -274,7 +274,7 @@ def test_unreadable_images_are_left_out_if_asked_and_recorded(damaged, root):
 def test_what_was_decoded_beside_unreadable_images_is_not_decoded_again(damaged, monkeypatch):
     with pytest.raises(DataError):
         read(damaged)
-    monkeypatch.setattr(image_folder, "decode_all", None)
+    monkeypatch.setattr(image_source, "decode_all", None)
     assert len(read(damaged, skip_unreadable=True).skipped) == 12
     with pytest.raises(DataError, match="12 images"):
         read(damaged)
@@ -282,7 +282,7 @@ def test_what_was_decoded_beside_unreadable_images_is_not_decoded_again(damaged,
 
 def test_a_list_that_cannot_be_kept_costs_only_the_list(damaged, monkeypatch, caplog):
     (damaged / "file").write_text("")
-    monkeypatch.setattr(image_folder, "_cache_folder", lambda root: root / "file")
+    monkeypatch.setattr(image_folder, "cache_folder", lambda root: root / "file")
     with pytest.raises(DataError, match=r"12 images of .* cannot be decoded: repair"):
         read(damaged)
     assert "cannot keep the list" in caplog.text
@@ -336,8 +336,8 @@ def test_a_picture_of_another_format_is_not_opened_whatever_its_name(root, monke
 def test_the_key_of_the_cache_knows_what_changes_pixels(root, monkeypatch):
     read(root)
     calls = []
-    real = image_folder.decode_all
-    monkeypatch.setattr(image_folder, "decode_all", lambda *rest: calls.append(1) or real(*rest))
+    real = image_source.decode_all
+    monkeypatch.setattr(image_source, "decode_all", lambda *rest: calls.append(1) or real(*rest))
     read(root)
     assert not calls
     monkeypatch.setattr("PIL.__version__", "0")

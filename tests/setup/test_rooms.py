@@ -18,7 +18,7 @@ ROOMS = {
     "pool": {"torch", "numba", "triton", "cnnpool.system.atomic", *SCHEMA},
     "readout": {"torch", *SCHEMA, "cnnpool.pool"},
     "model": {"torch", *SCHEMA, *BASES},
-    "data": {"torch", "sklearn", "numpy", "PIL", "filelock", SYSTEM, TABLES, *SCHEMA},
+    "data": {"torch", "torchvision", "sklearn", "numpy", "PIL", "filelock", SYSTEM, TABLES, *SCHEMA},
     "probe": {"torch", "PIL", "cnnpool.quantity", *SCHEMA, *BASES},
     "fit": {
         *("torch", "lightning", "torchmetrics", "tensorboard", "matplotlib"),

@@ -1,0 +1,223 @@
+"""Images of any size brought to one, decoded once and kept on disk, wherever they come from."""
+
+import hashlib
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from annotated_types import Ge, Gt, Le, Lt
+
+from cnnpool.bounds import Seed
+from cnnpool.data.base import Raw, Source, Split, ValSize
+from cnnpool.data.cache import cached
+from cnnpool.data.decode import Size
+from cnnpool.data.draw import cut
+from cnnpool.data.errors import DataError
+from cnnpool.data.images import between, commonest_size, decode_all, survey
+from cnnpool.data.pictures import Pictures
+from cnnpool.data.remembered import remembered
+from cnnpool.data.rows import OnDisk
+from cnnpool.data.store import GIB, Stream, begin, hold
+from cnnpool.data.unreadable import note_of
+
+Side = Annotated[int, Ge(1), Le(8192)]
+TestSize = Annotated[float, Gt(0), Lt(1)]
+
+
+@dataclass(frozen=True)
+class Found:
+    """All images of a data set.
+
+    Args:
+        pictures: of train, val and test, one part after another.
+        counts: part -> its images, in that order; only ``train`` where test images are still to be cut.
+        names: of the classes, by label; a label without a name is named by its number.
+    """
+
+    pictures: Pictures
+    counts: Mapping[str, int]
+    names: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A data set before any image of it is read.
+
+    Args:
+        root: folder below which the images lie.
+        folder: where decoded images are kept.
+        key: changes when images, labels or names do.
+        listed: finds all images.
+        notes: what a user should know, a sentence each.
+        test: what holds the test images, as a clause; empty where they are to be cut from the others.
+    """
+
+    root: Path
+    folder: Path
+    key: str
+    listed: Callable[[], Found]
+    notes: Sequence[str] = ()
+    test: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSource(Source):
+    """Images of any size; ``origin`` says where they come from.
+
+    Animations give their first frame, transparency is laid over white, where line drawings stay visible, the
+    camera's orientation is applied, colour profiles are not, 16 bits become 8. An image of another size is
+    resized, with antialiasing, until it covers ``size``, and its centre is cut out.
+
+    Args:
+        channels: 3 for colour, 1 for grey; null for grey where the first image is.
+        size: H and W, or [H, W]; null for the size of most training images, up to 512.
+        resize: H and W, or [H, W], that images are brought to instead of ``size``. Training takes a part of
+            ``size`` anywhere in them, validation and test their centre; null for the same as ``size``.
+        test_size: share of each class that is cut off for the test where there is no folder for it.
+        split_seed: of that cut.
+        skip_unreadable: go on without images that cannot be read, and record which; false to end.
+        max_megapixels: larger images count as unreadable. Reading takes up to 4 bytes a pixel.
+        stream: read each batch from disk instead of holding all images in memory; auto where they take more
+            than a quarter of the memory that is free. It changes no bit.
+    """
+
+    val_size: ValSize = 0.1
+    channels: Literal[1, 3] | None = None
+    size: Side | tuple[Side, Side] | None = None
+    resize: Side | tuple[Side, Side] | None = None
+    test_size: TestSize = 0.2
+    split_seed: Seed = 0
+    skip_unreadable: bool = False
+    max_megapixels: Annotated[int, Ge(1), Le(100_000)] = 200
+    stream: Stream = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.resize is None:
+            return
+        if self.size is None:
+            raise ValueError(f"data.resize={self.resize} needs data.size, the size of the part that is taken")
+        if any(have < want for have, want in zip(_pair(self.resize), _pair(self.size), strict=True)):
+            raise ValueError(f"data.resize={self.resize} must be at least data.size={self.size}")
+
+    @property
+    def part(self) -> Size | None:
+        return None if self.resize is None or self.size is None else _pair(self.size)
+
+    @abstractmethod
+    def origin(self) -> Origin:
+        """Where the images come from.
+
+        Raises:
+            DataError: if they are missing.
+        """
+
+    def read(self) -> Raw:
+        origin = self.origin()
+        channels = "auto" if self.channels is None else self.channels
+        path = origin.folder / f"{channels}x{self.resize or self.size}.images".replace(" ", "")
+        raw = cached(path, origin.key, partial(self._decode, origin), partial(hold, stream=self.stream))
+        notes = [*origin.notes, *raw.notes]
+        if raw.skipped:
+            notes.append(note_of(raw.skipped, origin.root, origin.folder, skip=self.skip_unreadable))
+        if not origin.test:
+            raw = self._cut(raw, path)
+            notes.append(
+                f"test images: {100 * self.test_size:g} % of each class (data.test_size), drawn by "
+                f"data.split_seed={self.split_seed}"
+            )
+        elif unused := [
+            name for name in ("test_size", "split_seed") if getattr(self, name) != getattr(ImageSource, name)
+        ]:
+            notes.append(
+                f"no effect: {' and '.join(f'data.{name}={getattr(self, name)}' for name in unused)}, since "
+                f"{origin.test}"
+            )
+        if not raw.in_memory:
+            notes.append(_streamed(raw))
+        return replace(raw, notes=tuple(notes))
+
+    def _decode(self, origin: Origin, part: Path | None) -> Raw:
+        """All images that can be read, in the file ``part`` where the disk has room for them; without test
+        images where they are still to be cut off.
+        """
+        listing = origin.listed()
+        pictures, ends = listing.pictures, np.cumsum([0, *listing.counts.values()]).tolist()
+        found = survey(pictures, self.max_megapixels)
+        headers = sorted(found.headers.items())
+        size, why = self._size([header.size for place, header in headers if place < ends[1]])
+        channels = self.channels or (1 if pictures.is_grey() else 3)
+        rows, places = decode_all(found, size, channels, partial(begin, part=part, stream=self.stream))
+        used = np.unique(pictures.labels[pictures.labels >= 0])
+        kept = torch.from_numpy(np.searchsorted(used, pictures.labels[places]))
+        parts = {}
+        for name, first, end in zip(listing.counts, ends, ends[1:], strict=False):
+            bounds = np.searchsorted(places, (first, end)).tolist()
+            parts[name] = Split(rows.part(*bounds), kept[slice(*bounds)])
+        test = parts.get("test", Split(rows.part(0, 0), kept[:0]))
+        skipped = {
+            pictures.name_below(origin.root, place): found.unreadable[place]
+            for place in sorted(found.unreadable)
+        }
+        notes = (_sizes(size, why, [found.headers[place].size for place in places]),) if places else ()
+        return Raw(_names(listing.names, used), parts["train"], test, parts.get("val"), notes, skipped)
+
+    def _size(self, training: Sequence[Size]) -> tuple[Size, str]:
+        """(H, W) to bring all images to, and why."""
+        if self.resize is not None:
+            return _pair(self.resize), "data.resize"
+        if self.size is not None:
+            return _pair(self.size), "data.size"
+        return commonest_size(training) if training else ((1, 1), "")
+
+    def _cut(self, raw: Raw, path: Path) -> Raw:
+        """``raw``, kept in ``path`` if anywhere, with its test images cut from the training images."""
+        rest, test = cut(raw.train.labels, self.test_size, seed=self.split_seed)
+        if not len(test):
+            raise DataError(f"no class of {self.root} has the two images that a test set needs: add some")
+        raw = replace(raw, train=raw.train.take(rest), test=raw.train.take(test), known_sha256=None)
+        if isinstance(raw.train.rows, OnDisk) and raw.train.rows.file.path == path:
+            what = f"test_size={self.test_size} split_seed={self.split_seed}"
+            raw = replace(raw, known_sha256=remembered(path, what, lambda: raw.sha256))
+        return raw
+
+
+def _pair(size: int | Size) -> Size:
+    return (size, size) if isinstance(size, int) else size
+
+
+def _names(names: Sequence[str], used: np.ndarray) -> tuple[str, ...]:
+    """The names of the labels that are used."""
+    return tuple(names[label] if label < len(names) else str(label) for label in used.tolist())
+
+
+def _sizes(size: Size, why: str, sizes: Sequence[Size]) -> str:
+    resized = [own for own in sizes if own != tuple(size)]
+    text = f"size: {size[0]}x{size[1]} ({why}); "
+    if not resized:
+        return f"{text}every image has it"
+    count = f"{len(resized):,} of {len(sizes):,}" if len(resized) < len(sizes) else f"all {len(sizes):,}"
+    text += f"{count} images are resized, {between(resized)}"
+    return f"{text}, and their centre is cut out"
+
+
+def _streamed(raw: Raw) -> str:
+    gib = sum(split.rows.nbytes for split in raw.splits.values()) / GIB
+    if isinstance(raw.train.rows, OnDisk):
+        return f"not held in memory ({gib:.2g} GiB): each batch is read from {raw.train.rows.file.path}"
+    return f"neither memory nor disk has room for {gib:.2g} GiB: each batch is decoded from its files"
+
+
+def cache_folder(root: Path) -> Path:
+    """Where decoded images of the data in ``root`` are kept: there, or in the user's cache."""
+    own = root / ".cnnpool-cache"
+    if os.access(own if own.exists() else root, os.W_OK):
+        return own
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "cnnpool" / hashlib.sha256(str(root).encode()).hexdigest()[:16]

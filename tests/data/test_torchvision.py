@@ -1,0 +1,271 @@
+"""Data sets of torchvision, from small files in their own formats that torchvision itself reads."""
+
+import hashlib
+import inspect
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from PIL import Image
+from scipy.io import savemat
+
+from cnnpool import data
+from cnnpool.data import DataError, Torchvision, image_source
+from cnnpool.data.torchvision_sets import SETS
+
+
+def noise(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+
+
+def read(root, dataset, **options):
+    return Torchvision(root=str(root), dataset=dataset, download=False, **options).read()
+
+
+def mat_files(root, monkeypatch, name="SVHN"):
+    """Write SVHN's two files: their images (N, H, W, C), and labels 1 to 10, of which the last means 0."""
+    root.mkdir(exist_ok=True)
+    split_list, written = {}, {}
+    for part, count in (("train", 40), ("test", 20)):
+        images, labels = noise(count, 32, 32, 3, seed=count), np.arange(count) % 10 + 1
+        path = root / f"{part}_32x32.mat"
+        savemat(path, {"X": images.transpose(1, 2, 3, 0), "y": labels[:, None].astype(np.uint8)})
+        split_list[part] = ["", path.name, hashlib.md5(path.read_bytes()).hexdigest()]
+        written[part] = images, labels % 10
+    monkeypatch.setattr(torchvision.datasets.SVHN, "split_list", split_list)
+    return written
+
+
+def write_idx(path, array):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = bytes((0, 0, 8, array.ndim)) + b"".join(n.to_bytes(4, "big") for n in array.shape)
+    path.write_bytes(head + array.astype(np.uint8).tobytes())
+
+
+def emnist(root):
+    written = {}
+    for part, count in (("train", 52), ("test", 26)):
+        images, labels = noise(count, 28, 28, seed=count), np.arange(count) % 26 + 1
+        stem = root / "EMNIST" / "raw" / f"emnist-letters-{part}"
+        write_idx(stem.with_name(f"{stem.name}-images-idx3-ubyte"), images)
+        write_idx(stem.with_name(f"{stem.name}-labels-idx1-ubyte"), labels)
+        written[part] = images, labels
+    return written
+
+
+def save(path, array):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(array).save(path)
+    return array
+
+
+def signs(root, size=(30, 34)):
+    """Write GTSRB: training images by folder, and test images with a table of theirs."""
+    base = root / "gtsrb"
+    folders = [base / "GTSRB" / "Training" / f"{label:05d}" for label in range(3)]
+    train = [
+        [save(folder / f"{i}.ppm", noise(*size, 3, seed=8 * label + i)) for i in range(4)]
+        for label, folder in enumerate(folders)
+    ]
+    rows = ["Filename;Width;ClassId"]
+    for i in range(3):
+        save(base / "GTSRB" / "Final_Test" / "Images" / f"{i}.ppm", noise(*size, 3, seed=100 + i))
+        rows.append(f"{i}.ppm;9;{2 - i}")
+    (base / "GT-final_test.csv").write_text("\n".join(rows))
+    return train
+
+
+def test_images_and_labels_of_svhn_are_those_of_its_files(tmp_path, monkeypatch):
+    written = mat_files(tmp_path, monkeypatch)
+    raw = read(tmp_path, "SVHN")
+    for part, split in (("train", raw.train), ("test", raw.test)):
+        images, labels = written[part]
+        assert np.array_equal(split.pixels.numpy(), images)
+        assert split.labels.tolist() == labels.tolist()
+    assert raw.classes == tuple("0123456789") and raw.val is None
+    assert raw.notes[0] == f"SVHN of torchvision, in {tmp_path}"
+
+
+def test_a_run_is_built_from_it(tmp_path, monkeypatch):
+    mat_files(tmp_path, monkeypatch)
+    dataset = data.build("torchvision", dataset="SVHN", root=str(tmp_path), val_size=10, batch_size=8)
+    assert (dataset.num_classes, dataset.in_channels, dataset.size) == (10, 3, (32, 32))
+    assert [len(part) for part in (dataset.train, dataset.val, dataset.test)] == [30, 10, 20]
+    images, labels = next(iter(dataset.train_batches()))[:2]
+    assert images.shape == (8, 3, 32, 32) and len(labels) == 8
+
+
+def test_decoded_images_are_kept_until_a_file_changes(tmp_path, monkeypatch):
+    mat_files(tmp_path, monkeypatch)
+    first = read(tmp_path, "SVHN")
+    with monkeypatch.context() as patch:
+        patch.setattr(image_source, "decode_all", None)
+        patch.setattr(torchvision.datasets, "SVHN", None)
+        assert read(tmp_path, "SVHN").sha256 == first.sha256
+    path = tmp_path / "train_32x32.mat"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(DataError, match="not found or corrupted"):
+        read(tmp_path, "SVHN")
+
+
+@pytest.mark.parametrize("options", [{"size": 16}, {"size": 16, "resize": 20}, {"channels": 1}])
+def test_images_from_disk_are_those_in_memory_at_every_size(tmp_path, monkeypatch, options):
+    mat_files(tmp_path, monkeypatch)
+    held, streamed = (read(tmp_path, "SVHN", stream=stream, **options) for stream in (False, True))
+    assert held.in_memory and not streamed.in_memory and held.sha256 == streamed.sha256
+    assert torch.equal(held.test.pixels, streamed.test.pixels)
+    side = options.get("resize") or options.get("size") or 32
+    assert held.train.shape == (options.get("channels", 3), side, side)
+
+
+def test_letters_of_emnist_are_grey_and_have_no_class_for_nothing(tmp_path):
+    written = emnist(tmp_path)
+    raw = read(tmp_path, "EMNIST", variant="letters")
+    assert raw.classes == tuple("abcdefghijklmnopqrstuvwxyz")
+    for part, split in (("train", raw.train), ("test", raw.test)):
+        images, labels = written[part]
+        assert np.array_equal(split.pixels[..., 0].numpy(), images) and split.shape == (1, 28, 28)
+        assert (split.labels + 1).tolist() == labels.tolist()
+    assert read(tmp_path, "EMNIST", variant="letters", channels=3).train.shape == (3, 28, 28)
+    with pytest.raises(DataError, match=r"cannot read EMNIST-balanced of torchvision .*data.download=true"):
+        read(tmp_path, "EMNIST")
+
+
+def test_kmnist_has_its_syllables_as_classes(tmp_path):
+    for part in ("train", "t10k"):
+        write_idx(tmp_path / "KMNIST" / "raw" / f"{part}-images-idx3-ubyte", noise(20, 28, 28))
+        write_idx(tmp_path / "KMNIST" / "raw" / f"{part}-labels-idx1-ubyte", np.arange(20) % 10)
+    assert read(tmp_path, "KMNIST").classes == ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
+
+
+def test_validation_images_that_are_published_are_taken_whole(tmp_path):
+    base, lists = tmp_path / "dtd" / "dtd", {}
+    for number, part in enumerate(("train", "val", "test")):
+        for name in ("banded", "dotted"):
+            for i in range(number + 2):
+                save(base / "images" / name / f"{part}{i}.png", noise(20, 24, 3, seed=i))
+                lists.setdefault(part, []).append(f"{name}/{part}{i}.png")
+        (base / "labels").mkdir(exist_ok=True)
+        (base / "labels" / f"{part}3.txt").write_text("\n".join(lists[part]))
+    raw = read(tmp_path, "DTD", variant=3)
+    assert raw.classes == ("banded", "dotted") and raw.train.shape == (3, 20, 24)
+    assert {part: len(split) for part, split in raw.splits.items()} == {"train": 4, "val": 6, "test": 8}
+    assert raw.val.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert np.array_equal(raw.val.pixels[2].numpy(), noise(20, 24, 3, seed=2))
+
+
+def test_images_that_torchvision_decodes_itself_are_taken_as_they_are(tmp_path):
+    written = signs(tmp_path)
+    raw = read(tmp_path, "GTSRB")
+    assert np.array_equal(raw.train.pixels.numpy(), np.concatenate(written))
+    assert raw.train.labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert raw.test.labels.tolist() == [2, 1, 0] and raw.classes == ("0", "1", "2")
+
+
+def test_images_of_many_sizes_need_a_size(tmp_path):
+    signs(tmp_path)
+    for i in range(13):
+        save(tmp_path / "gtsrb" / "GTSRB" / "Training" / "00000" / f"more{i}.ppm", noise(20 + i, 20, 3))
+    with pytest.raises(ValueError, match="14 sizes, from 20x20 to 30x34: choose one size for all"):
+        read(tmp_path, "GTSRB")
+    assert read(tmp_path, "GTSRB", size=24).train.shape == (3, 24, 24)
+
+
+def test_a_damaged_image_is_named_or_left_out(tmp_path):
+    signs(tmp_path)
+    (tmp_path / "gtsrb" / "GTSRB" / "Training" / "00001" / "2.ppm").write_bytes(b"P6\n30")
+    with pytest.raises(DataError, match=r"cannot decode .*image 6 of GTSRB"):
+        read(tmp_path, "GTSRB")
+    raw = read(tmp_path, "GTSRB", skip_unreadable=True)
+    assert raw.train.labels.tolist() == [0] * 4 + [1] * 3 + [2] * 4 and list(raw.skipped) == [
+        "image 6 of GTSRB"
+    ]
+
+
+def test_a_damaged_file_is_named_by_its_path(tmp_path):
+    for name in ("Forest", "River"):
+        for i in range(10):
+            save(tmp_path / "eurosat" / "2750" / name / f"{i}.png", noise(64, 64, 3, seed=i))
+    (tmp_path / "eurosat" / "2750" / "River" / "3.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"cannot decode .*/eurosat/2750/River/3.png"):
+        read(tmp_path, "EuroSAT")
+
+
+def test_test_images_are_cut_off_where_none_are_published(tmp_path):
+    for name in ("Forest", "River"):
+        for i in range(10):
+            save(tmp_path / "eurosat" / "2750" / name / f"{i}.png", noise(64, 64, 3, seed=i))
+    raw = read(tmp_path, "EuroSAT", test_size=0.3)
+    assert raw.test.labels.bincount().tolist() == [3, 3] and raw.train.labels.bincount().tolist() == [7, 7]
+    assert raw.classes == ("Forest", "River") and "data.test_size" in raw.notes[-1]
+
+
+def test_an_option_without_effect_is_said(tmp_path, monkeypatch):
+    mat_files(tmp_path, monkeypatch)
+    notes = read(tmp_path, "SVHN", test_size=0.3).notes
+    assert notes[-1] == "no effect: data.test_size=0.3, since SVHN has test images of its own"
+
+
+def test_missing_files_are_downloaded_by_torchvision_once(tmp_path, monkeypatch):
+    source, root, calls = tmp_path / "server", tmp_path / "data", []
+    mat_files(source, monkeypatch)
+
+    def download(self):
+        calls.append(self.split)
+        for path in source.glob(f"{self.split}*.mat"):
+            (root / path.name).write_bytes(path.read_bytes())
+
+    monkeypatch.setattr(torchvision.datasets.SVHN, "download", download)
+    with pytest.raises(DataError, match=r"cannot read SVHN .* set data.download=true, or name the folder"):
+        read(root, "SVHN")
+    assert not calls
+    dataset = Torchvision(root=str(root), dataset="SVHN")
+    assert len(dataset.read().train) == 40 and calls == ["train", "test"]
+    assert len(dataset.read().train) == 40 and calls == ["train", "test"]
+
+
+def test_files_that_torchvision_does_not_download_are_said_to_be_fetched_by_hand(tmp_path):
+    with pytest.raises(DataError, match=r"put fer2013.csv of that page into .*/fer2013") as raised:
+        Torchvision(root=str(tmp_path), dataset="FER2013").read()
+    assert "kaggle.com" in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_a_failed_download_is_one_line(tmp_path, monkeypatch):
+    def fail(self):
+        raise OSError("<urlopen error\nno route>")
+
+    monkeypatch.setattr(torchvision.datasets.SVHN, "download", fail)
+    with pytest.raises(DataError, match=r"in .* \(<urlopen error no route>\): .*by hand"):
+        Torchvision(root=str(tmp_path), dataset="SVHN").read()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"dataset": "SVNH"}, "data.dataset must be .* got 'SVNH'; did you mean 'SVHN'"),
+        ({"dataset": "svhn"}, "did you mean 'SVHN'"),
+        (
+            {"dataset": "EMNIST", "variant": "leters"},
+            "data.variant must .* got 'leters'; did you mean 'letters'",
+        ),
+        (
+            {"dataset": "SVHN", "variant": "x"},
+            "data.variant must be a variant of SVHN, got 'x'; it takes none",
+        ),
+    ],
+)
+def test_unknown_names_are_refused_with_a_suggestion(options, said):
+    with pytest.raises(ValueError, match=said):
+        Torchvision(**options)
+
+
+@pytest.mark.parametrize("name", sorted(SETS))
+def test_torchvision_takes_the_arguments_of_every_set(name):
+    kind, entry = getattr(torchvision.datasets, name), SETS[name]
+    known = {key for base in kind.__mro__[:-1] for key in inspect.signature(base).parameters}
+    asked = [*entry.parts.values(), *entry.variants.values()]
+    assert {key for arguments in asked for key in arguments} <= known
+    assert ("download" in known) or entry.manual
+    assert list(entry.parts) in (["train"], ["train", "test"], ["train", "val", "test"])
