@@ -13,12 +13,13 @@ from cnnpool.choose import leave, page
 from cnnpool.choose.arm import Arm
 from cnnpool.choose.candidates import Network, candidate
 from cnnpool.choose.clock import Clock
-from cnnpool.choose.drive import Driver
+from cnnpool.choose.drive import Batch, Driver
 from cnnpool.choose.ledger import held, opened
+from cnnpool.choose.live import Broadcast
 from cnnpool.choose.options import Options, parse
 from cnnpool.choose.screen import Screen
 from cnnpool.choose.standing import columns
-from cnnpool.choose.study import Study
+from cnnpool.choose.study import Study, View
 from cnnpool.launch import conf_dir
 from cnnpool.registry import did_you_mean
 from cnnpool.run_folder.identity import asked
@@ -114,12 +115,20 @@ def metric_key(options: Options, settings: Mapping[str, Any]) -> str:
 
 
 def _conduct(study: Study, command: Sequence[str]) -> int:
-    screen = Screen(study)
+    with Broadcast(study) as live:
+        return _followed(study, command, Screen(study), live)
+
+
+def _followed(study: Study, command: Sequence[str], screen: Screen, live: Broadcast) -> int:
+    def watch(view: View, batch: Batch | None) -> None:
+        screen.show(view, batch)
+        live.show(view, batch)
+
     sys.stdout.write(f"study: {study.ledger.folder} (log: {study.ledger.folder / 'choose.log'})\n")
     sys.stdout.flush()
     try:
         with Clock(study, screen.tick) as clock:
-            view, reason = Driver(study, clock, screen.show).drive()
+            view, reason = Driver(study, clock, watch).drive()
     except Stopped as stop:
         screen.close()
         sys.stderr.write(f"{stop}; the same command goes on from there: {shlex.join(command)}\n")
@@ -127,6 +136,7 @@ def _conduct(study: Study, command: Sequence[str]) -> int:
     finally:
         screen.close()
     ending = page.Ending(view, reason, command)
+    live.end(ending)
     report = leave.write(study, ending)
     sys.stdout.write(f"{text(columns(study, view))}\n{page.verdict(study, ending)}\n")
     if view.recommended is not None:

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cnnpool.choose import live_file
 from cnnpool.report import runs
 from cnnpool.report.runs import Run
-from cnnpool.run_folder import layout
+from cnnpool.run_folder import layout, plan
 from cnnpool.run_folder.tail import Tail
-from cnnpool.tensorboard import sweeps
 from cnnpool.tensorboard.scan import READ, Signature, scan
+from cnnpool.tensorboard.studies import Study
 from cnnpool.tensorboard.sweeps import Sweep
+from cnnpool.tensorboard.watched import look
 
 PAUSE_S = 1.0
 """A look at the folders is not repeated sooner."""
@@ -31,6 +33,7 @@ class Snapshot:
         runs: each with its folder below the root.
         changed: folder -> when a file of it was last written, in seconds since 1970.
         sweeps: those that left a plan.
+        studies: those of ``cnnpool choose``.
     """
 
     version: int
@@ -38,6 +41,7 @@ class Snapshot:
     runs: tuple[Run, ...]
     changed: dict[Path, float]
     sweeps: tuple[Sweep, ...] = ()
+    studies: tuple[Study, ...] = ()
 
 
 class Index:
@@ -86,15 +90,18 @@ class Index:
         if {k: v[0] for k, v in now.items()} != {k: v[0] for k, v in self._known.items()}:
             version += 1
             results += _finished(now) != _finished(self._known)
-        plans = sweeps.look(every, before.sweeps)
-        version += plans != before.sweeps and version == before.version
+        sweeps = look(every, "plan", plan.read, before.sweeps)
+        studies = look(every, "study", live_file.read, before.studies)
+        if version == before.version:
+            version += (sweeps, studies) != (before.sweeps, before.studies)
         self._known = now
         self._tails = {folder: tail for folder, tail in self._tails.items() if folder in now}
         changed = {
             folder: max((one[1] for one in signature), default=0) / 1e9
             for folder, (signature, _) in now.items()
         }
-        self._snapshot = Snapshot(version, results, tuple(run for _, run in now.values()), changed, plans)
+        every_run = tuple(run for _, run in now.values())
+        self._snapshot = Snapshot(version, results, every_run, changed, sweeps, studies)
 
     def _read(self, folder: Path) -> Run:
         if name := _leads_out(folder, self.root):

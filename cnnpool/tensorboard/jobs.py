@@ -7,7 +7,7 @@ from typing import Any
 
 from cnnpool.report.course import ACCURACY
 from cnnpool.report.runs import Run, records
-from cnnpool.tensorboard import sweeps
+from cnnpool.tensorboard import studies, sweeps
 from cnnpool.tensorboard.index import Snapshot
 from cnnpool.tensorboard.pieces import shown
 from cnnpool.tensorboard.unfinished import asked
@@ -21,10 +21,11 @@ def jobs(now: Snapshot, root: Path) -> dict[str, Any]:
     """Counts by state, the runs that are not done or have not begun, and the folders with several runs."""
     waiting = sweeps.states(now.sweeps, (run.folder for run in now.runs))
     begun = [_job(run, root, now.changed.get(run.folder, 0.0)) for run in now.runs if not run.found]
+    watched = [(one.path, one.reason) for one in now.sweeps] + [(one.path, one.reason) for one in now.studies]
     damaged = [
-        {"folder": shown(one.path, root), "state": "damaged", "reason": one.reason}
-        for one in now.sweeps
-        if one.reason
+        {"folder": shown(path, root), "state": "damaged", "reason": reason}
+        for path, reason in watched
+        if reason
     ]
     counts = Counter([run.state for run in now.runs] + [state for state, _ in waiting.values()])
     counts["damaged"] += len(damaged)
@@ -32,6 +33,7 @@ def jobs(now: Snapshot, root: Path) -> dict[str, Any]:
         "counts": {state: counts[state] for state in STATES if counts[state]},
         "unfinished": begun + damaged + sweeps.rows(waiting, root),
         "folders": folders(now.runs, root),
+        "studies": studies.pieces(now.studies, root),
     }
 
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from cnnpool.choose import live_file
 from cnnpool.report.runs import MEANS
 from cnnpool.run_folder import layout, plan
 
 READ = (layout.RESULTS, layout.STATUS, layout.METRICS, layout.ROUTING)
 MARKS = {layout.RESULTS, layout.STATUS, layout.METRICS}
+Kind = Literal["run", "plan", "study"]
 Stamp = tuple[str, int, int, int]
 """Of a file: its name, time of change in ns, size and inode."""
 Signature = tuple[Stamp, ...]
@@ -19,15 +21,15 @@ Signature = tuple[Stamp, ...]
 
 @dataclass(frozen=True)
 class Found:
-    """A run's folder, or the file of a plan.
+    """A run's folder, the file of a sweep's plan, or that of a study of ``cnnpool choose``.
 
     Args:
-        kind: which of the two.
+        kind: which of them.
         path: of the folder or file.
         signature: another one whenever something of it has changed.
     """
 
-    kind: Literal["run", "plan"]
+    kind: Kind
     path: Path
     signature: Signature
 
@@ -37,13 +39,14 @@ class Entries:
     """The content of one folder, as far as it is of interest."""
 
     files: list[Stamp] = field(default_factory=list)
+    studies: list[Stamp] = field(default_factory=list)
     below: list[str] = field(default_factory=list)
     settings: bool = False
     plans: bool = False
 
 
 def scan(root: Path) -> Iterator[Found]:
-    """Every run and plan below ``root``; folders that are links are not entered."""
+    """Every run, plan and study below ``root``; folders that are links are not entered."""
     waiting = [root]
     while waiting:
         folder = waiting.pop()
@@ -54,6 +57,7 @@ def scan(root: Path) -> Iterator[Found]:
             continue
         if entries.plans:
             yield from _plans(folder / plan.FOLDER)
+        yield from (Found("study", folder / stamp[0], (stamp,)) for stamp in entries.studies)
         below = entries.below
         marked = any(name in MARKS for name, *_ in entries.files)
         if marked or (entries.settings and (folder / layout.SETTINGS / "config.yaml").is_file()):
@@ -74,6 +78,8 @@ def _entries(folder: Path) -> Entries:
                     found.below.append(name)
             elif name in READ:
                 found.files.append(_stamp(entry))
+            elif name == live_file.FILE and entry.is_file(follow_symlinks=False):
+                found.studies.append(_stamp(entry))
     return found
 
 

@@ -35,7 +35,7 @@ ROOMS = {
     },
     "tensorboard": {
         *("tensorboard", "werkzeug", "matplotlib", "yaml", "cnnpool.report", RUN_FOLDER, TABLES),
-        "cnnpool.system.living",
+        *("cnnpool.choose.live_file", "cnnpool.system.living"),
     },
     "claims": {"numpy", "cnnpool.report", RUN_FOLDER, TABLES},
     "explain": {

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cnnpool.run_folder import plan as run_plan
 from cnnpool.run_folder.plan import FOLDER, planned
 
 
@@ -82,10 +83,8 @@ def test_many_jobs_that_wait_are_counted_and_some_named_those_that_go_on_first(t
 
 
 def test_a_plan_is_read_again_only_if_it_has_changed(tab, plan, monkeypatch):
-    from cnnpool.tensorboard import sweeps
-
-    read, seen = sweeps.plan.read, []
-    monkeypatch.setattr(sweeps.plan, "read", lambda path: (seen.append(path), read(path))[1])
+    read, seen = run_plan.read, []
+    monkeypatch.setattr(run_plan, "read", lambda path: (seen.append(path), read(path))[1])
     with plan(2):
         versions = {tab.json("/jobs")["version"] for _ in range(3)}
     assert len(seen) == len(versions) == 1

@@ -4,6 +4,7 @@ import * as address from "./address.js";
 import { onTheme, theme } from "./theme.js";
 import { comparison, measures } from "./table.js";
 import { controls, refusal } from "./controls.js";
+import { choose } from "./choose.js";
 import { list, pills } from "./jobs.js";
 import { words } from "./words.js";
 import { Figure } from "./figures.js";
@@ -22,7 +23,7 @@ const SECTIONS = [
 class Tab {
   constructor() {
     this.state = address.read();
-    this.jobs = { version: "", results: "", counts: {}, unfinished: [], folders: [] };
+    this.jobs = { version: "", results: "", counts: {}, unfinished: [], folders: [], studies: [] };
     this.content = null;
     this.places = {};
     const place = (name, tag = "section") => (this.places[name] = h(tag, { id: name }));
@@ -39,7 +40,7 @@ class Tab {
       h("header", {}, h("div", { class: "bar" }, this.title, (this.places.pills = h("div", { class: "pills", role: "status" })), this.tools),
         place("controls", "div"), this.nav),
       this.banner,
-      h("main", {}, place("refusal"), place("running"), place("comparison"), stages, place("measures"), place("words")));
+      h("main", {}, place("refusal"), place("choose"), place("running"), place("comparison"), stages, place("measures"), place("words")));
   }
 
   stagesOf(name) {
@@ -73,7 +74,7 @@ class Tab {
     } catch (error) {
       this.say(`TensorBoard does not answer (${error.message}); asked again in a moment.`);
     }
-    const busy = this.jobs.unfinished.some((job) => ["running", "waiting"].includes(job.state));
+    const busy = [...this.jobs.unfinished, ...this.jobs.studies].some((one) => ["running", "waiting"].includes(one.state));
     window.setTimeout(() => this.follow(), busy ? BUSY_MS : QUIET_MS);
   }
 
@@ -105,6 +106,7 @@ class Tab {
     const set = (change) => this.set(change);
     const found = Boolean(content.tables);
     pills(places.pills, jobs);
+    choose(places.choose, jobs);
     list(places.running, jobs);
     controls(places.controls, content, jobs, state, set);
     this.title.textContent = content.title ?? "Downsampling";
@@ -139,7 +141,7 @@ class Tab {
     } }, "Copy link");
     fill(this.tools, copy, found && [["Table CSV", "table.csv"], ["Runs CSV", "runs.csv"], ["LaTeX", "table.tex"]].map(([text, file]) =>
       h("a", { href: `${file}?${asked}`, download: file, class: "file", "data-focus": file }, text)));
-    const shown = [["running", "Jobs"], ["comparison", "Comparison"], ...SECTIONS, ["measures", "All measures"], ["words", "Words"]];
+    const shown = [["choose", "Choose"], ["running", "Jobs"], ["comparison", "Comparison"], ...SECTIONS, ["measures", "All measures"], ["words", "Words"]];
     fill(this.nav, shown.filter(([name]) => !this.places[name].hidden).map(([name, text]) =>
       h("button", { type: "button", class: "jump", "data-focus": `to ${name}`, onclick: () => this.places[name].scrollIntoView({ block: "start" }) }, text)));
   }

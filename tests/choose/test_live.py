@@ -1,0 +1,116 @@
+import json
+
+import pytest
+
+from cnnpool.choose.clock import Clock
+from cnnpool.choose.drive import Driver
+from cnnpool.choose.live import Broadcast
+from cnnpool.choose.live_file import FILE, content, read
+from cnnpool.choose.page import Ending
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.system.living import lives
+
+
+def worse_by_a_tenth(pool, seed, settings):
+    """avg is a tenth below max in every round but for a thousandth, strided fails."""
+    if pool == "strided":
+        raise AssertionError("replaced by the bench")
+    return {"max": 0.9, "avg": 0.8}[pool] + 0.001 * (seed % 2 if pool == "avg" else 0)
+
+
+@pytest.fixture
+def followed(make_study, bench):
+    """A study driven to its end, and what its file said whenever it was written."""
+
+    def run(accuracy, **options):
+        study = make_study(**options)
+        path, seen = study.ledger.folder / FILE, []
+        with Broadcast(study) as live, Clock(study, lambda: None) as clock:
+
+            def watch(view, batch):
+                live.show(view, batch)
+                seen.append((read(path), lives(path)))
+
+            view, reason = Driver(study, clock, watch, bench(accuracy)).drive()
+            live.end(Ending(view, reason, ["cnnpool", "choose"]))
+            seen.append((read(path), lives(path)))
+        return study, seen, path
+
+    return run
+
+
+def fails_where_strided(pool, seed, settings):
+    return RuntimeError("no such stride") if pool == "strided" else worse_by_a_tenth(pool, seed, settings)
+
+
+def test_a_study_says_what_runs_who_is_in_and_who_has_gone_why(followed):
+    _, seen, path = followed(fails_where_strided, pools=("max", "avg", "strided"), rounds=8)
+    assert all(alive for _, alive in seen) and not lives(path)
+    first = seen[0][0]
+    assert (first.said, first.rounds, first.planned, first.asked) == ("0 rounds done", 0, None, 0)
+    assert list(first.left) == [True] * 3 and first.verdict == ""
+    in_round = next(one for one, _ in seen if one.asked)
+    assert (in_round.said, in_round.ended, in_round.asked) == ("round 1", 0, 3)
+    assert [one.ended for one, _ in seen if one.said == "round 1"] == [0, 1, 2, 3]
+    last = seen[-1][0]
+    assert 3 <= last.rounds < 8 and last.planned == 8
+    assert list(last.trained) == [last.rounds, last.rounds, 0]
+    names = last.candidates[0]
+    assert names.cells == ["max", "avg", "strided"] and list(last.left) == [True, False, False]
+    gone = dict(last.gone)
+    assert gone["avg"].startswith(f"after round {last.rounds}: worse than max by ")
+    assert gone["strided"] == "no such stride"
+    assert last.verdict.startswith("Recommended: max. Every other candidate was found worse, or is out.")
+
+
+def test_time_and_budget_are_those_of_the_ledger(followed):
+    study, seen, _ = followed(worse_by_a_tenth, budget="2h")
+    last = seen[-1][0]
+    assert last.budget_s == 7200.0
+    assert 0 <= seen[0][0].spent_s <= last.spent_s <= study.ledger.spent_s
+    assert seen[0][0].time <= last.time
+
+
+def test_a_study_that_is_stopped_says_nothing_of_its_end(make_study, bench):
+    study = make_study()
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Broadcast(study) as live, Clock(study, lambda: None) as clock:
+        Driver(study, clock, live.show, bench(interrupt)).drive()
+    path = study.ledger.folder / FILE
+    assert not lives(path) and read(path).verdict == ""
+
+
+def test_where_nothing_can_be_written_the_study_goes_on(make_study, bench):
+    study = make_study()
+    (study.ledger.folder / FILE).mkdir()
+    with Broadcast(study) as live, Clock(study, lambda: None) as clock:
+        view, _ = Driver(study, clock, live.show, bench(worse_by_a_tenth)).drive()
+    assert view.finished == "one left"
+
+
+CHANGES = [
+    *({"schema": 2}, {"said": 1}, {"rounds": -1}, {"rounds": 1.5}, {"rounds": True}, {"planned": "x"}),
+    *({"spent_s": None}, {"budget_s": "1h"}, {"time": -1.0}, {"candidates": {}}, {"candidates": [1]}),
+    *({"candidates": [{"header": "a", "cells": ["x"], "words": 1}]}, {"trained": [0.5]}, {"left": [1, 0]}),
+    *({"left": [True]}, {"gone": [["avg"]]}, {"gone": "avg"}, {"verdict": None}),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_a_value_that_no_study_has_is_damage(followed, change):
+    _, _, path = followed(worse_by_a_tenth)
+    assert json.loads(content(read(path))) == json.loads(path.read_text())
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DamagedError, match=r"study\.live\.json is damaged: "):
+        read(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null"])
+def test_a_damaged_file_is_one_line(tmp_path, text):
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(DamagedError) as caught:
+        read(tmp_path / FILE)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,90 @@
+"""Studies of cnnpool choose, as the tab shows them."""
+
+import time
+
+import pytest
+
+from cnnpool.choose.live_file import FILE, Live, content
+from cnnpool.system.living import Living
+from cnnpool.tables import Column
+
+
+@pytest.fixture
+def study(shelf):
+    """A function that writes a study of two candidates; its file stays locked until it is released."""
+
+    def made(name="choose/digits", **changes):
+        folder = shelf.root / name
+        folder.mkdir(parents=True, exist_ok=True)
+        facts = {
+            **{"said": "round 4 of at most 9", "rounds": 3, "planned": 9, "ended": 1, "asked": 2},
+            **{"spent_s": 60.0, "budget_s": 600.0, "time": time.time(), "trained": [3, 3]},
+            "candidates": [Column("candidate", ["max", "avg"], True), Column("seeds", ["3", "3"])],
+            **{"left": [True, False], "gone": [("avg", "after round 3: worse than max")]},
+        }
+        file = Living(folder / FILE)
+        file.write(content(Live(**(facts | changes))))
+        return file
+
+    return made
+
+
+def test_a_study_that_goes_on_is_shown_with_what_is_left_of_its_budget(shelf, tab, study):
+    shelf.put()
+    file = study(time=time.time() - 30)
+    [found] = tab.json("/jobs")["studies"]
+    assert (found["folder"], found["state"], found["said"]) == (
+        "choose/digits",
+        "running",
+        "round 4 of at most 9",
+    )
+    assert (found["rounds"], found["planned"], found["ended"], found["asked"]) == (3, 9, 1, 2)
+    # What passed since it was written counts.
+    assert found["budget"] == 600 and found["spent"] == pytest.approx(90, abs=5)
+    assert found["columns"][0] == {"header": "candidate", "cells": ["max", "avg"], "words": True}
+    assert (found["trained"], found["left"]) == ([3, 3], [True, False])
+    assert found["gone"] == [["avg", "after round 3: worse than max"]]
+    file.release()
+
+
+def test_a_study_is_followed_until_it_has_ended_or_is_gone(tab, study):
+    file = study()
+    first = tab.json("/jobs")
+    file.release()
+    second = tab.json("/jobs")
+    done = study(verdict="Recommended: max.")
+    third = tab.json("/jobs")
+    assert [one["studies"][0]["state"] for one in (first, second, third)] == ["running", "stopped", "done"]
+    assert first["version"] < second["version"] < third["version"]
+    assert second["studies"][0]["spent"] == 60
+    assert third["studies"][0]["verdict"] == "Recommended: max."
+    done.remove()
+    assert tab.json("/jobs")["studies"] == []
+
+
+def test_studies_that_go_on_come_first_then_the_latest(tab, study):
+    study("one", time=100.0).release()
+    study("two", time=200.0).release()
+    file = study("three", time=50.0)
+    assert [one["folder"] for one in tab.json("/jobs")["studies"]] == ["three", "two", "one"]
+    file.release()
+
+
+def test_a_study_makes_the_tab_active(tab, study):
+    assert not tab.plugin.is_active()
+    study().release()
+    assert tab.plugin.is_active()
+
+
+def test_a_damaged_study_is_one_line_and_a_link_is_not_read(shelf, tab, study, tmp_path):
+    study().release()
+    path = shelf.root / "choose/digits" / FILE
+    path.write_text("{half")
+    content = tab.json("/jobs")
+    assert content["studies"] == [] and content["counts"] == {"damaged": 1}
+    [damaged] = content["unfinished"]
+    assert damaged["folder"] == f"choose/digits/{FILE}" and damaged["reason"].endswith(": delete it")
+    path.unlink()
+    (tmp_path / "elsewhere").write_text("{half")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert tab.json("/jobs")["counts"] == {}
