@@ -26,14 +26,15 @@ def states(sweeps: Sequence[Sweep], begun: Iterable[Path]) -> dict[Path, tuple[s
 
 
 def rows(waiting: Mapping[Path, tuple[str, Sequence[str]]], root: Path) -> list[dict[str, Any]]:
-    """The first jobs that have not begun, those of sweeps that go on before the others."""
+    """The first jobs that have not begun, with what differs, those of sweeps that go on before the others."""
     first = sorted(waiting.items(), key=lambda one: one[1][0] != WAITING)[:MOST]
+    common = set.intersection(*(set(words) for _, words in waiting.values())) if len(waiting) > 1 else set()
     return [
         {
             "folder": printable(folder.relative_to(root).as_posix()),
             "state": state,
             "reason": "" if state == WAITING else "its sweep has ended; the same command goes on",
-            "asked": printable(" ".join(words)),
+            "asked": printable(" ".join(word for word in words if word not in common)),
         }
         for folder, (state, words) in first
     ]
