@@ -39,7 +39,7 @@ def test_a_study_that_goes_on_is_shown_with_what_is_left_of_its_budget(shelf, ta
         "round 4 of at most 9",
     )
     assert (found["rounds"], found["planned"], found["ended"], found["asked"]) == (3, 9, 1, 2)
-    # What passed since it was written counts.
+    # Time since it was written counts.
     assert found["budget"] == 600 and found["spent"] == pytest.approx(90, abs=5)
     assert found["columns"][0] == {"header": "candidate", "cells": ["max", "avg"], "words": True}
     assert (found["trained"], found["left"]) == ([3, 3], [True, False])
