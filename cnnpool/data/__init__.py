@@ -12,6 +12,7 @@ from cnnpool.data.dataset import Dataset, assemble, digest
 from cnnpool.data.digits import Digits
 from cnnpool.data.errors import DataError
 from cnnpool.data.fashion_mnist import FashionMNIST
+from cnnpool.data.huggingface import HuggingFace
 from cnnpool.data.image_folder import ImageFolder
 from cnnpool.data.mnist import MNIST
 from cnnpool.data.overview import tell
@@ -22,6 +23,7 @@ DATASETS: dict[str, type[Source]] = {
     "cifar100": CIFAR100,
     "digits": Digits,
     "fashion_mnist": FashionMNIST,
+    "huggingface": HuggingFace,
     "image_folder": ImageFolder,
     "mnist": MNIST,
     "torchvision": Torchvision,
@@ -63,6 +65,7 @@ __all__ = [
     "Dataset",
     "Digits",
     "FashionMNIST",
+    "HuggingFace",
     "ImageFolder",
     "Raw",
     "Source",

@@ -13,6 +13,7 @@ UNNAMED = (
     "seed",
     "data",
     "data.dataset",
+    "data.path",
     "model",
     "model.arch",
     "pool",
@@ -37,7 +38,7 @@ def run_name(swept: Collection[str], *, _root_: DictConfig) -> str:
     chosen = _root_.hydra.runtime.choices
     named = [text for text in _root_.hydra.overrides.task if _is_named(_key(text), swept)]
     parts = [
-        _word("-".join(filter(None, (chosen.get("data"), _root_.data.get("dataset"))))),
+        _word("-".join(filter(None, (chosen.get("data"), _which(_root_.data))))),
         _word("-".join(filter(None, (chosen.get("model"), _root_.model.get("arch"))))),
         choice_name(chosen["pool"], named),
         _word(f"seed{_root_.seed}"),
@@ -45,6 +46,12 @@ def run_name(swept: Collection[str], *, _root_: DictConfig) -> str:
     if chosen.get("experiment"):
         parts.insert(0, chosen["experiment"])
     return "/".join(parts)
+
+
+def _which(data: DictConfig) -> str | None:
+    """The data set among those of a package."""
+    path = data.get("path")
+    return str(path).strip("/.") if path else data.get("dataset")
 
 
 def is_harmless(key: str) -> bool:
