@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from cnnpool.report import statistics
 from cnnpool.report.pairwise import LEAST_DECIDED, paired_t_p
 from cnnpool.report.statistics import LEVEL, Summary
@@ -37,7 +39,7 @@ def signs(families: Sequence[Sequence[float]]) -> list[int]:
     correction over all lists that have as many; the sign-flip test where all differences are equal.
     """
     enough = [place for place, one in enumerate(families) if len(one) >= LEAST_DECIDED]
-    adjusted = statistics.holm([paired_t_p(families[place]) for place in enough])
+    adjusted = statistics.holm([float(paired_t_p(np.array([families[place]]))[0]) for place in enough])
     found = [0] * len(families)
     for place, p in zip(enough, adjusted, strict=True):
         if p < LEVEL:

@@ -31,11 +31,11 @@ def group(runs: Sequence[Run], by: Sequence[str]) -> list[Choice]:
     Raises:
         ValueError: for a key no run has, for seed, or if two runs have the same choice and seed.
     """
-    known = {key for run in runs for key in facts(run.results)} | set(NAMED)
     for key in by:
         if key == "seed":
             raise ValueError("--by seed: runs are paired by seed, so it cannot be a choice")
-        if key not in known:
+        if key not in NAMED and not any(key in facts(run.results) for run in runs):
+            known = {key for run in runs for key in facts(run.results)} | set(NAMED)
             raise ValueError(f"--by {key}: no run has this key; {did_you_mean(key, known)}")
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:

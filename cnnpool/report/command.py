@@ -103,6 +103,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
     from cnnpool.report.comparison import compare
     from cnnpool.report.course import course
     from cnnpool.report.plots import NAMES, draw
+    from cnnpool.report.plots.looks import BEST, shown
     from cnnpool.report.text import render
     from cnnpool.report.write import write
 
@@ -118,8 +119,9 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
     _say(render(comparison, width=_columns(), colour=terminal and "NO_COLOR" not in os.environ))
     folder = Path(arguments.out or Path(arguments.runs[0], "report"))
     courses, plots = {}, []
-    with Progress("reading metrics", len(comparison.rows), "choices") as progress:
-        for row in comparison.rows:
+    drawn = shown(comparison, BEST)
+    with Progress("reading metrics", len(drawn), "choices") as progress:
+        for row in drawn:
             courses[row.choice.label] = course(list(row.choice.runs.values()))
             progress.step()
     with Progress("drawing", len(NAMES), "figures") as progress:

@@ -127,10 +127,15 @@ def _values(runs: Sequence[Run], table: list[dict[str, Any]], key: str) -> dict[
     measured = key.startswith(MEASURED)
     if _own(key):
         return values
+    texts: dict[str, str] = {}
     for run, flat in zip(runs, table, strict=True):
         # A run with a probe switched off has no setting of it that could disagree.
         if key in flat or not measured:
-            values.setdefault(_text(flat.get(key, UNSET)), []).append(run)
+            value = flat.get(key, UNSET)
+            known = repr(value)
+            if known not in texts:
+                texts[known] = _text(value)
+            values.setdefault(texts[known], []).append(run)
     return values
 
 

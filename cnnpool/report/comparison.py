@@ -105,14 +105,18 @@ def _measured(one: Measure, runs: Sequence[Run]) -> bool:
 def _rows(choices: list[Choice], metric: Measure, measures: list[Measure]) -> list[Row]:
     rows = [_row(choice, metric, measures) for choice in choices]
     decisions = decide([row.finite for row in rows])
+    ranked = metric.sense != 0 and _rankable(rows)
+
+    def rank(place: int) -> Rank | None:
+        return decisions.rank(place, len(rows), metric.sense) if ranked else None
+
     base = rows[0]
     bits = crossed.table(base.choice.runs) if metric.key == crossed.MEASURE else {}
-    judged = [replace(base, rank=_rank(0, rows, decisions, metric), crossed=crossed.of_choice(bits))]
+    judged = [replace(base, rank=rank(0), crossed=crossed.of_choice(bits))]
     for place, row in enumerate(rows[1:], start=1):
         versus = _versus(_pairs(row.finite, base.finite), decisions, place, metric)
         broken = len({*row.broken, *base.broken})
-        rank = _rank(place, rows, decisions, metric)
-        row = replace(row, versus=versus, verdict=verdict(versus, metric, broken), rank=rank)
+        row = replace(row, versus=versus, verdict=verdict(versus, metric, broken), rank=rank(place))
         if bits:
             own = crossed.table(row.choice.runs)
             difference = crossed.of_difference(own, bits)
@@ -121,12 +125,10 @@ def _rows(choices: list[Choice], metric: Measure, measures: list[Measure]) -> li
     return judged
 
 
-def _rank(place: int, rows: list[Row], decisions: Decisions, metric: Measure) -> Rank | None:
+def _rankable(rows: list[Row]) -> bool:
     shared = set.intersection(*(set(row.finite) for row in rows))
     broken = any(row.broken for row in rows)
-    if len(rows) < 2 or broken or metric.sense == 0 or len(shared) < statistics.LEAST_PAIRS:
-        return None
-    return decisions.rank(place, len(rows), metric.sense)
+    return len(rows) > 1 and not broken and len(shared) >= statistics.LEAST_PAIRS
 
 
 def _row(choice: Choice, metric: Measure, measures: list[Measure]) -> Row:

@@ -15,7 +15,7 @@ from cnnpool.report.columns import (
     ranking,
 )
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.facts import facts
+from cnnpool.report.facts import recipe
 from cnnpool.report.load import MARK
 from cnnpool.report.pairwise import LEAST_DECIDED
 from cnnpool.report.plots import Plot
@@ -151,12 +151,6 @@ def provenance(comparison: Comparison) -> list[tuple[str, str]]:
     times = sorted(one.finished for one in results if one.finished)
     environment = agreed([one.environment for one in results])
     hashes = sorted({(one.data_sha256 or "unknown")[:12] for one in results})
-    recipe = agreed(
-        [
-            {k: v for k, v in facts(one).items() if k.startswith(("fit.", "data.")) and k != "data.root"}
-            for one in results
-        ]
-    )
     return [
         ("Runs", f"{len(results)} compared, {len(comparison.runs)} found"),
         ("Seeds", ", ".join(map(str, seeds))),
@@ -168,7 +162,11 @@ def provenance(comparison: Comparison) -> list[tuple[str, str]]:
             "Epochs",
             ", ".join(sorted({str(one.epochs if one.epochs is not None else "unknown") for one in results})),
         ),
-        ("Recipe", ", ".join(f"{key}={value}" for key, value in recipe.items()) or "unknown"),
+        (
+            "Recipe",
+            ", ".join(f"{key}={value}" for key, value in agreed(list(map(recipe, results))).items())
+            or "unknown",
+        ),
         (
             "Machine and versions",
             ", ".join(f"{key} {value}" for key, value in environment.items()) or "unknown",
@@ -180,8 +178,9 @@ def provenance(comparison: Comparison) -> list[tuple[str, str]]:
 def agreed(dicts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Key -> its value in all of ``dicts``, or its several values joined by "or"."""
     keys = dict.fromkeys(key for one in dicts for key in one)
-    values = {key: dict.fromkeys(_plain(one.get(key)) for one in dicts) for key in keys}
-    return {key: " or ".join(found) for key, found in values.items()}
+    # Of a thousand runs nearly all values are the same, and told apart faster than they are written.
+    values = {key: {repr(value := one.get(key)): value for one in dicts}.values() for key in keys}
+    return {key: " or ".join(dict.fromkeys(map(_plain, found))) for key, found in values.items()}
 
 
 def _plain(value: Any) -> str:

@@ -1,6 +1,5 @@
 """Settings of a run, as opposed to measurements: ``facts`` by dotted key."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from cnnpool.run_folder.results import NAMED, Results
@@ -12,9 +11,9 @@ def facts(results: Results) -> dict[str, Any]:
     """Dotted key -> value of everything about a run that was set rather than measured."""
     flat = {key: getattr(results, key) for key in ("data_sha256", "epochs", "deterministic")}
     for key in (*NAMED, "fit", "environment"):
-        flat |= _flatten(getattr(results, key), key)
-    flat |= _flatten(exceptions(results), "stages")
-    flat |= _flatten(results.asked.get("probe") or {}, "probe")
+        _flatten(getattr(results, key), key, flat)
+    _flatten(exceptions(results), "stages", flat)
+    _flatten(results.asked.get("probe") or {}, "probe", flat)
     presets = results.measured.get("invariance", {}).get("consistency")
     if isinstance(presets, dict) and presets:
         flat["invariance.consistency"] = sorted(presets)
@@ -35,11 +34,18 @@ def value_at(results: Results, key: str) -> Any:
     return facts(results).get(key, UNSET)
 
 
-def _flatten(node: Any, prefix: str) -> dict[str, Any]:
-    if not isinstance(node, Mapping):
-        return {prefix: node}
-    return {
-        key: value
-        for name, below in node.items()
-        for key, value in _flatten(below, f"{prefix}.{name}").items()
-    }
+def recipe(results: Results) -> dict[str, Any]:
+    """Those of ``facts`` that say how a run was trained and on which images, wherever these lie."""
+    flat: dict[str, Any] = {}
+    for key in ("data", "fit"):
+        _flatten(getattr(results, key), key, flat)
+    flat.pop("data.root", None)
+    return flat
+
+
+def _flatten(node: Any, prefix: str, into: dict[str, Any]) -> None:
+    if isinstance(node, dict):
+        for name, below in node.items():
+            _flatten(below, f"{prefix}.{name}", into)
+    else:
+        into[prefix] = node

@@ -79,8 +79,9 @@ def measure(key: str, quantities: Iterable[Quantity]) -> Measure:
 def quantities_of(runs: Sequence[Run]) -> list[Quantity]:
     """The quantities that the runs declare; for older runs, those that the probes declare today."""
     found: dict[str, Quantity] = {}
-    for run in runs:
-        for one in from_records(run.results.quantities):
+    # Runs found on disk share them, see ``runs.sharing``.
+    for quantities in {id(run.results.quantities): run.results.quantities for run in runs}.values():
+        for one in from_records(quantities):
             found.setdefault(one.key, one)
     if any(not run.results.quantities for run in runs):
         # Slow to import, and seldom needed.

@@ -68,23 +68,37 @@ class Decisions:
 
 def decide(values: Sequence[Mapping[int, float]]) -> Decisions:
     """Compare every pair of choices; ``values`` holds seed -> number for each."""
-    means, p_values = {}, {}
+    # Pairs over the same seeds are computed at once: of a hundred choices there are 4,950.
+    alike: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for i, j in itertools.combinations(range(len(values)), 2):
-        seeds = sorted(values[i].keys() & values[j].keys())
-        if len(seeds) >= LEAST_DECIDED:
-            differences = np.array([values[i][seed] - values[j][seed] for seed in seeds])
-            means[i, j], p_values[i, j] = float(differences.mean()), paired_t_p(differences)
-    adjusted = holm(list(p_values.values()))
+        shared = values[i].keys() & values[j].keys()
+        if len(shared) >= LEAST_DECIDED:
+            alike.setdefault(tuple(sorted(shared)), []).append((i, j))
+    means: dict[tuple[int, int], float] = {}
+    p_values: dict[tuple[int, int], float] = {}
+    for seeds, pairs in alike.items():
+        table = np.array([[one.get(seed, math.nan) for seed in seeds] for one in values])
+        first, second = np.array(pairs).T
+        differences = table[first] - table[second]
+        means |= dict(zip(pairs, differences.mean(1).tolist(), strict=True))
+        p_values |= dict(zip(pairs, paired_t_p(differences).tolist(), strict=True))
+    keys = sorted(p_values)
+    adjusted = holm([p_values[key] for key in keys])
     return Decisions(
-        {key: Pair(means[key], p, all_) for (key, p), all_ in zip(p_values.items(), adjusted, strict=True)}
+        {key: Pair(means[key], p_values[key], all_) for key, all_ in zip(keys, adjusted, strict=True)}
     )
 
 
-def paired_t_p(differences: Sequence[float] | np.ndarray) -> float:
-    """Two-sided p-value of mean 0 by the t test; by the sign-flip test where all differences are equal."""
-    d = np.asarray(differences, dtype=np.float64)
+def paired_t_p(differences: np.ndarray) -> np.ndarray:
+    """Two-sided p-values of mean 0 by the t test, (rows,), for differences of (rows, pairs).
+
+    By the sign-flip test where all differences of a row are equal.
+    """
+    n = differences.shape[1]
     # Equal up to rounding is equal: the last bits of a subtraction are no spread.
-    if np.ptp(d) <= 1e-9 * max(float(np.abs(d).max()), 1e-300):
-        return sign_flip_p(list(np.full(d.size, d[0])))
-    t = float(d.mean() / (d.std(ddof=1) / math.sqrt(d.size)))
-    return 2 * float(stdtr(d.size - 1, -abs(t)))
+    equal = np.ptp(differences, 1) <= 1e-9 * np.maximum(np.abs(differences).max(1), 1e-300)
+    sd = np.where(equal, 1.0, differences.std(1, ddof=1))
+    t = differences.mean(1) / (sd / math.sqrt(n))
+    p: np.ndarray = 2 * stdtr(n - 1, -np.abs(t))
+    p[equal] = [sign_flip_p([row[0]] * n) for row in differences[equal]]
+    return p

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from cnnpool.report.choice import Choice
 from cnnpool.report.crossed import Interval
@@ -46,7 +47,7 @@ class Row:
     crossed_difference: Interval | None = None
     """The same of the difference to the baseline."""
 
-    @property
+    @cached_property
     def finite(self) -> dict[int, float]:
         """The values that are numbers, by seed."""
         return {seed: value for seed, value in self.values.items() if not math.isnan(value)}

@@ -3,8 +3,10 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import nctdtrinc, stdtrit
 
 LEVEL = 0.05
@@ -58,15 +60,23 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     n = d.size
     # Patterns that reach the observed sum in another order of addition must count as equal.
     least = abs(d.sum()) - 1e-12 * np.abs(d).sum()
+    signs = _signs(n)
     if n <= EXACT_PAIRS:
-        patterns = np.arange(2**n)[:, None] >> np.arange(n) & 1
-        return float(np.mean(np.abs((1 - 2 * patterns) @ d) >= least))
-    generator = np.random.default_rng(0)
-    reached = 0
-    for _ in range(RESAMPLES // 1000):
-        signs = 1 - 2 * generator.integers(0, 2, (1000, n))
-        reached += int(np.count_nonzero(np.abs(signs @ d) >= least))
+        return float(np.mean(np.abs(signs @ d) >= least))
+    # In parts: as floating-point numbers the signs take eight times the memory.
+    parts = np.split(signs, RESAMPLES // 1000)
+    reached = sum(int(np.count_nonzero(np.abs(part @ d) >= least)) for part in parts)
     return (reached + 1) / (RESAMPLES + 1)
+
+
+@lru_cache(maxsize=1)
+def _signs(n: int) -> NDArray[np.int8]:
+    """(patterns, n) of 1 and -1; all choices of a comparison are as a rule compared over as many pairs."""
+    if n <= EXACT_PAIRS:
+        return (1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)).astype(np.int8)
+    generator = np.random.default_rng(0)
+    parts = [generator.integers(0, 2, (1000, n)).astype(np.int8) for _ in range(RESAMPLES // 1000)]
+    return 1 - 2 * np.concatenate(parts)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -67,6 +67,28 @@ def test_a_difference_is_paired_by_seed_and_image():
     assert again == (low, high)
 
 
+@pytest.mark.parametrize(("seeds", "images", "level"), [(4, 2000, 0.9), (8, 1000, 0.97), (12, 300, 0.8)])
+def test_the_normal_distribution_of_many_images_gives_the_interval_of_drawing_each(
+    monkeypatch, seeds, images, level
+):
+    tables = [rows(bits(np.random.default_rng([3, k]), seeds, images, level, 0.2, 2.0)) for k in range(2)]
+    found = {}
+    for most in (0, images):
+        monkeypatch.setattr(crossed, "FEW_KINDS", most)
+        found[most] = [*crossed.of_choice(tables[0]), *crossed.of_difference(*tables)]
+    width = found[images][1] - found[images][0]
+    # An end of 4,000 draws has a standard error of 2 % of the width.
+    assert found[0] == pytest.approx(found[images], abs=0.06 * width)
+    assert found[0] != found[images]
+
+
+def test_few_kinds_of_images_are_drawn_one_by_one(monkeypatch):
+    table = rows(np.arange(60) % 7 != np.arange(3)[:, None])
+    drawn = crossed.of_choice(table)
+    monkeypatch.setattr(crossed, "FEW_KINDS", 10**9)
+    assert crossed.of_choice(table) == drawn
+
+
 def test_too_few_seeds_or_other_images_give_none():
     table = np.ones((4, 20), dtype=bool)
     assert crossed.of_choice(rows(table[:2])) is None

@@ -249,6 +249,8 @@ def figures(comparison):
 def test_no_label_of_a_crowded_figure_is_cut_or_covers_another(crowd):
     for name, (figure, _) in figures(crowd).items():
         box = bounds(figure)
+        # A legend puts its entries into their places when it is drawn.
+        figure.draw_without_rendering()
         scale = figure.dpi
         titles = [axes.title for axes in figure.axes if axes.get_title()]
         rows = [

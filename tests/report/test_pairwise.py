@@ -103,9 +103,9 @@ def test_p_is_scipys_paired_t_test_adjusted_over_all_pairs():
 
 
 def test_equal_differences_have_no_scale_so_signs_decide():
-    assert paired_t_p([0.01] * 3) == 2 / 2**3
-    assert paired_t_p([0.9 - 0.8, 0.8 - 0.7, 0.7 - 0.6, 0.6 - 0.5]) == 2 / 2**4
-    assert paired_t_p([0.0] * 5) == 1.0
+    assert paired_t_p(np.array([[0.01] * 3])) == [2 / 2**3]
+    assert paired_t_p(np.array([[0.9 - 0.8, 0.8 - 0.7, 0.7 - 0.6, 0.6 - 0.5]])) == [2 / 2**4]
+    assert paired_t_p(np.zeros((2, 5))).tolist() == [1.0, 1.0]
 
 
 def test_two_seeds_decide_nothing_and_unshared_seeds_do_not_count():

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from cnnpool.report import statistics
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.plots.looks import Look, look
+from cnnpool.report.plots.looks import Look, look, of_all, shown
 from cnnpool.report.plots.looks import looks as looks_of
 from cnnpool.report.plots.panels import plain_ticks, wrapped
 
@@ -19,23 +19,24 @@ ROW = 0.42
 
 def accuracy(comparison: Comparison) -> tuple[Figure, str] | None:
     """The metric of every seed."""
-    metric, styles = comparison.metric, looks_of(comparison)
+    metric, styles, rows = comparison.metric, looks_of(comparison), shown(comparison)
     series = {
         f"{row.choice.label} (n={row.summary.n})": [metric.shown(value) for value in row.finite.values()]
-        for row in comparison.rows
+        for row in rows
     }
     if not any(series.values()):
         return None
     caption = f"{metric.title} per choice: a dot per seed, the mean and its 95 % t interval."
+    caption += of_all(comparison)
     limits = (metric.shown(metric.within(-np.inf)), metric.shown(metric.within(np.inf)))
-    own = [styles[row.choice.label] for row in comparison.rows]
+    own = [styles[row.choice.label] for row in rows]
     return dots(series, metric.header, own, limits=limits), caption
 
 
 def differences(comparison: Comparison) -> tuple[Figure, str] | None:
     """The metric of every seed less that of the baseline."""
     metric, label, styles = comparison.metric, comparison.baseline.choice.label, looks_of(comparison)
-    rows = [(row, row.versus) for row in comparison.rows if row.versus is not None]
+    rows = [(row, row.versus) for row in shown(comparison) if row.versus is not None]
     series = {
         f"{row.choice.label} (n={versus.summary.n})": [metric.shown(d) for d in versus.differences]
         for row, versus in rows
@@ -45,6 +46,7 @@ def differences(comparison: Comparison) -> tuple[Figure, str] | None:
     unit = {"points": " (percentage points)", "": ""}.get(metric.step_unit, f" ({metric.unit})")
     caption = (
         f"{metric.title} less that of {label}, paired by seed: a dot per seed, the mean, its 95 % t interval."
+        f"{of_all(comparison)}"
     )
     axis = f"{metric.title}, difference to {label}{unit}"
     return dots(series, axis, [styles[row.choice.label] for row, _ in rows], zero=True), caption

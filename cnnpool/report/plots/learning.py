@@ -10,17 +10,17 @@ from matplotlib.ticker import MaxNLocator
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.course import Course
 from cnnpool.report.plots import panels
-from cnnpool.report.plots.looks import Look, look, of_all, shown
+from cnnpool.report.plots.looks import BEST, Look, look, of_all, shown
 from cnnpool.report.plots.looks import looks as looks_of
 from cnnpool.report.plots.panels import Band
 
 
 def learning(comparison: Comparison, courses: Mapping[str, Course]) -> tuple[Figure, str] | None:
     """All choices in one panel if they are few, else a panel for each with the baseline in grey."""
-    labels = [row.choice.label for row in shown(comparison)]
+    labels = [row.choice.label for row in shown(comparison, BEST)]
     base, styles = comparison.baseline.choice.label, looks_of(comparison)
     painted = of_courses({label: courses[label] for label in labels}, styles, base)
-    return painted and (painted[0], painted[1] + of_all(comparison))
+    return painted and (painted[0], painted[1] + of_all(comparison, BEST))
 
 
 def of_courses(

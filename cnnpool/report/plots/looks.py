@@ -26,7 +26,9 @@ ON_DARK = (
 MARKS = "osD^vPX*<>"
 DASHES = ("-", "--", "-.", ":")
 MOST = 12
-"""Choices that a figure with a panel or an entry of the legend for each can hold."""
+"""Choices that a figure with a line or an entry of the legend for each can hold."""
+BEST = 6
+"""Of more than ``MOST`` choices, those that have a panel each: nobody compares more."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +48,17 @@ def look(index: int) -> Look:
     return Look(f"C{index % len(COLOURS)}", mark, DASHES[(index // 7 + lap) % len(DASHES)])
 
 
-def shown(comparison: Comparison) -> list[Row]:
+def shown(comparison: Comparison, most: int = MOST) -> list[Row]:
     """The baseline and the best of the others by the metric's mean, in the comparison's order.
 
-    All choices if there are no more than ``MOST``; neither sense better, the first of them.
+    All choices if there are no more than ``MOST``, else ``most``; neither sense better, the first of them.
     """
     first, *others = comparison.rows
     sense = comparison.metric.sense
     if sense:
         known = [row for row in others if row.summary.n]
         others = sorted(known, key=lambda row: -sense * row.summary.mean)
-    best = {row.choice.label for row in [first, *others[: MOST - 1]]}
+    best = {row.choice.label for row in [first, *others[: most - 1]]}
     few = len(comparison.rows) <= MOST
     return [row for row in comparison.rows if few or row.choice.label in best]
 
@@ -68,10 +70,11 @@ def looks(comparison: Comparison) -> Mapping[str, Look]:
     return {label: look(index) for index, label in enumerate(labels)}
 
 
-def of_all(comparison: Comparison) -> str:
-    """Says in a caption which choices a figure shows; empty if these are all."""
-    rows = shown(comparison)
+def of_all(comparison: Comparison, most: int = MOST) -> str:
+    """Says in a caption which choices a figure of ``shown`` shows; empty if these are all."""
+    rows = shown(comparison, most)
     if len(rows) == len(comparison.rows):
         return ""
     base, kind = comparison.baseline.choice.label, "best" if comparison.metric.sense else "first"
-    return f" Shown: {base} and the {len(rows) - 1} {kind} of the {len(comparison.rows) - 1} others."
+    others = len(comparison.rows) - 1
+    return f" Shown: {base} and the {len(rows) - 1} {kind} of the {others} others; tables hold all."

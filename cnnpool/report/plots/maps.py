@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from cnnpool.report.choice import Choice
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.plots import panels
-from cnnpool.report.plots.looks import of_all, shown
+from cnnpool.report.plots.looks import BEST, of_all, shown
 from cnnpool.report.runs import Run
 
 KINDS = {
@@ -27,7 +27,7 @@ KINDS = {
 
 def shifts(comparison: Comparison) -> tuple[Figure, str] | None:
     """Accuracy over all circular shifts, down by right, no shift in the centre: a panel per choice."""
-    rows = shown(comparison)
+    rows = shown(comparison, BEST)
     means = {_named(row.choice): mean_map(row.choice, over_shifts) for row in rows}
     values = {label: mean for label, mean in means.items() if mean is not None}
     if not values:
@@ -50,14 +50,14 @@ def shifts(comparison: Comparison) -> tuple[Figure, str] | None:
     _bar(figure, every, scale, "viridis", "accuracy of shifted images (%)", "right")
     caption = (
         f"Accuracy when the image is shifted circularly: means over seeds{_images(comparison, _map_images)}; "
-        f"one colour scale for all choices, from the smallest to the largest value.{of_all(comparison)}"
+        f"one colour scale for all choices, from the smallest to the largest value.{of_all(comparison, BEST)}"
     )
     return figure, caption
 
 
 def winners(comparison: Comparison) -> tuple[Figure, str] | None:
     """Share of windows that each place wins: a line per choice, a column per stage and kind of window."""
-    rows = [row.choice for row in shown(comparison)]
+    rows = [row.choice for row in shown(comparison, BEST)]
     stages = dict.fromkeys(stage for choice in rows for stage in _stages(choice))
     stages = {stage: None for stage in stages if comparison.stage in ("", stage)}
     cells = {
@@ -96,7 +96,7 @@ def winners(comparison: Comparison) -> tuple[Figure, str] | None:
     caption = (
         "Share of the windows that each place of a window wins, the place of the largest value: means over "
         f"seeds{_images(comparison, _window_images)}. Where several are largest, the tie rule decides, not "
-        f"the image. Each kind of window has one colour scale for all choices.{of_all(comparison)}"
+        f"the image. Each kind of window has one colour scale for all choices.{of_all(comparison, BEST)}"
     )
     return figure, caption
 

@@ -98,9 +98,10 @@ def themed(theme: str = "light") -> Iterator[None]:
 def bounds(figure: Figure) -> Bbox:
     """The box in inches around everything that is drawn; the layout is settled afterwards."""
     renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
-    figure.draw_without_rendering()
-    # Laid out once: each file would do it again.
-    figure.set_layout_engine("none")
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
+    # Laid out once: each file would do it again, and go through the whole figure for it.
+    figure.set_layout_engine(None)
     return figure.get_tightbbox(renderer).padded(PAD)
 
 

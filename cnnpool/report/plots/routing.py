@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.plots.looks import of_all, shown
+from cnnpool.report.plots.looks import BEST, of_all, shown
 from cnnpool.report.plots.panels import wrapped
 from cnnpool.report.row import Row
 from cnnpool.run_folder.errors import DamagedError
@@ -20,7 +20,7 @@ GAP = 1 / 14
 
 def routing(comparison: Comparison) -> tuple[Figure, str] | None:
     """The images, and per choice and stage the positions that get gradient."""
-    found = {row.choice.label: one for row in shown(comparison) if (one := _first(row))}
+    found = {row.choice.label: one for row in shown(comparison, BEST) if (one := _first(row))}
     if not found:
         return None
     images = next(iter(found.values())).images
@@ -50,7 +50,7 @@ def routing(comparison: Comparison) -> tuple[Figure, str] | None:
     caption = (
         f"Where the loss gradient of {len(images)} test images goes, after training: at each position of a "
         "stage's input, the share of channels that get any gradient. From the first seed of each choice."
-        f"{deeper}{of_all(comparison)}"
+        f"{deeper}{of_all(comparison, BEST)}"
     )
     return figure, caption
 

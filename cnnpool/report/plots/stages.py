@@ -12,7 +12,7 @@ from cnnpool.report import statistics
 from cnnpool.report.comparison import Comparison, read
 from cnnpool.report.plots import panels
 from cnnpool.report.plots.dots import ROW, name_rows
-from cnnpool.report.plots.looks import DASHES, MARKS, Look, looks, of_all, shown
+from cnnpool.report.plots.looks import BEST, DASHES, MARKS, MOST, Look, looks, of_all, shown
 from cnnpool.report.plots.panels import Band
 
 Table = dict[str, Band]
@@ -54,7 +54,7 @@ def shift(comparison: Comparison) -> tuple[Figure, str] | None:
         changes = [_changes(run.measured, stage) for run in comparison.compared]
         distances = sorted({int(d) for one in changes for d in one if d.isdecimal()})
         keys = [f"invariance.stages.{stage}.relative_change.{d}" for d in distances]
-        if table := spreads(comparison, keys, 1):
+        if table := spreads(comparison, keys, 1, BEST):
             found[stage] = distances, table
     if not found:
         return None
@@ -65,10 +65,10 @@ def shift(comparison: Comparison) -> tuple[Figure, str] | None:
     labels = list(dict.fromkeys(label for _, table in found.values() for label in table))
     look = looks(comparison)
     if len(labels) <= panels.FEW:
-        return by_stage(found, look, _counted(comparison)), caption
+        return by_stage(found, look, _counted(comparison)), caption + of_all(comparison, BEST)
     base = comparison.baseline.choice.label
     figure = by_choice(found, labels, base, look, _counted(comparison))
-    return figure, f"{caption} Grey: {base}.{of_all(comparison)}"
+    return figure, f"{caption} Grey: {base}.{of_all(comparison, BEST)}"
 
 
 def by_stage(
@@ -125,11 +125,11 @@ def by_choice(
     return figure
 
 
-def spreads(comparison: Comparison, keys: Sequence[str], scale: float) -> Table:
+def spreads(comparison: Comparison, keys: Sequence[str], scale: float, most: int = MOST) -> Table:
     """Label -> (3, keys) of the choices shown that have any of the keys, ended at the possible values."""
     table = {}
     measures = [comparison.measure(key) for key in keys]
-    for row in shown(comparison):
+    for row in shown(comparison, most):
         found = [list(read(row.choice, one).values()) for one in measures]
         if any(found):
             columns = [statistics.spread(np.array([values or [np.nan]]).T)[:, 0] for values in found]
