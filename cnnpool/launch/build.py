@@ -1,6 +1,7 @@
 """From a job's settings to objects, and to one call of ``fit``."""
 
 import dataclasses
+import logging
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,12 +14,15 @@ from cnnpool import data, model, pool, probe, published, readout, registry
 from cnnpool.data import Dataset
 from cnnpool.launch.check import changed_options, check_values, is_published, located, log_of
 from cnnpool.launch.config import own_operators, save, stage_settings
+from cnnpool.launch.prepared import preset_of, sentence, sized
 from cnnpool.model import Cnn
 from cnnpool.published import Operators, Published
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder.identity import as_json, asked
 from cnnpool.run_folder.results import Results
 from cnnpool.system.process import importing, rank
+
+log = logging.getLogger(__name__)
 
 Settings = Mapping[str, Any]
 Stages = dict[str, dict[str, Any]]
@@ -40,6 +44,10 @@ def train(config: Settings, recipe: Recipe, out: Path, name: str, overrides: lis
     if not is_published(config):
         entry = registry.lookup(model.MODELS, "models", config["model"]["name"])
         make = partial(own_network, stage_settings(config, entry.STAGES))
+    preset, given = preset_of(config), config
+    config = {**config, "data": sized(config)}
+    if preset and (said := sentence(preset, given, config["data"])):
+        log.info("%s", said)
     dataset = data.build(**config["data"], seed=seed)
     # Late, so that missing data is named without waiting for Lightning.
     with importing():
@@ -65,7 +73,7 @@ def train(config: Settings, recipe: Recipe, out: Path, name: str, overrides: lis
         choice=str(Path(name).parent),
         stages=as_json(stages),
         overrides=overrides,
-        asked=asked(config),
+        asked=asked(given),
         **described,
     )
     if not rank() and not (out / "checkpoints").exists():

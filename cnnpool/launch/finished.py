@@ -42,7 +42,7 @@ def finished(job: Job) -> Results | None:
             f"{job.folder} holds a finished run with other settings ({'; '.join(differ)}): {REMEDY}"
         )
     try:
-        differ = other_data(found, job.settings["data"])
+        differ = other_data(found, job.settings)
     except ValueError as error:
         raise OccupiedError(
             f"{job.folder} holds a finished run whose data cannot be compared: {error}"
@@ -54,15 +54,18 @@ def finished(job: Job) -> Results | None:
     return found
 
 
-def other_data(found: Results, chosen: Mapping[str, Any]) -> list[str]:
-    """How the data of a finished run differs from what is ``chosen`` now, as ``key: old -> new``.
+def other_data(found: Results, settings: Mapping[str, Any]) -> list[str]:
+    """How the data of a finished run differs from that of ``settings``, as ``key: old -> new``.
 
     Raises:
         ValueError: if the data that is chosen now cannot be read.
     """
+    chosen = settings["data"]
     if chosen["name"] in PUBLISHED or found.data_sha256 is None:
         return []
-    now = _digest(json.dumps(chosen))
+    with importing():
+        from cnnpool.launch.prepared import sized
+    now = _digest(json.dumps(sized(settings)))
     if now == found.data_sha256:
         return []
     before = found.data.get("root")

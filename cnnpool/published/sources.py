@@ -1,14 +1,15 @@
 """Where networks come from: torchvision, timm, and packages that the user has installed."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from torch import nn
 
 from cnnpool.bounds import CountOrZero
+from cnnpool.published.preset import Preset, of_timm, of_torchvision
 from cnnpool.published.weights import Weights, from_file
 from cnnpool.registry import check_fields, did_you_mean
 from cnnpool.surgery.fitting import Order
@@ -32,6 +33,8 @@ class NetworkSource:
             convolution at stride 1; before, at stride 1 before the convolution, a quarter of the arithmetic.
         min_channels: stages of fewer channels stay as they are, >= 0; 16 leaves most stems.
         skip_stem: leave the first stage as it is.
+        normalise: pixels by mean and standard deviation of the weights, where these are known, or of the
+            training data.
 
     Raises:
         ValueError: for an architecture or weights that do not exist.
@@ -42,6 +45,7 @@ class NetworkSource:
     order: Order = "after"
     min_channels: CountOrZero = 0
     skip_stem: bool = False
+    normalise: Literal["weights", "data"] = "weights"
 
     def __post_init__(self) -> None:
         check_fields(self, "model")
@@ -70,7 +74,16 @@ class NetworkSource:
         """
         if self.weights is None:
             return None
-        return from_file(self.file) if self.file else self.fetch_weights()
+        weights = from_file(self.file) if self.file else self.fetch_weights()
+        preset = self.preset() if self.normalise == "weights" else None
+        return replace(weights, mean=preset.mean, std=preset.std) if preset else weights
+
+    def preset(self) -> Preset | None:
+        """How images were prepared for the weights; None for random ones, or where that is not published.
+
+        Of weights in a file it is what the package publishes for the architecture.
+        """
+        return None
 
     def fetch_weights(self) -> Weights:
         """The published weights, downloaded as the package itself does."""
@@ -100,15 +113,17 @@ class Torchvision(NetworkSource):
     def fetch_weights(self) -> Weights:
         entry = self._entry()
         state = fetched(lambda: entry.get_state_dict(progress=False, check_hash=True))
-        preset = entry.transforms()
-        return Weights(state, f"torchvision {entry}", tuple(preset.mean), tuple(preset.std))
+        return Weights(state, f"torchvision {entry}")
+
+    def preset(self) -> Preset | None:
+        return of_torchvision(self._entry()) if self.weights else None
 
     def _entry(self) -> Any:
         from torchvision import models
 
         published = models.get_model_weights(self.arch)
         try:
-            return published["DEFAULT" if self.weights == DEFAULT else self.weights]
+            return published["DEFAULT" if self.file or self.weights == DEFAULT else self.weights]
         except KeyError:
             names = ", ".join((DEFAULT, *(each.name for each in published)))
             raise ValueError(f"weights must be {names}, or a file, got {self.weights!r}") from None
@@ -133,11 +148,15 @@ class Timm(NetworkSource):
 
     def fetch_weights(self) -> Weights:
         timm = _timm()
-        preset = timm.get_pretrained_cfg(self.arch)
-        if preset is None or not preset.has_weights:
+        config = timm.get_pretrained_cfg(self.arch)
+        if config is None or not config.has_weights:
             raise ValueError(f"weights of {self.arch} are not published by timm: give a file")
         network = fetched(lambda: timm.create_model(self.arch, pretrained=True))
-        return Weights(network.state_dict(), f"timm {self.arch}", tuple(preset.mean), tuple(preset.std))
+        return Weights(network.state_dict(), f"timm {self.arch}")
+
+    def preset(self) -> Preset | None:
+        config = _timm().get_pretrained_cfg(self.arch) if self.weights else None
+        return of_timm(self.arch, config) if config else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,13 +3,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 
 from cnnpool.run_folder.checkpoint import load
 
-pytest.importorskip("timm")
+timm = pytest.importorskip("timm")
 TINY = ["model=timm:test_resnet", "data.limit=64", "data.batch_size=16", "fit.epochs=2", "probe=none",
         "fit.pictures=false", "fit.progress=false"]  # fmt: skip
 
@@ -119,3 +121,30 @@ def test_a_run_is_probed_and_swapped(call):
     status, out, err = call("probe", str(folder), "--out", "probed")
     assert status == 0, err
     assert "avg" in out.lower()
+
+
+def test_sizes_and_scale_of_the_weights_are_said_recorded_and_known_again(call, tmp_path):
+    torch.manual_seed(0)
+    save_file(timm.create_model("test_resnet", num_classes=2).state_dict(), tmp_path / "w.safetensors")
+    for part, count in (("train", 8), ("test", 2)):
+        for name in ("ant", "bee"):
+            (tmp_path / "photos" / part / name).mkdir(parents=True)
+            for i in range(count):
+                pixels = np.random.default_rng(i).integers(0, 256, (30 + i, 40, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / "photos" / part / name / f"{i}.png")
+    asked = [*TINY, "data=image_folder", "data.root=photos", "data.batch_size=4", "fit.epochs=1"]
+    asked += ["model.weights=w.safetensors"]
+    status, out, err = call("train", *asked)
+    assert status == 0, err
+    assert "images as for the weights of timm test_resnet: resized to 168x168, the central 160x160" in out
+    ((folder, found),) = results().items()
+    assert (found["data"]["size"], found["data"]["resize"]) == (160, 168)
+    assert found["model"]["mean"] == found["model"]["std"] == [0.5, 0.5, 0.5]
+    assert "is finished already" in call("train", *asked)[1]
+    status, out, err = call("probe", str(folder), "--probes", "cost")
+    assert status == 0, err
+    status, out, err = call("train", *asked, "data.size=32", "model.normalise=data", "out=own")
+    assert status == 0 and "images as for the weights" not in out
+    ((_, found),) = results("own").items()
+    assert (found["data"]["size"], found["data"]["resize"]) == (32, None)
+    assert found["model"]["mean"] != [0.5, 0.5, 0.5]
