@@ -8,9 +8,7 @@ from typing import Any, Literal
 
 from cnnpool.claims.operators import Operator, described, everywhere, kernel_and_stride
 from cnnpool.report.comparable import circumstances
-from cnnpool.report.facts import UNSET
-from cnnpool.report.facts import value_at as value_of
-from cnnpool.report.runs import Run, is_number
+from cnnpool.report.runs import UNSET, Run, is_number
 from cnnpool.run_folder.results import Results
 
 
@@ -144,7 +142,7 @@ def _sides(
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         if name := side(run):
-            rooms = {room: value_of(run.results, room) for room in apart}
+            rooms = {room: run.setting(room) for room in apart}
             groups.setdefault((name, json.dumps(rooms, sort_keys=True)), []).append(run)
     names = [name for name, _ in groups]
     return {

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cnnpool.registry import did_you_mean
-from cnnpool.report.facts import exceptions, facts, value_at
+from cnnpool.report.facts import exceptions
 from cnnpool.report.label import labels, natural
 from cnnpool.report.runs import Run
 from cnnpool.run_folder.results import NAMED, Results
@@ -34,8 +34,8 @@ def group(runs: Sequence[Run], by: Sequence[str]) -> list[Choice]:
     for key in by:
         if key == "seed":
             raise ValueError("--by seed: runs are paired by seed, so it cannot be a choice")
-        if key not in NAMED and not any(key in facts(run.results) for run in runs):
-            known = {key for run in runs for key in facts(run.results)} | set(NAMED)
+        if key not in NAMED and not any(key in run.facts for run in runs):
+            known = {key for run in runs for key in run.facts} | set(NAMED)
             raise ValueError(f"--by {key}: no run has this key; {did_you_mean(key, known)}")
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
@@ -72,7 +72,7 @@ def _results(choice: Choice) -> Results:
 
 def frozen(run: Run, key: str) -> str:
     """The value of ``key``, whole rooms included, as text that is equal where the values are."""
-    return json.dumps(value_at(run.results, key), sort_keys=True)
+    return json.dumps(run.setting(key), sort_keys=True)
 
 
 def _by_seed(label: str, runs: list[Run]) -> dict[int, Run]:

@@ -1,12 +1,11 @@
 """Which runs may stand in one table: ``select`` by --where, ``refuse`` what differs beside the choice."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnnpool.registry import did_you_mean
-from cnnpool.report.facts import UNSET, facts, value_at
-from cnnpool.report.runs import Run
+from cnnpool.report.runs import UNSET, Run
 from cnnpool.run_folder.results import NAMED
 
 # Where a run lies, what it shows while it runs and on what machine: noted in the report, no reason to refuse.
@@ -54,7 +53,7 @@ def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
         key, equals, wanted = condition.partition("=")
         if not (key and equals and wanted):
             raise ValueError(f"--where {condition!r} is not KEY=VALUE, e.g. --where data=mnist")
-        known = {name for run in runs for name in facts(run.results)} | {*NAMED, "seed"}
+        known = {name for run in runs for name in run.facts} | {*NAMED, "seed"}
         if key not in known:
             raise ValueError(f"--where {key}: no run has this key; {did_you_mean(key, known)}")
         there = ", ".join(sorted({text_at(run, key) for run in kept}))
@@ -78,7 +77,7 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
         DifferentRunsError: if anything differs beside ``by`` and ``allow`` that accuracy depends on: data,
             recipe, epochs, presets, code; it says which values in which runs.
     """
-    table = [facts(run.results) for run in runs]
+    table = [run.facts for run in runs]
     known = dict.fromkeys(key for flat in table for key in flat)
     for key in allow:
         if not any(_covers(key, name) for name in known):
@@ -105,7 +104,7 @@ def circumstances(run: Run, apart: Sequence[str]) -> dict[str, str]:
     """The facts in which two runs must agree to be compared, without the keys ``apart``."""
     return {
         key: _text(value)
-        for key, value in sorted(facts(run.results).items())
+        for key, value in sorted(run.facts.items())
         if not (key in SILENT or _own(key) or any(_covers(name, key) for name in apart))
         and (key in CODE or not any(_covers(name, key) for name in FREE))
     }
@@ -121,7 +120,7 @@ def _covers(name: str, key: str) -> bool:
     return any(key == prefix or key.startswith(f"{prefix}.") for prefix in names)
 
 
-def _values(runs: Sequence[Run], table: list[dict[str, Any]], key: str) -> dict[str, list[Run]]:
+def _values(runs: Sequence[Run], table: Sequence[Mapping[str, Any]], key: str) -> dict[str, list[Run]]:
     """Value as text -> the runs that have it."""
     values: dict[str, list[Run]] = {}
     measured = key.startswith(MEASURED)
@@ -174,7 +173,7 @@ def text_at(run: Run, key: str) -> str:
     """The value of ``key`` as ``--where`` names it: of a room its name."""
     if key in NAMED:
         return str(getattr(run.results, key)["name"])
-    return _text(value_at(run.results, key))
+    return _text(run.setting(key))
 
 
 def _text(value: Any) -> str:

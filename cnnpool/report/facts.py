@@ -4,8 +4,6 @@ from typing import Any
 
 from cnnpool.run_folder.results import NAMED, Results
 
-UNSET = "unset"
-
 
 def facts(results: Results) -> dict[str, Any]:
     """Dotted key -> value of everything about a run that was set rather than measured."""
@@ -23,15 +21,6 @@ def facts(results: Results) -> dict[str, Any]:
 def exceptions(results: Results) -> dict[str, Any]:
     """The stages whose operator is not the run's ``pool``."""
     return {stage: operator for stage, operator in results.stages.items() if operator != results.pool}
-
-
-def value_at(results: Results, key: str) -> Any:
-    """The value that ``key`` of ``--by`` or ``--where`` stands for: a fact, or a whole room such as pool."""
-    if key == "pool":
-        return {"pool": results.pool, "stages": exceptions(results)}
-    if key == "seed" or key in NAMED:
-        return getattr(results, key)
-    return facts(results).get(key, UNSET)
 
 
 def recipe(results: Results) -> dict[str, Any]:

@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cnnpool.report.facts import UNSET, exceptions, value_at
-from cnnpool.report.runs import Run
+from cnnpool.report.facts import exceptions
+from cnnpool.report.runs import UNSET, Run
 from cnnpool.run_folder.results import NAMED
 
 
@@ -25,7 +25,7 @@ def labels(groups: list[list[Run]], by: Sequence[str]) -> list[str]:
         else:
             # A room's name says by itself what it is of.
             prefix = "" if key.removesuffix(".name") in NAMED else f"{key}="
-            column = [prefix + _plain(value_at(runs[0].results, key)) for runs in groups]
+            column = [prefix + _plain(runs[0].setting(key)) for runs in groups]
         columns.append(column)
     return [" / ".join(parts) for parts in zip(*columns, strict=True)]
 

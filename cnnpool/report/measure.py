@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cnnpool.quantity import Quantity, find, from_records, numbers
+from cnnpool.quantity import Quantity, find, from_records
 from cnnpool.report.runs import Run, is_number
 
 MERGED: dict[str, Callable[[list[float]], float]] = {
@@ -94,7 +94,7 @@ def quantities_of(runs: Sequence[Run]) -> list[Quantity]:
 
 def known_keys(runs: Iterable[Run], quantities: Sequence[Quantity]) -> list[str]:
     """Every key of a measured number in any of ``runs``, in the order of ``quantities``."""
-    keys = dict.fromkeys(key for run in runs for key, _ in numbers(run.measured))
+    keys = dict.fromkeys(key for run in runs for key in run.numbers)
     places = {key: place for key in keys if (place := _place(key, quantities)) is not None}
     return sorted(places, key=places.__getitem__)
 

@@ -4,18 +4,23 @@ import dataclasses
 import logging
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cnnpool.quantity import numbers
+from cnnpool.report.facts import exceptions, facts
 from cnnpool.run_folder import layout, metrics, results, status
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.metrics import Record
-from cnnpool.run_folder.results import Results
+from cnnpool.run_folder.results import NAMED, Results
 
 log = logging.getLogger(__name__)
 
+UNSET = "unset"
 MEANS = "_mean"
 """The folder beside runs in which version 0.1 left a comparison for TensorBoard: it holds no runs."""
 
@@ -48,6 +53,25 @@ class Run:
     @property
     def seed(self) -> int:
         return self.results.seed
+
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """Dotted key -> value of everything that was set rather than measured."""
+        return facts(self.results)
+
+    @cached_property
+    def numbers(self) -> tuple[str, ...]:
+        """Dotted keys of all numbers that were measured."""
+        # Runs have the same keys: one text each for all of them.
+        return tuple(sys.intern(key) for key, _ in numbers(self.measured))
+
+    def setting(self, key: str) -> Any:
+        """The value that ``key`` of ``--by`` or ``--where`` stands for: a fact, or a whole room."""
+        if key == "pool":
+            return {"pool": self.results.pool, "stages": exceptions(self.results)}
+        if key == "seed" or key in NAMED:
+            return getattr(self.results, key)
+        return self.facts.get(key, UNSET)
 
     @property
     def measured(self) -> Mapping[str, Any]:

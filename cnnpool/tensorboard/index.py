@@ -72,14 +72,15 @@ class Index:
         """The runs as they are now, or were a moment ago."""
         with self._lock:
             if time.monotonic() >= self._next:
-                began = time.monotonic()
-                self._look()
-                ended = time.monotonic()
-                self._next = ended + max(PAUSE_S, (ended - began) / SHARE)
+                pause = self._look()
+                self._next = time.monotonic() + pause
             return self._snapshot
 
-    def _look(self) -> None:
+    def _look(self) -> float:
+        """Take a new snapshot; seconds until the next one: files that were read are not read again."""
+        began = time.monotonic()
         every = list(scan(self.root))
+        pause = max(PAUSE_S, (time.monotonic() - began) / SHARE)
         found = dict(sorted((one.path, one.signature) for one in every if one.kind == "run"))
         now: dict[Path, tuple[Signature, Run]] = {}
         for folder, signature in found.items():
@@ -102,6 +103,7 @@ class Index:
         }
         every_run = tuple(run for _, run in now.values())
         self._snapshot = Snapshot(version, results, every_run, changed, sweeps, studies)
+        return pause
 
     def _read(self, folder: Path) -> Run:
         if name := _leads_out(folder, self.root):

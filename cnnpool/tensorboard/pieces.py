@@ -10,7 +10,6 @@ from cnnpool.report.columns import image_columns, main_columns, measure_tables, 
 from cnnpool.report.comparable import SILENT, text_at
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.document import OVER_IMAGES, method, provenance, summary, title
-from cnnpool.report.facts import facts
 from cnnpool.report.measure import Measure, known_keys
 from cnnpool.report.plots.looks import COLOURS, ON_DARK, look
 from cnnpool.report.plots.stages import stages_of
@@ -143,8 +142,7 @@ def _stages(comparison: Comparison) -> list[str]:
 
 def _settings(done: Sequence[Run]) -> list[dict[str, Any]]:
     """Rooms, and other settings in which the runs differ: to group and to filter by."""
-    flat = [facts(run.results) for run in done]
-    every = dict.fromkeys(key for one in flat for key in one)
+    every = dict.fromkeys(key for run in done for key in run.facts)
     keys = [*NAMED, "seed", *(key for key in every if key not in SILENT and not key.endswith(".name"))]
     found = []
     for key in keys:

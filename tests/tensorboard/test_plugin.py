@@ -12,6 +12,7 @@ from tensorboard.plugins.base_plugin import TBContext
 from werkzeug.test import Client
 
 from cnnpool.report import main
+from cnnpool.report import runs as reading
 from cnnpool.tensorboard.figures import NAMES
 from cnnpool.tensorboard.loader import Loader
 from cnnpool.tensorboard.plugin import Plugin
@@ -98,6 +99,20 @@ def test_controls_choose_metric_baseline_groups_and_filter(shelf, tab):
     few = tab.json("/comparison", where=["pool=max,avg", "seed=0"])
     assert main_table(few)["choice"] == ["max", "avg"] and main_table(few)["n"] == ["1", "1"]
     assert tab.json("/comparison", by="pool,readout")["choices"][0]["label"] == "max / flatten"
+
+
+def test_the_settings_of_a_run_are_taken_apart_once(shelf, tab, monkeypatch):
+    shelf.sweep(max=[0.9, 0.8], avg=[0.7, 0.6])
+    seen, known = [], reading.facts
+    monkeypatch.setattr(
+        reading, "facts", lambda results: (seen.append(results.pool["name"]), known(results))[1]
+    )
+    for asked in ({}, {"baseline": "avg"}, {"where": "seed=0"}, {"metric": "val.loss"}):
+        assert main_table(tab.json("/comparison", **asked))["choice"]
+    assert sorted(seen) == ["avg", "avg", "max", "max"]
+    shelf.put(pool="avg", seed=7)
+    tab.json("/comparison")
+    assert len(seen) == 5
 
 
 def test_a_choice_keeps_its_colour_whatever_is_shown(shelf, tab):
