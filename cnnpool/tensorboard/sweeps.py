@@ -33,7 +33,7 @@ def rows(waiting: Mapping[Path, tuple[str, Sequence[str]]], root: Path) -> list[
         {
             "folder": printable(folder.relative_to(root).as_posix()),
             "state": state,
-            "reason": "" if state == WAITING else "its sweep has ended; the same command goes on",
+            "reason": "" if state == WAITING else "its sweep has ended",
             "asked": printable(" ".join(word for word in words if word not in common)),
         }
         for folder, (state, words) in first

@@ -55,7 +55,7 @@ def test_jobs_of_a_sweep_that_has_gone_do_not_wait(tab, plan):
     after = tab.json("/jobs")
     assert (before["counts"], after["counts"]) == ({"waiting": 2}, {"not started": 2})
     assert after["version"] > before["version"] and after["results"] == before["results"]
-    reason = "its sweep has ended; the same command goes on"
+    reason = "its sweep has ended"
     folders = ("digits/max/seed0", "digits/avg/seed0")
     assert told(after) == [(folder, "not started", reason) for folder in folders]
 

@@ -66,10 +66,13 @@ def of_courses(
         if not few:
             panels.title(axes, names[label])
         axes.xaxis.set_major_locator(MaxNLocator("auto" if few else 5, integer=True))
-    figure.supxlabel("epoch", fontsize="medium")
-    figure.supylabel("validation accuracy (%)", fontsize="medium")
     if few:
+        # Labels of the figure would lie on its legend.
+        axes.set(xlabel="epoch", ylabel="validation accuracy (%)")
         panels.legend(figure, panels.drawn(*every))
+    else:
+        figure.supxlabel("epoch", fontsize="medium")
+        figure.supylabel("validation accuracy (%)", fontsize="medium")
     what = (
         "a line per seed" if seeds else "mean over seeds, 95 % t interval; a gap where a run lacks the epoch"
     )

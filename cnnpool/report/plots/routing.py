@@ -69,13 +69,16 @@ def _first(row: Row) -> Routing | None:
 def _strip(axes: Axes, maps: np.ndarray) -> AxesImage:
     """Maps (N, H, W) or images (N, H, W, 1 or 3) beside each other."""
     gap = max(1, round(maps.shape[2] * GAP))
+    images = maps.ndim == 4
+    if images:
+        # With opacity, so that the gaps show the page in any theme.
+        colours = maps if maps.shape[3] == 3 else np.repeat(maps, 3, axis=3)
+        maps = np.concatenate([colours, np.full_like(colours[..., :1], 255)], axis=3)
     shape = (maps.shape[1], gap, *maps.shape[3:])
-    blank = np.full(shape, 255 if maps.ndim == 4 else np.nan, maps.dtype)
+    blank = np.full(shape, 0 if images else np.nan, maps.dtype)
     row = np.concatenate([part for one in maps for part in (blank, one)][1:], axis=1)
     axes.set(xticks=[], yticks=[])
     axes.grid(False)
     for side in axes.spines.values():
         side.set_visible(False)
-    return axes.imshow(
-        row, cmap="gray" if maps.ndim == 4 else "magma", vmin=0, vmax=255 if maps.ndim == 4 else 1
-    )
+    return axes.imshow(row, cmap="magma", vmin=0, vmax=1)

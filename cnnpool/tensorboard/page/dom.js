@@ -19,6 +19,11 @@ export function svg(tag, properties = {}, ...children) {
   return element;
 }
 
+// A folder's name, which may go on in the next line after its separators.
+export function path(name) {
+  return name.split(/(?<=[/+])/).flatMap((part) => [part, h("wbr")]);
+}
+
 // Replaces the content of `place` unless it is the same, and keeps the keyboard's focus where it was.
 export function fill(place, ...children) {
   const focused = place.contains(document.activeElement) && document.activeElement.dataset.focus;

@@ -29,7 +29,8 @@ export class Figure {
     this.asked = query(state, { name: this.name, ...this.uses(state) });
     this.wanted = `${this.asked}&theme=${theme()}&version=${version}`;
     this.file.href = `figure.svg?${this.asked}&theme=light`;
-    if (this.visible) this.load();
+    // One with nothing to draw is not laid out, and so never comes into view.
+    if (this.visible || this.element.classList.contains("empty")) this.load();
   }
 
   async load() {

@@ -1,5 +1,5 @@
 // The runs that are not done: how far they have come, which wait, and why others ended.
-import { h, fill } from "./dom.js";
+import { h, fill, path } from "./dom.js";
 
 const SILENT_S = 300;
 const MOST = 60;
@@ -10,18 +10,19 @@ function since(seconds) {
   return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }
 
-function progress(job) {
-  if (job.asked) return h("code", {}, job.asked);
-  if (job.epoch == null) return "";
-  const words = job.epochs ? `epoch ${job.epoch} of ${job.epochs}` : `epoch ${job.epoch}`;
-  const accuracy = job.accuracy == null ? "" : `, validation accuracy ${job.accuracy.toFixed(2)} %`;
-  return [job.epochs && job.state === "running" && h("progress", { max: job.epochs, value: job.epoch, "aria-label": words }), words + accuracy];
-}
-
-function reason(job) {
+// How far a run has come, why it ended, or what it will do.
+function told(job) {
   const silent = Date.now() / 1000 - job.changed;
-  if (job.state === "running" && job.changed && silent > SILENT_S) return `no sign for ${since(silent)}`;
-  return job.reason;
+  const sign = job.state === "running" && job.changed && silent > SILENT_S ? `no sign for ${since(silent)}` : "";
+  const words = [];
+  if (job.epoch != null) words.push(job.epochs ? `epoch ${job.epoch} of ${job.epochs}` : `epoch ${job.epoch}`);
+  if (job.accuracy != null) words.push(`validation accuracy ${job.accuracy.toFixed(2)} %`);
+  const reached = words.join(", "), why = sign || (job.asked ? "" : job.reason);
+  return [
+    job.epoch != null && job.epochs && job.state === "running" && h("progress", { max: job.epochs, value: job.epoch, "aria-label": reached }),
+    job.asked && h("code", {}, job.asked),
+    [reached, why].filter(Boolean).join("; "),
+  ];
 }
 
 function pill(state, text = state) {
@@ -39,12 +40,13 @@ export function list(place, jobs) {
   place.hidden = !rows.length;
   const shown = rows.slice(0, MOST);
   const total = Object.entries(jobs.counts).reduce((sum, [state, count]) => sum + (state === "done" ? 0 : count), 0);
-  fill(place, h("h2", {}, "Jobs"), h("div", { class: "wide tall", tabindex: 0 }, h("table", { class: "jobs" },
-    h("thead", {}, h("tr", {}, ["state", "run", "progress", "why"].map((name) => h("th", { scope: "col", class: "words" }, name)))),
+  const left = jobs.counts["not started"] ?? 0;
+  fill(place, h("h2", {}, "Jobs"), h("div", { class: "wide tall", tabindex: 0, role: "region", "aria-label": "Jobs" }, h("table", { class: "jobs" },
+    h("thead", {}, h("tr", {}, ["state", "run", "what"].map((name) => h("th", { scope: "col", class: "words" }, name)))),
     h("tbody", {}, shown.map((job) => h("tr", {},
       h("td", { class: "words" }, pill(job.state)),
-      h("th", { scope: "row" }, job.folder),
-      h("td", { class: "words" }, progress(job)),
-      h("td", { class: "words why" }, reason(job))))))),
-    total > shown.length && h("p", { class: "note" }, `and ${total - shown.length} more`));
+      h("th", { scope: "row" }, path(job.folder)),
+      h("td", { class: "words why" }, told(job))))))),
+    total > shown.length && h("p", { class: "note" }, `and ${total - shown.length} more`),
+    left > 0 && h("p", { class: "note" }, `Not started: ${left} jobs of a sweep that has ended; the same command goes on.`));
 }

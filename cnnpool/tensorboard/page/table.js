@@ -1,5 +1,5 @@
 // The comparison as a table: a row per choice with its intervals drawn, and its runs below it when opened.
-import { h, svg, fill } from "./dom.js";
+import { h, svg, fill, path } from "./dom.js";
 import { charts } from "./address.js";
 import { term } from "./words.js";
 
@@ -44,7 +44,7 @@ function scale([from, to], title) {
 function runs(choice, width) {
   const folders = choice.runs.map((run) => run.folder);
   return h("tr", { class: "runs" }, h("td", { colspan: width },
-    h("ul", {}, choice.runs.map((run) => h("li", {}, h("b", {}, `seed ${run.seed}`), ` ${run.value} `, h("code", {}, run.folder)))),
+    h("ul", {}, choice.runs.map((run) => h("li", {}, h("b", {}, `seed ${run.seed}`), ` ${run.value} `, h("code", {}, path(run.folder))))),
     h("a", { href: charts(folders), target: "_top" }, "Their scalars in Time Series")));
 }
 
