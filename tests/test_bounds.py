@@ -258,7 +258,7 @@ def test_bounds_are_the_ones_that_were_meant(option):
 
 
 @given(st.one_of(st.integers(), st.floats(), st.lists(st.integers() | st.floats(), max_size=3)), st.data())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_any_number_is_taken_exactly_if_it_is_allowed(value, drawn):
     room, name, key = drawn.draw(st.sampled_from(OPTIONS))
     hint = registry.options_of(TABLES[room][name])[key].hint

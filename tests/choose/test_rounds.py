@@ -34,7 +34,7 @@ def slow_replay(values, rule):
     return drops, tuple(left)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), candidates=st.integers(2, 5), rounds=st.integers(3, 8))
 def test_replay_drops_as_paired_tests_of_scipy_do(seed, candidates, rounds):
     generator = np.random.default_rng(seed)

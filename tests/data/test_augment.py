@@ -23,7 +23,7 @@ def moved_one_by_one(x: torch.Tensor, offset: torch.Tensor, margin: int, mode: s
     return np.stack(out)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     n=st.integers(1, 5),
     channels=st.integers(1, 4),

@@ -22,7 +22,7 @@ def seen(batches) -> list[int]:
     return [label for _, labels in batches for label in labels.tolist()]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(n=st.integers(1, 40), size=st.integers(1, 12), epoch=st.integers(0, 3))
 def test_an_epoch_shows_every_image_once(n, size, epoch):
     batches = Batches(split(n), batch_size=size, shuffle=True, **PLAIN)

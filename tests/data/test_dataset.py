@@ -41,7 +41,7 @@ def names(split) -> set[int]:
     return set((first[:, 0] + 256 * first[:, 1]).tolist())
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 1000), val_size=st.one_of(st.integers(0, 89), st.sampled_from([0.1, 0.5])))
 def test_validation_is_cut_from_the_training_images_and_shares_none(seed, val_size):
     dataset = build(seed, val_size=val_size)
@@ -84,7 +84,7 @@ def test_limit_takes_a_balanced_part_that_grows_and_keeps_the_rest():
     assert build(seed=5, limit=12).sha256 == few.sha256
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(n=st.integers(1, 30), channels=st.integers(1, 3), size=st.integers(1, 6), seed=st.integers(0, 99))
 def test_statistics_are_those_of_numpy_in_double_precision(n, channels, size, seed):
     pixels = np.random.default_rng(seed).integers(0, 256, (n, size, size, channels), np.uint8)

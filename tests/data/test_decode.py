@@ -30,7 +30,7 @@ def exact(pixels: np.ndarray, size) -> np.ndarray:
     return np.asarray(fitted).astype(int)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(*[st.integers(1, 300)] * 4)
 def test_the_part_that_is_kept_is_that_of_pillows_fit(height, width, to_height, to_width):
     image = Image.fromarray(RNG.integers(0, 256, (height, width), np.uint8))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from cnnpool.data.draw import generator, stratified
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=80), st.integers(0, 9))
 def test_every_prefix_of_a_stratified_order_holds_each_class_in_proportion(classes, seed):
     labels = torch.tensor(classes)

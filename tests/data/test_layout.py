@@ -207,7 +207,7 @@ def test_what_is_no_data_set_is_refused_in_one_line(tmp_path, make, message):
     assert "\n" not in str(caught.value)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     sizes=st.lists(st.integers(0, 40), min_size=1, max_size=6),
     share=st.floats(0.01, 0.99),
@@ -234,7 +234,7 @@ def test_a_cut_follows_its_seed_and_leaves_the_global_generator_alone():
     assert len(cuts) == 20 and torch.equal(torch.get_rng_state(), state)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     parts=st.sampled_from([("train", "test"), ("train", "val"), ("train", "val", "test"), ("train",), ("",)]),
     counts=st.lists(st.integers(2, 6), min_size=1, max_size=3),

@@ -20,7 +20,7 @@ def on_disk(tmp_path_factory) -> OnDisk:
     return draft.rows(range(40))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(first=st.lists(st.integers(0, 39), max_size=30), data=st.data())
 def test_rows_on_disk_are_those_in_memory(on_disk, first, data):
     taken = on_disk.take(torch.tensor(first, dtype=torch.int64))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cnnpool.data.threads import in_threads
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     costs=st.lists(st.integers(0, 30), max_size=120),
     budget=st.integers(1, 40),

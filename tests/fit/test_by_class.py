@@ -24,7 +24,7 @@ def test_a_case_worked_by_hand():
     assert found == {"balanced_accuracy": 0.5, "class_accuracy": {"a": 2 / 3, "c_d": 1 / 3}}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60))
 def test_scores_are_those_of_scikit_learn(pairs):
     labels, answers = (torch.tensor(column) for column in zip(*pairs, strict=True))
@@ -38,7 +38,7 @@ def test_scores_are_those_of_scikit_learn(pairs):
         assert found["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(labels, answers))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(st.text("ab./ (2)\n\x1b", max_size=6), unique=True, max_size=12))
 def test_no_two_classes_share_a_key_and_no_key_has_parts(names):
     found = keys(names)

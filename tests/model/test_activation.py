@@ -53,7 +53,7 @@ def network(name, activation, operator="ideal_lowpass", size=(16, 16), head="gap
     )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(size=st.tuples(st.integers(1, 12), st.integers(1, 12)), seed=st.integers(0, 99))
 def test_it_is_numpys_zero_padded_spectrum_the_activation_and_the_crop(size, seed):
     x = image(2, 3, *size, seed=seed)
@@ -69,7 +69,7 @@ def test_it_is_numpys_zero_padded_spectrum_the_activation_and_the_crop(size, see
     assert_close(AliasFree(inner)(x), expected, rtol=1e-9, atol=1e-9)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     size=st.tuples(st.integers(1, 12), st.integers(1, 12)),
     shift=st.tuples(st.floats(-6, 6), st.floats(-6, 6)),

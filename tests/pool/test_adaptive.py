@@ -23,7 +23,7 @@ def test_hand_worked_example_of_overlapping_bins():
 
 
 @pytest.mark.parametrize("name", TORCH)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     size=st.tuples(st.integers(1, 12), st.integers(1, 12)),
     target=st.tuples(st.integers(1, 6), st.integers(1, 6)),

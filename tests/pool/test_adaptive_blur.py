@@ -40,7 +40,7 @@ def slow(x, logits, m, stride, mode):
     return y
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     size=st.tuples(st.integers(1, 5), st.integers(1, 5)),
     m=st.sampled_from([1, 3, 5]),

@@ -39,7 +39,7 @@ def test_four_by_four_worked_by_hand():
     assert op(x)[0, 1].tolist() == [[2 * 7.5 + 1, 2 * 8.5 + 1], [2 * 11.5 + 1, 2 * 12.5 + 1]]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     size=st.tuples(st.integers(2, 9), st.integers(2, 9)),
     channels=st.integers(2, 5),

@@ -50,7 +50,7 @@ def test_four_by_four_worked_by_hand():
     assert aps_pool2d(x.clamp(min=-6), p=math.inf)[1].tolist() == [3]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(
     size=st.tuples(st.integers(1, 4), st.integers(1, 4)),
     stride=steps,
@@ -69,7 +69,7 @@ def test_it_keeps_the_phase_that_loops_find(size, stride, p, choose, filter_size
         assert torch.equal(y[sample], blurred[sample, :, k // sw :: sh, k % sw :: sw])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     size=st.tuples(st.integers(1, 4), st.integers(1, 4)),
     stride=steps,

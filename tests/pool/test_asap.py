@@ -23,7 +23,7 @@ def naive(x, stride=2):
 
 
 @given(st.tuples(st.integers(1, 16), st.integers(1, 16)), st.integers(1, 4))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_every_size_agrees_with_numpy(size, stride):
     x = torch.randn(2, 2, *size, generator=torch.Generator().manual_seed(3)).double()
     assert_close(AsapPool2d(2, stride=stride)(x), naive(x, stride), rtol=1e-10, atol=1e-11)

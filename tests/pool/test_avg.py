@@ -31,7 +31,7 @@ def slow_avg(x, rows, columns, kernel, stride, padding, include_pad, override):
 lengths, windows = st.integers(1, 7), st.integers(1, 4)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     size=st.tuples(lengths, lengths),
     kernel=st.tuples(windows, windows),

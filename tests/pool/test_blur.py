@@ -51,7 +51,7 @@ def test_taps_are_pascals_rows_over_their_sums():
         assert taps(m) == [count / sum(row) for count in row]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(size=sizes, filter_size=filters, stride=strides, mode=st.sampled_from(MODES))
 def test_it_is_scipys_correlation_subsampled_on_maps_of_any_size(size, filter_size, stride, mode):
     x = image(2, 2, *size)
@@ -97,7 +97,7 @@ def test_constant_map_stays_constant_unless_zeros_stand_around_it(mode, filter_s
     assert all(((y - 3).abs() <= 1e-6).all() for y in maps) == stays
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(size=sizes, filter_size=filters, stride=strides, mode=st.sampled_from(MODES))
 def test_gradient_is_the_adjoint(size, filter_size, stride, mode):
     x = image(2, 3, *size).requires_grad_()

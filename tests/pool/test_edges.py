@@ -13,7 +13,7 @@ from cnnpool.pool.edges import EdgeConv2d, check_mode, pad, source
 NUMPY = {"reflect": "reflect", "replicate": "edge", "circular": "wrap", "zeros": "constant"}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     mode=st.sampled_from(sorted(NUMPY)),
     size=st.tuples(st.integers(1, 5), st.integers(1, 5)),

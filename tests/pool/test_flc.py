@@ -44,7 +44,7 @@ def test_hand_worked_4x4_keeps_the_mean_and_half_of_the_quarter_waves():
     st.tuples(st.integers(1, 4), st.integers(1, 4)),
     st.integers(0, 99),
 )
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_every_size_and_stride_agrees_with_numpy(size, stride, seed):
     x = torch.randn(2, 2, *size, generator=torch.Generator().manual_seed(seed)).double()
     assert_close(FlcPool2d(2, stride=stride)(x), naive(x, stride), rtol=1e-10, atol=1e-11)

@@ -43,7 +43,7 @@ def test_eval_mode_is_the_hand_worked_example():
 
 
 @given(st.integers(1, 60), st.data())
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_random_edges_rise_by_floor_or_ceil_to_the_end(count, data):
     total = data.draw(st.integers(count, 4 * count))
     torch.manual_seed(data.draw(st.integers(0, 2**31)))
@@ -55,7 +55,7 @@ def test_random_edges_rise_by_floor_or_ceil_to_the_end(count, data):
 
 
 @given(st.integers(1, 500), st.integers(0, 1020), st.data())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_pseudorandom_edges_are_those_of_exact_fractions(count, numerator, data):
     # A prime denominator that divides no total: no edge is so near a whole number that rounding matters.
     total = data.draw(st.integers(count, min(3 * count, 1020)).filter(lambda n: n % 1021))
@@ -66,7 +66,7 @@ def test_pseudorandom_edges_are_those_of_exact_fractions(count, numerator, data)
 
 
 @given(st.integers(1, 3000), st.floats(0, 1, exclude_max=True), st.data())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_pseudorandom_edges_survive_rounding(count, u, data):
     total = data.draw(st.integers(count, 3 * count))
     edges = pseudorandom_edges(total, count, torch.tensor([[u]], dtype=torch.float32))

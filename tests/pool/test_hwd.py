@@ -22,7 +22,7 @@ def bands(x, mode):
     return torch.stack([torch.from_numpy(b) for b in (low, horizontal, vertical, diagonal)], 2).flatten(1, 2)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     size=st.tuples(st.integers(1, 9), st.integers(1, 9)),
     channels=st.integers(1, 3),

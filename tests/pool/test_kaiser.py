@@ -22,7 +22,7 @@ def image(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(taps=st.integers(2, 255), stride=st.integers(2, 9), cutoff=SHARES, width=st.floats(0.02, 2.0))
 def test_the_filter_is_scipys(taps, stride, cutoff, width):
     nyquist = 1 / (2 * stride)
@@ -45,7 +45,7 @@ def test_transition_is_that_of_critical_sampling():
     assert pytest.approx(2 * (math.sqrt(2) - 1), abs=0) == TRANSITION
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     size=st.tuples(st.integers(1, 14), st.integers(1, 14)),
     taps=st.tuples(st.integers(1, 13), st.integers(1, 13)),

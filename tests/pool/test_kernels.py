@@ -71,7 +71,7 @@ def same_bits(a, b):
     return torch.equal(a.view(whole)[number], b.view(whole)[number])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(maps(), windows, windows, windows, st.tuples(*[st.integers(0, 2)] * 2), st.booleans())
 def test_maxima_winners_and_gradients_are_torchs_to_the_last_bit(x, kernel, stride, dilation, padding, ceil):
     try:
@@ -112,7 +112,7 @@ def test_sums_and_their_gradients_agree_within_rounding(function, size, layout, 
         assert_close(a, b, rtol=tolerance, atol=tolerance, check_stride=True)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(maps(), st.booleans(), st.sampled_from([1, 40]))
 def test_two_bits_per_tile_say_who_won(x, several, planes):
     x = x.repeat(1, planes if several else 1, 1, 1)
@@ -144,7 +144,7 @@ def test_packed_winners_of_a_large_map_take_a_sixteenth_of_its_numbers_in_bytes(
         assert kept.nbytes == x.numel() // 16
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(maps(), st.integers(1, 5), st.integers(1, 3), st.sampled_from(PADDING_MODES))
 def test_maxima_blurred_as_they_are_found_are_the_dense_maxima_blurred(x, filter_size, stride, mode):
     (y, ours), (expected, theirs) = both(lambda x: max_blur_pool2d(x, 2, filter_size, stride, mode), x)
@@ -162,7 +162,7 @@ def test_second_derivative_of_blurred_maxima_is_that_of_the_steps(distinct):
         assert torch.autograd.gradgradcheck(lambda x: max_blur_pool2d(x).square(), x)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(maps(), st.tuples(sides, sides), st.sampled_from([1, 2]), st.sampled_from(["max", "min"]))
 def test_chosen_phases_and_what_is_taken_are_the_same_to_the_last_bit(x, stride, p, choose):
     chosen = []

@@ -55,7 +55,7 @@ def answers(function, wanted, x, number, upstream):
 
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("dtype", [FAST, *(pytest.param(d, marks=pytest.mark.slow) for d in SLOW)], ids=str)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     shape=st.tuples(st.integers(0, 2), sides | st.just(32), st.integers(1, 18), st.integers(1, 40)),
     tiles=st.booleans(),

@@ -26,15 +26,15 @@ def shaken(op):
     return op
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(size=SIZES, channels=st.integers(1, 3), taps=st.sampled_from([1, 3, 5]), mode=st.sampled_from(MODES))
 def test_the_inverse_brings_back_the_map_to_the_last_bits(size, channels, taps, mode):
     op = shaken(LiftPool2d(channels, kernel_size=taps, padding_mode=mode).double())
     x = image(2, channels, *size)
     back = op.inverse(op.bands(x))
     whole = np.pad(x.numpy(), ((0, 0), (0, 0), *((0, n % 2) for n in size)), mode="edge")
-    # Sums of numbers below 4 or so: a few units in the last place of those.
-    assert (back - torch.from_numpy(whole)).abs().max() <= 16 * torch.finfo(torch.float64).eps
+    # Sixteen sums of numbers below 16, each rounded by at most 4 eps.
+    assert (back - torch.from_numpy(whole)).abs().max() <= 64 * torch.finfo(torch.float64).eps
 
 
 @pytest.mark.parametrize("lifting", ["learnt", "haar"])
@@ -55,7 +55,7 @@ def test_any_map_is_the_inverse_of_any_bands():
         assert_close(again, band, rtol=0, atol=1e-14)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(size=SIZES)
 def test_haars_bands_are_pywavelets_up_to_scale(size):
     x = image(2, 2, *size)

@@ -16,7 +16,7 @@ def test_hand_worked_example():
     assert_close(lp_pool2d(x, 2, 2, form="mean"), torch.tensor([[[[2.5, 2.5], [1.0, 2.0]]]]))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     p=st.sampled_from([0.5, 1, 1.5, 2, 3, 7]),
     kernel=st.integers(1, 3),

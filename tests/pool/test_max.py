@@ -78,7 +78,7 @@ def test_winners_follow_the_definition_for_every_kind_of_value(ties, layout, val
             assert torch.equal(winners[n, c].long(), winners_), args
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.tuples(st.integers(1, 7), st.integers(1, 7)),
     st.tuples(st.integers(1, 4), st.integers(1, 4)),

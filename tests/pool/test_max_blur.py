@@ -34,7 +34,7 @@ def test_four_by_four_worked_by_hand():
     assert_close(max_blur_pool2d(x)[0, 0], row[:, None] + column, rtol=0, atol=0)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     size=st.tuples(st.integers(1, 8), st.integers(1, 8)),
     kernel_size=st.integers(1, 5),

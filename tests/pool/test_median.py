@@ -15,7 +15,7 @@ def test_hand_worked_example_takes_the_lower_of_two_middle_values():
     assert median_pool2d(x, 2)[0, 0].tolist() == [[2, 9], [5, -2]]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(kernel=st.sampled_from([3, 5]), stride=st.integers(1, 3), seed=st.integers(0, 999))
 def test_odd_windows_equal_the_median_filter_of_scipy(kernel, stride, seed):
     image = np.random.default_rng(seed).integers(-3, 4, (11, 9)).astype(np.float64)

@@ -12,7 +12,7 @@ from cnnpool.pool.rational import fractions, rounded_down, rounded_up, whole
 
 
 @given(st.integers(1, 200), st.integers(1, 200))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_any_smaller_size_is_reached_by_the_quotient_of_the_sizes(length, size):
     length, size = max(length, size), min(length, size)
     stride = fractions(length / size)
@@ -22,7 +22,7 @@ def test_any_smaller_size_is_reached_by_the_quotient_of_the_sizes(length, size):
 
 
 @given(st.integers(1, 500), st.integers(1, 99), st.integers(1, 99))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_sizes_are_rounded_as_exact_fractions_are(length, p, q):
     stride = fractions((p / q + 1, 1.0))
     exact = length / (Fraction(p, q) + 1)

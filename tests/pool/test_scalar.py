@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from cnnpool.pool.scalar import Fraction, Positive
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(value=st.floats(1e-3, 1e3), above=st.sampled_from([0.0, 1.0]))
 def test_positive_starts_at_its_value(value, above):
     x = torch.zeros(1, dtype=torch.float32)
@@ -19,7 +19,7 @@ def test_positive_starts_at_its_value(value, above):
     assert_close(learnt(x), torch.full((2, 1, 1), above + value))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(value=st.floats(1e-3, 1 - 1e-3))
 def test_fraction_starts_at_its_value(value):
     x = torch.zeros(1)

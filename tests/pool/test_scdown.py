@@ -27,7 +27,7 @@ def test_two_by_two_worked_by_hand():
     assert op(x).flatten().tolist() == [19.0, 3.0]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     size=st.tuples(st.integers(1, 9), st.integers(1, 9)),
     channels=st.integers(1, 4),

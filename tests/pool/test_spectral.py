@@ -38,7 +38,7 @@ def test_hand_worked_4x4():
 
 
 @given(SIZES, st.data())
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_every_size_agrees_with_numpy(size, data):
     kept = tuple(data.draw(st.integers(1, n)) for n in size)
     nyquist = data.draw(st.sampled_from(["mean", "sum", "zero"]))
@@ -49,7 +49,7 @@ def test_every_size_agrees_with_numpy(size, data):
 
 
 @given(SIZES, st.data())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_scipy_resamples_the_same_at_odd_sizes_and_sums_at_even_ones(size, data):
     kept = tuple(data.draw(st.integers(1, n)) for n in size)
     x = torch.randn(1, 2, *size, generator=torch.Generator().manual_seed(1)).double()

@@ -27,7 +27,7 @@ def test_four_by_four_worked_by_hand():
     ]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     size=st.tuples(st.integers(1, 4), st.integers(1, 4)),
     stride=st.integers(1, 4),
@@ -114,7 +114,7 @@ def test_with_layer_normalisation_it_is_torchvisions_patch_merging(size):
     assert_close(op(x), merging(x.movedim(1, -1)).movedim(-1, 1)[:, :3])
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     cells=st.tuples(st.integers(1, 3), st.integers(1, 3)),
     stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),

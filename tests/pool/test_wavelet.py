@@ -34,7 +34,7 @@ def test_second_order_filter_is_daubechies_closed_form():
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 6))
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_every_size_agrees_with_pywavelets_periodization(height, width, order):
     x = torch.randn(2, 2, height, width, generator=torch.Generator().manual_seed(0)).double()
     theirs = pywt_bands(x, order, "periodization")
@@ -42,7 +42,7 @@ def test_every_size_agrees_with_pywavelets_periodization(height, width, order):
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 6))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_symmetric_edges_are_those_of_the_mirrored_map(height, width, order):
     x = torch.randn(2, 2, height, width, generator=torch.Generator().manual_seed(0)).double()
     mirrored = np.pad(x.numpy(), ((0, 0), (0, 0), (12, 12), (12, 12)), mode="symmetric")

@@ -169,7 +169,7 @@ def cases(draw):
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(case=cases())
 def test_operator_follows_its_formula_at_every_window(name, case):
     x, kernel, options = case

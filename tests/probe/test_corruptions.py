@@ -44,7 +44,7 @@ def test_every_name_has_a_corruption_of_five_severities():
     assert {len(one.strengths) for one in CORRUPTIONS.values()} == {5}
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(
     channels=st.sampled_from([1, 2, 3]),
     size=st.tuples(st.integers(1, 40), st.integers(1, 40)),

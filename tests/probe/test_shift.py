@@ -8,7 +8,7 @@ from cnnpool.probe.shift import fourier_derivative, fourier_shift, shift
 
 
 @given(st.integers(-9, 9), st.integers(-9, 9), st.booleans())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_a_circular_shift_is_a_roll(down, right, by_image):
     x = torch.arange(2 * 3 * 5 * 4).reshape(2, 3, 5, 4)
     rolled = np.roll(x.numpy(), (down, right), (2, 3))
@@ -17,7 +17,7 @@ def test_a_circular_shift_is_a_roll(down, right, by_image):
 
 
 @given(st.integers(-6, 6), st.integers(-6, 6), st.booleans())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_a_shift_that_is_not_circular_lets_the_fill_in(down, right, filled):
     x = torch.arange(1.0, 1 + 2 * 2 * 5 * 4).reshape(2, 2, 5, 4)
     fill = torch.tensor([-0.5, -7.0]) if filled else None

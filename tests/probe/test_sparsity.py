@@ -31,7 +31,7 @@ def test_equal_entries_participate_by_their_share(ones, ratio):
 
 
 @given(st.integers(0, 10_000), st.floats(-6, 6))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_sparsity_is_the_slow_obvious_number_at_any_scale(seed, exponent):
     gradient = torch.randn(3, 2, 3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     gradient[gradient.abs() < 0.3] = 0

@@ -23,7 +23,7 @@ def gem(x, p, eps=1e-6):
 
 
 @given(st.floats(0.1, 20), st.booleans())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_gem_is_its_formula_whether_p_is_fixed_or_learnt(p, learnable):
     readout, x = GlobalGeM2d(3, SIZE, p=p, learnable=learnable).double(), image(2, 3, *SIZE)
     # A learnt p has been a float32 parameter.

@@ -28,7 +28,7 @@ def test_one_value_has_a_mean_and_no_interval():
 
 
 @given(st.lists(numbers, min_size=2, max_size=20))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_interval_is_scipys(values):
     s = statistics.summarise(values)
     if s.sd > 1e-6:
@@ -50,7 +50,7 @@ def test_t_interval_covers_the_mean_in_95_of_100_cases():
 
 
 @given(st.lists(numbers, min_size=1, max_size=9))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_sign_flip_counts_every_pattern_of_signs(differences):
     flips = itertools.product((1, -1), repeat=len(differences))
     sums = [abs(math.fsum(sign * d for sign, d in zip(signs, differences, strict=True))) for signs in flips]
@@ -92,7 +92,7 @@ def test_holm_by_hand():
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_holm_lies_between_the_raw_p_and_bonferroni(p_values):
     for raw, adjusted in zip(p_values, statistics.holm(p_values), strict=True):
         assert raw <= adjusted <= min(1, len(p_values) * raw) or adjusted == pytest.approx(raw)
