@@ -1,10 +1,13 @@
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 
 import pytest
 
-from cnnpool.run_folder import status
+from cnnpool.run_folder import metrics, status
 from cnnpool.run_folder.hold import held
 
 FOLDER = "hydra.run.dir=here"
@@ -80,3 +83,37 @@ def test_a_stopped_run_of_other_settings_in_the_same_folder_is_refused(call, tmp
     assert "pool.name: max -> avg" in err and "fit.lr: 0.01 -> 0.5" in err
     assert "name: max" in (tmp_path / "here" / ".hydra" / "config.yaml").read_text()
     assert call("train", *call.quick, FOLDER)[0] == 0
+
+
+@pytest.mark.slow
+def test_runs_that_save_at_once_in_a_folder_and_below_it_come_to_their_ends(call, tmp_path):
+    options = [*call.quick, "fit.epochs=12", "fit.checkpoint_every_minutes=0.0001"]
+
+    def start(folder):
+        words = [sys.executable, "-m", "cnnpool", "train", *options, f"hydra.run.dir={folder}"]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    first = start("outer")
+    while not (tmp_path / "outer" / "checkpoints" / "last.ckpt").exists():
+        assert first.poll() is None
+        time.sleep(0.01)
+    # Halted wherever it is, most likely in saving, so that it has not ended before the others come.
+    first.send_signal(signal.SIGSTOP)
+    others = [
+        tmp_path / "outer" / ".thesis.tex.part",
+        tmp_path / "outer" / "checkpoints" / ".last.ckpt.0123456789abcdef-1.part",
+    ]
+    for path in others:
+        path.write_text("theirs")
+    below, second = start("outer/below"), start("outer")
+    assert f"is in use by pid {first.pid}: " in second.communicate()[1] and second.returncode == 2
+    first.send_signal(signal.SIGCONT)
+    assert [one.communicate()[1] for one in (first, below)] == ["", ""]
+    assert (first.returncode, below.returncode) == (0, 0)
+    assert all(path.read_text() == "theirs" for path in others)
+    assert call("train", *options, "hydra.run.dir=alone")[0] == 0
+    losses = [
+        [one["train/loss"] for one in metrics.read(tmp_path / folder).records if "train/loss" in one]
+        for folder in ("outer", "outer/below", "alone")
+    ]
+    assert losses[0] == losses[1] == losses[2] and len(losses[0]) > 1
