@@ -11,7 +11,6 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
-from cnnpool import tables
 from cnnpool.fit.loggers import RunLogger
 from cnnpool.fit.wall_times import wall_times
 from cnnpool.quantity import Quantity
@@ -19,6 +18,7 @@ from cnnpool.run_folder import metrics
 from cnnpool.run_folder.metrics import MetricsFile
 from cnnpool.run_folder.pages import pages
 from cnnpool.run_folder.results import NAMED, Results
+from cnnpool.tables import markdown_text
 
 EVENTS = "events.out.tfevents.*"
 
@@ -89,13 +89,15 @@ class MetricsWriter:
     def finish(self, results: Results) -> None:
         """Write the pages that compare runs: custom scalars, a row of HParams, the configuration as text."""
         self._layout()
-        # Five columns of settings would push that of the accuracy out of a window of 1,400 pixels.
+        # No seed: a row is a mean over seeds, and a fifth column would push the accuracy out of 1,400 pixels.
         settings = {room: getattr(results, room)["name"] for room in NAMED}
         where, _, choice = results.choice.rpartition("/")
         self._hyperparameters(f"{choice} ({where})" if where else choice, settings, _headline(results))
-        asked = {key: getattr(results, key) for key in (*NAMED, "stages", "fit", "seed")}
-        self.board.add_text("configuration", _table(asked), results.steps)
-        self.board.add_text("results", _table(_headline(results)), results.steps)
+        own = {stage: node for stage, node in results.stages.items() if node != results.pool}
+        asked = {key: getattr(results, key) for key in (*NAMED, "fit", "seed")}
+        asked |= {f"stage.{stage}": node for stage, node in own.items()}
+        self.board.add_text("configuration", _listed(asked), results.steps)
+        self.board.add_text("results", _listed(_headline(results)), results.steps)
 
     def _scalar(self, tag: str, value: float, step: int, wall_time: float) -> None:
         # Never back, also where the clock was set back.
@@ -147,9 +149,10 @@ def _headline(results: Results) -> dict[str, float]:
     return tags
 
 
-def _table(content: Mapping[str, Any]) -> str:
-    rows = [
-        (key, ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, Mapping) else str(value))
+def _listed(content: Mapping[str, Any]) -> str:
+    """Markdown's list, not its table: TensorBoard breaks the words in a narrow first column."""
+    rows = {
+        key: ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, Mapping) else str(value)
         for key, value in content.items()
-    ]
-    return tables.markdown(tables.from_rows(("", ""), rows))
+    }
+    return "\n".join(f"- **{markdown_text(key)}**: {markdown_text(value)}" for key, value in rows.items())

@@ -73,6 +73,10 @@ def test_tensorboard_shows_the_documented_tags_pictures_and_pages(runs, finished
     )
     assert set(tags["histograms"]) == {"gradient/at_input/s1", "gradient/at_input/s2"}
     assert {"configuration/text_summary", "results/text_summary"} <= set(tags["tensors"])
+    said = events.Tensors("configuration/text_summary")[0].tensor_proto.string_val[0].decode().splitlines()
+    # Of both stages the operator is the run's own.
+    assert [line.split("**")[1] for line in said] == ["pool", "readout", "model", "data", "fit", "seed"]
+    assert said[0] == "- **pool**: name=max" and "max\\_steps=" in said[4]
     assert "custom_scalars__config__" in tags["tensors"]
     assert len(events.Scalars("gradient/zero_fraction/s1")) == 3
     plugin = events.PluginTagToContent("hparams")

@@ -120,9 +120,10 @@ def test_routing_shows_images_and_where_gradient_goes_choice_under_choice(routed
     images, *choices = panels(figure)
     assert [axes.get_ylabel() for axes in (images, *choices)] == ["image", "max", "avg"]
     assert images.get_title() == "stage s1"
-    # Two images of four pixels with a white one between them.
-    shown = np.squeeze(images.images[0].get_array())
-    assert shown[0].tolist() == [0, 1, 2, 3, 255, 16, 17, 18, 19]
+    # Two images of four pixels with a transparent one between them.
+    red, green, blue, opacity = np.moveaxis(images.images[0].get_array()[0], -1, 0)
+    assert red.tolist() == green.tolist() == blue.tolist() == [0, 1, 2, 3, 0, 16, 17, 18, 19]
+    assert opacity.tolist() == [255] * 4 + [0] + [255] * 4
     # Of the first seed, in steps of 1/255.
     of_max, of_avg = (axes.images[0].get_array().filled(np.nan) for axes in choices)
     assert of_max == pytest.approx(
