@@ -5,11 +5,17 @@ import importlib.util
 import re
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cnnpool.choose.live_file import FILE, Live, content
 from cnnpool.report import main
+from cnnpool.run_folder.plan import planned
+from cnnpool.system.living import Living
+from cnnpool.tables import Column
 
 # Test modules are no package: the browser's driver is a file beside this one.
 _found = importlib.util.spec_from_file_location("browser", Path(__file__).with_name("browser.py"))
@@ -180,6 +186,34 @@ def test_a_run_that_finishes_meanwhile_appears(browser, serve, shelf, begin):
     browser.wait(f"{ROWS} === 3")
     assert [row[0] for row in browser.run(CELLS)] == ["max", "avg", "blur"]
     assert "epoch 2" not in browser.run("tab.querySelector('.jobs').textContent")
+    assert browser.errors == []
+
+
+def test_a_study_and_the_jobs_that_wait_are_followed(browser, serve, new_shelf, tmp_path):
+    shelf = new_shelf(tmp_path / "outputs")
+    shelf.sweep(max=[0.9], avg=[0.8])
+    study = Living(shelf.root / FILE)
+    columns = [Column("candidate", ["max", "avg"], True), Column("seeds", ["3", "3"])]
+    live = Live(
+        **{"said": "round 4 of at most 9", "rounds": 3, "planned": 9, "ended": 0, "asked": 2},
+        **{"spent_s": 60.0, "budget_s": 600.0, "time": time.time(), "candidates": columns},
+        **{"trained": [3, 3], "left": [True, False], "gone": [("avg", "worse than max")]},
+    )
+    study.write(content(live))
+    with planned({shelf.root / "max" / f"seed{seed}": [f"seed={seed}"] for seed in (7, 8)}):
+        open_tab(browser, serve(shelf.root))
+        browser.wait("tab.getElementById('running').textContent.includes('seed=8')")
+        assert browser.run("[...tab.querySelectorAll('.pill')].map(p => p.textContent)")[:2] == [
+            "2 done",
+            "2 waiting",
+        ]
+        said = browser.run("tab.getElementById('choose').textContent")
+        assert "1 of 2 candidates are left. Round 4 of at most 9: 0 of 2 runs have ended." in said
+        assert "3 of at most 9 complete" in said and "of 10 min, " in said and "worse than max" in said
+    browser.wait("tab.getElementById('running').hidden")
+    study.write(content(replace(live, verdict="Recommended: max.")))
+    browser.wait("tab.getElementById('choose').textContent.includes('Recommended: max.')")
+    study.release()
     assert browser.errors == []
 
 

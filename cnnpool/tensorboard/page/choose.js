@@ -20,14 +20,14 @@ function candidates(study) {
     h("thead", {}, h("tr", {}, head(first), h("th", { scope: "col", class: "words" }, "rounds"), others.map(head))),
     h("tbody", {}, first.cells.map((label, row) => h("tr", { class: study.left[row] ? "" : "gone" },
       h("th", { scope: "row" }, label),
-      h("td", {}, h("progress", { max: rounds, value: study.trained[row], "aria-label": `${study.trained[row]} of ${rounds} rounds` })),
+      h("td", { class: "words" }, h("progress", { max: rounds, value: study.trained[row], "aria-label": `${study.trained[row]} of ${rounds} rounds` })),
       others.map((one) => h("td", { class: one.words ? "words" : "" }, one.cells[row])))))));
 }
 
 function study(one) {
   const left = one.left.filter(Boolean).length;
   const planned = one.planned ? `${one.rounds} of at most ${one.planned} complete` : `${one.rounds} complete`;
-  const now = one.state === "running" && one.asked ? `${one.said}: ${one.ended} of ${one.asked} runs ended.` : "";
+  const now = one.state === "running" && one.asked ? `${one.said[0].toUpperCase()}${one.said.slice(1)}: ${one.ended} of ${one.asked} runs have ended.` : "";
   const stopped = one.state === "stopped" ? "Stopped: the same command goes on." : "";
   return [
     h("h3", {}, h("span", { class: `pill ${one.state}` }, one.state), ` ${one.folder === "." ? "" : one.folder}`),
