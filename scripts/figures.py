@@ -18,7 +18,7 @@ DOORS = ("cnnpool.launch.compose", "cnnpool.launch.sweep", "cnnpool.launch.build
 """Modules of ``launch`` that a plain run imports by name: compose the job, run it, build it."""
 TWINS = {
     "atomic writers": (r"os\.(replace|rename)\(|\.(replace|rename)\((path|target|self\.path)\)",),
-    "readers of results.json": (r"results\.json", r"json\.loads?\("),
+    "readers of results.json": (r"(read_json|json\.loads?)\([^)]*(RESULTS|results\.json)",),
     "did-you-means": (r"get_close_matches",),
 }
 """Signs of code that should stand in one file: regular expressions that all match."""
