@@ -15,7 +15,7 @@ from cnnpool.bench.results import check_out, record
 from cnnpool.cli_parser import Parser
 from cnnpool.system.process import share_cores
 
-SUITES = ("train", "mnist", "start", "sweep", "scale")
+SUITES = ("train", "mnist", "images", "start", "sweep", "scale")
 
 
 def main(arguments: list[str]) -> int:
@@ -29,6 +29,8 @@ def main(arguments: list[str]) -> int:
         raise ValueError(
             f"--threads must be at least 1 and --repeat 3, got {asked.threads} and {asked.repeat}"
         )
+    if asked.images < 32:
+        raise ValueError(f"--images must be at least 32, a batch, got {asked.images}")
     check_out(asked.out)
 
     from cnnpool.bench import machine
@@ -41,11 +43,12 @@ def main(arguments: list[str]) -> int:
 
 def _rows(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], str]]:
     """Rows of the suite, each with its line for the terminal."""
-    from scripts.benchmarks import figures, mnist, scale, start, sweep, train
+    from scripts.benchmarks import figures, images, mnist, scale, start, sweep, train
 
     suites = {
         "train": lambda: train.rows(asked.root, asked.repeat),
         "mnist": lambda: mnist.rows(asked.root, asked.repeat),
+        "images": lambda: images.rows(asked.images, asked.repeat),
         "start": lambda: start.rows(asked.repeat),
         "sweep": lambda: sweep.rows(asked.repeat),
         "scale": lambda: scale.rows(asked.only, asked.repeat),
@@ -59,9 +62,9 @@ def _rows(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], str]]:
 def _parser() -> Parser:
     parser = Parser(
         prog="python scripts/benchmarks",
-        description="train: a run beside loops that do less. mnist: seconds to an accuracy. start: from the "
-        "command to an answer. sweep: runs at once and one after the other. scale: time and memory as one "
-        "thing grows. Medians over turns.",
+        description="train: a run beside loops that do less. mnist: seconds to an accuracy. images: a folder "
+        "beside torchvision's loop. start: from the command to an answer. sweep: runs at once and one after "
+        "the other. scale: time and memory as one thing grows. Medians over turns.",
         epilog="example: python scripts/benchmarks start --repeat 5 --out start.json",
     )
     parser.add_argument("suite", choices=SUITES)
@@ -69,6 +72,8 @@ def _parser() -> Parser:
     parser.add_argument("--repeat", type=int, default=15, metavar="N", help="turns per case (default: 15)")
     only = "operators of the suite scale (default: max)"
     parser.add_argument("--only", nargs="+", default=["max"], metavar="OPERATOR", help=only)
+    photos = "photographs of the suite images, a batch of 32 or more (default: 2000)"
+    parser.add_argument("--images", type=int, default=2000, metavar="N", help=photos)
     root = Path(os.environ.get("CNNPOOL_DATA", "data"))
     parser.add_argument("--root", type=Path, default=root, metavar="FOLDER", help="of MNIST's files")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the results as JSON")

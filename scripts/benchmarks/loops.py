@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from cnnpool import model, readout
 from cnnpool.pool import MaxPool2d
 
+T = TypeVar("T")
 
-def in_turn(speeds: dict[str, Callable[[], float]], repeat: int) -> dict[str, list[float]]:
+
+def in_turn(speeds: dict[str, Callable[[], T]], repeat: int) -> dict[str, list[T]]:
     """The values of each of ``speeds``, ``repeat`` times, one after the other and back again."""
-    said: dict[str, list[float]] = {name: [] for name in speeds}
+    said: dict[str, list[T]] = {name: [] for name in speeds}
     for turn in range(-1, repeat):
         for name in list(speeds)[:: 1 if turn % 2 else -1]:
             speed = speeds[name]()

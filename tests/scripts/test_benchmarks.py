@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cnnpool import data
-from scripts.benchmarks import curves, figures, growth, loops, mnist, parts, scale, sweep, train
+from scripts.benchmarks import curves, figures, growth, images, loops, mnist, parts, scale, sweep, train
 
 
 def test_the_least_loop_trains_and_counts_what_it_saw(monkeypatch):
@@ -308,3 +308,34 @@ def test_a_page_tells_the_powers_and_the_sweep():
     assert "A sweep of 4 tiny runs in one process (`launch=local`): 3.0 s until the first starts" in text
     assert "and 0.50 s a run;" in text
     assert "801 MB resident after the first run, 804 MB after the last." in text
+
+
+def test_waiting_is_the_time_in_which_no_batch_is_at_hand(monkeypatch):
+    # Before and after each of two batches, and before and after the end.
+    clock = iter([0.0, 3.0, 10.0, 11.0, 20.0, 20.5])
+    monkeypatch.setattr(images.time, "perf_counter", lambda: next(clock))
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 2))
+    before = network[1].weight.detach().clone()
+    batches = [(torch.randn(4, 3, 2, 2), torch.tensor([0, 1, 0, 1]))] * 2
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    assert images.trained(network, optimizer, batches) == (8, 3.0 + 1.0 + 0.5)
+    assert not torch.equal(before, network[1].weight)
+
+
+def test_both_sides_train_on_every_photograph_at_the_same_size(tmp_path):
+    images.write_photos(tmp_path, 8)
+    case = images.Case("small", "", size=48, resize=64, batch_size=4)
+    for side in (images.ours(case, tmp_path, stream=True), images.torchvisions(case, tmp_path)):
+        for number in (0, 1):
+            batches = list(side(number))
+            assert [tuple(pixels.shape) for pixels, _ in batches] == [(4, 3, 48, 48)] * 2
+            assert torch.cat([labels for _, labels in batches]).bincount().tolist() == [4, 4]
+
+
+def test_a_folder_is_measured_from_memory_and_from_disk(monkeypatch):
+    monkeypatch.setattr(images, "CASES", (images.Case("small", "", size=48, resize=64, batch_size=4),))
+    rows = list(images.rows(8, repeat=3))
+    assert len(rows) == 6 and all(row["ours"] > 0 and row["rival"] > 0 for row in rows)
+    shares = [row for row in rows if not row["unit"]]
+    assert len(shares) == 2 and all(row["ours"] <= 1 and row["rival"] <= 1 for row in shares)
+    assert "from disk" in figures.line(rows[-1])

@@ -1,0 +1,220 @@
+"""The suite of image folders: ours beside torchvision's ImageFolder and torch's DataLoader, in turn."""
+
+import io
+import logging
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+from torch.nn import functional as F
+
+from cnnpool import data
+from cnnpool.bench.measure import ratio
+from scripts.benchmarks.figures import Wanted, row
+from scripts.benchmarks.loops import in_turn
+
+PHOTO = (375, 500)
+"""(H, W) of ImageNet's most common photographs."""
+DISTINCT = 32
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, and the images that it gets.
+
+    Args:
+        title: in the table.
+        arch: of torchvision; empty for a linear layer on the mean colour, which never keeps images waiting.
+        size, resize: pixels of H and W, cut out anywhere and brought to.
+        batch_size: images of a step.
+        second: the least ratio that is wanted in the second epoch; in the first it is 1.
+    """
+
+    title: str
+    arch: str
+    size: int = 224
+    resize: int = 256
+    batch_size: int = 32
+    second: float = 1
+
+
+CASES = (Case("no network to speak of", "", second=2), Case("mobilenet_v3_small", "mobilenet_v3_small"))
+
+
+class Measured(NamedTuple):
+    """Two epochs of training.
+
+    Args:
+        first: images per second from the first look at the folder on.
+        second: images per second of the second epoch.
+        waiting: share of the second epoch in which the network waited for images, 0..1.
+    """
+
+    first: float
+    second: float
+    waiting: float
+
+
+def rows(images: int, repeat: int) -> Iterator[dict[str, Any]]:
+    """Every row of the suite.
+
+    Args:
+        images: photographs in the folder; at least a batch.
+        repeat: turns.
+    """
+    logging.disable(logging.INFO)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        write_photos(root, images)
+        for case in CASES:
+            calls: dict[str, Callable[[], Measured]] = {
+                "memory": partial(two_epochs, case, partial(ours, case, root, stream=False)),
+                "disk": partial(two_epochs, case, partial(ours, case, root, stream=True)),
+                "rival": partial(two_epochs, case, partial(torchvisions, case, root)),
+            }
+            yield from _rows(case, in_turn(calls, repeat))
+
+
+def _rows(case: Case, found: dict[str, list[Measured]]) -> Iterator[dict[str, Any]]:
+    rival = found.pop("rival")
+    titles = {
+        "first": "first epoch, images/s",
+        "second": "second epoch, images/s",
+        "waiting": "share of waiting",
+    }
+    wanted = {"first": Wanted(1), "second": Wanted(case.second)}
+    for place, measured in found.items():
+        for key, title in titles.items():
+            mine, theirs = ([getattr(one, key) for one in turns] for turns in (measured, rival))
+            yield row(
+                f"{case.title}, {title}: from {place}",
+                "" if key == "waiting" else "1/s",
+                statistics.median(mine),
+                statistics.median(theirs),
+                "ImageFolder and DataLoader",
+                ratio(mine, theirs),
+                wanted.get(key),
+            )
+
+
+def write_photos(root: Path, count: int) -> None:
+    """``count`` JPEG files in two classes of ``train/``, and one of each in ``test/``."""
+    photos = [_photo(seed) for seed in range(min(count, DISTINCT))]
+    for part, files in (("train", count), ("test", 2)):
+        for i in range(files):
+            path = root / part / f"class{i % 2}" / f"{i}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(photos[i % len(photos)])
+
+
+def _photo(seed: int) -> bytes:
+    """A JPEG file with structure at every scale, as photographs have it: about 90 kB."""
+    generator = np.random.default_rng(seed)
+    height, width = PHOTO
+    pixels = np.zeros((height, width, 3))
+    for side in (4, 16, 64, 256):
+        noise = Image.fromarray(generator.integers(0, 256, (side, side, 3), dtype=np.uint8))
+        pixels += np.asarray(noise.resize((width, height), Image.Resampling.BICUBIC), float) / side**0.5
+    pixels -= pixels.min()
+    file = io.BytesIO()
+    Image.fromarray((255 * pixels / pixels.max()).astype(np.uint8)).save(file, "JPEG", quality=90)
+    return file.getvalue()
+
+
+def ours(case: Case, root: Path, *, stream: bool) -> Callable[[int], Iterable]:
+    """Batches of an epoch, by its number, of a folder whose images were not decoded before."""
+    shutil.rmtree(root / ".cnnpool-cache", ignore_errors=True)
+    dataset = data.build(
+        "image_folder",
+        root=str(root),
+        size=case.size,
+        resize=case.resize,
+        flip=True,
+        val_size=0,
+        batch_size=case.batch_size,
+        stream=stream,
+    )
+    batches = dataset.train_batches()
+
+    def epoch(number: int) -> Iterable:
+        batches.set_epoch(number)
+        return batches
+
+    return epoch
+
+
+def torchvisions(case: Case, root: Path) -> Callable[[int], Iterable]:
+    """The same as torchvision's and torch's documentation do it: a worker process for each core."""
+    from torchvision import datasets, transforms
+
+    transform = transforms.Compose(
+        [
+            transforms.Resize(case.resize),
+            transforms.CenterCrop(case.resize),
+            transforms.RandomCrop(case.size),
+            transforms.RandomHorizontalFlip(),
+            transforms.ToTensor(),
+            transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+        ]
+    )
+    loader = torch.utils.data.DataLoader(
+        datasets.ImageFolder(str(root / "train"), transform),
+        case.batch_size,
+        shuffle=True,
+        drop_last=True,
+        num_workers=os.cpu_count() or 1,
+        persistent_workers=True,
+    )
+    return lambda number: loader
+
+
+def two_epochs(case: Case, begin: Callable[[], Callable[[int], Iterable]]) -> Measured:
+    """Train on what ``begin`` reads, and take the times."""
+    network = _network(case)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
+    start = time.perf_counter()
+    epoch = begin()
+    count, _ = trained(network, optimizer, epoch(0))
+    first = count / (time.perf_counter() - start)
+    start = time.perf_counter()
+    count, waited = trained(network, optimizer, epoch(1))
+    seconds = time.perf_counter() - start
+    return Measured(first, count / seconds, waited / seconds)
+
+
+def trained(network: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterable) -> tuple[int, float]:
+    """Train for an epoch: the images, and the seconds in which none were at hand."""
+    count, waited = 0, 0.0
+    source = iter(batches)
+    while True:
+        asked = time.perf_counter()
+        batch = next(source, None)
+        waited += time.perf_counter() - asked
+        if batch is None:
+            return count, waited
+        images, labels = batch
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(network(images.to(memory_format=torch.channels_last)), labels).backward()
+        optimizer.step()
+        count += len(labels)
+
+
+def _network(case: Case) -> nn.Module:
+    from torchvision import models
+
+    torch.manual_seed(0)
+    if not case.arch:
+        return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2)).train()
+    network: nn.Module = models.get_model(case.arch, weights=None, num_classes=2)
+    return network.to(memory_format=torch.channels_last).train()
