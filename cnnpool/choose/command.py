@@ -115,8 +115,12 @@ def metric_key(options: Options, settings: Mapping[str, Any]) -> str:
 
 
 def _conduct(study: Study, command: Sequence[str]) -> int:
-    with Broadcast(study) as live:
-        return _followed(study, command, Screen(study), live)
+    try:
+        with Broadcast(study) as live:
+            return _followed(study, command, Screen(study), live)
+    except Stopped as stop:
+        sys.stderr.write(f"{stop}; the same command goes on from there: {shlex.join(command)}\n")
+        return stop.status
 
 
 def _followed(study: Study, command: Sequence[str], screen: Screen, live: Broadcast) -> int:
@@ -129,10 +133,6 @@ def _followed(study: Study, command: Sequence[str], screen: Screen, live: Broadc
     try:
         with Clock(study, screen.tick) as clock:
             view, reason = Driver(study, clock, watch).drive()
-    except Stopped as stop:
-        screen.close()
-        sys.stderr.write(f"{stop}; the same command goes on from there: {shlex.join(command)}\n")
-        return stop.status
     finally:
         screen.close()
     ending = page.Ending(view, reason, command)

@@ -1,7 +1,10 @@
 import json
+import signal
+from functools import partial
 
 import pytest
 
+from cnnpool.choose import command
 from cnnpool.choose.clock import Clock
 from cnnpool.choose.drive import Driver
 from cnnpool.choose.live import Broadcast
@@ -9,12 +12,11 @@ from cnnpool.choose.live_file import FILE, content, read
 from cnnpool.choose.page import Ending
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.system.living import lives
+from cnnpool.system.signals import Stopped
 
 
 def worse_by_a_tenth(pool, seed, settings):
-    """avg is a tenth below max in every round but for a thousandth, strided fails."""
-    if pool == "strided":
-        raise AssertionError("replaced by the bench")
+    """avg is a tenth below max in every round but for a thousandth."""
     return {"max": 0.9, "avg": 0.8}[pool] + 0.001 * (seed % 2 if pool == "avg" else 0)
 
 
@@ -89,6 +91,19 @@ def test_where_nothing_can_be_written_the_study_goes_on(make_study, bench):
     with Broadcast(study) as live, Clock(study, lambda: None) as clock:
         view, _ = Driver(study, clock, live.show, bench(worse_by_a_tenth)).drive()
     assert view.finished == "one left"
+
+
+def test_a_signal_while_the_report_is_written_is_one_line(make_study, bench, monkeypatch, capsys):
+    def stopped(*arguments):
+        raise Stopped(signal.SIGTERM)
+
+    monkeypatch.setattr(command, "Driver", partial(Driver, run=bench(worse_by_a_tenth)))
+    monkeypatch.setattr(command.leave, "write", stopped)
+    study = make_study()
+    assert command._conduct(study, ["cnnpool", "choose", "data=digits"]) == 128 + signal.SIGTERM
+    said = "stopped by SIGTERM; the same command goes on from there: cnnpool choose data=digits\n"
+    assert capsys.readouterr().err == said
+    assert read(study.ledger.folder / FILE).verdict.startswith("Recommended: max.")
 
 
 CHANGES = [
