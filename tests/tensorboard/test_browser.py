@@ -189,6 +189,18 @@ def test_a_run_that_finishes_meanwhile_appears(browser, serve, shelf, begin):
     assert browser.errors == []
 
 
+def test_two_runs_of_one_choice_are_told_apart_by_a_click(browser, serve, new_shelf, tmp_path):
+    shelf = new_shelf(tmp_path / "outputs")
+    for rate in (0.01, 0.02):
+        shelf.put(f"lr{rate}/seed0", fit={"epochs": 5, "lr": rate})
+    browser.open(f"{serve(shelf.root)}#downsampling")
+    browser.wait("tab?.querySelector('#refusal pre')?.textContent.startsWith('two runs of')")
+    browser.run("[...tab.querySelectorAll('#refusal button')].find(b => b.textContent === 'fit.lr').click()")
+    browser.wait(f"{ROWS} === 2")
+    assert [row[0] for row in browser.run(CELLS)] == ["max / fit.lr=0.01", "max / fit.lr=0.02"]
+    assert browser.errors == []
+
+
 def test_a_study_and_the_jobs_that_wait_are_followed(browser, serve, new_shelf, tmp_path):
     shelf = new_shelf(tmp_path / "outputs")
     shelf.sweep(max=[0.9], avg=[0.8])

@@ -74,6 +74,10 @@ export function refusal(place, content, jobs, state, set) {
     button("tell them apart", { by: [...new Set([...(state.by || "pool").split(","), short])].join(",") }),
     button("mix them", { allow: [...new Set([...state.allow.split(",").filter(Boolean), short])].join(",") }));
   });
+  const own = state.by ? state.by.split(",") : ["pool"];
+  const apart = content.refusal.startsWith("two runs of") ? content.settings.filter((one) => one.groups && one.values.length > 1 && !own.includes(one.key)).slice(0, 6) : [];
+  if (apart.length)
+    ways.push(h("p", { class: "ways" }, h("b", {}, "group by too"), apart.map((one) => h("button", { type: "button", onclick: () => set({ by: [...own, one.key].join(",") }) }, one.key))));
   const changed = ["by", "where", "metric", "baseline", "allow", "folder"].some((name) => state[name].length && !(name === "metric" && state.metric === "test.accuracy"));
   fill(place, h("h2", {}, content.refusal ? "No comparison of these runs" : "No finished run yet"),
     content.refusal ? h("pre", {}, content.refusal) : h("p", {}, total

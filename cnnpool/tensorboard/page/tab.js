@@ -40,7 +40,7 @@ class Tab {
       h("header", {}, h("div", { class: "bar" }, this.title, (this.places.pills = h("div", { class: "pills", role: "status" })), this.tools),
         place("controls", "div"), this.nav),
       this.banner,
-      h("main", {}, place("refusal"), place("choose"), place("running"), place("comparison"), stages, place("measures"), place("words")));
+      h("main", {}, place("choose"), place("refusal"), place("running"), place("comparison"), stages, place("measures"), place("words")));
   }
 
   stagesOf(name) {
