@@ -71,20 +71,21 @@ class Torchvision(ImageSource):
 
     def origin(self) -> Origin:
         root = Path(self.root).expanduser().absolute()
-        if not any((root / name).exists() for name in self._set.files):
-            self._parts(root)
+        folder = cache_folder(root) / f"torchvision-{self._title}"
+        is_known = folder.exists() and any((root / name).exists() for name in self._set.files)
+        # Files that torchvision still has to fetch or unpack would change the key.
+        parts = None if is_known else self._parts(root)
         head = f"1 {PIL.__version__} {version('torchvision')} {self.max_megapixels}"
         return Origin(
             root,
-            cache_folder(root) / f"torchvision-{self._title}",
+            folder,
             stamp(head, root, _files(root, self._set.files)),
-            lambda: self._listed(root),
+            lambda: self._listed(parts or self._parts(root)),
             [f"{self._title} of torchvision, in {root}"],
             f"{self.dataset} has test images of its own" if "test" in self._set.parts else "",
         )
 
-    def _listed(self, root: Path) -> Found:
-        parts = self._parts(root)
+    def _listed(self, parts: dict[str, Any]) -> Found:
         datasets = list(parts.values())
         names = getattr(datasets[0], "classes", getattr(datasets[0], "categories", ()))
         return Found(

@@ -226,6 +226,23 @@ def test_missing_files_are_downloaded_by_torchvision_once(tmp_path, monkeypatch)
     assert len(dataset.read().train) == 40 and calls == ["train", "test"]
 
 
+def test_files_that_torchvision_unpacks_first_are_decoded_once(tmp_path, monkeypatch):
+    source, root = tmp_path / "server", tmp_path / "data"
+    mat_files(source, monkeypatch)
+    root.mkdir()
+    (source / "train_32x32.mat").rename(root / "train_32x32.mat")
+
+    def download(self):
+        for path in source.glob(f"{self.split}*.mat"):
+            path.rename(root / path.name)
+
+    monkeypatch.setattr(torchvision.datasets.SVHN, "download", download)
+    dataset = Torchvision(root=str(root), dataset="SVHN")
+    first = dataset.read()
+    monkeypatch.setattr(image_source, "decode_all", None)
+    assert dataset.read().sha256 == first.sha256
+
+
 def test_files_that_torchvision_does_not_download_are_said_to_be_fetched_by_hand(tmp_path):
     with pytest.raises(DataError, match=r"put fer2013.csv of that page into .*/fer2013") as raised:
         Torchvision(root=str(tmp_path), dataset="FER2013").read()
