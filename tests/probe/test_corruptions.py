@@ -15,6 +15,7 @@ from cnnpool.probe import Batch, Corruptions
 from cnnpool.probe.corrupt import (
     CORRUPTIONS,
     CorruptionName,
+    _continued,
     brightness,
     contrast,
     defocus_blur,
@@ -244,3 +245,11 @@ def test_without_black_and_white_the_range_of_each_channel_stands_for_them():
 def test_what_is_not_defined_is_refused(options, said):
     with pytest.raises(ValueError, match=said):
         Corruptions(**options)
+
+
+@pytest.mark.parametrize(("border", "mode"), [("reflect", "reflect"), ("replicate", "edge")])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_an_image_is_continued_as_numpy_pads_it_however_far(border, mode, size):
+    for reach in (0, 1, 4, 13):
+        padded = np.pad(np.arange(size), reach, mode=mode)
+        assert _continued(size, reach, border).tolist() == padded.tolist()
