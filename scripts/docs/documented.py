@@ -14,6 +14,7 @@ SKIPPED = (
     (r"^(make|pip|source|git|cd|export) |^python -m (venv|pip|pytest)\b", "installs or prepares"),
     (r"launch=(slurm|ray)\b", "needs a cluster"),
     (r"--weights\b", "downloads published weights"),
+    (r"data=(torchvision|huggingface)\b", "downloads a published data set"),
     (r"--device cuda|fit\.devices=", "needs several devices or a GPU"),
     (r"^python scripts/", "generates a page from runs made at full length"),
 )

@@ -142,6 +142,7 @@ def test_long_commands_are_shortened(text, short):
         ("python -m venv .venv", "installs"),
         ("cnnpool train -m launch=slurm", "cluster"),
         ("cnnpool probe timm:resnet18 --weights default", "weights"),
+        ("cnnpool train data=torchvision:SVHN", "downloads a published data set"),
         ("cnnpool train -m launch=processes", ""),
         ("cnnpool explain max", ""),
     ],
