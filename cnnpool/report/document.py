@@ -102,7 +102,7 @@ def summary(comparison: Comparison) -> str:
     rows = comparison.rows
     counts = sorted({row.summary.n for row in rows})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    text = f"{len(rows)} choice{'s' * (len(rows) > 1)}, {seeds} seeds each."
+    text = f"{len(rows)} choice{'s' * (len(rows) > 1)}, {seeds} seed{'s' * (counts[-1] != 1)} each."
     verdicts: dict[str, list[str]] = {}
     for row in rows[1:]:
         word = row.verdict.partition(" at ")[0].partition(" (")[0].partition(":")[0]
