@@ -71,7 +71,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(0)
     command, rest = arguments[0], arguments[1:]
     if command not in COMMANDS:
-        fail(f"no command {command!r}; choose from {', '.join(COMMANDS)}")
+        from cnnpool.registry import did_you_mean
+
+        fail(f"no command {command!r}; {did_you_mean(command, COMMANDS)}")
     if not has_folder():
         fail("the working directory has been removed: cd to one that exists")
     try:

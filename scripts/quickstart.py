@@ -25,11 +25,21 @@ def main(overrides: list[str]) -> int:
     # Nets this small gain nothing from more threads, and lose much where another process is busy.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for command in (["train", "-m", *SWEEP, *overrides], ["compare", RUNS]):
-        status = subprocess.run([*CNNPOOL, *command]).returncode
+        status = run(command)
         if status:
             return status
     print(NEXT)
     return 0
+
+
+def run(command: list[str]) -> int:
+    """The exit status of ``cnnpool`` with ``command``; after Ctrl-C, which it answers itself, as well."""
+    with subprocess.Popen([*CNNPOOL, *command]) as process:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue
 
 
 if __name__ == "__main__":

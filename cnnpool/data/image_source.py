@@ -121,7 +121,7 @@ class ImageSource(Source):
     def read(self) -> Raw:
         origin = self.origin()
         channels = "auto" if self.channels is None else self.channels
-        path = origin.folder / f"{channels}x{self.resize or self.size}.images".replace(" ", "")
+        path = origin.folder / f"{channels}x{self.resize or self.size or 'own'}.images".replace(" ", "")
         raw = cached(path, origin.key, partial(self._decode, origin), partial(hold, stream=self.stream))
         notes = [*origin.notes, *raw.notes]
         if raw.skipped:

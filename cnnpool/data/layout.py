@@ -149,7 +149,10 @@ def _classes(
     """The images of each class; a class without any is left alone if ``empty``, else an error."""
     ignored["images in no class's folder"] += len(loose)
     if not names:
-        raise DataError(f"{folder} holds no folder: put the images of each class into a folder of its own")
+        raise DataError(
+            f"{folder} holds no folder: put the images of each class into a folder of its own, or "
+            "name another by data.root=FOLDER"
+        )
     listing = {}
     for name in names:
         if paths := sorted(_walk(folder / name, ignored, ())):
@@ -159,7 +162,10 @@ def _classes(
         else:
             raise DataError(f"{folder / name} holds no image: fill or remove it")
     if not listing:
-        raise DataError(f"{folder} holds no image: put the images of each class into a folder of its own")
+        raise DataError(
+            f"{folder} holds no image: put the images of each class into a folder of its own, or name "
+            "another by data.root=FOLDER"
+        )
     return listing
 
 

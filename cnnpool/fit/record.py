@@ -27,6 +27,7 @@ from cnnpool.run_folder import layout, routing
 from cnnpool.run_folder.correct import packed
 from cnnpool.run_folder.results import Results, write
 from cnnpool.system.hardware import environment
+from cnnpool.system.progress import Progress
 
 log = logging.getLogger(__name__)
 
@@ -104,5 +105,6 @@ def close(
     writer.scalars(results.steps, results.epochs, values)
     writer.finish(results)
     if pictures:
-        draw(writer, model, batch, results)
+        with Progress("drawing pictures"):
+            draw(writer, model, batch, results)
     writer.close()

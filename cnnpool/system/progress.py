@@ -46,12 +46,12 @@ class Progress:
         self.what, self.total, self.unit = what, total, unit
         self.silent_s = SILENT_S if silent_s is None else silent_s
         self.done = 0
-        self._begun = time.monotonic()
+        self._begun = self._stepped = time.monotonic()
         self._ended = Event()
         self._thread = Thread(target=self._speak, daemon=True)
 
     def __enter__(self) -> "Progress":
-        self._begun = time.monotonic()
+        self._begun = self._stepped = time.monotonic()
         if not rank():
             self._thread.start()
         return self
@@ -64,6 +64,7 @@ class Progress:
     def step(self, count: int = 1) -> None:
         """Note that ``count`` more steps are done."""
         self.done += count
+        self._stepped = time.monotonic()
 
     def __str__(self) -> str:
         """``decoding: 1,234 of 20,000 images (6 %), 48 s left``."""
@@ -76,8 +77,9 @@ class Progress:
         )
         if not 0 < share < 1:
             return text
-        left = (time.monotonic() - self._begun) * (1 - share) / share
-        return f"{text}, {duration(left)} left"
+        # As it was after the last step, so that a long one does not make the time left grow.
+        left = (self._stepped - self._begun) * (1 - share) / share - (time.monotonic() - self._stepped)
+        return f"{text}, {duration(left)} left" if left > 0 else text
 
     def _speak(self) -> None:
         on_terminal = sys.stderr.isatty()

@@ -30,7 +30,7 @@ def test_a_long_epoch_says_in_a_log_how_far_it_is(runs, tmp_path, slow, caplog):
     runs.run(tmp_path, probes={}, progress="auto")
     said = [line for line in caplog.messages if line.startswith("epoch 2/2: ")]
     assert said and all(" of 4 batches (" in line for line in said), caplog.messages
-    assert any(line.startswith("epoch 2/2: 2 of 4 batches (50 %), ") for line in said)
+    assert any(line.startswith("epoch 2/2: 2 of 4 batches (50 %)") for line in said)
 
 
 def test_who_wants_no_progress_gets_none(runs, tmp_path, slow, caplog):

@@ -38,7 +38,7 @@ def test_the_version_is_the_packages(call):
 def test_an_unknown_command_is_one_line_and_status_2(call):
     status, _, err = call("trian")
     assert status == 2
-    assert err.startswith("error: no command 'trian'; choose from train") and err.count("\n") == 1
+    assert err.startswith("error: no command 'trian'; did you mean 'train'?") and err.count("\n") == 1
 
 
 # Those that scripts/reliability/fault does not try already.

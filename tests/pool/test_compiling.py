@@ -45,7 +45,7 @@ def test_what_takes_long_is_said_again_with_its_count(lines, monkeypatch):
         kernel()(1, 2)
     assert lines() == [
         "compiling kernels, once for this machine",
-        "compiling kernels, once for this machine: 2 after 21 s",
+        "compiling kernels, once for this machine: 2 so far",
     ]
 
 

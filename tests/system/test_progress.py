@@ -38,8 +38,24 @@ def test_a_log_gets_a_line_now_and_then(caplog, capsys):
         wait_for(lambda: len(caplog.messages) == 2)
         time.sleep(0.2)
     assert len(caplog.messages) == 2
-    assert all(line.startswith("decoding: 1,234 of 20,000 images (6 %), ") for line in caplog.messages)
+    assert all(line.startswith("decoding: 1,234 of 20,000 images (6 %)") for line in caplog.messages)
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_time_left_falls_until_the_next_step(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    progress = Progress("probing", 5, "probes")
+    now = 110.0
+    progress.step()
+    assert str(progress) == "probing: 1 of 5 probes (20 %), 40 s left"
+    now = 120.0
+    assert str(progress) == "probing: 1 of 5 probes (20 %), 30 s left"
+    # A step that takes longer than those before: nothing is known.
+    now = 151.0
+    assert str(progress) == "probing: 1 of 5 probes (20 %)"
+    progress.step()
+    assert str(progress) == "probing: 2 of 5 probes (40 %), 76 s left"
 
 
 def test_without_a_log_that_shows_it_standard_error_gets_the_lines(capsys, monkeypatch):

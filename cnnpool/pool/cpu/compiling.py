@@ -21,7 +21,7 @@ class CompilationLog(event.Listener):
     def __init__(self, package: str):
         self._package = f"{package}."
         self._count = 0
-        self._begun = self._said = 0.0
+        self._said = 0.0
 
     def on_start(self, event: event.Event) -> None:
         """Before a kernel is compiled; one that is found on disk is not."""
@@ -30,11 +30,9 @@ class CompilationLog(event.Listener):
         now = time.monotonic()
         if not self._count:
             log.info("compiling kernels, once for this machine")
-            self._begun = self._said = now
+            self._said = now
         elif now - self._said >= INTERVAL_S:
-            log.info(
-                "compiling kernels, once for this machine: %d after %.0f s", self._count, now - self._begun
-            )
+            log.info("compiling kernels, once for this machine: %d so far", self._count)
             self._said = now
         self._count += 1
 

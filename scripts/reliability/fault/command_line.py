@@ -8,7 +8,7 @@ TREE = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)
 UNSET = ("environment variable NOPE is not set", "set it, or give a default by ${oc.env:NOPE,DEFAULT}")
 
 COMMAND_LINE = [
-    Fault("a command that does not exist", "trian", ("trian", "choose from train")),
+    Fault("a command that does not exist", "trian", ("trian", "did you mean 'train'")),
     Fault("a misspelt key", "train lrr=1", ("'lrr'", "did you mean 'fit.lr'?")),
     Fault("a new key by +", "train +extra=1", ("'extra'", "known are data")),
     Fault("an option that the operator lacks", "train +pool.extra=1", ("'extra'", "choose from")),
