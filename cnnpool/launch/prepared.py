@@ -1,6 +1,8 @@
 """Image sizes that published weights expect, where the user sets none."""
 
+import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from cnnpool import published, registry
@@ -16,11 +18,8 @@ def preset_of(settings: Mapping[str, Any]) -> Preset | None:
     """
     if not is_published(settings):
         return None
-    chosen = {key: value for key, value in settings["model"].items() if key != "name"}
     with located("model", settings["model"]):
-        return registry.construct(
-            published.PUBLISHED, "networks", settings["model"]["name"], **chosen
-        ).preset()
+        return _published(json.dumps(settings["model"]))
 
 
 def sized(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,6 +52,16 @@ def sentence(preset: Preset, settings: Mapping[str, Any], data: Mapping[str, Any
         mean, std = (" ".join(f"{value:g}" for value in values) for values in (preset.mean, preset.std))
         parts.append(f"mean {mean}, deviation {std} (model.normalise)")
     return f"images as for the weights of {preset.source}: {', '.join(parts)}" if parts else ""
+
+
+@cache
+def _published(model: str) -> Preset | None:
+    """The preset of the network with the settings ``model``, as JSON: asked once for all jobs of a sweep."""
+    chosen = json.loads(model)
+    found: Preset | None = registry.construct(
+        published.PUBLISHED, "networks", chosen.pop("name"), **chosen
+    ).preset()
+    return found
 
 
 def _words(size: Size) -> str:

@@ -25,7 +25,7 @@ def kaiser_taps(filter_size: int, stride: int, cutoff: float, width: float) -> t
     dB, and Kaiser's formula gives the window's parameter beta from A.
     """
     nyquist = 1 / (2 * stride)
-    attenuation = 2.285 * (filter_size - 1) * 2 * math.pi * width * nyquist + 7.95
+    beta = kaiser_beta(2.285 * (filter_size - 1) * 2 * math.pi * width * nyquist + 7.95)
     middle = (filter_size - 1) / 2
     taps = []
     for k in range(filter_size):
@@ -33,7 +33,7 @@ def kaiser_taps(filter_size: int, stride: int, cutoff: float, width: float) -> t
         turn = 2 * math.pi * cutoff * nyquist * t
         sinc = math.sin(turn) / turn if turn else 1.0
         edge = math.sqrt(max(0.0, 1 - (t / middle) ** 2)) if middle else 0.0
-        taps.append(sinc * bessel(kaiser_beta(attenuation) * edge))
+        taps.append(sinc * bessel(beta * edge))
     total = sum(taps)
     return tuple(tap / total for tap in taps)
 

@@ -38,10 +38,15 @@ class Tab:
 
 
 @pytest.fixture
-def tab(shelf, monkeypatch):
-    """The tab of the shelf's runs; every look at the folders is a new one."""
+def restless(monkeypatch):
+    """Every look at the folders is a new one."""
     monkeypatch.setattr(index, "PAUSE_S", 0.0)
     monkeypatch.setattr(index, "SHARE", 1e9)
+
+
+@pytest.fixture
+def tab(shelf, restless):
+    """The tab of the shelf's runs."""
     return Tab(shelf.root)
 
 

@@ -13,9 +13,7 @@ from cnnpool.tensorboard.view import Palette, view
 
 
 @pytest.fixture
-def follow(shelf, monkeypatch):
-    monkeypatch.setattr(index, "PAUSE_S", 0.0)
-    monkeypatch.setattr(index, "SHARE", 1e9)
+def follow(shelf, restless):
     return Index(shelf.root)
 
 
