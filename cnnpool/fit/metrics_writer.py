@@ -16,7 +16,7 @@ from cnnpool.fit.wall_times import wall_times
 from cnnpool.quantity import Quantity
 from cnnpool.run_folder import metrics
 from cnnpool.run_folder.metrics import MetricsFile
-from cnnpool.run_folder.pages import pages
+from cnnpool.run_folder.pages import charts, pages
 from cnnpool.run_folder.results import NAMED, Results
 from cnnpool.tables import markdown_text
 
@@ -24,7 +24,7 @@ EVENTS = "events.out.tfevents.*"
 
 
 class MetricsWriter:
-    """Scalars of one run, appended to ``metrics.jsonl`` and to TensorBoard's event file.
+    """Scalars of one run: all appended to ``metrics.jsonl``, those with a chart to TensorBoard's event file.
 
     A run that goes on makes its event file anew from the lines of ``metrics.jsonl`` that it keeps, so that
     each number stands in it once and in order, wherever the run was stopped and however the clock was set.
@@ -55,7 +55,8 @@ class MetricsWriter:
         # The writer's own methods take no description of a scalar.
         self.events: Any = self.board.file_writer
         self.quantities = quantities
-        self.described: set[str] = set()
+        self.charts: dict[str, list[str]] = {}
+        self.definitions: dict[str, str] = {}
         self.latest = 0.0
         times = wall_times(old)
         for record in metrics.read(folder).records:
@@ -102,20 +103,24 @@ class MetricsWriter:
     def _scalar(self, tag: str, value: float, step: int, wall_time: float) -> None:
         # Never back, also where the clock was set back.
         self.latest = max(self.latest, wall_time)
-        self.events.add_summary(self._summary(tag, value), step, self.latest)
+        if tag not in self.charts:
+            one = next((q for q in self.quantities if q.has_tag(tag)), None)
+            self.charts[tag] = charts(tag, one.shown if one else "compare")
+            self.definitions |= {name: one.definition for name in self.charts[tag] if one}
+        for name in self.charts[tag]:
+            self.events.add_summary(self._summary(name, value), step, self.latest)
 
     def _summary(self, tag: str, value: float) -> Summary:
         """One scalar; the first of its tag carries the definition."""
-        one = None if tag in self.described else next((q for q in self.quantities if q.has_tag(tag)), None)
-        self.described.add(tag)
+        definition = self.definitions.pop(tag, None)
         scalar = SummaryMetadata.PluginData(plugin_name="scalars")
-        metadata = one and SummaryMetadata(plugin_data=scalar, summary_description=one.definition)
+        metadata = definition and SummaryMetadata(plugin_data=scalar, summary_description=definition)
         return Summary(value=[Summary.Value(tag=tag, simple_value=value, metadata=metadata)])
 
     def _layout(self) -> None:
         layout = {
             title: {tag: ["Multiline", [f"^{tag}$"]] for tag in tags}
-            for title, tags in pages(self.described).items()
+            for title, tags in pages(tag for tag in self.charts if self.charts[tag]).items()
         }
         self.board.add_custom_scalars(layout)
 

@@ -1,4 +1,4 @@
-"""The pages of TensorBoard's custom scalars: accuracy, gradient, invariance."""
+"""Which scalars TensorBoard shows, and in which order: its first group, and the pages of custom scalars."""
 
 from collections.abc import Iterable
 
@@ -18,6 +18,31 @@ PAGES = {
     ),
 }
 """Title -> first parts of the tags that have a chart there, the most telling first."""
+FIRST = "a first look"
+"""The group of charts with the headlines: TensorBoard sorts groups by name and opens the first ones."""
+LOOK = {
+    "val/accuracy": "accuracy/val",
+    "test/accuracy": "accuracy/test",
+    "train/accuracy": "accuracy/train",
+    "gradient/zero_fraction": "gradient/zero_fraction",
+    "invariance/consistency": "invariance/consistency",
+}
+"""First parts of the tags that are shown there too -> what stands in their place."""
+CURVES = ("train", "val", "test")
+"""Sections whose every number has a chart."""
+
+
+def charts(tag: str, shown: str) -> list[str]:
+    """The names under which a scalar has a chart: a headline has two, a number for files alone has none.
+
+    Args:
+        tag: of the scalar.
+        shown: of its quantity, as in :class:`cnnpool.quantity.Quantity`.
+    """
+    if shown == "file" and tag.partition("/")[0] not in CURVES:
+        return []
+    firsts = [first for first in LOOK if f"{tag}/".startswith(f"{first}/")]
+    return [tag, *(f"{FIRST}/{LOOK[first]}{tag.removeprefix(first)}" for first in firsts)]
 
 
 def pages(tags: Iterable[str]) -> dict[str, list[str]]:
