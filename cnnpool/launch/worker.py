@@ -6,6 +6,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 GRACE_S = 10.0
 """How long the other processes of a training may take to end by themselves once one of them has failed."""
+UNKNOWN = 255
+"""The exit status that multiprocessing gives to a process once the server that forked it is gone."""
 
 
 def start_method(threads: int) -> "ForkServerContext | SpawnContext":
@@ -64,6 +67,15 @@ class Rank:
     time: float = 0.0
     died: bool = False
     killed: bool = False
+
+    def send_signal(self, signum: int) -> None:
+        """Send a signal to the process unless it has ended.
+
+        Its pipe tells that. ``process`` cannot once the server that forked it is gone.
+        """
+        if self.outcome is None and self.process.pid and not self.reports.poll():
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, signum)
 
 
 class StartError(RuntimeError):
@@ -125,15 +137,14 @@ class Worker:
     def send_signal(self, signum: int) -> None:
         """Send a signal to every running process."""
         for rank in self._ranks:
-            if rank.outcome is None and rank.process.pid and rank.process.is_alive():
-                os.kill(rank.process.pid, signum)
+            rank.send_signal(signum)
 
     def kill(self) -> None:
         """End every process at once."""
         for rank in self._ranks:
             if rank.outcome is None:
                 rank.killed = True
-                rank.process.kill()
+                rank.send_signal(signal.SIGKILL)
 
     def _look(self, rank: Rank) -> None:
         if rank.outcome is not None or not rank.reports.poll():
@@ -141,9 +152,9 @@ class Worker:
         try:
             rank.time, rank.outcome = rank.reports.recv()
         except (EOFError, OSError):
-            rank.process.join()
+            rank.process.join(GRACE_S)
             rank.died, rank.time = True, time.monotonic()
-            said = _death(rank.process.exitcode or 0)
+            said = _death(rank.process.exitcode)
             if len(self._ranks) > 1:
                 said = f"process {self._ranks.index(rank) + 1} of {len(self._ranks)} {said}"
             rank.outcome = Outcome(self._job.name, "failed", said, 1, self._log)
@@ -172,7 +183,9 @@ class Worker:
         return replace(outcome, log=self._log)
 
 
-def _death(exitcode: int) -> str:
+def _death(exitcode: int | None) -> str:
+    if exitcode in (None, UNKNOWN):
+        return "ended early, and so did the process that started it and knew why"
     if exitcode >= 0:
         return f"ended early with exit status {exitcode}"
     name = signal.Signals(-exitcode).name

@@ -186,3 +186,23 @@ def test_a_server_that_cannot_start_a_process_fails_the_job(context, tmp_path, m
     monkeypatch.setattr(context.Process, "start", start)
     with pytest.raises(StartError, match="is there enough memory"):
         Worker(job(tmp_path / "run"), context, 1, None)
+
+
+def test_jobs_can_be_stopped_once_the_server_that_forked_them_is_killed(context, tmp_path):
+    folders = [tmp_path / name for name in "ab"]
+    first, second = (Worker(training(f), context, 1, f.with_suffix(".log")) for f in folders)
+    for folder in folders:
+        checkpoint(folder)
+    process = first._ranks[0].process
+    stat = Path(f"/proc/{process.pid}/stat").read_text()
+    os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
+    wait_for(lambda: not process.is_alive())
+    assert first.poll() is second.poll() is None, "the jobs go on"
+    first.send_signal(signal.SIGTERM)
+    outcome = ended(first)
+    assert (outcome.state, outcome.status) == ("stopped", 128 + signal.SIGTERM)
+    assert state(folders[0])["state"] == "stopped"
+    os.kill(state(folders[1])["pid"], signal.SIGKILL)
+    outcome = ended(second)
+    said = "ended early, and so did the process that started it and knew why"
+    assert (outcome.state, outcome.said) == ("failed", said)

@@ -13,6 +13,8 @@ import torch
 
 pytest.importorskip("numba")
 
+from numba import config
+
 from cnnpool.pool.cpu import disk_cache, memory, threads
 
 KERNELS = """
@@ -120,6 +122,20 @@ def test_a_disk_that_is_full_is_done_without_and_said_once(use, folder, monkeypa
     assert len(record.getMessage().splitlines()) == 1
     monkeypatch.undo()
     assert use() == (0, 1) and use() == (1, 0), "kept again as soon as there is room"
+
+
+def test_no_folder_that_can_be_written_is_done_without_and_said_once(use, folder, monkeypatch, caplog):
+    taken = folder / "taken"
+    taken.touch()
+    (folder / "__pycache__").touch()
+    monkeypatch.setattr(config, "CACHE_DIR", str(taken))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(taken))
+    monkeypatch.setattr(disk_cache, "_complained", False)
+    assert use()[0] == use(torch.float64)[0] == 0 and not files(folder)
+    assert [record.getMessage() for record in caplog.records] == [
+        "compiled kernels cannot be kept, so every run compiles them: no folder for them can be written; "
+        "name one by NUMBA_CACHE_DIR"
+    ]
 
 
 def test_damage_found_while_loading_is_made_good(use, folder, caplog, monkeypatch):

@@ -61,6 +61,7 @@ def compiled(function: Callable[P, Result]) -> Kernel[P, Result]:
         kernel = njit(nogil=True, cache=True)(function)
     except RuntimeError:
         # Neither the package's folder nor the user's cache can be written: compile in every process.
+        _complain("", "no folder for them can be written; name one")
         kernel = njit(nogil=True)(function)
         return kernel
     versions[kernel] = _misses[kernel] = 0
@@ -92,7 +93,7 @@ def recover(error: BaseException) -> None:
         new = [kernel for kernel, known in versions.items() if len(kernel.overloads) != known]
         versions.update({kernel: len(kernel.overloads) for kernel in new})
         if new:
-            _complain(error, new[0])
+            _cannot_keep(new[0], error)
             return
     elif [kernel for kernel in versions if not _verify(kernel)]:
         return
@@ -114,14 +115,15 @@ def _reason(error: BaseException | None) -> str:
     return str(error and (error.strerror or error))
 
 
-def _complain(error: BaseException, kernel: Kernel[..., Any]) -> None:
+def _cannot_keep(kernel: Kernel[..., Any], error: BaseException) -> None:
+    _complain(f" in {kernel.stats.cache_path}", f"{_reason(error)}; make room there, or name another folder")
+
+
+def _complain(where: str, why: str) -> None:
     global _complained
     if not _complained:
         log.warning(
-            "compiled kernels cannot be kept in %s, so every run compiles them: %s; make room there, or name "
-            "another folder by NUMBA_CACHE_DIR",
-            kernel.stats.cache_path,
-            _reason(error),
+            "compiled kernels cannot be kept%s, so every run compiles them: %s by NUMBA_CACHE_DIR", where, why
         )
     _complained = True
 
@@ -142,7 +144,7 @@ def _verify(kernel: Kernel[..., Any]) -> bool:
         try:
             file.unlink(missing_ok=True)
         except OSError as error:
-            _complain(error, kernel)
+            _cannot_keep(kernel, error)
     _listed(folder)[name] = []
     return False
 
@@ -153,7 +155,7 @@ def _write_sums(kernel: Kernel[..., Any]) -> None:
     try:
         write_text(target, _sums(files), flush=False)
     except OSError as error:
-        _complain(error, kernel)
+        _cannot_keep(kernel, error)
 
 
 def _sums(files: list[Path]) -> str:
