@@ -75,6 +75,7 @@ Equal means to the bit.
 | output that nobody reads, or no disk takes, ends no job | `tests/system/test_output.py` |
 | jobs after one that ran out of memory are done | `tests/launch/test_sweep.py` |
 | a killed or halted process of several ends the others | `tests/launch/test_worker.py` |
+| jobs can be stopped once the server that forked them is killed | `tests/launch/test_worker.py` |
 | all operators in torch's deterministic mode: equal gradients | `tests/pool/test_deterministic.py` |
 | no code from a file, no port open to others | `tests/setup/test_security.py` |
 | every dependency hashed, no release known to be bad | `tests/setup/test_lock.py` |
@@ -121,7 +122,9 @@ Equal means to the bit.
   records it.
 
 Not covered: a power cut on a disk that does not honour flushes, and in-process sweeps (`launch=local`) whose
-process the kernel kills; the same command goes on from there.
+process the kernel kills; the same command goes on from there. A halted (SIGSTOP) server of processes, which
+`launch=processes` and `fit.devices` above 1 have, starts no job and tells the end of none: the command waits
+for it until it is continued, or killed.
 """
 
 

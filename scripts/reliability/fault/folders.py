@@ -1,14 +1,12 @@
 """Folders and files that are taken, damaged, or full."""
 
 from scripts.reliability.fault.attempt import GOES_ON, Fault
-from scripts.reliability.fault.setting import (
+from scripts.reliability.fault.disks import (
     disk_full_after,
     kernels_on_a_full_disk,
-    removed,
-    trained,
-    used,
-    write,
+    kernels_without_a_folder,
 )
+from scripts.reliability.fault.setting import removed, trained, used, write
 
 FOLDERS = [
     Fault(
@@ -60,6 +58,16 @@ FOLDERS = [
         ("here/results.json",),
         0,
         ("cannot be kept in", "No space left on device; make room there", "NUMBA_CACHE_DIR"),
+    ),
+    Fault(
+        "no folder for compiled kernels",
+        "train hydra.run.dir=here",
+        (),
+        0,
+        kernels_without_a_folder,
+        ("here/results.json",),
+        0,
+        ("compiled kernels cannot be kept", "NUMBA_CACHE_DIR"),
     ),
     Fault(
         "a folder with files of others",

@@ -120,34 +120,6 @@ def raised(error):
     raise error
 
 
-def disk_full_after(writes):
-    def before():
-        kept, count = os.fsync, [0]
-
-        def fsync(descriptor):
-            count[0] += 1
-            if count[0] > writes:
-                raise OSError(28, "No space left on device")
-            kept(descriptor)
-
-        os.fsync = fsync
-
-    return before
-
-
-def kernels_on_a_full_disk():
-    """Numba, imported later, keeps compiled kernels in a folder that has no room for them."""
-    os.environ["NUMBA_CACHE_DIR"] = str(Path("kernels").resolve())
-    kept = os.replace
-
-    def replace(source, target):
-        if str(target).startswith(os.environ["NUMBA_CACHE_DIR"]):
-            raise OSError(28, "No space left on device", str(target))
-        kept(source, target)
-
-    os.replace = replace
-
-
 def little_memory():
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + (300 << 20)
