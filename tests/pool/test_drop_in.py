@@ -1,8 +1,6 @@
 """Operators in place of torch's: its signatures, its modules, its samples, timm's ``aa_layer``."""
 
 import inspect
-from functools import cache
-from importlib import import_module
 
 import pytest
 import torch
@@ -167,30 +165,53 @@ def test_a_sequence_is_a_map_of_equal_rows(name):
         operator(torch.rand(1, 3, 4, 4))
 
 
+# A small model of every family that takes ``aa_layer``.
 TIMM = {
-    "resnet18": {},
-    "seresnet18": {},
-    "skresnet18": {},
-    "densenet121": {"growth_rate": 4, "block_config": (1, 1, 1, 1)},
-    "efficientnet_lite0": {},
-    "mobilenetv3_small_050": {},
+    "byoanet": ("botnet26t_256", {}),
+    "byobnet": ("test_byobnet", {}),
+    "cspnet": ("darknet17", {}),
+    "densenet": ("densenet121", {"growth_rate": 4, "block_config": (1, 1, 1, 1)}),
+    "efficientnet": ("test_efficientnet", {}),
+    "hardcorenas": ("hardcorenas_a", {}),
+    "mobilenetv3": ("lcnet_035", {}),
+    "mobilenetv5": ("mobilenetv5_base", {}),
+    "mobilevit": ("mobilevitv2_050", {}),
+    "res2net": ("res2net50_14w_8s", {"layers": (1, 1, 1, 1)}),
+    "resnet": ("test_resnet", {}),
+    "sknet": ("skresnet18", {"layers": (1, 1, 1, 1)}),
 }
+SIDE = {"byoanet": 256, "mobilevit": 64}
 
 
-@pytest.mark.parametrize("arch", TIMM)
-def test_timm_builds_its_families_with_our_operators(arch):
+def of_timm(family, operator):
     timm = pytest.importorskip("timm")
-    model = timm.create_model(arch, aa_layer=BlurPool2d, num_classes=3, **TIMM[arch]).eval()
+    arch, options = TIMM[family]
+    return timm.create_model(arch, aa_layer=operator, num_classes=3, **options).eval()
+
+
+@pytest.mark.parametrize("family", TIMM)
+def test_a_family_of_timm_computes_with_our_blur_what_it_does_with_its_own(family):
+    layers = pytest.importorskip("timm.layers")
+    model, x = of_timm(family, BlurPool2d), torch.randn(1, 3, *[SIDE.get(family, 64)] * 2)
     found = [module for module in model.modules() if isinstance(module, BlurPool2d)]
     assert found and all(module.channels != 2 and module.stride == (2, 2) for module in found)
-    assert model(torch.randn(1, 3, 64, 64)).shape == (1, 3)
-    if arch == "mobilenetv3_small_050":
-        # timm tells the layer another number of channels than it passes, so its own fails.
-        return
-    theirs = timm.create_model(arch, aa_layer=timm.layers.BlurPool2d, num_classes=3, **TIMM[arch]).eval()
-    theirs.load_state_dict(model.state_dict(), strict=False)
-    x = torch.randn(2, 3, 64, 64)
-    assert_close(model(x), theirs(x), rtol=1e-3, atol=1e-4)
+    with torch.no_grad():
+        y = model(x)
+        assert y.shape == (1, 3)
+        if family == "mobilenetv3":
+            # timm tells its layers another number of channels than it passes, so that its own fail.
+            return
+        theirs = of_timm(family, layers.BlurPool2d)
+        theirs.load_state_dict(model.state_dict(), strict=False)
+        assert_close(y, theirs(x), rtol=1e-3, atol=1e-4)
+
+
+def test_every_other_family_of_timm_refuses_aa_layer():
+    timm = pytest.importorskip("timm")
+    for family in {*timm.list_modules()} - {*TIMM}:
+        for arch in timm.list_models(module=family)[:1]:
+            with pytest.raises((TypeError, AssertionError), match="aa_layer"), torch.device("meta"):
+                timm.create_model(arch, aa_layer=BlurPool2d)
 
 
 def is_free(operator):
@@ -200,40 +221,27 @@ def is_free(operator):
 
 # One that keeps the size cannot stand where timm downsamples.
 PARAMETER_FREE = [stem for stem in OPERATORS if stem != "none" and is_free(OPERATORS[stem](4))]
-WITHOUT = {"resnest", "tresnet"}  # They name aa_layer, and refuse it or have one of their own.
-
-
-@cache
-def timm_families():
-    """A model of every timm family that takes ``aa_layer``, by its source, without numbers."""
-    timm = pytest.importorskip("timm")
-    found = {}
-    for family in timm.list_modules():
-        if "aa_layer" not in inspect.getsource(import_module(f"timm.models.{family}")) or family in WITHOUT:
-            continue
-        for arch in timm.list_models(module=family):
-            with torch.device("meta"):
-                model = timm.create_model(arch, aa_layer=BlurPool2d, num_classes=3).eval()
-            places = {name: m for name, m in model.named_modules() if isinstance(m, BlurPool2d)}
-            if places:
-                found[family] = model, places
-                break
-    return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PARAMETER_FREE)
-def test_every_family_of_timm_takes_every_operator_without_parameters(name):
-    layers = pytest.importorskip("timm.layers")
-    families = timm_families()
-    assert {"byobnet", "cspnet", "densenet", "efficientnet", "mobilenetv3", "resnet", "sknet"} <= {*families}
-    for family, (model, places) in families.items():
-        for place, blur in places.items():
-            # As timm's networks make it.
-            new = layers.create_aa(OPERATORS[name], channels=blur.channels, stride=blur.stride[0])
-            assert isinstance(new, OPERATORS[name])
-            model.set_submodule(place, new.to("meta").eval())
-        assert model(torch.empty(1, 3, 256, 256, device="meta")).shape == (1, 3), family
+def test_every_family_of_timm_is_built_with_every_operator_without_parameters(name):
+    pytest.importorskip("timm")
+    for family in TIMM:
+        with torch.device("meta"):
+            model = of_timm(family, OPERATORS[name])
+        found = [module for module in model.modules() if isinstance(module, OPERATORS[name])]
+        assert found and all(module.stride in ((2, 2), 2, 2.0) for module in found), family
+        for module in found:
+            assert module(torch.empty(1, 5, 8, 8, device="meta")).shape == (1, 5, 4, 4)
+
+
+@pytest.mark.parametrize("name", PARAMETER_FREE)
+def test_a_network_of_timm_trains_with_an_operator_without_parameters(name):
+    model = of_timm("resnet", OPERATORS[name]).train()
+    model(torch.randn(2, 3, 64, 64)).square().sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    assert model.conv1[0].weight.grad.count_nonzero()
 
 
 OWN_WEIGHTS = [stem for stem in OPERATORS if getattr(OPERATORS[stem](4), "fixed_channels", False)]
