@@ -10,6 +10,8 @@ PROGRAMS = ("cnnpool", "make", "python", "tensorboard", "pip", "source", "git", 
 SHELLS = ("", "sh", "bash", "shell", "console")
 SMOKE = {"train": ["fit=smoke"], "choose": ["fit=smoke", "choose.rounds=3"], "bench": ["--repeat", "1"]}
 """By command of ``cnnpool``, arguments that make it short."""
+FEWER = {"experiment=every_operator": "pool=max,avg,max_blur"}
+"""By a word of a sweep of many choices, some of them."""
 SKIPPED = (
     (r"^(make|pip|source|git|cd|export) |^python -m (venv|pip|pytest)\b", "installs or prepares"),
     (r"launch=(slurm|ray)\b", "needs a cluster"),
@@ -60,6 +62,11 @@ class Command:
             if "-m" in words and not any(word.startswith("seed=") for word in words):
                 extra.append("seed=0,1")
         return [*words, *extra]
+
+
+def fewer(words: list[str]) -> list[str]:
+    """The words with some choices alone where they ask for very many."""
+    return [*words, *(FEWER[word] for word in words if word in FEWER)]
 
 
 def commands(path: Path) -> list[Command]:

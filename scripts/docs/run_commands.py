@@ -3,7 +3,8 @@
 usage: python scripts/docs/run_commands.py [PAGE ...]
 
 The commands run one after the other in a fresh clone of the last commit, with an empty home, no caches, and
-small data sets from a mirror on the loopback; those that train take smoke settings and at most two seeds.
+small data sets from a mirror on the loopback; those that train take smoke settings and at most two seeds, and of
+the sweep of every operator three.
 Folders of images that a command names are made first. Exit status 1 if any command fails.
 """
 
@@ -19,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from scripts.docs.documented import Command, commands
+from scripts.docs.documented import Command, commands, fewer
 from scripts.docs.mirror import at, serve, write_constants
 from scripts.docs.small_data import publish
 
@@ -68,7 +69,7 @@ def report(command: Command, clone: Path, environment: dict[str, str]) -> bool:
     if reason := command.skip_reason():
         print(f"skip           {command.page}:{command.line}  {title}  ({reason})", flush=True)
         return True
-    words = [sys.executable, "-c", command.text] if command.program else command.shortened()
+    words = [sys.executable, "-c", command.text] if command.program else fewer(command.shortened())
     make_images(words, clone)
     begun = time.monotonic()
     status, said = run(words, clone, environment)

@@ -12,7 +12,7 @@ import pytest
 from cnnpool.cli import COMMANDS
 from cnnpool.launch import check
 from cnnpool.launch.compose import Request, jobs_of
-from scripts.docs.documented import Command, commands
+from scripts.docs.documented import Command, commands, fewer
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -133,6 +133,12 @@ def test_a_misspelt_program_is_named_with_its_line(tmp_path):
 )
 def test_long_commands_are_shortened(text, short):
     assert Command("page", 1, text).shortened() == short.split()
+
+
+def test_of_very_many_choices_some_are_run():
+    words = ["cnnpool", "train", "-m", "experiment=every_operator"]
+    assert fewer(words) == [*words, "pool=max,avg,max_blur"]
+    assert fewer(words[:3]) == words[:3]
 
 
 @pytest.mark.parametrize(
