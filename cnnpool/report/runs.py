@@ -15,6 +15,7 @@ from cnnpool.quantity import numbers
 from cnnpool.report.facts import exceptions, facts
 from cnnpool.run_folder import layout, metrics, results, status
 from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.hold import abandoned
 from cnnpool.run_folder.metrics import Record
 from cnnpool.run_folder.results import NAMED, Results
 
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 UNSET = "unset"
 MEANS = "_mean"
 """The folder beside runs in which version 0.1 left a comparison for TensorBoard: it holds no runs."""
+KILLED = "stopped: no process trains it any more; the same command goes on from there"
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,8 @@ def read(folder: Path) -> Run:
         now = status.read(folder)
     except DamagedError as error:
         return Run(folder, "unfinished", str(error))
+    if now and abandoned(folder, now):
+        return Run(folder, "unfinished", KILLED)
     if now and now.state in ("failed", "running"):
         return Run(folder, now.state, now.error or "")
     return Run(folder, "unfinished", (now and now.error) or f"no {layout.RESULTS}")

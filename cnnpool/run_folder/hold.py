@@ -1,6 +1,7 @@
 """A run's folder in the hands of one process."""
 
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,9 +10,12 @@ from filelock import FileLock, Timeout
 
 from cnnpool.run_folder import layout, status
 from cnnpool.run_folder.errors import DamagedError, InUseError, OccupiedError
+from cnnpool.system.living import unheld
 
 HARMLESS = {layout.LOG, layout.OUTPUT, layout.LOCK}
 """Files that are only added to, and so may be there before a run begins."""
+LOOKED_AT_S = 0.2
+"""For so long the lock may be another's: ``abandoned`` takes it for a moment."""
 
 
 class Held:
@@ -51,7 +55,7 @@ def held(folder: Path) -> Iterator[Held]:
     except OSError as error:
         raise _unusable(error) from None
     before = set(os.listdir(folder))
-    lock = FileLock(folder / layout.LOCK, blocking=False)
+    lock = FileLock(folder / layout.LOCK, timeout=LOOKED_AT_S, poll_interval=LOOKED_AT_S / 4)
     try:
         lock.acquire()
     except Timeout:
@@ -64,6 +68,14 @@ def held(folder: Path) -> Iterator[Held]:
         raise
     finally:
         lock.release()
+
+
+def abandoned(folder: Path, now: status.Status) -> bool:
+    """Whether the run in ``folder`` was killed: ``now`` is running, but its machine, this one, has no holder.
+
+    Of a run on another machine, or of an earlier version, nobody can tell: False.
+    """
+    return now.state == "running" and now.machine == platform.node() and unheld(folder / layout.LOCK)
 
 
 def refuse_foreign(folder: Path) -> None:

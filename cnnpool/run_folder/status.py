@@ -1,6 +1,7 @@
 """status.json: the state of a run while it trains and after it ended."""
 
 import os
+import platform
 import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -18,6 +19,7 @@ KINDS: dict[str, tuple[type, ...]] = {
     "status": (int, type(None)),
     "pid": (int, type(None)),
     "time": (int, float, type(None)),
+    "machine": (str, type(None)),
 }
 
 
@@ -31,6 +33,7 @@ class Status:
         status: the exit status that goes with it.
         pid: of the process that wrote the status.
         time: of writing, in seconds since 1970.
+        machine: that the process ran on, by its name in the network.
     """
 
     state: State
@@ -38,6 +41,7 @@ class Status:
     status: int | None = None
     pid: int | None = None
     time: float | None = None
+    machine: str | None = None
 
 
 def write(folder: Path, state: State, error: str | None = None, status: int | None = None) -> None:
@@ -46,7 +50,7 @@ def write(folder: Path, state: State, error: str | None = None, status: int | No
     Raises:
         OSError: naming the file.
     """
-    content = asdict(Status(state, error, status, os.getpid(), time.time()))
+    content = asdict(Status(state, error, status, os.getpid(), time.time(), platform.node()))
     # After a power cut the state "running" would be wrong anyway.
     write_json(folder / STATUS, content, maker=maker(folder), flush=state != "running")
 

@@ -66,6 +66,24 @@ def lives(path: Path) -> bool:
     return False
 
 
+def unheld(path: Path) -> bool:
+    """Whether certainly no process of this machine holds a lock on ``path``; False where nobody can tell."""
+    if fcntl is None:
+        return False
+    try:
+        # A pipe or a link in its place must neither block nor lead elsewhere.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return True
+
+
 def _same(number: int, path: Path) -> bool:
     with suppress(OSError):
         return os.path.samestat(os.fstat(number), path.stat())

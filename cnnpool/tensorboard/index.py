@@ -85,10 +85,12 @@ class Index:
         now: dict[Path, tuple[Signature, Run]] = {}
         for folder, signature in found.items():
             known = self._known.get(folder)
-            now[folder] = known if known and known[0] == signature else (signature, self._read(folder))
+            # A killed process leaves all files as they are.
+            same = known and known[0] == signature and known[1].state != "running"
+            now[folder] = known if known and same else (signature, self._read(folder))
         before = self._snapshot
         version, results = before.version, before.results
-        if {k: v[0] for k, v in now.items()} != {k: v[0] for k, v in self._known.items()}:
+        if _states(now) != _states(self._known):
             version += 1
             results += _finished(now) != _finished(self._known)
         sweeps = look(every, "plan", plan.read, before.sweeps)
@@ -114,6 +116,10 @@ class Index:
             return replace(run, problem=runs.problem(run))
         tail = self._tails.setdefault(folder, Tail(folder))
         return replace(run, history=tail.records)
+
+
+def _states(known: dict[Path, tuple[Signature, Run]]) -> dict[Path, tuple[Signature, str]]:
+    return {folder: (signature, run.state) for folder, (signature, run) in known.items()}
 
 
 def _finished(known: dict[Path, tuple[Signature, Run]]) -> dict[Path, Signature]:

@@ -1,3 +1,4 @@
+import json
 import os
 from pathlib import Path
 
@@ -5,7 +6,7 @@ import pytest
 
 from cnnpool.run_folder import layout, status
 from cnnpool.run_folder.errors import InUseError, OccupiedError
-from cnnpool.run_folder.hold import held
+from cnnpool.run_folder.hold import abandoned, held
 from cnnpool.system.atomic import beside
 
 
@@ -34,6 +35,19 @@ def test_a_dead_process_holds_no_folder(tmp_path):
     os.waitpid(process, 0)
     with held(tmp_path / "here"), pytest.raises(InUseError), held(tmp_path / "here"):
         pass
+
+
+def test_a_run_is_abandoned_when_its_process_has_gone_without_a_word(tmp_path):
+    status.write(tmp_path, "running")
+    # No lock is there: nobody knows.
+    assert not abandoned(tmp_path, status.read(tmp_path))
+    with held(tmp_path):
+        assert not abandoned(tmp_path, status.read(tmp_path))
+    assert abandoned(tmp_path, status.read(tmp_path))
+    known = json.loads((tmp_path / "status.json").read_text())
+    for change in ({"machine": "another"}, {"machine": None}, {"state": "done"}):
+        (tmp_path / "status.json").write_text(json.dumps(known | change))
+        assert not abandoned(tmp_path, status.read(tmp_path))
 
 
 def test_only_unfinished_files_of_the_same_run_are_swept(tmp_path):

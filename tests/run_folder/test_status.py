@@ -37,6 +37,7 @@ def test_a_status_of_an_earlier_version_is_read(tmp_path):
             for change in (
                 {"state": None}, {"state": "gone"}, {"state": ["done"]}, {"error": 1}, {"error": {}},
                 {"status": "0"}, {"status": True}, {"pid": "x"}, {"pid": 1.5}, {"time": "now"}, {"time": [1]},
+                {"machine": 1},
             )
         ),
     ],

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from cnnpool.system import living
-from cnnpool.system.living import Living, lives
+from cnnpool.system.living import Living, lives, unheld
 
 WRITER = """
 import sys
@@ -28,6 +28,18 @@ def writer(tmp_path):
         assert process.stdout.readline() == b"written\n"
         yield process, path
         process.kill()
+
+
+def test_a_file_is_unheld_only_where_that_is_certain(writer, tmp_path):
+    process, path = writer
+    assert not unheld(path) and not unheld(tmp_path / "missing")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("file")
+    process.kill()
+    process.wait()
+    assert unheld(path) and unheld(path) and not unheld(tmp_path / "link")
+    # A pipe that nobody writes does not block.
+    unheld(tmp_path / "pipe")
 
 
 def test_a_writer_lives_until_it_is_killed(writer):

@@ -5,6 +5,8 @@ import pytest
 
 from cnnpool.report import find
 from cnnpool.report import runs as reading
+from cnnpool.run_folder import status
+from cnnpool.run_folder.hold import held
 from cnnpool.tensorboard import index
 from cnnpool.tensorboard.index import Index
 from cnnpool.tensorboard.pieces import pieces
@@ -61,6 +63,19 @@ def test_a_run_that_goes_on_changes_no_results(shelf, follow, begin):
     assert second.version > first.version and second.results == first.results
     [run] = [run for run in second.runs if not run.found]
     assert [record["val/accuracy"] for record in reading.records(run)] == [0.5, 0.75]
+
+
+def test_a_killed_run_is_no_longer_running(follow, begin):
+    folder = begin("max/seed0")
+    with held(folder):
+        status.write(folder, "running")
+        first = follow.snapshot()
+        assert [run.state for run in first.runs] == ["running"] and follow.snapshot() == first
+    second = follow.snapshot()
+    [run] = second.runs
+    assert second.version > first.version and second.results == first.results
+    assert (run.state, run.reason.partition(":")[0]) == ("unfinished", "stopped")
+    assert follow.snapshot() == second
 
 
 def test_a_look_is_not_repeated_at_once(shelf, monkeypatch):
