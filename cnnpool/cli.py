@@ -140,8 +140,6 @@ def bench(arguments: list[str]) -> int:
     """``cnnpool bench``."""
     from cnnpool import bench
 
-    # Numba's and torch's threads take turns: one that spins keeps the other from its core.
-    share_cores()
     return bench.main(arguments)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnnpool.bench.results import check_out, record
 from cnnpool.cli_parser import Parser
+from cnnpool.system.process import share_cores
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +25,7 @@ examples:
   cnnpool bench
   cnnpool bench pool --only max blur --shapes small
   cnnpool bench pool --threads 2 --out pool.json
+  cnnpool bench pool --plain --only max
   cnnpool bench pool --device cuda
   cnnpool bench pool --rival compile --only max avg
 """
@@ -48,9 +50,12 @@ def main(arguments: list[str]) -> int:
     if asked.rival == "onnx" and asked.device != "cpu":
         raise ValueError(f"--rival onnx runs on the CPU alone, not with --device {asked.device}")
 
+    if not asked.plain:
+        # Numba's and torch's threads take turns: one that spins keeps the other from its core.
+        share_cores()
     from cnnpool.bench import machine
 
-    device = machine.prepare(asked.threads, asked.device)
+    device = machine.prepare(asked.threads, asked.device, plain=asked.plain)
     command = shlex.join(["cnnpool", "bench", *arguments])
     record(_rows(asked, device), asked.suite, command, device, asked.out)
     return 0
@@ -64,6 +69,7 @@ def _rows(asked: argparse.Namespace, device: "torch.device") -> Iterator[tuple[d
     sys.stdout.write(text.header(device.type == "cuda"))
     for case in cases:
         row = pool.measure(case, asked.repeat, device, asked.rival)
+        row |= {"plain": True} if asked.plain else {}
         yield row, text.line(row)
 
 
@@ -85,6 +91,12 @@ def parser() -> Parser:
         choices=("eager", "compile", "onnx"),
         default="eager",
         help="as it is (default), by torch.compile, or in ONNX Runtime, on the CPU, forward alone",
+    )
+    found.add_argument(
+        "--plain",
+        action="store_true",
+        help="as in a script that sets nothing; without it as in training, which keeps freed memory "
+        "(cnnpool.keep_memory) and lets idle threads sleep (GOMP_SPINCOUNT)",
     )
     found.add_argument("--shapes", choices=SIZES, default="default", help="how many (default: default)")
     found.add_argument("--only", nargs="+", default=[], metavar="OPERATOR", help="these operators alone")

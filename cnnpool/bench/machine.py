@@ -12,8 +12,13 @@ from cnnpool import __version__
 from cnnpool.system.hardware import commit, keep_memory, processor, usable
 
 
-def prepare(threads: int, device: str) -> torch.device:
+def prepare(threads: int, device: str, *, plain: bool = False) -> torch.device:
     """As in training: so many threads, and freed memory stays in the process (see docs/performance.md).
+
+    Args:
+        threads: of torch.
+        device: its name.
+        plain: leave memory as a process has it that sets nothing.
 
     Returns:
         The device, current if it is a GPU.
@@ -25,7 +30,8 @@ def prepare(threads: int, device: str) -> torch.device:
     if found.type == "cuda":
         torch.cuda.set_device(found)
     torch.set_num_threads(threads)
-    keep_memory()
+    if not plain:
+        keep_memory()
     return found
 
 

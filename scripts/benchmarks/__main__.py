@@ -15,7 +15,7 @@ from cnnpool.bench.results import check_out, record
 from cnnpool.cli_parser import Parser
 from cnnpool.system.process import share_cores
 
-SUITES = ("train", "mnist", "images", "start", "sweep", "scale")
+SUITES = ("train", "mnist", "images", "networks", "start", "sweep", "scale")
 
 
 def main(arguments: list[str]) -> int:
@@ -43,12 +43,13 @@ def main(arguments: list[str]) -> int:
 
 def _rows(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], str]]:
     """Rows of the suite, each with its line for the terminal."""
-    from scripts.benchmarks import figures, images, mnist, scale, start, sweep, train
+    from scripts.benchmarks import figures, images, mnist, networks, scale, start, sweep, train
 
     suites = {
         "train": lambda: train.rows(asked.root, asked.repeat),
         "mnist": lambda: mnist.rows(asked.root, asked.repeat),
         "images": lambda: images.rows(asked.images, asked.repeat),
+        "networks": lambda: networks.rows(asked.repeat),
         "start": lambda: start.rows(asked.repeat),
         "sweep": lambda: sweep.rows(asked.repeat),
         "scale": lambda: scale.rows(asked.only, asked.repeat),
@@ -63,8 +64,9 @@ def _parser() -> Parser:
     parser = Parser(
         prog="python scripts/benchmarks",
         description="train: a run beside loops that do less. mnist: seconds to an accuracy. images: a folder "
-        "beside torchvision's loop. start: from the command to an answer. sweep: runs at once and one after "
-        "the other. scale: time and memory as one thing grows. Medians over turns.",
+        "beside torchvision's loop. networks: filters in published ones, ours and timm's. start: from the "
+        "command to an answer. sweep: runs at once and one after the other. scale: time and memory as one "
+        "thing grows. Medians over turns.",
         epilog="example: python scripts/benchmarks start --repeat 5 --out start.json",
     )
     parser.add_argument("suite", choices=SUITES)

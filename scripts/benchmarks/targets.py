@@ -38,12 +38,14 @@ TARGETS = [
 
 
 def table(files: list[dict[str, Any]]) -> str:
-    """Markdown: every target, and what files of results say of it, by their number of threads."""
-    threads = sorted({results["machine"]["threads"] for results in files})
-    heads = [f"{n} thread{'s' * (n > 1)}" for n in threads]
+    """Markdown: every target, and what files of results say of it, by number of threads and settings."""
+    groups: dict[tuple[int, bool], list[dict[str, Any]]] = {}
+    for results in files:
+        groups.setdefault((results["machine"]["threads"], is_plain(results)), []).append(results)
+    heads = [f"{n} thread{'s' * (n > 1)}{', plain script' * plain}" for n, plain in sorted(groups)]
     rows = []
     for target in TARGETS:
-        found = [_find([r for r in files if r["machine"]["threads"] == n], target) for n in threads]
+        found = [find(groups[group], *target[:3]) for group in sorted(groups)]
         if not any(found):
             continue
         missed = any(row and row["speedup"]["median"] < target.times for row in found)
@@ -58,9 +60,15 @@ def slower(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if "speedup" in row and row["speedup"]["q3"] < 1]
 
 
-def _find(files: list[dict[str, Any]], target: Target) -> dict[str, Any] | None:
+def is_plain(results: dict[str, Any]) -> bool:
+    """Whether ``cnnpool bench --plain`` wrote these results."""
+    return bool(results["rows"][0].get("plain"))
+
+
+def find(files: list[dict[str, Any]], operator: str, layout: str, dtype: str) -> dict[str, Any] | None:
+    """The row of this case on a map of ``LARGE``, if it was timed."""
     for row in (row for results in files for row in results["rows"]):
         case = row["operator"], row["layout"], row["dtype"], row["shape"]
-        if case == (*target[:3], LARGE) and "speedup" in row:
+        if case == (operator, layout, dtype, LARGE) and "speedup" in row:
             return row
     return None

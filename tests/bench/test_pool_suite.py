@@ -6,6 +6,7 @@ import pytest
 import torch
 from bench_results import result, results
 
+from cnnpool import bench
 from cnnpool.bench import machine, main, pool, text
 from cnnpool.bench.rivals import DUELS
 from cnnpool.bench.runtimes import session
@@ -76,9 +77,18 @@ def test_a_rival_that_is_not_installed_is_said_to_be_missing(monkeypatch):
     assert "not installed" in document([results(row)]) and text.line(row)
 
 
+def as_it_is(monkeypatch):
+    """Leave this process as it is, and note what a benchmark would have set."""
+    settings = []
+    monkeypatch.setattr(bench, "share_cores", lambda: settings.append("idle threads sleep"))
+    monkeypatch.setattr(machine, "keep_memory", lambda: settings.append("freed memory stays"))
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
+    return settings
+
+
 def test_command_writes_what_it_measured(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(pool.SHAPES["cpu"], "small", [(1, 2, 6, 6)])
-    monkeypatch.setattr(machine, "prepare", lambda threads, device: torch.device(device))
+    settings = as_it_is(monkeypatch)
     out = tmp_path / "max.json"
     arguments = ["pool", "--only", "max", "--shapes", "small", "--repeat", "3", "--out", str(out)]
     assert main(arguments) == 0
@@ -89,6 +99,11 @@ def test_command_writes_what_it_measured(tmp_path, monkeypatch, capsys):
     assert len(cases) == len(set(cases)) == 8, "two windows, layouts and types"
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 1 + 8 + 1 and "F.max_pool2d" in document([written])
+    assert settings == ["idle threads sleep", "freed memory stays"]
+    assert main([*arguments, "--plain"]) == 0
+    written = json.loads(out.read_text(encoding="utf-8"))
+    assert settings[2:] == [] and all(row["plain"] for row in written["rows"])
+    assert "as in a plain script" in document([written])
 
 
 def test_what_is_stopped_has_written_what_it_measured(tmp_path, monkeypatch):
@@ -98,7 +113,7 @@ def test_what_is_stopped_has_written_what_it_measured(tmp_path, monkeypatch):
         return {**case._asdict(), "rival": "none", "missing": "it"}
 
     monkeypatch.setattr(pool, "measure", measure)
-    monkeypatch.setattr(machine, "prepare", lambda threads, device: torch.device(device))
+    as_it_is(monkeypatch)
     out = tmp_path / "max.json"
     with pytest.raises(KeyboardInterrupt):
         main(["pool", "--only", "max", "--shapes", "small", "--out", str(out)])

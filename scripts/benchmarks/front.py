@@ -1,0 +1,93 @@
+"""The first table of docs/performance.md: what a user gains, a row each, from the results files."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from cnnpool import tables
+from scripts.benchmarks import targets
+
+Results = dict[str, Any]
+Found = tuple[Results, dict[str, Any]]
+
+
+class Line(NamedTuple):
+    """A row of the table.
+
+    Args:
+        what: in plain words.
+        find: where it stands in the results files, if they have it.
+        least: whether less than 1 is better: a cost, not a gain.
+    """
+
+    what: str
+    find: Callable[[list[Results]], Found | None]
+    least: bool = False
+
+
+def _operator(
+    name: str, layout: str = "contiguous", dtype: str = "float32", *, plain: bool = False
+) -> Callable[[list[Results]], Found | None]:
+    def find(files: list[Results]) -> Found | None:
+        for results in files:
+            if (
+                results["suite"] != "pool"
+                or results["machine"]["threads"] != 1
+                or "gpu" in results["machine"]
+            ):
+                continue
+            row = targets.find([results], name, layout, dtype)
+            if row and targets.is_plain(results) == plain:
+                return results, row
+        return None
+
+    return find
+
+
+def _case(suite: str, begins: str, against: str = "") -> Callable[[list[Results]], Found | None]:
+    def find(files: list[Results]) -> Found | None:
+        for results in files:
+            for row in results["rows"] if results["suite"] == suite else ():
+                if row["case"].startswith(begins) and row["against"].startswith(against):
+                    return results, row
+        return None
+
+    return find
+
+
+SHAPE = "x".join(map(str, targets.LARGE))
+LINES = (
+    Line(f"max pooling 2/2 of {SHAPE}, in training", _operator("max 2/2")),
+    Line("the same in a plain script", _operator("max 2/2", plain=True)),
+    Line("max pooling 3/2, channels last", _operator("max 3/2", "channels_last")),
+    Line("blur 3/2, channels last, bfloat16", _operator("blur 3/2", "channels_last", "bfloat16")),
+    Line("max_blur 2/3/2", _operator("max_blur 2/3/2")),
+    Line("generalised mean, p = 3", _operator("gem p=3")),
+    Line(
+        "a training step of ResNet-18 with max_blur, beside the network as published",
+        _case("networks", "ResNet-18, max_blur in place of its max pooling: training step", "as published"),
+        least=True,
+    ),
+    Line(
+        "photographs, second epoch, from disk",
+        _case("images", "no network to speak of, second epoch, images/s: from disk"),
+    ),
+    Line("a sweep of 16 small trainings", _case("sweep", "16 runs, sprint on digits, as they come")),
+    Line("from the command to 99 % on MNIST", _case("mnist", "seconds to 99 %, from the command to its end")),
+)
+
+
+def table(files: list[Results]) -> str:
+    """Markdown: every line whose figure is in ``files``."""
+    rows = [_cells(line, *found) for line in LINES if (found := line.find(files))]
+    headers = ("what", "times as fast (quartiles, n)", "against", "threads, date, commit")
+    return tables.markdown(tables.from_rows(headers, rows, numbers=headers[1:2]), markup=True) + "\n"
+
+
+def _cells(line: Line, results: Results, row: dict[str, Any]) -> tuple[str, ...]:
+    figure = row.get("speedup") or row["ratio"]
+    spread = f"({figure['q1']:.3g} to {figure['q3']:.3g}, {figure['n']})"
+    times = f"**{figure['median']:.3g}{'' if line.least else 'x'}** {spread}"
+    machine = results["machine"]
+    made = f"{machine['threads']}, {machine['date']}, {machine['commit']}"
+    said = f"{times} of its time" if line.least else times
+    return line.what, said, row.get("rival") if "speedup" in row else row["against"], made

@@ -1,0 +1,82 @@
+"""The suite of published networks: ours and timm's must do the same in the same places."""
+
+import pytest
+import torch
+
+from cnnpool import pool
+from scripts.benchmarks import front, networks
+
+timm = pytest.importorskip("timm")
+RATIO = {"median": 2.0, "q1": 1.9, "q3": 2.1, "n": 3}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(networks, "SIZE", 64)
+    monkeypatch.setattr(networks, "BATCH", 2)
+
+
+@pytest.mark.parametrize("case", networks.CASES, ids=lambda case: case.title)
+def test_with_filters_of_ours_and_of_timm_a_network_answers_alike(case):
+    ours, theirs = (networks.network(case, side).eval() for side in ("ours", "timm"))
+    replaced = [m for m in ours.modules() if isinstance(m, networks.POOLING[1:])]
+    assert replaced and not [m for m in theirs.modules() if type(m).__module__.startswith("cnnpool")]
+    images, _ = networks._batch()
+    with torch.no_grad():
+        torch.testing.assert_close(ours(images), theirs(images), rtol=1e-4, atol=1e-5)
+
+
+def test_pooling_alone_calls_each_operator_once_and_trains_nothing():
+    case = networks.CASES[1]
+    net = networks.network(case, "ours").train()
+    call, seen = networks.pooling_alone(net, trains=True), []
+    changed = [module for module in net.modules() if isinstance(module, networks.POOLING[1:])]
+    for module in changed:
+        module.register_forward_hook(lambda module, inputs, output: seen.append(module))
+    call()
+    # The maximum and the blur within max_blur are its own.
+    within = {part for m in changed if isinstance(m, pool.MaxBlurPool2d) for part in m.children()}
+    assert len(seen) == len(set(seen)) and set(seen) == set(changed) - within
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_rows_hold_both_phases_beside_the_network_as_published(monkeypatch):
+    monkeypatch.setattr(networks, "CASES", networks.CASES[:1])
+    monkeypatch.setattr(
+        networks, "peak", lambda case, side: {"published": 100, "ours": 120, "timm": 150}[side]
+    )
+    rows = list(networks.rows(3))
+    step = rows[0]
+    assert step["case"].endswith("training step") and step["wanted"] == "at most 1.05"
+    assert step["ratio"]["median"] > 0 and step["against"] == "as published"
+    assert [row["ratio"]["median"] for row in rows[-2:]] == [1.2, 1.5]
+    alone = [row for row in rows if row["case"].endswith("alone")]
+    assert len(alone) == 6 and all(row["ours"] < row["rival"] for row in alone)
+
+
+def test_the_first_table_takes_a_plain_script_apart_from_training():
+    def results(suite, *rows, threads=1):
+        machine = {"threads": threads, "date": "2026-01-01", "commit": "abc"}
+        return {"suite": suite, "machine": machine, "rows": list(rows)}
+
+    def operator(speed, **more):
+        case = {"operator": "max 2/2", "layout": "contiguous", "dtype": "float32", "shape": [128, 64, 32, 32]}
+        return case | {"rival": "F.max_pool2d", "speedup": RATIO | {"median": speed}} | more
+
+    step = {"case": front.LINES[6].what, "against": "as published", "ratio": RATIO | {"median": 1.04}}
+    step["case"] = "ResNet-18, max_blur in place of its max pooling: training step"
+    text = front.table(
+        [
+            results("pool", operator(99.0), threads=2),
+            results("pool", operator(14.0)),
+            results("pool", operator(6.0, plain=True)),
+            results("networks", step),
+        ]
+    )
+    lines = text.splitlines()[2:]
+    assert [
+        "**14x**" in lines[0],
+        "**6x**" in lines[1],
+        "**1.04** (1.9 to 2.1, 3) of its time" in lines[2],
+    ] == [True] * 3
+    assert len(lines) == 3 and "99" not in text
