@@ -1,6 +1,5 @@
 """The Lightning module: one training step, one evaluation step, no logging cost."""
 
-import inspect
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -107,9 +106,6 @@ class Net(LightningModule):
         self.training_sums.append(sums)
         if self.steps >= self.total_steps:
             self.trainer.should_stop = True
-
-    # Lightning inspects the signature at every step.
-    training_step.__signature__ = inspect.signature(training_step)  # type: ignore[attr-defined]
 
     def _backward(self, loss: Tensor) -> None:
         # manual_backward is needed by several processes only; for one its hooks cost time.

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from cnnpool.system import disk
@@ -98,24 +97,8 @@ def beside(path: Path, maker: str = "") -> Path:
 
 
 def rename(part: Path, path: Path) -> None:
-    """Rename ``part`` to ``path``, without waiting for the disk to free what stood there.
-
-    Where neighbours keep the disk busy that takes a twentieth of a second.
-    """
-    old = None
-    # Elsewhere an open file cannot be replaced, or opening it may wait.
-    if hasattr(os, "O_PATH"):
-        with suppress(OSError):
-            old = os.open(path, os.O_PATH)
-    try:
-        part.replace(path)
-    finally:
-        if old is not None:
-            try:
-                Thread(target=os.close, args=(old,), daemon=True).start()
-            except RuntimeError:
-                # No thread to be had.
-                os.close(old)
+    """Rename ``part`` to ``path``, replacing what stood there."""
+    part.replace(path)
 
 
 def flush_folder(folder: Path) -> None:

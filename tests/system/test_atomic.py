@@ -1,9 +1,8 @@
 import os
-from threading import Event, Thread
 
 import pytest
 
-from cnnpool.system.atomic import rename, replacing, write_bytes, write_json, write_text
+from cnnpool.system.atomic import replacing, write_bytes, write_json, write_text
 
 
 def test_a_write_that_fails_names_the_file_and_leaves_the_old_one(tmp_path, monkeypatch):
@@ -18,40 +17,6 @@ def test_a_write_that_fails_names_the_file_and_leaves_the_old_one(tmp_path, monk
         write_text(path, "new")
     assert error.value.filename == str(path)
     assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["a.txt"]
-
-
-@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="only Linux opens a file without opening it")
-def test_who_replaces_a_file_does_not_wait_until_the_old_one_is_freed(tmp_path, monkeypatch):
-    path, part = tmp_path / "status.json", tmp_path / "new"
-    path.write_text("old")
-    part.write_text("new")
-    inode, free, freed, close = path.stat().st_ino, Event(), Event(), os.close
-
-    def closing(descriptor):
-        assert free.wait(60)
-        assert os.fstat(descriptor).st_ino == inode
-        close(descriptor)
-        freed.set()
-
-    monkeypatch.setattr(os, "close", closing)
-    rename(part, path)
-    assert path.read_text() == "new"
-    assert not freed.is_set()
-    free.set()
-    assert freed.wait(60)
-
-
-def test_a_file_is_replaced_where_no_thread_can_be_had(tmp_path, monkeypatch):
-    def start(thread):
-        raise RuntimeError("can't start new thread")
-
-    path = tmp_path / "status.json"
-    path.write_text("old")
-    monkeypatch.setattr(Thread, "start", start)
-    left = len(os.listdir("/proc/self/fd")) if hasattr(os, "O_PATH") else 0
-    write_text(path, "new")
-    assert path.read_text() == "new"
-    assert left == (len(os.listdir("/proc/self/fd")) if hasattr(os, "O_PATH") else 0)
 
 
 def test_what_cannot_be_replaced_stays(tmp_path):
