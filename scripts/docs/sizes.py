@@ -1,0 +1,135 @@
+"""Draw how much a choice matters as the training images grow, from finished runs.
+
+usage: python scripts/docs/sizes.py RUNS OUT
+
+RUNS holds one experiment at several ``data.limit``; OUT is a folder that exists, for sizes.svg, sizes.csv and
+sizes.md. Only seeds that every choice has at every size are used.
+"""
+
+import csv
+import io
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from cnnpool import tables
+from cnnpool.report.comparison import Comparison, compare
+from cnnpool.report.plots import panels
+from cnnpool.report.plots.looks import look
+from cnnpool.report.plots.plot import plot
+from cnnpool.report.runs import Run, find, finished
+
+LIMIT, BASELINE = "data.limit", "max"
+
+
+def main(root: Path, out: Path) -> int:
+    """Write the three files; returns the exit status."""
+    runs = whole_seeds(finished(find([root])))
+    sizes = {size: compare(of, by=["pool"], against=BASELINE) for size, of in by_size(runs).items()}
+    drawn = plot("sizes", lambda: (figure(sizes), ""))
+    assert drawn is not None
+    (out / "sizes.svg").write_bytes(drawn.svg)
+    (out / "sizes.csv").write_text(as_csv(sizes))
+    (out / "sizes.md").write_text(f"{overview(sizes)}\n{differences(sizes)}")
+    return 0
+
+
+def by_size(runs: Sequence[Run]) -> dict[int, list[Run]]:
+    """The runs of each number of training images, fewest first."""
+    found: dict[int, list[Run]] = {}
+    for run in runs:
+        found.setdefault(int(run.results.data["limit"]), []).append(run)
+    return dict(sorted(found.items()))
+
+
+def whole_seeds(runs: Sequence[Run]) -> list[Run]:
+    """Those of ``runs`` whose seed every choice has at every size: a sweep may have been stopped."""
+    cells: dict[tuple[int, str], set[int]] = {}
+    for run in runs:
+        cells.setdefault((int(run.results.data["limit"]), run.results.pool["name"]), set()).add(run.seed)
+    common = set.intersection(*cells.values())
+    return [run for run in runs if run.seed in common]
+
+
+def figure(sizes: Mapping[int, Comparison]) -> Figure:
+    """A panel for each choice: its accuracy less that of the baseline against the number of images."""
+    names = [row.choice.label for row in next(iter(sizes.values())).rows[1:]]
+    drawn, axes = panels.grid(len(names), 2.2, 1.9)
+    x = list(sizes)
+    for number, (name, one) in enumerate(zip(names, axes, strict=True), 1):
+        rows = [next(row for row in c.rows if row.choice.label == name) for c in sizes.values()]
+        points = [(row.versus.summary.mean, row.versus.summary.low, row.versus.summary.high) for row in rows]
+        panels.reference(one, x, np.zeros(len(x)))
+        panels.with_band(one, x, 100 * np.array(points).T, look(number))
+        panels.title(one, name)
+        one.set_xscale("log")
+    n = next(iter(sizes.values())).rows[0].summary.n
+    drawn.supxlabel("training images", fontsize="small")
+    said = f"accuracy less that of {BASELINE} (points), mean and 95 % interval, n = {n}"
+    drawn.supylabel(said, fontsize="small")
+    return drawn
+
+
+def overview(sizes: Mapping[int, Comparison]) -> str:
+    """Markdown: at each size, how far apart the choices are, beside how far apart their seeds."""
+    headers = ("training images", "n", f"{BASELINE} (%)", "best", "worst", "best less worst", "ratio")
+    rows = []
+    for size, comparison in sizes.items():
+        ranked = sorted(comparison.rows, key=lambda row: row.summary.mean)
+        worst, best = ranked[0], ranked[-1]
+        rows.append(
+            (
+                f"{size:,}",
+                str(best.summary.n),
+                f"{100 * comparison.baseline.summary.mean:.2f} ± {100 * comparison.baseline.summary.sd:.2f}",
+                f"{best.choice.label} {100 * best.summary.mean:.2f}",
+                f"{worst.choice.label} {100 * worst.summary.mean:.2f}",
+                f"{100 * (best.summary.mean - worst.summary.mean):.2f}",
+                f"{ratio(comparison):.1f}",
+            )
+        )
+    return tables.markdown(tables.from_rows(headers, rows, numbers=headers))
+
+
+def ratio(comparison: Comparison) -> float:
+    """Standard deviation over the choices' means, divided by the mean one over seeds within a choice."""
+    between = statistics.stdev(row.summary.mean for row in comparison.rows)
+    return between / statistics.fmean(row.summary.sd for row in comparison.rows)
+
+
+def differences(sizes: Mapping[int, Comparison]) -> str:
+    """Markdown: every choice less the baseline at every size, in points; * where it is better or worse."""
+    names = [row.choice.label for row in next(iter(sizes.values())).rows[1:]]
+    headers = ("choice", *(f"{size:,}" for size in sizes))
+    rows = []
+    for name in names:
+        cells = []
+        for comparison in sizes.values():
+            row = next(row for row in comparison.rows if row.choice.label == name)
+            assert row.versus is not None
+            s, mark = row.versus.summary, "*" * (row.verdict in ("better", "worse"))
+            cells.append(f"{100 * s.mean:+.2f}{mark} [{100 * s.low:+.2f}, {100 * s.high:+.2f}]")
+        rows.append((name, *cells))
+    return tables.markdown(tables.from_rows(headers, rows, numbers=headers[1:]))
+
+
+def as_csv(sizes: Mapping[int, Comparison]) -> str:
+    """Every run: size, choice, seed, accuracy as a share."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(("limit", "pool", "seed", "accuracy"))
+    for size, comparison in sizes.items():
+        for row in comparison.rows:
+            values = sorted(row.values.items())
+            writer.writerows((size, row.choice.label, seed, value) for seed, value in values)
+    return stream.getvalue()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
