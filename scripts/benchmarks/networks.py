@@ -55,7 +55,7 @@ CASES = (
 
 
 class Phase(NamedTuple):
-    """What is timed: a training step, or inference."""
+    """A part of a network's life that is timed: a training step, or inference."""
 
     title: str
     trains: bool
