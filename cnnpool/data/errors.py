@@ -5,5 +5,9 @@ class DataError(ValueError):
     """Files that are missing, damaged or not what they claim to be; the message names them and the remedy."""
 
 
+class DownloadError(DataError):
+    """A data set that no address provides; another run would wait for the same failure."""
+
+
 class IncompleteError(DataError):
     """A published file that is missing or damaged, which fetching it again may mend."""

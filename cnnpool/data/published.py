@@ -9,7 +9,7 @@ from typing import ClassVar
 from filelock import FileLock
 
 from cnnpool.data.base import Raw, Source
-from cnnpool.data.errors import DataError, IncompleteError
+from cnnpool.data.errors import DataError, DownloadError, IncompleteError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,7 @@ class Published(Source):
 
         Raises:
             DataError: naming the files, why they cannot be used, and the remedy.
+            DownloadError: likewise, if they could not be downloaded.
         """
         root = Path(self.root).expanduser()
         folder = root / self.folder
@@ -45,7 +46,7 @@ class Published(Source):
                     return self._parse(folder)
                 self._download(root)
         except (OSError, DataError) as error:
-            raise DataError(
+            raise DownloadError(
                 f"cannot download {self.title} ({error}): put its files into {folder.absolute()} by hand, "
                 "or name the folder that holds them by data.root=FOLDER"
             ) from error

@@ -12,7 +12,7 @@ import PIL
 from filelock import FileLock
 from torch.utils.data import ConcatDataset
 
-from cnnpool.data.errors import DataError
+from cnnpool.data.errors import DataError, DownloadError
 from cnnpool.data.image_source import Found, ImageSource, Origin, cache_folder
 from cnnpool.data.pictures import Pictures
 from cnnpool.data.stamp import stamp
@@ -100,6 +100,7 @@ class Torchvision(ImageSource):
 
         Raises:
             DataError: if files are missing or damaged.
+            DownloadError: if they could not be downloaded.
         """
         try:
             return self._construct(root, download=False)
@@ -112,7 +113,7 @@ class Torchvision(ImageSource):
             with FileLock(root / f".torchvision-{self.dataset}.lock"):
                 return self._construct(root, download=True)
         except Exception as error:
-            raise DataError(self._explained(error, root)) from error
+            raise DownloadError(self._explained(error, root)) from error
 
     def _construct(self, root: Path, *, download: bool) -> dict[str, Any]:
         from torchvision import datasets

@@ -1,6 +1,7 @@
 """Error messages of one line for failed jobs: cause, place and remedy."""
 
 import re
+import sys
 
 from cnnpool.launch.job import Job
 
@@ -20,6 +21,13 @@ def is_of_memory(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def is_of_download(error: BaseException) -> bool:
+    """Whether ``error`` says that the data could not be downloaded."""
+    # Not imported: torch would be with it, which takes seconds, and such an error means that it is already.
+    errors = sys.modules.get("cnnpool.data.errors")
+    return errors is not None and isinstance(error, errors.DownloadError)
 
 
 def describe(error: BaseException, job: Job) -> str:

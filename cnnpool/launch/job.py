@@ -52,6 +52,7 @@ class Outcome:
         status: as a process would exit: 0, 1 failed, 2 a mistake, 128 + a signal.
         log: where more is written.
         out_of_memory: whether memory ran out, so that no other job should begin in the same process.
+        no_download: whether its data could not be downloaded, so that other jobs on them would fail too.
     """
 
     run: str
@@ -60,3 +61,4 @@ class Outcome:
     status: int
     log: Path
     out_of_memory: bool = False
+    no_download: bool = False

@@ -11,6 +11,7 @@ from dataclasses import replace
 from cnnpool.launch import check
 from cnnpool.launch.finished import finished
 from cnnpool.launch.job import Job, Outcome
+from cnnpool.launch.no_download import NoDownload
 from cnnpool.run_folder import layout, status
 from cnnpool.run_folder.errors import InUseError, OccupiedError
 from cnnpool.run_folder.hold import held, refuse_foreign
@@ -25,9 +26,12 @@ log = logging.getLogger(__name__)
 
 def run_here(asked: Sequence[Job], /) -> Iterator[Outcome]:
     """Outcomes of ``asked``, one after the other, up to a signal."""
+    missing = NoDownload()
     for number, job in enumerate(asked, 1):
         announce(job, number, len(asked))
-        outcome = run(job)
+        failed = missing.outcome(job)
+        outcome = (already(job) or failed) if failed else run(job)
+        missing.note(job, outcome)
         yield outcome
         if outcome.state == "stopped":
             raise Stopped(outcome.status - 128)
@@ -96,12 +100,12 @@ def already(job: Job) -> Outcome | None:
 
 def failed(job: Job, error: BaseException) -> Outcome:
     """The outcome of a job that ``error`` ended; a ValueError is a mistake in what was asked."""
-    from cnnpool.launch.failures import describe, is_of_memory
+    from cnnpool.launch.failures import describe, is_of_download, is_of_memory
 
     of_memory = is_of_memory(error)
     mistake = isinstance(error, ValueError) and not of_memory
     outcome = _outcome(job, "failed", describe(error, job), 2 if mistake else 1)
-    return replace(outcome, out_of_memory=of_memory)
+    return replace(outcome, out_of_memory=of_memory, no_download=is_of_download(error))
 
 
 def stopped(job: Job, stop: Stopped) -> Outcome:

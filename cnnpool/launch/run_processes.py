@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
 
 from cnnpool.launch.job import Job, Outcome, Workers
+from cnnpool.launch.no_download import NoDownload
 from cnnpool.launch.run_here import already, announce, failed
 from cnnpool.launch.worker import StartError, Worker, start_method
 from cnnpool.run_folder.layout import OUTPUT
@@ -38,13 +39,14 @@ def shares(asked: Sequence[Job], jobs: int | None, threads: int | None) -> tuple
 def _run(waiting: list[tuple[int, Job]], at_once: int, threads: int) -> Iterator[Outcome]:
     total, context = len(waiting), start_method(threads)
     running: dict[Worker, Job] = {}
+    missing = NoDownload()
     stop: Stopped | None = None
     try:
         while running or (waiting and not stop):
             try:
                 while waiting and not stop and len(running) < at_once:
                     number, job = waiting.pop(0)
-                    if outcome := already(job):
+                    if outcome := already(job) or missing.outcome(job):
                         yield outcome
                         continue
                     announce(job, number, total)
@@ -58,7 +60,7 @@ def _run(waiting: list[tuple[int, Job]], at_once: int, threads: int) -> Iterator
                 wait([report for worker in running for report in worker.reports], POLL_S)
                 for worker in list(running):
                     if outcome := worker.poll():
-                        del running[worker]
+                        missing.note(running.pop(worker), outcome)
                         yield outcome
             except Stopped as stopped:
                 for worker in running:

@@ -88,7 +88,11 @@ def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
     """Print the outcomes; return 0 if all jobs are done, 2 if all failures are mistakes, else 1."""
     sweep = len(outcomes) > 1
     if sweep:
-        rows = [(outcome.run, outcome.state, outcome.said) for outcome in outcomes]
+        rows, told = [], set[str]()
+        for outcome in outcomes:
+            again = outcome.state == "failed" and outcome.said in told
+            rows.append((outcome.run, outcome.state, "as above" if again else outcome.said))
+            told.add(outcome.said)
         sys.stdout.write(tables.text(tables.from_rows(("", "", ""), rows)))
         counts = Counter(outcome.state for outcome in outcomes)
         sys.stdout.write(

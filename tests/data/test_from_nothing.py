@@ -129,11 +129,12 @@ def test_a_download_that_fails_is_one_line(mirror, published, train, tmp_path, n
     assert not [path for path in (tmp_path / "data").rglob("*") if path.suffix in (".gz", ".part")]
 
 
-def test_a_sweep_without_a_network_says_once_what_all_jobs_lack(mirror, published, train):
-    arguments = ("-m", "data=mnist", "pool=max,avg", "launch=processes", *CHECKED)
+def test_a_sweep_without_a_network_tries_and_says_once_what_all_jobs_lack(mirror, published, train, tmp_path):
+    arguments = ("-m", "data=mnist", "pool=max,avg", "launch=processes", "launch.jobs=1", *CHECKED)
     done = train(refused(mirror, *published, "mnist"), *arguments)
     assert done.returncode == 2
     errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert len(errors) == 1 and "seed0 and 1 more: cannot download" in errors[0]
     assert "Connection refused" in errors[0]
     assert "Traceback" not in done.stdout + done.stderr
+    assert len(list(tmp_path.rglob("output.log"))) == 1, "the second job did not start"

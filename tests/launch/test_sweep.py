@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from cnnpool.data import MNIST
 from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.launch import build, sweep
 from cnnpool.launch.compose import Request, jobs_of
@@ -103,6 +104,16 @@ def test_memory_that_ran_out_is_known_by_many_words(said, expected):
     led_to = RuntimeError("could not be loaded")
     led_to.__cause__ = OSError(said)
     assert is_of_memory(led_to) is expected
+
+
+def test_data_that_cannot_be_downloaded_are_asked_for_once(call, states, tmp_path, monkeypatch):
+    monkeypatch.setattr(MNIST, "mirrors", ("http://127.0.0.1:9/",))
+    monkeypatch.setenv("no_proxy", "*")
+    status, out, err = call("train", "-m", "pool=max,avg", "data=mnist,digits", *call.quick)
+    assert status == 2 and "4 jobs: 2 failed, 2 done" in out
+    assert out.count("downloading") == out.count("cannot download") == out.count("as above") == 1
+    assert "seed0 and 1 more: cannot download MNIST" in err and err.count("\n") == 1
+    assert len(list(tmp_path.rglob("results.json"))) == 2
 
 
 def test_the_same_sweep_again_does_only_what_failed(call, states, tmp_path, monkeypatch):

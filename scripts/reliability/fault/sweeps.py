@@ -4,7 +4,15 @@ import signal
 import sys
 
 from scripts.reliability.fault.attempt import GOES_ON, Fault
-from scripts.reliability.fault.setting import failing, killed_jobs, no_processes, raised, signalled, used
+from scripts.reliability.fault.setting import (
+    failing,
+    killed_jobs,
+    no_processes,
+    raised,
+    signalled,
+    used,
+    without_network_or_proxy,
+)
 
 TWO = "-m pool=max,avg"
 
@@ -35,6 +43,13 @@ SWEEPS = [
         failing(lambda: raised(MemoryError())),
         ("outputs/*/*/max*/*/results.json",),
         out=("1 done, 1 failed",),
+    ),
+    Fault(
+        "no network for the data of a sweep",
+        "train -m seed=0,1,2 data=mnist data.root=none",
+        ("seed0 and 2 more: cannot download MNIST", "by hand"),
+        before=without_network_or_proxy,
+        out=("3 failed", "as above"),
     ),
     Fault(
         "a job is a mistake",
