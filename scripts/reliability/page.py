@@ -26,7 +26,7 @@ ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
     "kernels": lambda r: (
         "compiled kernels on disk altered before they are used: crashes, other results, more than a line",
         f"{r['crashed']}, {r['computed otherwise']}, {r['more than a line']} of {r['alterations']:,} "
-        f"({r['told']:,} told and made again, {r['made again']:,} made again, {r['read alike']:,} of no effect)",
+        f"({r['told']:,} told, {r['made again']:,} made again unsaid, {r['read alike']:,} of no effect)",
     ),
     "configuration": lambda r: (
         "configuration files and words of a command line altered: crashed, hung, more than one line that a "
