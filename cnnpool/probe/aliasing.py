@@ -7,10 +7,21 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import Count
 from cnnpool.probe.base import Batch, Probe, Result, Stages, captured, device_of, examined
-from cnnpool.probe.spectrum import alias_classes, alias_energy_ratio, dense_output, high_frequency_share
+from cnnpool.probe.parts import mean_over
+from cnnpool.probe.spectrum import (
+    alias_classes,
+    alias_energies,
+    dense_output,
+    low_energies,
+    share_above,
+    share_aliased,
+)
 from cnnpool.probe.windows import stride_of
 from cnnpool.quantity import fraction
 from cnnpool.registry import checked
+
+ENTRIES = 1 << 22
+"""Of maps whose spectra are computed at once, in complex128 64 MiB."""
 
 
 @checked
@@ -104,11 +115,19 @@ class Aliasing(Probe):
 def stage_aliasing(operator: nn.Module, maps: Tensor) -> dict[str, float]:
     """Aliasing of one operator on its input (N, C, H, W); empty if it does not subsample by its stride."""
     stride = stride_of(operator)
-    dense = dense_output(operator, maps, stride) if stride != (1, 1) else None
-    if dense is None:
-        return {}
+    counts, classes = [], []
+    energies = torch.zeros(4, dtype=torch.float64)
+    for some in maps.split(max(1, ENTRIES // maps[0].numel())):
+        dense = dense_output(operator, some, stride) if stride != (1, 1) else None
+        if dense is None:
+            return {}
+        counts.append(len(some))
+        found = *alias_energies(dense, stride), *low_energies(dense, stride)
+        energies += torch.tensor(found, dtype=torch.float64)
+        classes.append(alias_classes(dense, stride))
+    aliased, sampled, low, total = energies.tolist()
     return {
-        "alias_energy_ratio": alias_energy_ratio(dense, stride),
-        "high_frequency_share": high_frequency_share(dense, stride),
-        **alias_classes(dense, stride),
+        "alias_energy_ratio": share_aliased(aliased, sampled),
+        "high_frequency_share": share_above(low, total),
+        **{name: mean_over([one[name] for one in classes], counts) for name in classes[0]},
     }

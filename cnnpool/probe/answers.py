@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.probe.base import device_of, examined
+from cnnpool.probe.parts import at_once
 from cnnpool.probe.shift import shift
 
 BATCH = 256
@@ -14,7 +15,7 @@ BATCH = 256
 def logits(model: nn.Module, images: Tensor) -> Tensor:
     """Logits (N, K) of images (N, C, H, W), on the CPU."""
     with examined(model), torch.no_grad():
-        return torch.cat([model(part.to(device_of(model))).cpu() for part in images.split(BATCH)])
+        return torch.cat([model(part.to(device_of(model))).cpu() for part in images.split(_size(images))])
 
 
 def answers(
@@ -26,13 +27,18 @@ def answers(
     """Top-1 classes (N,) of images (N, C, H, W), each shifted by its row of ``shifts`` (N, 2) or all by (2,):
     circularly, or as ``view`` of (images, shifts) shows them.
     """
-    parts = zip(images.split(BATCH), shifts.expand(len(images), 2).split(BATCH), strict=True)
+    size = _size(images)
+    parts = zip(images.split(size), shifts.expand(len(images), 2).split(size), strict=True)
     if view:
         return torch.cat([logits(model, view(some, by)).argmax(1) for some, by in parts])
     if shifts.dim() == 1:
         down, right = shifts.tolist()
         return torch.cat([logits(model, shift(some, down, right)).argmax(1) for some, _ in parts])
     return torch.cat([logits(model, shift(some, *by.unbind(1))).argmax(1) for some, by in parts])
+
+
+def _size(images: Tensor) -> int:
+    return min(BATCH, at_once(images, kept=False))
 
 
 def square(radius: int) -> list[tuple[int, int]]:

@@ -1,5 +1,6 @@
 """The cost of a model: parameters, arithmetic, and bytes kept for the backward pass."""
 
+import logging
 import weakref
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,15 +13,20 @@ from torch.nn import functional as F
 from cnnpool.bounds import Count
 from cnnpool.probe.arithmetic import Arithmetic
 from cnnpool.probe.base import Batch, Probe, Result, Stages, device_of, examined
+from cnnpool.probe.parts import at_once
 from cnnpool.probe.speed import images_per_s, stage_times
 from cnnpool.quantity import Quantity, count
 from cnnpool.registry import checked
+
+log = logging.getLogger(__name__)
 
 
 @checked
 @dataclass(kw_only=True)
 class Cost(Probe):
     """Parameters, FLOPs per image (pooling counted), bytes kept for backward per image, and time.
+
+    Of large images it takes fewer, says so, and adds ``samples`` and ``timed_samples``.
 
     Args:
         samples: images over which the bytes are averaged, >= 1; as in training, operators may work in another
@@ -116,9 +122,14 @@ class Cost(Probe):
     repeats: Annotated[int, Ge(1), Le(1000)] = 5
 
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
-        timed = batch.first(self.timed_samples).images
-        images, labels, *_ = batch.first(self.samples)
+        timed = batch.first(min(self.timed_samples, at_once(batch.images, kept=False))).images
+        images, labels, *_ = batch.first(min(self.samples, at_once(batch.images, kept=True)))
+        fewer = {}
+        if len(images) < min(self.samples, len(batch.images)):
+            fewer = {"samples": len(images), "timed_samples": len(timed)}
+            log.info("cost: images this large: bytes over %d of them, times over %d", *fewer.values())
         return {
+            **fewer,
             "parameters": parameters(model),
             "classifier_parameters": classifier_parameters(model),
             **({} if (counted := flops(model, stages, images[:1])) is None else {"flops": counted}),

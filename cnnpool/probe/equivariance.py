@@ -1,5 +1,6 @@
 """Equivariance: whether a stage's output moves by one pixel when the image moves by its total stride."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from cnnpool.probe.base import (
     examined,
     paddings,
 )
+from cnnpool.probe.parts import mean_over, parts
 from cnnpool.probe.shift import shift
 from cnnpool.probe.windows import stride_of
 from cnnpool.quantity import ratio
@@ -87,23 +89,33 @@ def equivariance_error(model: nn.Module, stages: Stages, images: Tensor) -> dict
         column, or whose size is not what their strides make of the image's.
     """
     device = device_of(model)
+    counts: list[int] = []
+    apart: dict[str, list[float]] = defaultdict(list)
+    moved: dict[str, list[float]] = defaultdict(list)
     with examined(model), captured(stages, inputs=True) as maps, captured(stages) as seen, torch.no_grad():
 
         def outputs(batch: Tensor) -> dict[str, Tensor]:
             model(batch.to(device))
             return dict(seen)
 
-        still = outputs(images)
-        found = {}
-        for stage, (down, across) in total_strides(images, stages, maps, still).items():
-            value = still[stage]
-            apart = _squared(value, value.roll(1, 0))
-            errors = [
-                _squared(outputs(shift(images, i * down, j * across))[stage], shift(value, i, j))
-                for i, j in cross(1)
-            ]
-            error = sum(errors) / len(errors)
-            found[stage] = {"equivariance_error": error / apart if apart else error, "shift_px": down}
+        for some, others in parts(images, images.roll(1, 0)):
+            counts.append(len(some))
+            still = outputs(some)
+            strides = total_strides(some, stages, maps, still)
+            whole = len(some) == len(images)
+            rolled = {stage: still[stage].roll(1, 0) for stage in strides} if whole else outputs(others)
+            for stage, (down, across) in strides.items():
+                value = still[stage]
+                apart[stage].append(_squared(value, rolled[stage]))
+                errors = [
+                    _squared(outputs(shift(some, i * down, j * across))[stage], shift(value, i, j))
+                    for i, j in cross(1)
+                ]
+                moved[stage].append(sum(errors) / len(errors))
+    found = {}
+    for stage, (down, _) in strides.items():
+        error, scale = mean_over(moved[stage], counts), mean_over(apart[stage], counts)
+        found[stage] = {"equivariance_error": error / scale if scale else error, "shift_px": down}
     return found
 
 

@@ -1,16 +1,16 @@
 """Gradient routing: how much of a feature map gets gradient back through each downsampling stage."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count, CountOrZero, Share
 from cnnpool.probe.base import Batch, Probe, Result, Stages, examined
-from cnnpool.probe.gradient_taps import Tap, adjacent_weights, backpropagate
-from cnnpool.probe.sparsity import coverage, phase_imbalance, sparsity
-from cnnpool.probe.windows import stride_of, tie_rule, ties, winner_shares
+from cnnpool.probe.gradient_taps import adjacent_weights, backpropagate
+from cnnpool.probe.parts import parts
+from cnnpool.probe.sparsity import sparsity
+from cnnpool.probe.stage_routing import StageRouting
 from cnnpool.quantity import Quantity, Shown, fraction, ratio
 from cnnpool.registry import checked
 
@@ -133,33 +133,23 @@ class GradientRouting(Probe):
         images, labels, *_ = batch.first(self.samples)
         layers = adjacent_weights(model, stages, images[:1])
         weights = {id(p): p for sides in layers.values() for p in sides.values()}
-        taps, gradients = backpropagate(model, stages, images, labels, list(weights.values()))
+        found: dict[str, StageRouting] = {}
+        gradients: list[Tensor] = []
+        for some, theirs in parts(images, labels):
+            taps, added = backpropagate(model, stages, some, theirs, list(weights.values()))
+            gradients = list(map(torch.add, gradients, added)) if gradients else added
+            with examined(model):
+                for stage, tap in taps.items():
+                    found.setdefault(stage, StageRouting(stages[stage], self.epsilon)).add(tap)
         by_weight = dict(zip(weights, gradients, strict=True))
-        result: Result = {}
-        with examined(model):
-            for stage, tap in taps.items():
-                sides = {side: by_weight[id(p)] for side, p in layers[stage].items()}
-                result[stage] = routing(tap, stages[stage], sides, self.epsilon)
-        return result
-
-
-def routing(
-    tap: Tap, operator: nn.Module, weights: Mapping[str, Tensor], epsilon: float = 1e-3
-) -> dict[str, Any]:
-    """The results of ``GradientRouting`` for one stage."""
-    result: dict[str, Any] = {
-        **sparsity(tap.gradient, epsilon),
-        **coverage(tap.gradient),
-        **ties(tap.activation, operator),
-        "phase_imbalance": phase_imbalance(tap.gradient, stride_of(operator)),
-        "ties": tie_rule(operator),
-        "samples": len(tap.gradient),
-    }
-    if (shares := winner_shares(tap.activation, operator)) is not None:
-        result |= shares
-    if tap.before is not None:
-        result["before_activation"] = sparsity(tap.before, epsilon)
-    for side, gradient in weights.items():
-        # One gradient: the batch's.
-        result[f"weights_{side}"] = sparsity(gradient[None], epsilon)
-    return result
+        return {
+            stage: {
+                **one.result(),
+                # One gradient: the batch's.
+                **{
+                    f"weights_{side}": sparsity(by_weight[id(p)][None], self.epsilon)
+                    for side, p in layers[stage].items()
+                },
+            }
+            for stage, one in found.items()
+        }

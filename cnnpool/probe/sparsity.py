@@ -57,11 +57,21 @@ def coverage(gradient: Tensor) -> dict[str, float]:
         >>> coverage(gradient)
         {'coverage': 0.5, 'coverage_iid': 0.4375}
     """
-    reached = as_it_lies(gradient) != 0
+    entries = reached(gradient)
     return {
-        "coverage": share(reached.any(0)),
-        "coverage_iid": 1 - (1 - share(reached)) ** len(gradient),
+        "coverage": share(entries.any(0)),
+        "coverage_iid": expected_coverage(share(entries), len(gradient)),
     }
+
+
+def reached(gradient: Tensor) -> Tensor:
+    """Which inputs get gradient from each of N samples, (N, entries), for gradients (N, C, H, W)."""
+    return as_it_lies(gradient) != 0
+
+
+def expected_coverage(density: float, samples: int) -> float:
+    """Coverage by samples of which each reaches a share of ``density``, independently of the others."""
+    return 1 - (1 - density) ** samples
 
 
 def share(true: Tensor) -> float:
@@ -86,13 +96,22 @@ def phase_imbalance(gradient: Tensor, stride: tuple[int, int]) -> float:
         >>> phase_imbalance(torch.ones(1, 1, 4, 4), (2, 2))
         0.0
     """
+    return imbalance(phase_means(gradient, stride))
+
+
+def phase_means(gradient: Tensor, stride: tuple[int, int]) -> Tensor:
+    """Mean |g| at each of the stride's phases, (phases,), for gradients (N, C, H, W)."""
     magnitude = gradient.abs()
-    phases = torch.stack(
+    return torch.stack(
         [
             magnitude[..., row :: stride[0], column :: stride[1]].mean(dtype=torch.float64)
             for row in range(min(stride[0], magnitude.shape[-2]))
             for column in range(min(stride[1], magnitude.shape[-1]))
         ]
     )
+
+
+def imbalance(phases: Tensor) -> float:
+    """Standard deviation of non-negative numbers divided by their mean; 0 if all are zero."""
     mean = phases.mean()
     return (phases.std(correction=0) / mean).item() if mean > 0 else 0.0

@@ -59,20 +59,38 @@ def alias_energy_ratio(dense: Tensor, stride: tuple[int, int]) -> float:
         >>> alias_energy_ratio(stripes, (2, 2))
         1.0
     """
+    return share_aliased(*alias_energies(dense, stride))
+
+
+def share_aliased(aliased: float, total: float) -> float:
+    """``alias_energy_ratio`` from its numerator and denominator."""
+    return aliased / total if total > 0 else 0.0
+
+
+def alias_energies(dense: Tensor, stride: tuple[int, int]) -> tuple[float, float]:
+    """Numerator and denominator of ``alias_energy_ratio``: they add up over parts of a batch."""
     dense = dense.double()
     keep = low_frequencies(size_of(dense), stride).to(dense.device)
     low = torch.fft.ifft2(torch.fft.fft2(dense) * keep).real
     sampled, clean = (u[..., :: stride[0], :: stride[1]] for u in (dense, low))
-    total = sampled.square().sum()
-    return ((sampled - clean).square().sum() / total).item() if total > 0 else 0.0
+    return (sampled - clean).square().sum().item(), sampled.square().sum().item()
 
 
 def high_frequency_share(dense: Tensor, stride: tuple[int, int]) -> float:
     """Energy of u (N, C, H, W) that is not below the new Nyquist frequency, divided by all (0 for zeros)."""
+    return share_above(*low_energies(dense, stride))
+
+
+def share_above(low: float, total: float) -> float:
+    """``high_frequency_share`` from the energy below the new Nyquist frequency and all energy."""
+    return min(max(1 - low / total, 0.0), 1.0) if total > 0 else 0.0
+
+
+def low_energies(dense: Tensor, stride: tuple[int, int]) -> tuple[float, float]:
+    """Energy of u (N, C, H, W) below the new Nyquist frequency, and all of it: both add up over parts."""
     power = torch.fft.fft2(dense.double()).abs().square()
     low = power[..., low_frequencies(size_of(dense), stride).to(power.device)].sum()
-    total = power.sum()
-    return (1 - low / total).clamp(0, 1).item() if total > 0 else 0.0
+    return low.item(), power.sum().item()
 
 
 def alias_classes(dense: Tensor, stride: tuple[int, int]) -> dict[str, float]:

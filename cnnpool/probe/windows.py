@@ -1,5 +1,6 @@
 """The windows of an operator: their geometry, their ties, and which of their places win."""
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 from cnnpool.probe.sparsity import share
 
 Pair = tuple[int, int]
+WinnerSums = dict[str, tuple[Tensor, int]]
 
 
 def stride_of(operator: nn.Module) -> Pair:
@@ -62,6 +64,12 @@ def winner_shares(activation: Tensor, operator: nn.Module) -> dict[str, list[flo
         image decides, and ``winners_tied`` over the others, whose winner the tie rule decides; each sums to 1
         and is left out if there are no such windows. None for an operator that takes no maximum over windows.
     """
+    sums = winner_sums(activation, operator)
+    return None if sums is None else shares_of([sums])
+
+
+def winner_sums(activation: Tensor, operator: nn.Module) -> WinnerSums | None:
+    """By the names of ``winner_shares``: windows that each place wins, (cells,), and their number."""
     for module in operator.modules():
         if hasattr(module, "keep_winners"):
             won, tied = _kept(activation, operator, module)
@@ -70,8 +78,17 @@ def winner_shares(activation: Tensor, operator: nn.Module) -> dict[str, list[flo
         if not isinstance(operator, nn.MaxPool2d):
             return None
         won, tied = _recomputed(activation, operator)
-    parts = {"winners": won, "winners_untied": won[:, ~tied], "winners_tied": won[:, tied]}
-    return {name: part.double().mean(1).tolist() for name, part in parts.items() if part.shape[1]}
+    kinds = {"winners": won, "winners_untied": won[:, ~tied], "winners_tied": won[:, tied]}
+    return {name: (kind.double().sum(1), kind.shape[1]) for name, kind in kinds.items()}
+
+
+def shares_of(parts: Sequence[WinnerSums]) -> dict[str, list[float]]:
+    """``winner_shares`` over all ``parts`` of a batch."""
+    shares = {}
+    for name in parts[0]:
+        if windows := sum(part[name][1] for part in parts):
+            shares[name] = (reduce(torch.add, [part[name][0] for part in parts]) / windows).tolist()
+    return shares
 
 
 def _kept(activation: Tensor, operator: nn.Module, pool: Any) -> tuple[Tensor, Tensor]:
