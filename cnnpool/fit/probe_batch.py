@@ -1,24 +1,35 @@
 """The images that probes look at."""
 
+from collections.abc import Iterable
+
 import torch
 
 from cnnpool.data import Batches, Dataset
 from cnnpool.data.base import Split
 from cnnpool.data.draw import stratified
-from cnnpool.probe import Batch
+from cnnpool.probe import Batch, Probe
 
 SAMPLES = 2048
 LARGEST = 320 << 20
 """Bytes of the images as floats: at 224 pixels more than the 512 images that probes ask for by default."""
 
 
-def sample(dataset: Dataset, split: Split) -> Batch:
-    """Up to ``SAMPLES`` normalised images of ``split`` and their labels, the same in every run.
+def looked_at(probes: Iterable[Probe]) -> int:
+    """The most images that one of ``probes`` looks at, by its options that count them; at least one.
+
+    A probe without such an option may look at all.
+    """
+    counts = [[v for key, v in vars(each).items() if key.endswith("samples")] for each in probes]
+    return max((max(own, default=SAMPLES) for own in counts), default=1)
+
+
+def sample(dataset: Dataset, split: Split, most: int = SAMPLES) -> Batch:
+    """Up to ``most`` normalised images of ``split`` and their labels, the same in every run.
 
     Stratified by class and mixed, so that any first n of them stand for all.
     """
     channels, (height, width) = dataset.in_channels, dataset.size
-    count = max(1, min(SAMPLES, LARGEST // (4 * channels * height * width)))
+    count = max(1, min(most, SAMPLES, LARGEST // (4 * channels * height * width)))
     chosen = split.take(stratified(split.labels, seed=0)[:count])
     # In parts, since all at once would take their memory three times.
     size = min(64, len(chosen))

@@ -14,7 +14,7 @@ from cnnpool.fit.loggers import RunLogger
 from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.fit.metrics_writer import MetricsWriter
 from cnnpool.fit.prepare import Training
-from cnnpool.fit.probe_batch import sample
+from cnnpool.fit.probe_batch import looked_at, sample
 from cnnpool.fit.trainer import build_trainer, quieten
 from cnnpool.run_folder.checkpoint import Checkpoint
 from cnnpool.system.process import rank
@@ -54,7 +54,10 @@ def train(run: Training, start: Checkpoint | None, logger: RunLogger) -> Trained
     if not rank():
         kept = start.metrics["metrics_bytes"] if start else 0
         writer = MetricsWriter(run.out, kept, run.quantities, logger)
-    metrics = MetricsCallback(writer, run.probes, sample(dataset, dataset.val if run.val else dataset.train))
+    split = dataset.val if run.val else dataset.train
+    # Large images take much memory, and probes at the end have theirs.
+    most = looked_at(probe for probe in run.probes.values() if probe.every_epochs)
+    metrics = MetricsCallback(writer, run.probes, sample(dataset, split, most))
     quieten()
     with Signals() as signals:
         saving = Checkpoints(run.out, run.name, metrics, signals)
