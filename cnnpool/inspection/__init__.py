@@ -54,7 +54,11 @@ def parser() -> Parser:
     add("--no-download", action="store_true", help="do not fetch data that is missing")
     add("--size", type=int, metavar="PX", help="resize the images to PX x PX pixels")
     add("--checkpoint", metavar="FILE", help="weights to load: a state_dict, or a checkpoint that holds one")
-    add("--weights", metavar="NAME", help="published weights of torchvision or timm: default, or their name")
+    add(
+        "--weights",
+        metavar="NAME",
+        help="published weights of torchvision or timm: default, their name, or a file of them",
+    )
     add(
         "--swap",
         metavar="NAME",

@@ -14,7 +14,7 @@ from torch import nn
 from cnnpool.cli_parser import assignment
 from cnnpool.data import Dataset
 from cnnpool.inspection import foreign, record
-from cnnpool.inspection.examination import Examination, name_of
+from cnnpool.inspection.examination import Examination, name_of, with_labels
 from cnnpool.inspection.images import batch, read_data
 from cnnpool.inspection.measure import build_probes, outputs_of
 from cnnpool.inspection.run import from_checkpoint, from_run
@@ -22,6 +22,7 @@ from cnnpool.inspection.side_by_side import side_by_side
 from cnnpool.inspection.subject import Built, Subject
 from cnnpool.inspection.text import report
 from cnnpool.probe import Batch
+from cnnpool.published.sources import file_of
 from cnnpool.surgery import Change, swap
 from cnnpool.system.next_command import from_here, next_lines
 from cnnpool.tables import printable
@@ -51,7 +52,8 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
     built.model.eval()
     images = batch(dataset, built.model, subject, samples=asked.samples, size=asked.size)
     outputs_of(built.model, images.images[:2])
-    examination = Examination(asked, subject, built, dataset, images, probes)
+    images, labels = with_labels(built.model, images, dataset)
+    examination = Examination(asked, subject, built, dataset, images, labels, probes)
     width = shutil.get_terminal_size((160, 24)).columns
     if asked.swap is None:
         if asked.swap_set or asked.where:
@@ -96,6 +98,8 @@ def find(asked: argparse.Namespace) -> Subject:
         with suppress(FileNotFoundError):
             path.stat()
         raise ValueError(f"{name} is not a folder, a file, torchvision:NAME, timm:NAME or MODULE:FUNCTION")
+    if asked.weights and file_of(asked.weights):
+        return foreign.from_weights_file(source, rest, asked.weights)
     if source == "torchvision":
         subject = foreign.from_torchvision(rest, asked.weights, asked.seed)
     elif source == "timm":

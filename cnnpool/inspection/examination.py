@@ -58,7 +58,8 @@ class Examination:
         subject: the model as it was asked for.
         built: the same with its weights.
         dataset: of the images.
-        images: that the model takes, with the data set's labels.
+        images: that the model takes.
+        labels: why those of the images are the built model's answers; empty if they are the data set's.
         probes: by name.
     """
 
@@ -67,6 +68,7 @@ class Examination:
     built: Built
     dataset: Dataset
     images: Batch
+    labels: str
     probes: Mapping[str, Probe]
 
     def of(self, model: nn.Module, changes: Sequence[Change] = ()) -> Examined:
@@ -77,7 +79,10 @@ class Examination:
         """
         device = usable(self.asked.device)
         model = model.to(device)
-        batch, labels = with_labels(model, self.images, self.dataset)
+        batch, labels = self.images, self.labels
+        if labels:
+            whose = "answers of the model as built" if changes else "model's own answers"
+            labels = f"the {whose}: {labels}"
         example = batch.images[:1].to(device)
         functional = FunctionalPooling(model, pools)
         dry_run(model, example, functional)
@@ -124,17 +129,18 @@ class Examination:
 
 
 def with_labels(model: nn.Module, batch: Batch, dataset: Dataset) -> tuple[Batch, str]:
-    """The batch with labels that the model can answer, and a word where they are not the data set's.
+    """The batch with labels that the model can answer, and why where they are not the data set's.
 
     A model made for other classes is measured against its own answers to the unshifted images: consistency
-    needs no true labels, and accuracies then say how often an answer stays what it was.
+    needs no true labels, and accuracies then say how often an answer stays what it was. The same model
+    swapped is measured against the same answers, so that its accuracy without a shift is their agreement.
     """
     outputs = outputs_of(model, batch.images[:2]).shape[1]
     if outputs == dataset.num_classes:
         return batch, ""
-    parts = [outputs_of(model, some).argmax(1) for some in batch.images.split(256)]
-    return batch._replace(labels=torch.cat(parts)), (
-        f"the model's own answers: it has {outputs} outputs, {dataset.name} {dataset.num_classes} classes"
+    labels = outputs_of(model, batch.images).argmax(1)
+    return batch._replace(labels=labels), (
+        f"it has {outputs} outputs, {dataset.name} {dataset.num_classes} classes"
     )
 
 

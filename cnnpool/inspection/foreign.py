@@ -12,8 +12,11 @@ from cnnpool.data import Dataset
 from cnnpool.inspection.checkpoint import load_into, read
 from cnnpool.inspection.subject import Built, Subject
 from cnnpool.inspection.untrained import UNTRAINED, of_two
-from cnnpool.published.sources import fetched
+from cnnpool.published.sources import Timm, Torchvision, fetched
+from cnnpool.published.weights import load_into as load_into_network
 from cnnpool.registry import did_you_mean
+
+PUBLISHED_CLASSES = 1000
 
 
 def from_torchvision(name: str, published: str | None, seed: int) -> Subject:
@@ -77,6 +80,30 @@ def from_timm(name: str, published: str | None, seed: int) -> Subject:
         mean=tuple(preset.mean),
         std=tuple(preset.std),
     )
+
+
+def from_weights_file(package: str, name: str, file: str) -> Subject:
+    """The classifier ``name`` of timm or torchvision for the published classes, with weights of a file.
+
+    Images are normalised as for the weights that the package recommends, as in training from a file.
+
+    Raises:
+        ValueError: for an unknown model, or a file that cannot be read; when built, if it does not fit.
+    """
+    source = {"timm": Timm, "torchvision": Torchvision}[package](arch=name, weights=file)
+    weights = source.read_weights()
+    assert weights is not None
+
+    def build(dataset: Dataset) -> Built:
+        network = source.network(PUBLISHED_CLASSES)
+        if new := load_into_network(network, weights, PUBLISHED_CLASSES).new:
+            raise ValueError(
+                f"--weights {file}: {new[0]} is not for the {PUBLISHED_CLASSES} classes of published "
+                "weights; load a model of your own classes by MODULE:FUNCTION"
+            )
+        return Built(network, weights.source)
+
+    return Subject(f"{package}:{name}", build, mean=weights.mean, std=weights.std)
 
 
 def from_function(name: str, seed: int) -> Subject:

@@ -53,10 +53,8 @@ class NetworkSource:
 
     @property
     def file(self) -> Path | None:
-        """The file that ``weights`` means by its suffix, or by a folder before its name; None otherwise."""
-        path = Path(self.weights or "")
-        is_file = path.suffix in (".safetensors", ".pth", ".pt", ".ckpt", ".bin") or "/" in str(path)
-        return path if is_file else None
+        """The file that ``weights`` means; None for published or random ones."""
+        return file_of(self.weights)
 
     def check(self) -> None:
         """Raise ValueError unless architecture and weights exist."""
@@ -189,6 +187,13 @@ class Installed(NetworkSource):
         if not isinstance(network, nn.Module):
             raise ValueError(f"arch {self.arch} returned a {type(network).__name__}, not a torch.nn.Module")
         return network
+
+
+def file_of(weights: str | None) -> Path | None:
+    """The file that ``weights`` means by its suffix, or by a folder before its name; None otherwise."""
+    path = Path(weights or "")
+    is_file = path.suffix in (".safetensors", ".pth", ".pt", ".ckpt", ".bin") or "/" in str(path)
+    return path if is_file else None
 
 
 def _networks() -> dict[str, Any]:

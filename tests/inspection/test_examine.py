@@ -1,3 +1,4 @@
+import copy
 import json
 import re
 import shlex
@@ -14,8 +15,10 @@ from cnnpool import cli, data, model, pool, probe, readout
 from cnnpool.cli_parser import assignment
 from cnnpool.inspection import examination, main
 from cnnpool.inspection.checkpoint import read
+from cnnpool.inspection.images import batch
 from cnnpool.inspection.measure import build_probes
 from cnnpool.inspection.run import from_run, rebuild
+from cnnpool.inspection.subject import Subject
 from cnnpool.inspection.untrained import has_fresh_statistics
 from cnnpool.report.measure import known_keys, quantities_of
 from cnnpool.report.runs import find
@@ -297,6 +300,36 @@ def test_a_timm_model_is_measured_with_strided_convolutions_made_pooling(capsys)
     swapped = json.loads(Path("out/max+where=conv/results.json").read_text())
     assert any(stage["name"] == "MaxPool2d" for stage in swapped["stages"].values())
     assert swapped["examined"]["swapped"]
+
+
+def test_published_weights_of_a_file_answer_as_built_and_swapped(capsys):
+    timm = pytest.importorskip("timm")
+    torch.manual_seed(5)
+    network = timm.create_model("test_resnet")
+    torch.save(network.state_dict(), "own.pth")
+    few = ["--samples", "4", "--size", "32", "--probes", "invariance", "--set", "invariance.worst_px=0"]
+    few += ["--set", "invariance.max_shift_px=1"]
+    results, said = examined(capsys, "timm:test_resnet", "--weights", "own.pth", *few, "--swap", "max_blur")
+    assert results["examined"]["weights"] == "from own.pth" and not results["examined"]["untrained"]
+    swapped = json.loads(Path("out/max_blur/results.json").read_text())
+    assert "the answers of the model as built: it has 1000 outputs, digits 10 classes" in said
+    # The share of images whose answer the swap leaves as it was.
+    digits = data.build("digits", root="data", seed=0)
+    images = batch(digits, network, Subject("", None, mean=(0.5,) * 3, std=(0.5,) * 3), samples=4, size=32)
+    other = copy.deepcopy(network)
+    cnnpool.swap(other, "max_blur", example=images.images[:1])
+    with torch.no_grad():
+        before, after = (each.eval()(images.images).argmax(1) for each in (network, other))
+    agreement = (before == after).double().mean().item()
+    assert swapped["invariance"]["accuracy_by_shift"]["0"] == agreement
+    assert results["invariance"]["accuracy_by_shift"]["0"] == 1.0
+
+
+def test_weights_of_a_file_for_other_classes_are_refused(capsys):
+    timm = pytest.importorskip("timm")
+    torch.save(timm.create_model("test_resnet", num_classes=3).state_dict(), "three.pth")
+    with pytest.raises(ValueError, match=r"--weights three.pth: .* is not for the 1000 classes"):
+        main(["timm:test_resnet", "--weights", "three.pth", "--size", "32", *FEW])
 
 
 def test_a_users_model_is_imported_and_its_foreign_classes_are_not_judged(tmp_path, capsys):
