@@ -24,6 +24,10 @@ in evaluation mode, dense upstream gradient. *FLOPs*: per input value, additions
 comparisons and elementary functions counted as one each. *Export*: the H and W that one graph of
 `torch.export` or ONNX serves, with the outputs of ONNX Runtime equal to torch's; N may always vary. A map
 smaller than the reach of a mirroring filter is refused there.
+
+Every operator works in float64, float32, bfloat16 and float16. Like torch's, `max` takes integers and
+quantized maps too, and `avg` and `adaptive_avg` int64 and quantized ones, rounded; `subsample` and `none`
+take all. The others refuse them in a line.
 """
 
 

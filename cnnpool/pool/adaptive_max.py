@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from cnnpool.pool.base import Pool2d, Size, both
 from cnnpool.pool.bins import bin_cells, even_bins, fixed_size, largest
 from cnnpool.pool.exporting import is_exported
+from cnnpool.pool.integers import refuse_quantized
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.resize import reduced
 
@@ -67,6 +68,7 @@ class AdaptiveMaxPool2d(Pool2d):
         steps = even_bins(x, size, None if self.fixed_size else self.stride)
         if steps is not None:
             return max_pool2d(x, steps)
+        refuse_quantized(x, "adaptive pooling to uneven bins")
         return largest(x, size) if is_exported() else F.adaptive_max_pool2d(x, size)
 
     def extra_repr(self) -> str:

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import Pool2d, ceil_div
+from cnnpool.pool.precision import check_floating
 
 
 class HaarPool2d(Pool2d):
@@ -23,7 +24,7 @@ class HaarPool2d(Pool2d):
         orthonormal: scale by 2.
 
     Raises:
-        ValueError: if stride is not 2.
+        ValueError: if stride is not 2, or the input not floating-point.
 
     Example:
         >>> import torch
@@ -54,6 +55,7 @@ class HaarPool2d(Pool2d):
         return 4 * self.channels * rows * columns
 
     def forward(self, x: Tensor) -> Tensor:
+        check_floating(x)
         # The mean of the pixels there are is the mean with the last ones repeated.
         mean = avg_pool2d(x, 2, ceil_mode=True)
         return 2 * mean if self.orthonormal else mean

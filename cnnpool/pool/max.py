@@ -11,6 +11,7 @@ from cnnpool.pool.autograd.winners import Ties, winners_dtype
 from cnnpool.pool.base import Padding, Pool2d, Size
 from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_is_faster
 from cnnpool.pool.exporting import is_exported
+from cnnpool.pool.integers import maxima, refuse_quantized
 from cnnpool.pool.max_winners import max_pool2d_with_winners, max_window, pooled, with_indices
 from cnnpool.pool.precision import summed_wide
 from cnnpool.pool.window import window_like, window_of
@@ -58,7 +59,7 @@ def max_pool2d(
     NaN wins over everything; padding never wins. Half-precision gradients are summed in float32.
 
     Args:
-        input: (N, C, H, W) or (C, H, W), any real dtype.
+        input: (N, C, H, W) or (C, H, W), any real or quantized dtype; indices of a quantized map are refused.
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal); None for the kernel's size.
         padding: cells around the map, at most half of the kernel.
@@ -75,7 +76,7 @@ def max_pool2d(
 
     Raises:
         ValueError: for a number out of range, an output that would be empty, a window that lies wholly
-            in the padding, or indices of tied winners.
+            in the padding, or indices of tied winners or of a quantized map.
 
     Example:
         >>> import torch
@@ -103,7 +104,10 @@ def max_pool2d(
     window = max_window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
     if refused is not None:
         raise refused
+    if not input.is_floating_point() and not return_indices:
+        return maxima(input, window)
     if return_indices:
+        refuse_quantized(input, "return_indices")
         return with_indices(input, window, ties)
     if is_exported():
         return torch.max_pool2d(input, *window)

@@ -11,6 +11,7 @@ from cnnpool.pool.autograd.unpooling import unpool
 from cnnpool.pool.autograd.winners import indices_of
 from cnnpool.pool.base import Padding, Size
 from cnnpool.pool.dispatch import is_plain
+from cnnpool.pool.precision import check_floating
 from cnnpool.pool.window import Window, is_channels_last, window_of
 
 
@@ -41,7 +42,8 @@ def max_unpool2d(
         (N, C, H, W) or (C, H, W), H = (H' - 1) s - 2 p + k by default, same dtype as ``input``.
 
     Raises:
-        ValueError: for a number out of range, shapes that differ, or an index outside the map.
+        ValueError: for maxima that are not floating-point, a number out of range, shapes that differ, or an
+            index outside the map.
 
     Example:
         >>> import torch
@@ -51,6 +53,7 @@ def max_unpool2d(
         tensor([[[[0., 0.],
                   [4., 0.]]]])
     """
+    check_floating(input)
     window = window_of(kernel_size, stride, padding)
     if input.shape != indices.shape or input.dim() not in (3, 4) or min(input.shape[-3:]) < 1:
         raise ValueError(

@@ -6,6 +6,7 @@ from cnnpool.pool.autograd.routing import Max
 from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.autograd.winners import Ties, indices_of, winners_dtype
 from cnnpool.pool.base import Padding, Size
+from cnnpool.pool.integers import refuse_quantized
 from cnnpool.pool.window import Window, check_map, remembered, window_of
 
 
@@ -35,6 +36,7 @@ def max_pool2d_with_winners(
         tensor([[[[3]]]], dtype=torch.uint8)
     """
     window = max_window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
+    refuse_quantized(input, "max_pool2d_with_winners")
     return pooled(input, window, ties)
 
 

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import Padding, Pool2d, Size
+from cnnpool.pool.integers import refuse_quantized
 from cnnpool.pool.window import window_of
 
 
@@ -23,7 +24,8 @@ def sum_pool2d(
         (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - k)/s) + 1, same dtype as ``x``.
 
     Raises:
-        ValueError: for a number out of range, or an output that would be empty.
+        ValueError: for a number out of range, an output that would be empty, or a quantized ``x``, whose
+            scale sums would exceed.
 
     Example:
         >>> import torch
@@ -33,6 +35,7 @@ def sum_pool2d(
         tensor([[[[10., 18.],
                   [42., 50.]]]])
     """
+    refuse_quantized(x, "sum_pool2d")
     return avg_pool2d(x, kernel_size, stride, padding, ceil_mode, divisor_override=1)
 
 
