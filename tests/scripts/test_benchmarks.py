@@ -104,14 +104,17 @@ def test_both_are_timed_to_99_percent_and_to_what_ours_reached(monkeypatch, accu
     monkeypatch.setattr(mnist, "seconds", seconds)
 
     def example(root):
-        for epoch in ((30.0, 0.9905), (60.0, 0.9935), (90.0, 0.994)):
+        for seconds, accuracy in ((30.0, 0.9905), (60.0, 0.9935), (90.0, 0.994)):
             order.append("theirs")
-            yield epoch
+            yield mnist.Epoch(seconds, accuracy, first=4.0)
 
     monkeypatch.setattr(mnist, "example", example)
     monkeypatch.setattr(mnist, "MOST_EPOCHS", 3)
     monkeypatch.setattr(mnist.parts, "rows", lambda root, repeat: iter(()))
-    *rows, shown = mnist.rows(Path("data"), 2)
+    *rows, trained, shown = mnist.rows(Path("data"), 2)
+    # 2 and 3 s less 1.5 s to the first step, beside 30 s less 4 s.
+    assert (trained["ours"], trained["rival"]) == (1.0, 26.0)
+    assert trained["ratio"]["median"] == pytest.approx((26 / 0.5 + 26 / 1.5) / 2)
     assert (shown["ours"], shown["rival"], shown["ratio"]["median"]) == (3000, 60_000, 20)
     assert [row["rival"] for row in rows] == [theirs[0]] * 3 + [theirs[1]]
     assert [row["ours"] for row in rows] == [2.5, 2.5, 1.5, 2.5]
@@ -126,12 +129,12 @@ def test_the_example_learns_epoch_by_epoch_on_a_clock_that_stops_between(monkeyp
     torch.manual_seed(0)
     images, labels = torch.randn(64, 1, 28, 28), torch.arange(64) % 10
     monkeypatch.setattr(mnist, "mnist", lambda root, train: torch.utils.data.TensorDataset(images, labels))
-    clock = iter([10.0, 12.0, 50.0, 53.0])
+    clock = iter([10.0, 10.5, 12.0, 50.0, 53.0])
     monkeypatch.setattr(mnist.time, "perf_counter", lambda: next(clock))
     epochs = mnist.example(None)
-    (first, before), (second, after) = next(epochs), next(epochs)
-    assert (first, second) == (2.0, 5.0)
-    assert 0 <= before <= 1 and 0 <= after <= 1
+    one, two = next(epochs), next(epochs)
+    assert (one.seconds, two.seconds) == (2.0, 5.0) and one.first == two.first == 0.5
+    assert 0 <= one.accuracy <= 1 and 0 <= two.accuracy <= 1
 
 
 def test_every_part_of_the_way_to_ours_is_timed_beside_the_one_before(monkeypatch):
