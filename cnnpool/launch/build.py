@@ -138,7 +138,12 @@ def published_network(config: Settings, dataset: Dataset) -> tuple[Published, St
             readout=changed_options("readout", config["readout"]),
             **config["model"],
         )
-    return net, net.operators
+    return net, {stage: _whole(stage, kept, own, config) for stage, kept in net.operators.items()}
+
+
+def _whole(stage: str, kept: Settings, own: Mapping[str, Settings], config: Settings) -> dict[str, Any]:
+    """All settings of the operator at ``stage``, as those of our own networks are recorded."""
+    return dict(kept) if kept["name"] == registry.KEEP else dict(own.get(stage) or config["pool"])
 
 
 def normalised(dataset: Dataset, net: Published) -> Dataset:

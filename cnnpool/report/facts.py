@@ -19,8 +19,12 @@ def facts(results: Results) -> dict[str, Any]:
 
 
 def exceptions(results: Results) -> dict[str, Any]:
-    """The stages whose operator is not the run's ``pool``."""
-    return {stage: operator for stage, operator in results.stages.items() if operator != results.pool}
+    """The stages whose operator is not the run's ``pool``.
+
+    A stage that leaves options out has those of ``pool``: published networks were once recorded like that.
+    """
+    common = results.pool.items()
+    return {stage: operator for stage, operator in results.stages.items() if not operator.items() <= common}
 
 
 def recipe(results: Results) -> dict[str, Any]:

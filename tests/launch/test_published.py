@@ -32,6 +32,8 @@ def test_a_run_says_its_stages_and_records_what_stands_there(call):
         and set(names.values()) == {"keep", "max_blur"}
         and "test_resnet: stages" in out
     )
+    swapped = [operator for operator in found["stages"].values() if operator["name"] == "max_blur"]
+    assert swapped and all(operator == found["pool"] for operator in swapped)
 
 
 def test_unknown_stages_and_architectures_are_refused_before_training(call):

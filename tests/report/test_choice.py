@@ -36,6 +36,14 @@ def test_label_shows_stages_that_are_otherwise(shelf):
     assert labels(shelf) == ["blur", "blur + s2:avg(kernel_size=3)", "blur + s2:blur(kernel_size=5)"]
 
 
+def test_stages_of_a_published_network_are_as_the_pool_where_they_say_no_more(shelf):
+    blur, keep = {"name": "blur", "filter_size": 3, "stride": 2}, {"name": "keep"}
+    shelf.put("a", pool=keep, stages={"conv1": keep, "maxpool": keep})
+    shelf.put("b", pool=blur, stages={"conv1": {"name": "blur"}, "maxpool": blur})
+    shelf.put("c", pool=blur, stages={"conv1": keep, "maxpool": blur})
+    assert labels(shelf) == ["blur", "blur + conv1:keep", "keep"]
+
+
 def test_choice_of_several_rooms_has_a_part_for_each(shelf):
     shelf.put("a", pool="max", readout={"name": "gap"})
     shelf.put("b", pool="avg", readout={"name": "flatten"})
