@@ -19,6 +19,7 @@ from scipy.stats import binom
 
 from cnnpool.report.comparison import compare
 from cnnpool.report.runs import Run
+from cnnpool.run_folder.results import Results
 from scripts.reliability.fault.attempt import QUICK, command
 
 PAIRS, PLANTED_PAIRS = 10, 20
@@ -70,9 +71,18 @@ def verdict(first: list[float], second: list[float]) -> tuple[str, float]:
 
 
 def run(name: str, seed: int, accuracy: float) -> Run:
-    choices = {key: {"name": "same"} for key in ("readout", "model", "data")}
-    facts = {"schema": 1, "pool": {"name": name}, **choices, "seed": seed, "epochs": 2, "deterministic": True}
-    return Run(Path(name, str(seed)), "done", results={**facts, "test": {"accuracy": accuracy, "loss": 0.0}})
+    same = {"name": "same"}
+    found = Results(
+        pool={"name": name},
+        readout=same,
+        model=same,
+        data=same,
+        seed=seed,
+        epochs=2,
+        deterministic=True,
+        measured={"test": {"accuracy": accuracy, "loss": 0.0}},
+    )
+    return Run(Path(name, str(seed)), "done", found=found)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import pytest
 from scripts.reliability.__main__ import MEASUREMENTS
 from scripts.reliability.edits import EDITS
 from scripts.reliability.page import ROWS, faults, page
+from scripts.reliability.same_against_same import verdict
 
 ROOT = Path(__file__).parents[2]
 KEPT = json.loads((ROOT / "docs" / "reliability.json").read_text())
@@ -21,6 +22,14 @@ def test_the_committed_pages_are_what_the_results_say():
 def test_what_was_measured_held():
     assert set(KEPT) <= set(ROWS)
     assert [command for parts in KEPT.values() for command, one in parts.items() if one["status"]] == []
+
+
+def test_an_operator_against_itself_differs_by_nothing_and_a_planted_difference_is_found():
+    values = [0.8 + 0.01 * (7 * seed % 11) for seed in range(20)]
+    said, mean = verdict(values, values)
+    assert said.startswith("no difference shown") and mean == 0.0
+    said, mean = verdict(values, [value + 0.05 - 0.001 * (k % 3) for k, value in enumerate(values)])
+    assert said == "better" and mean == pytest.approx(0.05 - 0.001 * (6 * 3 + 1) / 20)
 
 
 def test_every_measurement_is_a_command_that_can_be_given_again():
