@@ -69,6 +69,7 @@ stop = { echo "cnnpool: $(1), then try again" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
 	@$(BIN)/python -m pip install --quiet --retries 1 --require-hashes --requirement .venv/uv.txt \
 		|| $(call stop,no uv from the package registry: check the network or proxy)
+	@echo "cnnpool: downloads, then compiles bytecode; on a slow machine that takes minutes without a word"
 	@$(INSTALL) $(LOCKED) && $(INSTALL) --no-deps --no-build-isolation --editable . \
 		|| $(call stop,the installation failed for the reason above: mend it)
 	@$(BIN)/python -m compileall -q cnnpool scripts

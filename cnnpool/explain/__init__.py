@@ -43,6 +43,9 @@ def main(arguments: list[str]) -> int:
         shown = [example(name, images, room, **{**readable(name), **options})]
     else:
         shown = examples(name, images, room)
+    if len(shown) > 1:
+        titles = ", ".join(one.title for one in shown)
+        sys.stdout.write(f"{len(shown)} examples on the same {len(shown[0].images)} images: {titles}\n\n")
     sys.stdout.write("\n".join(map(text, shown)))
     sys.stdout.write(f"\n{options_text(name, room)}")
     if asked.image:

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from cnnpool.report import one_answer
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.load import header
 from cnnpool.report.measure import Measure
@@ -54,7 +55,7 @@ def pair_columns(comparison: Comparison) -> list[Column]:
         Column("choice", [row.choice.label for row in rows], words=True),
         Column("pairs", [str(_pairs(row)) for row in rows]),
         Column("p (paired t)", [probability(one.p) for one in pairs]),
-        Column("p (sign flip)", [probability(one.p_sign_flip) if one.summary.n else NONE for one in pairs]),
+        Column("p (sign flip)", [probability(one.p_sign_flip) for one in pairs]),
         Column("effect size d", [_plain(one.d) for one in pairs]),
         Column(f"share of seeds in which it is {sense}", [_plain(one.superiority) for one in pairs]),
         Column(
@@ -101,6 +102,9 @@ def choice_column(comparison: Comparison) -> Column:
 
 def _means(comparison: Comparison, one: Measure) -> Column:
     cells = [_mean(one, row.others[one.key], len(row.choice.runs)) for row in comparison.rows]
+    if one.key.startswith(one_answer.MARKED):
+        signs = [f" {one_answer.SIGN}" if one_answer.seeds_of(row) else "" for row in comparison.rows]
+        cells = [cell + sign for cell, sign in zip(cells, signs, strict=True)]
     return Column(header(one, comparison.loaded), cells)
 
 

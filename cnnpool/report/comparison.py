@@ -12,7 +12,7 @@ from cnnpool.report.comparable import refuse, select
 from cnnpool.report.load import MARK, loaded
 from cnnpool.report.measure import Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import observe
-from cnnpool.report.pairwise import Decisions, Rank, decide
+from cnnpool.report.pairwise import LEAST_DECIDED, Decisions, Rank, decide
 from cnnpool.report.row import Row, Versus, verdict
 from cnnpool.report.runs import Run, finished
 
@@ -145,14 +145,18 @@ def _versus(pairs: dict[int, float], decisions: Decisions, place: int, metric: M
     differences = list(pairs.values())
     summary = statistics.summarise(differences)
     pair = decisions.between(place, 0)
+    few = summary.n < LEAST_DECIDED
     return Versus(
         seeds=list(pairs),
         differences=differences,
         summary=summary,
         p=pair.p if pair else math.nan,
-        p_sign_flip=statistics.sign_flip_p(differences),
+        p_sign_flip=math.nan if few else statistics.sign_flip_p(differences),
         p_holm=pair.adjusted if pair else math.nan,
-        d=statistics.paired_d(differences),
+        d=math.nan if few else statistics.paired_d(differences),
         superiority=statistics.superiority([-x for x in differences] if metric.sense < 0 else differences),
-        detectable=statistics.detectable(summary.sd, summary.n, len(decisions.pairs)),
+        # Equal differences have no spread: how small a difference they could show is not known.
+        detectable=math.nan
+        if few or not summary.sd
+        else statistics.detectable(summary.sd, summary.n, len(decisions.pairs)),
     )

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from cnnpool.report import one_answer
 from cnnpool.report.measure import Measure
 from cnnpool.report.row import Row
 from cnnpool.report.runs import Run, problem
@@ -34,7 +35,7 @@ def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metri
         unpaired = sorted(row.finite.keys() ^ rows[0].finite.keys())
         if unpaired:
             notes.append(f"{label}: seed {_list(unpaired)} without a partner, not in the difference")
-    notes += _more_arithmetic(rows) + _padding(kept)
+    notes += one_answer.notes(list(rows)) + _more_arithmetic(rows) + _padding(kept)
     if any(run.results.environment.get("dirty") for run in kept):
         notes.append("some runs came from a working tree with uncommitted changes")
     if any(run.results.deterministic is False for run in kept):

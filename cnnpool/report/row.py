@@ -21,14 +21,15 @@ class Versus:
     p: float
     """Of the paired t test, two-sided; NaN from too few pairs."""
     p_sign_flip: float
-    """Of the exact sign-flip test, beside it: it assumes nothing of the distribution."""
+    """Of the exact sign-flip test, beside it, which assumes no distribution; NaN from too few pairs."""
     p_holm: float
     """``p`` adjusted over all pairs of choices."""
     d: float
+    """Effect size; NaN from too few pairs."""
     superiority: float
     """Share of seeds in which the choice is better (higher, where neither sense is better), ties one half."""
     detectable: float
-    """The smallest true difference shown in 80 % of repetitions."""
+    """The smallest true difference shown in 80 % of repetitions; NaN where it is not known."""
 
 
 @dataclass(frozen=True)

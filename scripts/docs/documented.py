@@ -10,7 +10,7 @@ PROGRAMS = ("cnnpool", "make", "python", "tensorboard", "pip", "source", "git", 
 SHELLS = ("", "sh", "bash", "shell", "console")
 SMOKE = {"train": ["fit=smoke"], "choose": ["fit=smoke", "choose.rounds=3"], "bench": ["--repeat", "1"]}
 """By command of ``cnnpool``, arguments that make it short."""
-FEWER = {"experiment=every_operator": "pool=max,avg,max_blur"}
+FEWER = {"experiment=every_operator": "pool=max,avg"}
 """By a word of a sweep of many choices, some of them."""
 SKIPPED = (
     (r"^(make|pip|source|git|cd|export) |^python -m (venv|pip|pytest)\b", "installs or prepares"),

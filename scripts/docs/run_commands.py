@@ -4,7 +4,7 @@ usage: python scripts/docs/run_commands.py [PAGE ...]
 
 The commands run one after the other in a fresh clone of the last commit, with an empty home, no caches, and
 small data sets from a mirror on the loopback; those that train take smoke settings and at most two seeds, and
-the sweep of every operator three operators. Folders of images that a command names are made first. Exit
+the sweep of every operator two operators. Folders of images that a command names are made first. Exit
 status 1 if any command fails.
 """
 

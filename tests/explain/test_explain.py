@@ -315,6 +315,14 @@ def test_what_is_no_image_is_refused_in_one_line(texts, message):
         batch(texts)
 
 
+def test_several_examples_are_announced(capsys):
+    assert explain.main(["max"]) == 0
+    first = capsys.readouterr().out.partition("\n")[0]
+    assert first == "3 examples on the same 2 images: max, max (kernel_size=3, stride=1), max (ties=split)"
+    assert explain.main(["max", "ties=split"]) == 0
+    assert capsys.readouterr().out.startswith("== max (ties=split) ==")
+
+
 def test_own_options_and_numbers_worked_by_hand(capsys):
     rows = "1 2 3; 4 9 6; 7 8 5"
     assert explain.main(["max", "kernel_size=2", "stride=1", "--values", rows]) == 0

@@ -3,6 +3,7 @@ import pytest
 from scipy.stats import binom
 
 from cnnpool.probe import declared
+from cnnpool.report.columns import pair_columns
 from cnnpool.report.comparison import compare
 from cnnpool.report.measure import measure
 from cnnpool.report.runs import Run
@@ -48,6 +49,21 @@ def test_two_seeds_are_too_few_whatever_the_difference(tmp_path):
     assert (
         verdicts(tmp_path, max=LONG[:2], bad=[0.1] * 2)["bad"] == "too few seeds (2, at least 3 are needed)"
     )
+
+
+@pytest.mark.parametrize("other", [[0.7, 0.71], [0.7, 0.72]])
+def test_two_seeds_leave_every_test_empty(tmp_path, other):
+    comparison = compare(runs_of(tmp_path, max=LONG[:2], bad=other))
+    cells = {column.header: column.cells[0] for column in pair_columns(comparison)}
+    shown = next(cells.pop(name) for name in list(cells) if name.startswith("smallest difference"))
+    assert cells.pop("pairs") == "2" and cells.pop("choice") == "bad"
+    assert cells.pop("share of seeds in which it is better") == "0.00"
+    assert shown == "–" and set(cells.values()) == {"–"} and len(cells) == 3
+
+
+def test_equal_differences_do_not_say_how_small_a_difference_they_show(tmp_path):
+    row = compare(runs_of(tmp_path, max=LONG[:3], bad=[0.7, 0.71, 0.72])).rows[1]
+    assert np.isnan(row.versus.detectable) and row.versus.p_sign_flip == 2 / 2**3
 
 
 def test_five_seeds_show_a_clear_difference_and_no_place(tmp_path):
