@@ -3,6 +3,7 @@
 import argparse
 
 from cnnpool.cli_parser import Parser
+from cnnpool.system.progress import Progress
 
 EXAMPLES = """\
 examples:
@@ -29,7 +30,9 @@ def main(arguments: list[str]) -> int:
     """
     asked = parser().parse_args(arguments)
 
-    from cnnpool.inspection.command import examine
+    # torch and torchvision would make --help slow.
+    with Progress("loading PyTorch"):
+        from cnnpool.inspection.command import examine
 
     return examine(asked, arguments)
 

@@ -100,12 +100,13 @@ def parser(*, claims: bool = True) -> Parser:
 
 def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) -> None:
     # numpy, scipy and matplotlib would make --help slow.
-    from cnnpool.report.comparison import compare
-    from cnnpool.report.course import course
-    from cnnpool.report.plots import NAMES, draw
-    from cnnpool.report.plots.looks import BEST, shown
-    from cnnpool.report.text import render
-    from cnnpool.report.write import write
+    with Progress("loading scipy and matplotlib"):
+        from cnnpool.report.comparison import compare
+        from cnnpool.report.course import course
+        from cnnpool.report.plots import NAMES, draw
+        from cnnpool.report.plots.looks import BEST, shown
+        from cnnpool.report.text import render
+        from cnnpool.report.write import write
 
     comparison = compare(
         runs,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cnnpool.run_folder import layout
 from cnnpool.system.output import visible
+from cnnpool.system.progress import CLEAR
 
 
 class RunLog(logging.FileHandler):
@@ -54,7 +55,9 @@ class Plain(logging.Formatter):
 def logged(folder: Path) -> Iterator[RunLog]:
     """Log into the run's file while the job runs; its folder may be removed afterwards."""
     console, file = logging.StreamHandler(sys.stdout), RunLog(folder / layout.LOG)
-    console.setFormatter(logging.Formatter("%(message)s"))
+    # On a terminal a progress bar may stand in the line; the next batch draws it again below.
+    wiped = CLEAR if sys.stdout.isatty() else ""
+    console.setFormatter(logging.Formatter(f"{wiped}%(message)s"))
     file.setFormatter(Plain("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[console, file], force=True)
     # It reports each start with an empty cache of fonts.

@@ -1,5 +1,6 @@
 import logging
 import os
+import sys
 
 import pytest
 
@@ -22,6 +23,15 @@ def test_a_message_is_on_stdout_and_in_the_file(tmp_path, capsys):
         log.info("the loss is %s", "low")
     assert file.failure is None and capsys.readouterr().out == "the loss is low\n"
     assert "INFO cnnpool.test: the loss is low" in (tmp_path / "train.log").read_text()
+
+
+def test_on_a_terminal_a_message_takes_the_place_of_a_progress_bar(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda stream: True, raising=False)
+    with logged(tmp_path):
+        sys.stdout.write("Epoch 0: 100%")
+        log.info("epoch 1")
+    assert capsys.readouterr().out == "Epoch 0: 100%\r\x1b[Kepoch 1\n"
+    assert "\x1b" not in (tmp_path / "train.log").read_text()
 
 
 def test_a_file_that_cannot_be_opened_ends_nothing(tmp_path, capsys):
