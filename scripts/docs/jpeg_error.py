@@ -24,9 +24,8 @@ def main(exact: Path, recompressed: Path) -> int:
     rms = np.sqrt(np.mean([np.mean(error**2) for error in errors]))
     energy = [np.sum(error**2) for error in errors]
     share = np.average([high_share(error) for error in errors], weights=energy)
-    print(
-        f"{len(errors)} images, RMSE {rms:.2f} of 255, {100 * share:.1f} % of its energy above half of Nyquist"
-    )
+    said = f"RMSE {rms:.2f} of 255, {100 * share:.1f} % of its energy above half of Nyquist"
+    print(f"{len(errors)} images, {said}")
     return 0
 
 
