@@ -3,7 +3,7 @@
 import argparse
 
 from cnnpool.cli_parser import Parser
-from cnnpool.system.progress import Progress
+from cnnpool.system.progress import loading
 
 EXAMPLES = """\
 examples:
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     asked = parser().parse_args(arguments)
 
     # torch and torchvision would make --help slow.
-    with Progress("loading PyTorch"):
+    with loading("PyTorch"):
         from cnnpool.inspection.command import examine
 
     return examine(asked, arguments)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
 from cnnpool.report.runs import Run, find, finished
-from cnnpool.system.progress import Progress
+from cnnpool.system.progress import Progress, loading
 
 if TYPE_CHECKING:
     from cnnpool.report.comparison import Comparison
@@ -100,7 +100,7 @@ def parser(*, claims: bool = True) -> Parser:
 
 def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) -> None:
     # numpy, scipy and matplotlib would make --help slow.
-    with Progress("loading scipy and matplotlib"):
+    with loading("scipy and matplotlib"):
         from cnnpool.report.comparison import compare
         from cnnpool.report.course import course
         from cnnpool.report.plots import NAMES, draw

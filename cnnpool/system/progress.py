@@ -14,6 +14,7 @@ For work that may take longer than two seconds::
 import logging
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, repeat
 from threading import Event, Thread
 
@@ -98,6 +99,11 @@ class Progress:
                     break
         finally:
             make_way()
+
+
+def loading(packages: str) -> AbstractContextManager[object]:
+    """Says on a terminal that packages are imported, if that takes long; where nobody waits, nothing."""
+    return Progress(f"loading {packages}") if sys.stderr.isatty() else nullcontext()
 
 
 def make_way() -> None:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from cnnpool.system import progress as module
-from cnnpool.system.progress import CLEAR, Progress, duration, make_way
+from cnnpool.system.progress import CLEAR, Progress, duration, loading, make_way
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +106,16 @@ def test_a_terminal_gets_one_line_that_is_redrawn_and_wiped(caplog, capsys, monk
         wait_for(lambda: has("probing: 1 of 4 (25 %), 0 s left"))
     assert has("") and seen.endswith(CLEAR) and "\n" not in seen
     assert not caplog.records
+
+
+def test_imports_are_announced_on_a_terminal_alone(capsys, monkeypatch):
+    with loading("torch"):
+        time.sleep(0.2)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
+    said = []
+    with loading("torch"):
+        wait_for(lambda: said.append(capsys.readouterr().err) or "loading torch" in "".join(said))
 
 
 def test_without_a_total_it_only_says_that_it_goes_on(caplog):
