@@ -76,9 +76,13 @@ Equal means to the bit.
 | foreign folders refused, nothing of theirs removed | `tests/run_folder/test_hold.py` |
 | a run whose folder or files are deleted fails | `tests/fit/test_resume.py` |
 | any damage of results.json, status.json, metrics.jsonl is found | `tests/run_folder/test_results.py` |
-| kernels on disk that are damaged are made again | `tests/pool/test_disk_cache.py` |
+| kernels on disk: damaged ones are made again, none are done without | `tests/pool/test_disk_cache.py` |
 | output that nobody reads, or no disk takes, ends no job | `tests/system/test_output.py` |
 | jobs after one that ran out of memory are done | `tests/launch/test_sweep.py` |
+| a job in this process or in one of its own, as many threads: equal | `tests/launch/test_sweep.py` |
+| a download that fails is tried once for all jobs on these data | `tests/launch/test_sweep.py` |
+| too many jobs, and jobs that would share a folder, are refused | `tests/launch/test_compose.py` |
+| a full disk, a folder in use, a secret on the command line: one line | `tests/launch/test_folder.py` |
 | a killed or halted process of several ends the others | `tests/launch/test_worker.py` |
 | jobs can be stopped once the server that forked them is killed | `tests/launch/test_worker.py` |
 | all operators in torch's deterministic mode: equal gradients | `tests/pool/test_deterministic.py` |
@@ -109,10 +113,11 @@ Equal means to the bit.
   by its schema; it costs a line, and the other runs are compared.
 - **A full disk** is one line: the file, the disk, the room that is missing. The same command goes on.
 - **Kernels on disk** are checked before they are loaded: damaged ones are compiled again, and where none can
-  be kept every run compiles them, with a line that names the folder.
+  be kept every run compiles them, with a line that says why.
 - **Output** that cannot be written, by `| head`, a full disk or a closed terminal, ends no job.
 - **Sweeps** of more than 10,000 jobs need `--max-jobs`. After a job that runs out of memory the others run in
-  processes of their own.
+  processes of their own. After a download that failed no later job of the sweep tries it again (on this
+  machine: jobs on SLURM and Ray do).
 - **A mistake** in what was asked is refused before a run begins, and leaves no folder behind.
 - **Settings** are compared on resume: any that decides the result and differs is refused, old -> new, even
   `fit.epochs`, since the schedule depends on it. Where data lie, devices, logging, saving and display may
