@@ -21,7 +21,7 @@ from cnnpool.quantity import fraction
 from cnnpool.registry import checked
 
 ENTRIES = 1 << 22
-"""Of maps whose spectra are computed at once, in complex128 64 MiB."""
+"""Of outputs at stride 1 whose spectra are computed at once, in complex128 64 MiB."""
 
 
 @checked
@@ -115,12 +115,14 @@ class Aliasing(Probe):
 def stage_aliasing(operator: nn.Module, maps: Tensor) -> dict[str, float]:
     """Aliasing of one operator on its input (N, C, H, W); empty if it does not subsample by its stride."""
     stride = stride_of(operator)
+    first = dense_output(operator, maps[:1], stride) if stride != (1, 1) else None
+    if first is None:
+        return {}
     counts, classes = [], []
     energies = torch.zeros(4, dtype=torch.float64)
-    for some in maps.split(max(1, ENTRIES // maps[0].numel())):
-        dense = dense_output(operator, some, stride) if stride != (1, 1) else None
-        if dense is None:
-            return {}
+    for some in maps.split(max(1, ENTRIES // first.numel())):
+        dense = dense_output(operator, some, stride)
+        assert dense is not None
         counts.append(len(some))
         found = *alias_energies(dense, stride), *low_energies(dense, stride)
         energies += torch.tensor(found, dtype=torch.float64)
