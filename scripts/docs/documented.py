@@ -17,6 +17,7 @@ SKIPPED = (
     (r"launch=(slurm|ray)\b", "needs a cluster"),
     (r"--weights\b", "downloads published weights"),
     (r"data=(torchvision|huggingface)\b", "downloads a published data set"),
+    (r"--config-dir\b", "needs the reader's own folder of settings"),
     (r"--device cuda|fit\.devices=", "needs several devices or a GPU"),
     (r"^python scripts/", "generates a page from runs made at full length"),
 )

@@ -149,6 +149,7 @@ def test_of_very_many_choices_some_are_run():
         ("cnnpool train -m launch=slurm", "cluster"),
         ("cnnpool probe timm:resnet18 --weights default", "weights"),
         ("cnnpool train data=torchvision:SVHN", "downloads a published data set"),
+        ("cnnpool train --config-dir mine pool=midrange", "reader's own folder"),
         ("cnnpool train -m launch=processes", ""),
         ("cnnpool explain max", ""),
     ],
