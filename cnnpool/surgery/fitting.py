@@ -13,6 +13,7 @@ from cnnpool import registry
 from cnnpool.pool import Pool2d
 from cnnpool.pool.base import pair
 from cnnpool.surgery.merging import DenseMerging, merges
+from cnnpool.surgery.same import OnItsGrid, pads_by_stride
 from cnnpool.surgery.trace import WINDOWED, Target, evaluating
 
 Entry = Callable[..., Any]
@@ -63,7 +64,10 @@ def new_downsampling(
         same = replace(target, module=nn.Identity(), outputs=target.inputs)
         pool = fitting(same, target.inputs, entry, options)
         return nn.Sequential(*(pool if isinstance(pool, nn.Sequential) else [pool]), target.module)
-    dense = made_dense(target.module)
+    conv = target.module
+    dense: nn.Module = made_dense(conv)
+    if pads_by_stride(conv):
+        dense = OnItsGrid(made_dense(conv), conv.stride)
     with torch.no_grad(), evaluating(dense):
         maps = [dense(x) for x in target.inputs]
     pool = fitting(target, maps, entry, options)

@@ -59,9 +59,9 @@ def swap(
     * a max, average, Lp, fractional or blur pooling, an adaptive one whose bins are equal, or an operator of
       cnnpool, becomes the operator;
     * a convolution of stride s keeps its weights at stride 1, followed by the operator of stride s (with
-      ``subsample`` that is the same function as before, but for convolutions that pad by their stride, as
-      timm's Conv2dSame), as ``Sequential(conv, operator)``; with ``order="before"`` the operator stands at
-      stride 1 before the convolution as it is, which takes a quarter of the arithmetic;
+      ``subsample`` that is the same function as before), as ``Sequential(conv, operator)``; timm's
+      Conv2dSame, which pads by its stride, keeps the places of its samples; with ``order="before"`` the
+      operator stands at stride 1 before the convolution as it is, which takes a quarter of the arithmetic;
     * Swin's patch merging is a convolution too, of 2 x 2 cells and stride 2;
     * for a readout: the last global pooling that the example passes, or the ones that ``where`` names.
 
