@@ -12,6 +12,7 @@ from cnnpool import data, model, pool, readout
 from cnnpool.fit import DivergedError, Facts, Recipe, fit
 from cnnpool.run_folder.correct import unpacked
 from cnnpool.run_folder.results import read
+from cnnpool.system.hardware import fast_precision
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,9 @@ def test_the_test_accuracy_is_that_of_the_final_weights_over_all_test_images(fin
     _, results, net = finished
     dataset = data.build("digits", seed=0, limit=256, batch_size=64, shift=1)
     net.eval()
-    right = torch.cat([net(images).argmax(1) == labels for images, labels in dataset.test_batches()])
+    half = fast_precision() == "bf16-mixed"
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=half):
+        right = torch.cat([net(images).argmax(1) == labels for images, labels in dataset.test_batches()])
     assert len(right) == len(dataset.test)
     assert results.accuracy == pytest.approx(right.double().mean().item())
     assert unpacked(results.correct).tolist() == right.tolist()

@@ -341,14 +341,15 @@ def test_processes_say_how_many_of_their_jobs_have_ended(monkeypatch, caplog):
 
     def run(jobs, **options):
         for job in jobs:
-            yield Outcome(job.name, "done", "", 0, job.folder / "train.log")
+            # The first takes as long as each other, so there is a time left to tell.
             time.sleep(0.3)
+            yield Outcome(job.name, "done", "", 0, job.folder / "train.log")
 
     monkeypatch.setitem(RUNNERS, "processes", run)
     jobs = [Job(Path(f"run{n}"), [], {"launch": {"name": "processes"}}) for n in range(3)]
     sweep.run_all(jobs)
     assert any(line.startswith("training: 1 of 3 jobs (33 %), ") for line in caplog.messages)
-    assert "training: 3 of 3 jobs (100 %)" in caplog.messages
+    assert any(line.startswith("training: 2 of 3 jobs (67 %), ") for line in caplog.messages)
 
 
 def plans(folder):
