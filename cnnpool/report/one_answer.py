@@ -27,7 +27,7 @@ def seeds_of(row: Row) -> list[int]:
 def notes(rows: list[Row]) -> list[str]:
     """A sentence on every choice that has such a network."""
     return [
-        f"{row.choice.label} {SIGN}: answers one class for all images with seed "
+        f"{row.choice.label} {SIGN}: seems to answer one class for all images with seed "
         f"{', '.join(map(str, seeds))}; consistency says nothing there"
         for row in rows
         if (seeds := seeds_of(row))

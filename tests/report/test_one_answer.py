@@ -39,5 +39,5 @@ def test_such_a_choice_is_marked_and_explained(shelf):
     cells = {column.header: column.cells for column in measure_columns(comparison)}
     assert cells["consistency (distinct) (%)"] == ["95.00", "100.00 *"]
     assert comparison.notes == [
-        "max *: answers one class for all images with seed 0, 1; consistency says nothing there"
+        "max *: seems to answer one class for all images with seed 0, 1; consistency says nothing there"
     ]
