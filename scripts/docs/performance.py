@@ -9,9 +9,9 @@ from scripts.benchmarks.operators import document
 INTRODUCTION = """\
 # Performance
 
-Ten figures, each a ratio of times taken in turn in one process or of whole commands run in turn: the median
-over n turns with its quartiles. *In training*: freed memory stays in the process, which `cnnpool train` sets
-and `cnnpool.keep_memory()` sets in a loop of one's own; *plain script*: nothing is set.
+The first figures to read, each a ratio of times taken in turn in one process or of whole commands run in
+turn: the median over n turns with its quartiles. *In training*: freed memory stays in the process, which
+`cnnpool train` sets and `cnnpool.keep_memory()` sets in a loop of one's own; *plain script*: nothing is set.
 
 """
 BEHIND = """\
