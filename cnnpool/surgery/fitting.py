@@ -65,9 +65,8 @@ def new_downsampling(
         pool = fitting(same, target.inputs, entry, options)
         return nn.Sequential(*(pool if isinstance(pool, nn.Sequential) else [pool]), target.module)
     conv = target.module
-    dense: nn.Module = made_dense(conv)
-    if pads_by_stride(conv):
-        dense = OnItsGrid(made_dense(conv), conv.stride)
+    at_one = made_dense(conv)
+    dense = OnItsGrid(at_one, conv.stride) if pads_by_stride(conv) else at_one
     with torch.no_grad(), evaluating(dense):
         maps = [dense(x) for x in target.inputs]
     pool = fitting(target, maps, entry, options)

@@ -16,18 +16,7 @@ pytest.importorskip("numba")
 from numba import config
 
 from cnnpool.pool.cpu import disk_cache, memory, threads
-
-KERNELS = """
-from cnnpool.pool.cpu.disk_cache import compiled
-from cnnpool.pool.cpu.loops.intrinsics import store
-
-def inner(value):
-    return value + value
-
-def outer(start, stop, target, like):
-    for i in range(start, stop):
-        store(target, i, inner(like))
-"""
+from scripts.reliability.fuzz_kernels import KERNELS
 
 
 @pytest.fixture
