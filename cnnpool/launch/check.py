@@ -9,7 +9,7 @@ import yaml
 
 from cnnpool import registry
 from cnnpool.bounds import Seed
-from cnnpool.launch import conf_dir
+from cnnpool.launch import conf_dir, signatures
 from cnnpool.launch.config import own_operators
 from cnnpool.loggers import LOGGERS, TensorBoard
 from cnnpool.recipe import Recipe
@@ -28,7 +28,7 @@ PUBLISHED = ("installed", "timm", "torchvision")
 
 
 def check(settings: Mapping[str, Any]) -> Recipe:
-    """Refuse names that do not exist, without torch, which takes seconds to import.
+    """Refuse unknown names and values out of range, without torch, which takes seconds to import.
 
     Returns:
         How to train, its values checked.
@@ -39,7 +39,7 @@ def check(settings: Mapping[str, Any]) -> Recipe:
     recipe = Recipe(**registry.check(Recipe, "fit", settings["fit"], "fit"))
     registry.Option(Seed).take("seed", settings["seed"])
     for room, path, chosen in _choices(settings):
-        _check_names(room, path, chosen)
+        _check_choice(room, path, chosen)
         if chosen["name"] == KEEP and not is_published(settings):
             raise ValueError(
                 f"{path}=keep: keeps what a published network has, such as model=torchvision:resnet18; "
@@ -128,7 +128,7 @@ def _options(chosen: Mapping[str, Any]) -> dict[str, Any]:
     return {option: value for option, value in chosen.items() if option != "name"}
 
 
-def _check_names(room: str, path: str, chosen: Mapping[str, Any]) -> None:
+def _check_choice(room: str, path: str, chosen: Mapping[str, Any]) -> None:
     name = chosen.get("name")
     if not isinstance(name, str):
         raise ValueError(f"{path}.name={name} is not a name; a choice is made by {path}=NAME")
@@ -138,10 +138,13 @@ def _check_names(room: str, path: str, chosen: Mapping[str, Any]) -> None:
         registry.lookup(dict.fromkeys(names, dict), ENTRIES[room], name)
         return
     known = _content(room, "full")[name] if room == "probe" else _options(_content(room, name))
-    for option in _options(chosen):
+    declared = signatures.options_of(room, name)
+    for option, value in _options(chosen).items():
         if option not in known:
             remedy = registry.did_you_mean(option, known)
             raise ValueError(f"{path}.{option}: {name} has no option {option!r}; {remedy}")
+        if option in declared:
+            registry.Option(declared[option].hint).take(f"{path}.{option}", value)
 
 
 def _names(room: str) -> list[str]:

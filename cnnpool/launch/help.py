@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from cnnpool.bounds import Seed, describe
+from cnnpool.bounds import Seed
 from cnnpool.cli_parser import train_parser
 from cnnpool.launch.compose import Request
 from cnnpool.launch.composer import opened
@@ -18,8 +18,8 @@ from cnnpool.launch.signatures import Described, options_of
 
 WIDTH, COLUMN = 100, 34
 OWN = {
-    "seed": Described("of the weights, the order of the images, and all draws", describe(Seed)),
-    "out": Described("folder below which every run gets its own", "a text"),
+    "seed": Described("of the weights, the order of the images, and all draws", Seed),
+    "out": Described("folder below which every run gets its own", str),
 }
 AT_ONE_STAGE = "the same for the stage s2 alone, or inherit; options of its own are stage.s2.KEY=VALUE"
 CLOSING = """\
@@ -77,11 +77,13 @@ def _room(where: str, values: Mapping[Any, Any], described: Mapping[str, Describ
     for key, value in values.items():
         if key == "name":
             continue
-        one = described.get(key, Described("", ""))
-        legal = f"({one.values.replace('a whole number', 'whole', 1)})" if one.values else ""
+        text, legal = "", ""
+        if key in described:
+            text = described[key].text.replace("``", "").removesuffix(".")
+            legal = f"({described[key].values.replace('a whole number', 'whole', 1)})"
         shown = yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("\n...\n").strip()
         path = f"{where}.{key}" if where else key
-        yield _line(f"{path}={shown}", f"{one.text.replace('``', '').removesuffix('.')} {legal}".strip())
+        yield _line(f"{path}={shown}", f"{text} {legal}".strip())
 
 
 def _line(left: str, right: str, column: int = COLUMN) -> str:

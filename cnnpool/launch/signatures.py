@@ -36,13 +36,21 @@ class Described:
 
     Args:
         text: a sentence or two on it.
-        values: its legal values in words.
-        choices: these themselves, where they can be listed.
+        hint: its type and bounds, as far as they are made of what ``LIGHT`` defines.
     """
 
     text: str
-    values: str
-    choices: tuple[str, ...] = ()
+    hint: Any
+
+    @property
+    def values(self) -> str:
+        """The legal values in words."""
+        return describe(self.hint)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The legal values themselves, where they can be listed."""
+        return choices(self.hint)
 
 
 def options_of(room: str, name: str) -> dict[str, Described]:
@@ -104,8 +112,7 @@ def _options(module: _Module, name: str) -> dict[str, Described]:
     said = _sentences(ast.get_docstring(node) or "")
     hints = _hints(node)
     if hints is not None:
-        types = {key: _value(module, hint) for key, hint in hints.items()}
-        own = {key: Described("", describe(hint), choices(hint)) for key, hint in types.items()}
+        own = {key: Described("", _value(module, hint)) for key, hint in hints.items()}
         if not _is_dataclass(node):
             found = {key: one for key, one in found.items() if key in own}
         texts = {key: one.text for key, one in found.items()}
@@ -162,12 +169,21 @@ def _named(module: _Module, name: str) -> Any:
     if name in module.values:
         return _value(module, module.values[name])
     if name in module.definitions:
-        # Descriptions of types use only the function's name.
-        return type(name, (), {})
+        return _accepting(name)
     place, original = module.imports.get(name, ("builtins", name))
     if place in LIGHT:
         return getattr(LIGHT[place], original) if original else LIGHT[place]
     return _named(_module(place), original) if place.startswith("cnnpool") else Any
+
+
+def _accepting(name: str) -> Any:
+    """In place of a predicate, whose body is not read: true of every value, until torch is there."""
+
+    def predicate(_: Any) -> bool:
+        return True
+
+    predicate.__name__ = name
+    return predicate
 
 
 def choices(hint: Any) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Names that do not exist are refused before torch is imported; values before anything is read or built."""
+"""Unknown names and values out of range are refused before torch is imported, the rest before data."""
 
 import subprocess
 import sys
@@ -21,6 +21,8 @@ EARLY = [
     "fit.lr=-1", "fit.epochs=0", "fit.precision=8", "seed=-1", "seed=4294967296", "seed=true",
     "launch=processes launch.jobs=0", "+pool.extra=1", "pool.name=nosuch", "stage.s2=avg",
     "data.name=mnists", "+probe.nosuch.samples=1", "pool=nosuch", "nosuch=1", "out=", "seed=${oc.env:NOPE}",
+    "pool.kernel_size=0", "pool=blur pool.padding_mode=mirror", "pool@stage.s2=avg stage.s2.stride=0",
+    "data.batch_size=0", "model.width=0", "readout=flatten readout.hidden=-1", "probe.gradient.epsilon=2",
 ]  # fmt: skip
 LATE = {
     "pool.kernel_size=0": "pool.kernel_size must be a whole number from 1 to 1,024, or two of them, got 0",
