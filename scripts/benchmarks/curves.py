@@ -5,6 +5,7 @@ import statistics
 from typing import Any
 
 from cnnpool import tables
+from scripts.benchmarks import growth
 from scripts.benchmarks.figures import setting
 
 NAMES = {"batch": "images", "size": "pixels on a side", "channels": "channels", "operators": "operators"}
@@ -20,6 +21,15 @@ a cache on the way.
 
 ![memory](scale_memory.png)
 """
+MANY = """
+Many runs, of ten choices on digits, copied from a real one of each with drawn accuracies: `cnnpool compare`
+with its figures, TensorBoard's tab from its start to the comparison, and a sweep asked for once more, which
+composes every job and finds it finished. Memory is the most that is resident; of the event file, its size.
+
+![many runs](scale_runs.png)
+
+"""
+MANY_COLUMNS = ("what", "of", "s", "MB")
 COLUMNS = ("operator", "what grows", "work", "time", "bytes kept")
 
 
@@ -34,16 +44,29 @@ def section(results: dict[str, Any]) -> str:
     curves: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in results["rows"]:
         curves.setdefault((row["operator"], row["axis"]), []).append(row)
-    powers = [_powers(*key, curve) for key, curve in curves.items() if key[1] != "runs"]
-    sweeps = [_sweep(curve) for (_, axis), curve in curves.items() if axis == "runs"]
+    powers = [_powers(*key, curve) for key, curve in curves.items() if key[1] in POWER]
+    sweeps = [_sweep(curve) for (name, _), curve in curves.items() if name == growth.NAME]
+    rest = {k: v for k, v in curves.items() if k[1] not in POWER and k[0] != growth.NAME}
     table = tables.markdown(tables.from_rows(COLUMNS, powers, numbers=COLUMNS[2:]))
-    return f"## What grows with what\n\n{setting(results)}\n{HEAD}\n{table}\n{''.join(sweeps)}"
+    return f"## What grows with what\n\n{setting(results)}\n{HEAD}\n{table}\n{''.join(sweeps)}{_many(rest)}"
 
 
 def _powers(operator: str, axis: str, curve: list[dict[str, Any]]) -> tuple[str, ...]:
     time, kept = ([(row["value"], row[key]) for row in curve] for key in ("seconds", "kept"))
     memory = f"{exponent(kept):.2f}" if all(count for _, count in kept) else "nothing is kept"
     return operator, NAMES[axis], str(POWER[axis]), f"{exponent(time):.2f}", memory
+
+
+def _many(curves: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
+    """Commands that read many runs, and a run of many epochs, at each number of them."""
+    if not curves:
+        return ""
+    lines = [
+        (name, f"{row['value']:,} {axis}", f"{row['seconds']:.1f}", f"{row['kept'] / 1e6:.3g}")
+        for (name, axis), curve in curves.items()
+        for row in curve
+    ]
+    return MANY + tables.markdown(tables.from_rows(MANY_COLUMNS, lines, numbers=MANY_COLUMNS[2:])) + "\n"
 
 
 def _sweep(curve: list[dict[str, Any]]) -> str:

@@ -10,7 +10,7 @@ from torch import nn
 
 from cnnpool import pool, tables
 from cnnpool.bench.measure import Call, in_turn, kept_bytes
-from scripts.benchmarks import growth
+from scripts.benchmarks import growth, many_runs
 
 AXES = {
     "batch": [16, 32, 64, 128, 256],
@@ -36,7 +36,8 @@ def line(row: dict[str, Any]) -> str:
 def rows(names: list[str], repeat: int) -> Iterator[dict[str, Any]]:
     """Points of every curve: forward and backward of an operator, at stride 1 where several are in a row.
 
-    All points of a curve are timed in turn, so that a busy machine bends none of them. At last, a sweep.
+    All points of a curve are timed in turn, so that a busy machine bends none of them. At last, a sweep,
+    the event file of a run, and commands that read many runs.
     """
     for name in names:
         for axis, values in AXES.items():
@@ -53,6 +54,8 @@ def rows(names: list[str], repeat: int) -> Iterator[dict[str, Any]]:
                 }
     if sys.platform == "linux":
         yield from growth.rows()
+        yield from many_runs.epochs()
+        yield from many_runs.rows()
 
 
 def _build(name: str, batch: int, size: int, channels: int, operators: int) -> tuple[Call, int]:

@@ -1,4 +1,4 @@
-"""Draw docs/scale_*.png from docs/bench/scale.json, a results file of ``cnnpool bench scale``."""
+"""Draw docs/scale_*.png from docs/bench/scale.json, a results file of ``python scripts/benchmarks scale``."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
+from scripts.benchmarks import growth
 from scripts.benchmarks.curves import NAMES, POWER, exponent
 from scripts.benchmarks.scale import BASE
 
@@ -15,7 +16,7 @@ docs = Path(__file__).resolve().parents[2] / "docs"
 results = json.loads((docs / "bench" / "scale.json").read_text())
 rows = results["rows"]
 operators = list(dict.fromkeys(row["operator"] for row in rows if row["axis"] in NAMES))
-runs = [row for row in rows if row["axis"] == "runs"]
+runs = [row for row in rows if row["operator"] == growth.NAME]
 for name, unit, key, factor in (("time", "ms", "seconds", 1e3), ("memory", "MB kept", "kept", 1e-6)):
     figure, axes = pyplot.subplots(1, len(NAMES) + 1, figsize=(15, 3.2), layout="constrained")
     for axis, plot in zip(NAMES, axes, strict=False):
@@ -42,3 +43,17 @@ for name, unit, key, factor in (("time", "ms", "seconds", 1e3), ("memory", "MB k
     figure.suptitle(f"forward and backward of one operator; else {others}, channels last", fontsize=10)
     figure.savefig(docs / f"scale_{name}.png", dpi=70)
     print(f"wrote {docs / f'scale_{name}.png'}")
+
+many = [row for row in rows if row["axis"] == "runs" and row["operator"] != growth.NAME]
+figure, axes = pyplot.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
+for plot, label, key, factor in zip(
+    axes, ("s", "MB resident at most"), ("seconds", "kept"), (1, 1e-6), strict=True
+):
+    for name in dict.fromkeys(row["operator"] for row in many):
+        points = [(row["value"], factor * row[key]) for row in many if row["operator"] == name]
+        plot.loglog(*zip(*points, strict=True), "o-", label=name)
+    plot.set(xlabel="runs", ylabel=label)
+    plot.grid(alpha=0.3)
+    plot.legend(fontsize=7)
+figure.savefig(docs / "scale_runs.png", dpi=70)
+print(f"wrote {docs / 'scale_runs.png'}")

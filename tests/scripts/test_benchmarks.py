@@ -8,7 +8,19 @@ import pytest
 import torch
 
 from cnnpool import data
-from scripts.benchmarks import curves, figures, growth, images, loops, mnist, parts, scale, sweep, train
+from scripts.benchmarks import (
+    curves,
+    figures,
+    growth,
+    images,
+    loops,
+    many_runs,
+    mnist,
+    parts,
+    scale,
+    sweep,
+    train,
+)
 
 
 def test_the_least_loop_trains_and_counts_what_it_saw(monkeypatch):
@@ -33,7 +45,8 @@ def test_kept_bytes_grow_with_batch_size_channels_and_operators(monkeypatch):
         scale, "AXES", {"batch": [1, 3], "size": [8, 16], "channels": [2, 6], "operators": [2, 4]}
     )
     monkeypatch.setattr(scale, "BASE", {"batch": 2, "size": 8, "channels": 4, "operators": 1})
-    monkeypatch.setattr(growth, "rows", lambda: iter(()))
+    for module, name in ((growth, "rows"), (many_runs, "rows"), (many_runs, "epochs")):
+        monkeypatch.setattr(module, name, lambda: iter(()))
     rows = list(scale.rows(["max"], repeat=1))
     kept = {axis: [r["kept"] for r in rows if r["axis"] == axis] for axis in scale.AXES}
     assert [b / a for a, b in kept.values()][:3] == [3, 4, 3]
@@ -303,7 +316,8 @@ def test_a_page_tells_the_powers_and_the_sweep():
 
     rows = curve("max", "size", (8, 16), lambda v: 1e-6 * v**2, lambda v: 2 * v**2)
     rows += curve("avg", "batch", (8, 16), lambda v: 1e-6 * v, lambda v: 0)
-    rows += curve("sweep", "runs", (1, 2, 4), lambda v: 3 + 0.5 * v, lambda v: 8e8 + 1e6 * v)
+    rows += curve(growth.NAME, "runs", (1, 2, 4), lambda v: 3 + 0.5 * v, lambda v: 8e8 + 1e6 * v)
+    rows += curve("reading", "runs", (1000,), lambda v: v / 100, lambda v: 5e4 * v)
     machine = dict.fromkeys(("processor", "cores", "torch", "load", "date", "commit"), "x") | {"threads": 1}
     text = curves.section({"suite": "scale", "command": "cnnpool bench", "machine": machine, "rows": rows})
     assert "| max | pixels on a side | 2 | 2.00 | 2.00 |" in text
@@ -311,6 +325,7 @@ def test_a_page_tells_the_powers_and_the_sweep():
     assert "A sweep of 4 tiny runs in one process (`launch=local`): 3.0 s until the first starts" in text
     assert "and 0.50 s a run;" in text
     assert "801 MB resident after the first run, 804 MB after the last." in text
+    assert "| reading | 1,000 runs | 10.0 | 50 |" in text
 
 
 def test_waiting_is_the_time_in_which_no_batch_is_at_hand(monkeypatch):

@@ -1,0 +1,3 @@
+from shelf import shelf
+
+__all__ = ["shelf"]
