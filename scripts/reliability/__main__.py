@@ -70,9 +70,12 @@ def measured(command: str) -> dict:
     done = subprocess.run(
         [sys.executable, *shlex.split(command)], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
     )
+    lines = done.stdout.strip().splitlines()
+    if not lines:
+        sys.exit(f"{command} printed nothing, with status {done.returncode}; earlier measurements are kept")
     return {
         "status": done.returncode,
-        "result": json.loads(done.stdout.strip().splitlines()[-1]),
+        "result": json.loads(lines[-1]),
         "seconds": round(time.monotonic() - begun),
         "date": datetime.now(UTC).date().isoformat(),
         "commit": commit()[0],
