@@ -222,6 +222,8 @@ def _reduced(image: Image.Image, wanted: tuple[int, int], channels: int) -> tupl
     width, height = image.size
     factor = max(1, min(width // wanted[0], height // wanted[1]))
     mode = "RGB" if channels == 3 else "L"
+    if factor == 1 and image.mode == mode and not image.has_transparency_data:
+        return image, 1
     rows = max(1, STRIP // (width * factor)) * factor
     small = Image.new(mode, (-(-width // factor), -(-height // factor)))
     for top in range(0, height, rows):

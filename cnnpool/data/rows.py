@@ -100,14 +100,12 @@ class InMemory(Rows):
         return InMemory(self.pixels[begin:end])
 
     def sums(self) -> Tensor:
-        total = torch.zeros(2, self.shape[2], dtype=torch.float64)
-        for chunk in self.pixels.flatten(1).split(1000):
-            values = chunk.float()
-            # Over images first: a sum that leaves 3 channels does not vectorise.
-            for row in total:
-                row += values.sum(0, dtype=torch.float64).view(-1, self.shape[2]).sum(0)
-                values.square_()
-        return total
+        counts = torch.zeros(self.shape[2], 256, dtype=torch.int64)
+        for chunk in self.chunks():
+            for channel, count in enumerate(counts):
+                count += torch.bincount(chunk[..., channel].reshape(-1), minlength=256)
+        value = torch.arange(256)
+        return torch.stack([(counts * value).sum(1), (counts * value.square()).sum(1)]).double()
 
     def chunks(self) -> Iterator[Tensor]:
         height, width, channels = self.shape
@@ -195,7 +193,7 @@ class OnDisk(Placed):
 
 def sums_of(pixels: np.ndarray) -> np.ndarray:
     """(2, C) of int64: sum of the values and of their squares in each channel of an image (H, W, C)."""
-    values = pixels.astype(np.uint32)
-    # Over rows first: a sum that leaves 3 channels does not vectorise.
-    rows = np.stack((values.sum(0, dtype=np.uint64), np.square(values).sum(0, dtype=np.uint64)))
-    return np.asarray(rows.sum(1), np.int64)
+    # Over rows first: a sum that leaves 3 channels does not vectorise. Images are at most 8,192 rows high.
+    rows = pixels.reshape(len(pixels), -1).astype(np.uint32)
+    sums = np.stack((rows.sum(0, dtype=np.uint32), np.einsum("ij,ij->j", rows, rows)))
+    return np.asarray(sums.reshape(2, -1, pixels.shape[2]).sum(1, dtype=np.int64))
