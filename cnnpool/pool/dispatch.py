@@ -41,7 +41,7 @@ class Limits(NamedTuple):
 
 
 MAX_TILES, MAX_OVERLAPPING = Limits(1 << 14, 1 << 16), Limits(1 << 15, 1 << 17)
-AVERAGE = Limits(1 << 14, 3 << 15)
+AVERAGE = Limits(1 << 14, 1 << 17)
 # The same for every map on a GPU, where launching a kernel takes longer than its work.
 LIMIT_ON_GPU = 1 << 24
 

@@ -74,7 +74,7 @@ def test_a_rival_that_is_not_installed_is_said_to_be_missing(monkeypatch):
     monkeypatch.setitem(DUELS, "max 2/2", DUELS["max 2/2"]._replace(theirs=absent))
     row = pool.measure(pool.Case("max 2/2", (2, 2, 8, 8), "float32", "contiguous"), 3)
     assert row["missing"] == "No module named 'rival'" and "ms" not in row
-    assert "not installed" in document([results(row)]) and text.line(row)
+    assert "not timed: 1 (No module named 'rival')" in document([results(row)]) and text.line(row)
 
 
 def as_it_is(monkeypatch):
