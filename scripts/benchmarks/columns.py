@@ -30,14 +30,7 @@ ON_CPU, ON_GPU = (_CASE | _TIMES | part | _KEPT for part in (_BOUND, _REPLAYED))
 
 def table(rows: list[Row], columns: Columns) -> str:
     """One operator's rows as Markdown, and why its steps could not be replayed where they could not."""
-    table = []
-    for row in rows:
-        if "missing" in row:
-            cells = [*(cell(row) for cell in _CASE.values()), "-", "not installed"]
-            cells += [""] * (len(columns) - len(cells))
-        else:
-            cells = [cell(row) for cell in columns.values()]
-        table.append(cells)
+    table = [[cell(row) for cell in columns.values()] for row in rows]
     reasons = dict.fromkeys(row["not_replayed"] for row in rows if "not_replayed" in row)
     parts = [
         f"### {rows[0]['operator']}, against {rows[0]['rival']}\n",

@@ -62,11 +62,15 @@ def _many(curves: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
     if not curves:
         return ""
     lines = [
-        (name, f"{row['value']:,} {axis}", f"{row['seconds']:.1f}", f"{row['kept'] / 1e6:.3g}")
+        (name, f"{row['value']:,} {axis}"[: -1 if row["value"] == 1 else None], *_spent(row))
         for (name, axis), curve in curves.items()
-        for row in curve
+        for row in sorted(curve, key=lambda row: row["value"])
     ]
     return MANY + tables.markdown(tables.from_rows(MANY_COLUMNS, lines, numbers=MANY_COLUMNS[2:])) + "\n"
+
+
+def _spent(row: dict[str, Any]) -> tuple[str, str]:
+    return f"{row['seconds']:.1f}", f"{row['kept'] / 1e6:.3g}"
 
 
 def _sweep(curve: list[dict[str, Any]]) -> str:

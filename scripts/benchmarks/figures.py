@@ -22,7 +22,8 @@ READ = {
     "say what makes the difference, each beside the row above it.",
     "images": "JPEG files of 375x500 are brought to 256 pixels, of which a random 224 are trained on, with "
     "the same network and arithmetic on both sides. Our first epoch begins with decoding the whole folder "
-    "and keeping it on disk, which is counted. The other side decodes in a worker process for each core. "
+    "and keeping it on disk, which is counted. The other side decodes in a worker process for each core "
+    "while the network trains; with one thread the network leaves a core to these. "
     "Waiting is the share of the second epoch in which no batch was at hand.",
     "networks": "A training step is forward and backward of a batch of 8 at 224 pixels, channels last, "
     "without the optimiser. timm's filters stand where ours do, after the same convolutions. Pooling and "

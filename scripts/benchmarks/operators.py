@@ -1,5 +1,6 @@
 """docs/performance_operators.md: every case of ``cnnpool bench``, from its results files."""
 
+from collections import Counter
 from collections.abc import Iterable
 from math import prod
 from typing import Any
@@ -16,10 +17,11 @@ def document(files: Iterable[dict[str, Any]]) -> str:
     parts = [INTRODUCTION, f"## Targets, on a map of {'x'.join(map(str, targets.LARGE))}\n"]
     parts.append(targets.table(cpus))
     for results in cpus:
-        parts += [_setting(results), _slower(results["rows"], SLOWER), *_tables(results, columns.ON_CPU)]
+        said = _slower(results["rows"], SLOWER), *_not_timed(results["rows"])
+        parts += [_setting(results), *said, *_tables(results, columns.ON_CPU)]
     for results in gpus:
         again = [row | row["replayed"] for row in results["rows"] if row.get("replayed")]
-        said = _slower(results["rows"]), f"Replayed: {_slower(again)}"
+        said = _slower(results["rows"]), f"Replayed: {_slower(again)}", *_not_timed(results["rows"])
         parts += [_setting(results), READ_GPU, *said, *_tables(results, columns.ON_GPU)]
     return "\n".join(parts)
 
@@ -31,6 +33,8 @@ def _setting(results: dict[str, Any]) -> str:
     threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}, {machine['processor']}"
     title, beside = (machine["gpu"], f"{threads}, ") if "gpu" in machine else (threads, "")
     title += ", as in a plain script" * targets.is_plain(results)
+    for runtime in RUNTIMES:
+        title += f", against {runtime}" * all(row["rival"].endswith(runtime) for row in results["rows"])
     return (
         f"## Operators, {title}\n\n"
         f"`{results['command']}`, {machine['date']}, commit {machine['commit']}; {versions}; {beside}"
@@ -53,9 +57,16 @@ def _slower(rows: list[dict[str, Any]], because: str = "") -> str:
     )
 
 
+def _not_timed(rows: list[dict[str, Any]]) -> list[str]:
+    """How many cases have no times, and why; nothing if all have."""
+    reasons = Counter(row["missing"] for row in rows if "missing" in row)
+    said = ", ".join(f"{count} ({reason})" for reason, count in reasons.items())
+    return [f"Cases that were not timed: {said}.\n"] if reasons else []
+
+
 def _tables(results: dict[str, Any], chosen: columns.Columns) -> list[str]:
     operators: dict[str, list[dict[str, Any]]] = {}
-    for row in results["rows"]:
+    for row in (row for row in results["rows"] if "missing" not in row):
         operators.setdefault(row["operator"], []).append(row)
     return [columns.table(rows, chosen) for rows in operators.values()]
 
@@ -81,10 +92,12 @@ average on maps so small that calling a kernel takes longer than the work (`cnnp
 has the sizes), with the same results. Rivals are torch, timm and, where it is installed, antialiased-cnns.
 """
 
+RUNTIMES = ("torch.compile", "ONNX Runtime, forward")
 SMALL = 1 << 17
 SLOWER = (
     "On maps this small the time is that of calling: ours first asks whether torch is to do the work, and in "
-    "half precision with overlapping windows it goes through float32, so that sums are rounded once."
+    "half precision with overlapping windows it goes through float32, so that sums are rounded once. Just "
+    "above the sizes of `dispatch.py` it depends on the processor which of the two is faster."
 )
 
 READ_GPU = """\

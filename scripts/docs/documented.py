@@ -10,7 +10,7 @@ PROGRAMS = ("cnnpool", "make", "python", "tensorboard", "pip", "source", "git", 
 SHELLS = ("", "sh", "bash", "shell", "console")
 SMOKE = {"train": ["fit=smoke"], "choose": ["fit=smoke", "choose.rounds=3"], "bench": ["--repeat", "1"]}
 """By command of ``cnnpool``, arguments that make it short."""
-FEWER = {"experiment=every_operator": "pool=max,avg"}
+FEWER = {"experiment=every_operator": "pool=max,avg", "out=outputs/openclipart": "pool=keep,max_blur"}
 """By a word of a sweep of many choices, some of them."""
 SKIPPED = (
     (r"^(make|pip|source|git|cd|export) |^python -m (venv|pip|pytest)\b", "installs or prepares"),
@@ -67,7 +67,10 @@ class Command:
 
 def fewer(words: list[str]) -> list[str]:
     """The words with some choices alone where they ask for very many."""
-    return [*words, *(FEWER[word] for word in words if word in FEWER)]
+    for word in FEWER.keys() & set(words):
+        key, few = FEWER[word].partition("=")[0], FEWER[word]
+        words = [*(other for other in words if not other.startswith(f"{key}=")), few]
+    return words
 
 
 def commands(path: Path) -> list[Command]:

@@ -4,8 +4,8 @@ usage: python scripts/docs/run_commands.py [PAGE ...]
 
 The commands run one after the other in a fresh clone of the last commit, with an empty home, no caches, and
 small data sets from a mirror on the loopback; those that train take smoke settings and at most two seeds, and
-the sweep of every operator two operators. Folders of images that a command names are made first. Exit
-status 1 if any command fails.
+the sweep of every operator two operators. Folders of images and files of weights that a command names are
+made first, of noise. Exit status 1 if any command fails.
 """
 
 import os
@@ -71,6 +71,7 @@ def report(command: Command, clone: Path, environment: dict[str, str]) -> bool:
         return True
     words = [sys.executable, "-c", command.text] if command.program else fewer(command.shortened())
     make_images(words, clone)
+    make_weights(words, clone)
     begun = time.monotonic()
     status, said = run(words, clone, environment)
     good = status == 0 and "Traceback (most recent call last)" not in said
@@ -119,6 +120,20 @@ def make_images(words: list[str], clone: Path) -> None:
             for number in range(count):
                 pixels = draw.integers(0, 256, (32, 32, 3), np.uint8)
                 Image.fromarray(pixels).save(folder / f"{number}.png")
+
+
+def make_weights(words: list[str], clone: Path) -> None:
+    """Make the file of weights that a command names by ``model.weights=`` if there is none, for timm."""
+    network, weights = (
+        next((word.removeprefix(key) for word in words if word.startswith(key)), "")
+        for key in ("model=timm:", "model.weights=")
+    )
+    if not network or not weights.endswith(".safetensors") or (clone / weights).exists():
+        return
+    import timm
+    from safetensors.torch import save_file
+
+    save_file(timm.create_model(network).state_dict(), clone / weights)
 
 
 if __name__ == "__main__":

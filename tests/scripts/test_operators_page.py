@@ -30,8 +30,16 @@ def test_operators_on_a_gpu_have_sections_of_their_own():
     case = "| 128x64x32x32 | contiguous | float32 | 0.5 | 2 | **4.00x** (3.50 to 4.50, 5)"
     assert f"{case} | 1.25x | 1.50x | 2.0 MB | 16.0 MB |" in of_gpu
     assert f"{case} | - | - | 2.0 MB | 16.0 MB |\n\nNot replayed: rival: it waits\n" in of_gpu
-    assert "| 128x64x32x32 | contiguous | bfloat16 | - | not installed |" in of_gpu
+    assert "Cases that were not timed: 1 (No module).\n" in of_gpu and "not timed" not in of_cpu
+    assert "bfloat16 |" not in of_gpu
     assert page.SLOWER not in of_gpu
+
+
+def test_a_section_says_whose_runtime_its_rivals_have():
+    compiled = result(rival="F.max_pool2d, torch.compile"), result(rival="F.avg_pool2d, torch.compile")
+    text = page.document([results(*compiled), results(compiled[0], result())])
+    assert text.count("## Operators, 1 thread, some chip, against torch.compile\n") == 1
+    assert text.count("## Operators, 1 thread, some chip\n") == 1
 
 
 def test_targets_are_those_of_the_cpu():

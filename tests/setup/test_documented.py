@@ -139,6 +139,8 @@ def test_of_very_many_choices_some_are_run():
     words = ["cnnpool", "train", "-m", "experiment=every_operator"]
     assert fewer(words) == [*words, "pool=max,avg"]
     assert fewer(words[:3]) == words[:3]
+    named = ["cnnpool", "train", "-m", "pool=keep,max_blur,aps", "out=outputs/openclipart"]
+    assert fewer(named) == [*named[:3], named[4], "pool=keep,max_blur"]
 
 
 @pytest.mark.parametrize(
