@@ -137,7 +137,8 @@ class Source:
         root: folder of the data; ``~`` is the home folder.
         download: fetch what is missing.
         batch_size: images per training batch, >= 1.
-        eval_batch_size: images per validation or test batch, >= 1.
+        eval_batch_size: images per validation or test batch, >= 1; null for 512, or as many as have the
+            pixels of 512 images of 64 x 64 if that is fewer (41 at 224 x 224).
         val_size: training images put aside for validation: a number of images, or a fraction below 1; 0 for
             none.
         limit: train on at most this many images (stratified, the same for every seed but for what the
@@ -161,7 +162,7 @@ class Source:
     root: str = "data"
     download: bool = True
     batch_size: Count = 128
-    eval_batch_size: Count = 512
+    eval_batch_size: Count | None = None
     val_size: ValSize = 5000
     limit: Count | None = None
     crop: CountOrZero = 0

@@ -13,6 +13,9 @@ from cnnpool.data.draw import stratified
 from cnnpool.data.errors import DataError
 from cnnpool.data.rows import InMemory
 
+EVAL_IMAGES, EVAL_SIDE = 512, 64
+"""Images of a validation or test batch, up to this height and width; of larger ones as many pixels."""
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -105,8 +108,12 @@ class Dataset:
         return self._plain(self.test, shard)
 
     def _plain(self, split: Split, shard: tuple[int, int]) -> Batches:
-        size = self.source.eval_batch_size
+        size = self.source.eval_batch_size or _eval_batch_size(*self.size)
         return Batches(split, batch_size=size, mean=self.mean, std=self.std, shard=shard, size=self.size)
+
+
+def _eval_batch_size(height: int, width: int) -> int:
+    return max(1, min(EVAL_IMAGES, EVAL_IMAGES * EVAL_SIDE**2 // (height * width)))
 
 
 def assemble(name: str, source: Source, *, seed: int) -> Dataset:

@@ -10,7 +10,7 @@ from cnnpool.fit.metrics_writer import MetricsWriter
 from cnnpool.model import Cnn
 from cnnpool.probe import Batch
 from cnnpool.probe.gradient_taps import stage_gradients
-from cnnpool.probe.receptive_field import receptive_fields
+from cnnpool.probe.receptive_field import at_once, receptive_fields
 from cnnpool.registry import KEEP
 from cnnpool.run_folder.results import Results
 
@@ -30,9 +30,11 @@ def draw(writer: MetricsWriter, model: Cnn, batch: Batch, results: Results) -> N
     writer.figure("view/gradient_routing", routing_figure(images[:SHOWN], gradients), step)
     for stage, gradient in gradients.items():
         writer.board.add_histogram(f"gradient/at_input/{stage}", gradient, step)
+    # Each stage is a backward pass of its own: hundreds of large images take minutes.
+    mapped = images[: min(MAPPED, at_once(images))]
     fields = {
         stage: (field / field.max().clamp_min(1e-300)).tolist()
-        for stage, field in receptive_fields(model, model.stages, images[:MAPPED]).items()
+        for stage, field in receptive_fields(model, model.stages, mapped).items()
     }
     if fields:
         writer.figure("view/receptive_field", field_figure(fields, "mean |gradient|, largest 1"), step)

@@ -79,12 +79,16 @@ def receptive_fields(model: nn.Module, stages: Stages, images: Tensor) -> dict[s
     Summed over the image's channels, the mean over images. Of an even map the centre is the lower right of
     the four in the middle.
     """
-    at_once = max(1, VALUES // max(images[:1].numel(), 1))
     sums: dict[str, Tensor] = {}
-    for part in images.split(at_once):
+    for part in images.split(at_once(images)):
         for stage, field in _summed(model, stages, part).items():
             sums[stage] = sums[stage] + field if stage in sums else field
     return {stage: field / len(images) for stage, field in sums.items()}
+
+
+def at_once(images: Tensor) -> int:
+    """How many of ``images`` (N, C, H, W), at least 1, go through a model at once."""
+    return max(1, VALUES // max(images[:1].numel(), 1))
 
 
 def _summed(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, Tensor]:

@@ -1,6 +1,6 @@
 """The windows of an operator: their geometry, their ties, and which of their places win."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any
 
@@ -78,8 +78,18 @@ def winner_sums(activation: Tensor, operator: nn.Module) -> WinnerSums | None:
         if not isinstance(operator, nn.MaxPool2d):
             return None
         won, tied = _recomputed(activation, operator)
-    kinds = {"winners": won, "winners_untied": won[:, ~tied], "winners_tied": won[:, tied]}
-    return {name: (kind.double().sum(1), kind.shape[1]) for name, kind in kinds.items()}
+    # Place by place, in blocks of one size: all places at once take many times the map, and blocks whose size
+    # depends on the values leave holes that no later one fits.
+    sums = torch.tensor(
+        [[_sum(place), _sum(place * ~tied), _sum(place * tied)] for place in won], dtype=torch.float64
+    )
+    ties = int(tied.count_nonzero())
+    windows = {"winners": len(tied), "winners_untied": len(tied) - ties, "winners_tied": ties}
+    return {name: (sums[:, i], windows[name]) for i, name in enumerate(windows)}
+
+
+def _sum(place: Tensor) -> float:
+    return float(place.count_nonzero() if place.dtype == torch.bool else place.sum())
 
 
 def shares_of(parts: Sequence[WinnerSums]) -> dict[str, list[float]]:
@@ -91,13 +101,13 @@ def shares_of(parts: Sequence[WinnerSums]) -> dict[str, list[float]]:
     return shares
 
 
-def _kept(activation: Tensor, operator: nn.Module, pool: Any) -> tuple[Tensor, Tensor]:
-    """(cells, windows): the part of each window that each place wins; (windows,): which are tied."""
+def _kept(activation: Tensor, operator: nn.Module, pool: Any) -> tuple[Iterator[Tensor], Tensor]:
+    """For each place the part that it wins of each window, (windows,); and which windows are tied."""
     cells = pool.kernel_size[0] * pool.kernel_size[1]
     winners = _winners(activation, operator, pool, pool.ties)
     if pool.ties == "split":
-        won = torch.stack([(winners >> place) & 1 for place in range(cells)]).double()
-        return won / won.sum(0), won.sum(0) > 1
+        equal = reduce(torch.add, ((winners >> place) & 1 for place in range(cells)))
+        return (((winners >> place) & 1).double() / equal for place in range(cells)), equal > 1
     # Where the first and the last of the equals are the same there is one.
     other = _winners(activation, operator, pool, "last" if pool.ties == "first" else "first")
     return _one_hot(winners, cells), winners != other
@@ -118,7 +128,7 @@ def _winners(activation: Tensor, operator: nn.Module, pool: Any, ties: str) -> T
         own.update(before)
 
 
-def _recomputed(activation: Tensor, operator: nn.MaxPool2d) -> tuple[Tensor, Tensor]:
+def _recomputed(activation: Tensor, operator: nn.MaxPool2d) -> tuple[Iterator[Tensor], Tensor]:
     """The same of torch's module, whose tie rule is the first."""
     kernel, stride, padding, dilation = (
         _pair(getattr(operator, name)) for name in ("kernel_size", "stride", "padding", "dilation")
@@ -155,8 +165,8 @@ def _places(x: Tensor, kernel: Pair, stride: Pair, dilation: Pair, windows: Pair
     ]
 
 
-def _one_hot(winners: Tensor, cells: int) -> Tensor:
-    return torch.stack([winners == place for place in range(cells)])
+def _one_hot(winners: Tensor, cells: int) -> Iterator[Tensor]:
+    return (winners == place for place in range(cells))
 
 
 def _pair(value: int | Pair) -> Pair:

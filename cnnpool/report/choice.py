@@ -61,8 +61,9 @@ def baseline(choices: Sequence[Choice], wanted: str | None) -> Choice:
     named = exact or [choice for choice in choices if wanted in choice.label.split(" / ")]
     if len(named) != 1:
         problem = "stands for several choices" if named else "is not among the choices"
-        there = ", ".join(repr(choice.label) for choice in choices)
-        raise ValueError(f"--baseline {wanted!r} {problem}: {there}")
+        remedy = "; name one of them, or compare a part of the runs with --where" if named else ""
+        there = ", ".join(repr(choice.label) for choice in named or choices)
+        raise ValueError(f"--baseline {wanted!r} {problem}: {there}{remedy}")
     return named[0]
 
 

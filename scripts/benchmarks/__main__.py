@@ -15,7 +15,7 @@ from cnnpool.bench.results import check_out, record
 from cnnpool.cli_parser import Parser
 from cnnpool.system.process import share_cores
 
-SUITES = ("train", "mnist", "images", "networks", "start", "sweep", "scale")
+SUITES = ("train", "mnist", "images", "memory", "networks", "start", "sweep", "scale")
 
 
 def main(arguments: list[str]) -> int:
@@ -43,12 +43,13 @@ def main(arguments: list[str]) -> int:
 
 def _rows(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], str]]:
     """Rows of the suite, each with its line for the terminal."""
-    from scripts.benchmarks import figures, images, mnist, networks, scale, start, sweep, train
+    from scripts.benchmarks import figures, images, memory, mnist, networks, scale, start, sweep, train
 
     suites = {
         "train": lambda: train.rows(asked.root, asked.repeat),
         "mnist": lambda: mnist.rows(asked.root, asked.repeat),
         "images": lambda: images.rows(asked.images, asked.repeat),
+        "memory": lambda: memory.rows(asked.images, asked.repeat),
         "networks": lambda: networks.rows(asked.repeat),
         "start": lambda: start.rows(asked.repeat),
         "sweep": lambda: sweep.rows(asked.repeat),
@@ -64,9 +65,9 @@ def _parser() -> Parser:
     parser = Parser(
         prog="python scripts/benchmarks",
         description="train: a run beside loops that do less. mnist: seconds to an accuracy. images: a folder "
-        "beside torchvision's loop. networks: filters in published ones, ours and timm's. start: from the "
-        "command to an answer. sweep: runs at once and one after the other. scale: time and memory as one "
-        "thing grows. Medians over turns.",
+        "beside torchvision's loop. memory: of a run on a folder that does not fit. networks: filters in "
+        "published ones, ours and timm's. start: from the command to an answer. sweep: runs at once and one "
+        "after the other. scale: time and memory as one thing grows. Medians over turns.",
         epilog="example: python scripts/benchmarks start --repeat 5 --out start.json",
     )
     parser.add_argument("suite", choices=SUITES)
@@ -74,7 +75,7 @@ def _parser() -> Parser:
     parser.add_argument("--repeat", type=int, default=15, metavar="N", help="turns per case (default: 15)")
     only = "operators of the suite scale (default: max)"
     parser.add_argument("--only", nargs="+", default=["max"], metavar="OPERATOR", help=only)
-    photos = "photographs of the suite images, a batch of 32 or more (default: 2000)"
+    photos = "photographs of the suites images and memory, 32 or more (default: 2000)"
     parser.add_argument("--images", type=int, default=2000, metavar="N", help=photos)
     root = Path(os.environ.get("CNNPOOL_DATA", "data"))
     parser.add_argument("--root", type=Path, default=root, metavar="FOLDER", help="of MNIST's files")

@@ -8,6 +8,7 @@ TITLES = {
     "train": "Training",
     "mnist": "MNIST to an accuracy",
     "images": "Folders of photographs",
+    "memory": "More photographs than memory holds",
     "networks": "Filters in published networks",
     "start": "From the command to an answer",
     "sweep": "Sweeps",
@@ -25,6 +26,10 @@ READ = {
     "and keeping it on disk, which is counted. The other side decodes in a worker process for each core "
     "while the network trains; with one thread the network leaves a core to these. "
     "Waiting is the share of the second epoch in which no batch was at hand.",
+    "memory": "JPEG files of 224x224, read from disk (`data.stream=true`) in batches of 16, 20 steps and all "
+    "that a run measures, with max_blur in the network. The peak is that of the whole process, with its "
+    "libraries; the other side is the pixels that it does not hold. 600 files are different, the others "
+    "further names of them, read and decoded like files of their own.",
     "networks": "A training step is forward and backward of a batch of 8 at 224 pixels, channels last, "
     "without the optimiser. timm's filters stand where ours do, after the same convolutions. Pooling and "
     "filters alone are timed on the maps that a batch brings them; a strided convolution that becomes one of "

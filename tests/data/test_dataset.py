@@ -121,6 +121,19 @@ def test_batches_come_as_the_options_say():
     torch.testing.assert_close(images.std((0, 2, 3), correction=0), torch.ones(2), atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize(("height", "width", "images"), [(8, 8, 512), (64, 65, 504), (224, 224, 41)])
+def test_evaluation_takes_fewer_images_at_once_where_they_are_large(height, width, images):
+    class Sized(Source):
+        def read(self) -> Raw:
+            pixels = np.arange(4 * height * width, dtype=np.uint8).reshape(4, height, width, 1)
+            labels = np.arange(4) % 2
+            return Raw(("a", "b"), from_pixels(pixels, labels), from_pixels(pixels, labels))
+
+    assert assemble("sized", Sized(val_size=2), seed=0).test_batches().batch_size == images
+    mine = assemble("sized", Sized(val_size=2, eval_batch_size=7), seed=0)
+    assert mine.test_batches().batch_size == mine.val_batches().batch_size == 7
+
+
 def test_a_training_part_smaller_than_a_batch_is_one_batch():
     batches = build(batch_size=1000).train_batches()
     assert [len(labels) for _, labels in batches] == [81]

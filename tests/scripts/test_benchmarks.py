@@ -15,6 +15,7 @@ from scripts.benchmarks import (
     images,
     loops,
     many_runs,
+    memory,
     mnist,
     parts,
     scale,
@@ -356,3 +357,40 @@ def test_a_folder_is_measured_from_memory_and_from_disk(monkeypatch):
     shares = [row for row in rows if not row["unit"]]
     assert len(shares) == 2 and all(row["ours"] <= 1 and row["rival"] <= 1 for row in shares)
     assert "from disk" in figures.line(rows[-1])
+
+
+def test_peak_memory_is_that_of_the_whole_process_and_a_failed_run_is_said(tmp_path, monkeypatch):
+    script = "b = bytearray(256 << 20); b[::4096] = b'1' * len(b[::4096])"
+    monkeypatch.setattr(memory, "PROGRAM", ["-c", script])
+    assert 256 < memory.peak([], tmp_path) < 256 + 1024
+    monkeypatch.setattr(memory, "PROGRAM", ["-c", "raise SystemExit(3)"])
+    with pytest.raises(RuntimeError, match="status 3"):
+        memory.peak([], tmp_path)
+
+
+def test_photographs_are_further_names_of_a_few_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "DISTINCT", 12)
+    memory.write_photos(tmp_path, 50)
+    train = list((tmp_path / "train").glob("*/*.jpg"))
+    assert len(train) == 50 and len({path.stat().st_ino for path in train}) == 12
+    assert len(list((tmp_path / "test").glob("*/*.jpg"))) == memory.TEST
+    source = data.build("image_folder", root=str(tmp_path), size=memory.SIZE, val_size=8, stream=True)
+    assert source.train.rows.nbytes == 42 * 224 * 224 * 3
+
+
+def test_the_first_run_of_a_turn_decodes_and_the_second_does_not(monkeypatch):
+    caches = []
+
+    def peak(arguments, folder):
+        root = Path(next(a for a in arguments if a.startswith("data.root=")).removeprefix("data.root="))
+        cache = root / ".cnnpool-cache"
+        caches.append(cache.exists() and any(cache.iterdir()))
+        cache.mkdir(exist_ok=True)
+        (cache / "images").touch()
+        return 1500.0 if len(caches) % 2 else 2100.0
+
+    monkeypatch.setattr(memory, "peak", peak)
+    first, second = memory.rows(32, repeat=3)
+    assert caches == [False, True] * 3
+    assert (first["ours"], first["reached"], second["reached"]) == (1500, True, False)
+    assert first["rival"] == 32 * 224 * 224 * 3 / 2**20 and first["wanted"] == "at most 2048 MiB"
