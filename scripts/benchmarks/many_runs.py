@@ -1,9 +1,6 @@
 """Many runs: the time and the memory of what reads them all, as their number grows."""
 
-import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +12,7 @@ import numpy as np
 from cnnpool.run_folder import layout, results
 from cnnpool.run_folder.correct import packed
 from cnnpool.run_folder.results import Results
-from scripts.benchmarks.start import environment
+from scripts.benchmarks.spent import spent
 
 POOLS = ("max", "avg", "subsample", "blur", "max_blur", "strided", "lp", "soft", "gem", "aps")
 RUNS = (100, 300, 1000, 3000, 10000)
@@ -34,21 +31,6 @@ answer = Client(apps["/comparison"]).get("/comparison")
 sys.exit(answer.status_code != 200)
 """
 """TensorBoard's tab when it is opened: it reads all runs and compares them."""
-WATCH = """
-import json
-import resource
-import subprocess
-import sys
-import time
-
-begun = time.perf_counter()
-status = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
-# Linux counts in KiB.
-memory = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-print(json.dumps([time.perf_counter() - begun, memory]))
-sys.exit(status)
-"""
-"""A small process between, since a process counts in its own what its parent had when it began."""
 LOGGED, EPOCHS = "a run and its event file", (1, 4, 16, 64)
 COMPARE, OPENED, FINISHED = "cnnpool compare", "the tab Downsampling", "the same sweep again"
 
@@ -115,17 +97,3 @@ def _other_seed(run: Results, seed: int) -> Results:
         correct=packed(correct),
         measured=run.measured | {"test": test},
     )
-
-
-def spent(command: list[str], folder: Path) -> tuple[float, int]:
-    """(seconds, most bytes resident) of a Python command in ``folder``.
-
-    Raises:
-        subprocess.CalledProcessError: if it fails.
-    """
-    watched = [sys.executable, "-c", WATCH, sys.executable, *command]
-    done = subprocess.run(
-        watched, cwd=folder, env=environment(), check=True, stdout=subprocess.PIPE, text=True
-    )
-    seconds, memory = json.loads(done.stdout)
-    return seconds, memory

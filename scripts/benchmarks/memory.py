@@ -1,10 +1,7 @@
 """The suite of memory: a run on a folder of photographs that need more memory than it may take."""
 
 import io
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +12,7 @@ from PIL import Image
 
 from cnnpool.bench.measure import ratio
 from scripts.benchmarks.figures import Wanted, row
-from scripts.benchmarks.start import environment
+from scripts.benchmarks.spent import spent
 
 SIZE = 224
 DISTINCT = 600
@@ -83,16 +80,7 @@ def peak(arguments: list[str], folder: Path) -> float:
     """MiB that ``cnnpool train`` held at most, code and libraries included.
 
     Raises:
-        RuntimeError: if the run fails.
+        subprocess.CalledProcessError: if the run fails.
     """
-    process = subprocess.Popen(
-        [sys.executable, *PROGRAM, *arguments],
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{' '.join([*PROGRAM, *arguments])} ended with status {process.returncode}")
-    return usage.ru_maxrss * 1024 / MIB
+    _, most = spent([*PROGRAM, *arguments], folder)
+    return most / MIB

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import math
+import subprocess
 import sys
 from pathlib import Path
 
@@ -364,7 +365,7 @@ def test_peak_memory_is_that_of_the_whole_process_and_a_failed_run_is_said(tmp_p
     monkeypatch.setattr(memory, "PROGRAM", ["-c", script])
     assert 256 < memory.peak([], tmp_path) < 256 + 1024
     monkeypatch.setattr(memory, "PROGRAM", ["-c", "raise SystemExit(3)"])
-    with pytest.raises(RuntimeError, match="status 3"):
+    with pytest.raises(subprocess.CalledProcessError, match="status 3"):
         memory.peak([], tmp_path)
 
 
