@@ -1,5 +1,6 @@
 """Batches of images: reproducible, resumable, without worker processes."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from cnnpool.data.draw import generator
 from cnnpool.data.mix import mix
 from cnnpool.data.prefetch import prefetched
 
+SLOW = 1 << 21
+"""Values of a batch, as it is read, from which on it is made in a thread."""
+
 
 class Batches:
     """Normalised batches of a split: yields (images, labels), images (B, C, H, W) in channels_last format.
@@ -22,8 +26,8 @@ class Batches:
     with exactly the batches it had not seen. The position is two integers, ``state_dict``.
 
     An iteration begins at the first batch (after ``load_state_dict``: at the next one), and reads the epoch
-    when its first batch is asked for, not before. Images that are not in memory are read in a thread, some
-    batches before they are needed.
+    when its first batch is asked for, not before. Batches that take long to make, of many pixels or of images
+    that are not in memory, are made in a thread, some of them before they are needed.
 
     Args:
         split: the images.
@@ -114,13 +118,29 @@ class Batches:
         def read(step: int) -> tuple[Tensor, Tensor]:
             return self._read(order[step * self.batch_size : (step + 1) * self.batch_size])
 
+        def make(step: int) -> tuple[Tensor, Tensor]:
+            return self._finished(*read(step), step)
+
         steps = range(start, len(self))
-        ahead = not self.split.rows.in_memory or self._device != self.split.labels.device
-        read_batches = prefetched(read, steps) if ahead else map(read, steps)
-        for step, (pixels, labels) in zip(steps, read_batches, strict=True):
-            batch = self._mixed(self._batch(pixels, step), labels.to(self._device, non_blocking=True), step)
+        batches: Iterator[tuple[Tensor, Tensor]]
+        if not self._is_slow:
+            batches = map(make, steps)
+        elif self._device.type == "cpu":
+            batches = prefetched(make, steps)
+        else:
+            # A GPU finishes them: only the reading and sending takes long.
+            read_batches = prefetched(read, steps)
+            batches = (self._finished(*batch, step) for step, batch in zip(steps, read_batches, strict=True))
+        for step, batch in zip(steps, batches, strict=True):
             self._step = step + 1
             yield batch
+
+    @property
+    def _is_slow(self) -> bool:
+        """Whether a batch is better made while the network trains on another."""
+        if not self.split.rows.in_memory or self._device != self.split.labels.device:
+            return True
+        return self._device.type == "cpu" and self.batch_size * math.prod(self.split.shape) >= SLOW
 
     @property
     def _device(self) -> torch.device:
@@ -173,6 +193,10 @@ class Batches:
         if self._device.type == "cuda" and labels.device.type == "cpu":
             return pixels.pin_memory(), labels.pin_memory()
         return pixels, labels
+
+    def _finished(self, pixels: Tensor, labels: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """The batch of pixels and labels as they were read."""
+        return self._mixed(self._batch(pixels, step), labels.to(self._device, non_blocking=True), step)
 
     def _mixed(self, images: Tensor, labels: Tensor, step: int) -> tuple[Tensor, Tensor]:
         if not any(self.mixing.values()):

@@ -117,9 +117,9 @@ def fast_precision() -> Precision:
 def keep_memory() -> bool:
     """Let the C library keep freed blocks instead of giving those above 32 MB back to the kernel each time.
 
-    Page faults of a fresh block cost several times the copy that fills it. Training by ``cnnpool train`` has
-    it on; call it once, as ``cnnpool.keep_memory()``, before a loop of your own on a CPU. It holds for the
-    whole process, which keeps the most memory that it ever had.
+    Page faults of a fresh block cost as much as the work on it, or several times as much where the kernel
+    gives no large pages. Training by ``cnnpool train`` has it on; call it once, as ``cnnpool.keep_memory()``,
+    before a loop of your own on a CPU. It holds for the whole process, which keeps the most that it ever had.
 
     Returns:
         Whether it took effect: only with glibc, on Linux.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.cpu.loops import means_2x2
-from cnnpool.pool.cpu.memory import CPU, aligned, empty, scalar
+from cnnpool.pool.cpu.memory import CPU, aligned, empty, empty_like, scalar
 from cnnpool.pool.cpu.threads import spread
 from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format
 
@@ -84,7 +84,7 @@ def backward(
     slots = None
     if learnt:
         slots = torch.zeros(max(plan.units, numbers.numel()), dtype=numbers.dtype, device=CPU)
-    out = torch.empty_like(x)
+    out = empty_like(x)
     where = x.data_ptr(), grad.data_ptr(), out.data_ptr(), None if slots is None else slots.data_ptr()
     rest: tuple[Any, ...] = numbers.data_ptr(), plan.size
     moved = 2 * x.nbytes + grad.nbytes

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cnnpool.pool.cpu import pages
+
 CPU = torch.device("cpu")
 BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.int16}
 
@@ -15,7 +17,19 @@ def empty(
     shape: Sequence[int], dtype: torch.dtype, layout: torch.memory_format = torch.contiguous_format
 ) -> Tensor:
     """Uninitialised memory."""
-    return torch.empty(shape, dtype=dtype, memory_format=layout, device=CPU)
+    return _in_large_pages(torch.empty(shape, dtype=dtype, memory_format=layout, device=CPU))
+
+
+def empty_like(x: Tensor) -> Tensor:
+    """Uninitialised memory as that of ``x``."""
+    return _in_large_pages(torch.empty_like(x))
+
+
+def _in_large_pages(x: Tensor) -> Tensor:
+    size = x.nbytes
+    if size >= pages.LEAST:
+        pages.ask_for_large_pages(x.data_ptr(), size)
+    return x
 
 
 def scratch(size: int) -> Tensor:

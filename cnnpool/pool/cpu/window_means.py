@@ -11,7 +11,7 @@ from cnnpool.pool.autograd.means import POWER, SOFT, Mean
 from cnnpool.pool.cpu import means_2x2
 from cnnpool.pool.cpu.band_plan import Frame, in_format_of, make_ready
 from cnnpool.pool.cpu.loops import power, softmax
-from cnnpool.pool.cpu.memory import CPU, scalar, table
+from cnnpool.pool.cpu.memory import CPU, empty_like, scalar, table
 from cnnpool.pool.cpu.threads import spread
 from cnnpool.pool.precision import wide_of
 from cnnpool.pool.window import Window, is_channels_last
@@ -132,7 +132,7 @@ def _power_backward(
         ready = make_ready(x, window, _lanes(x, powers))
         shares, even = _shares(window, tuple(x.shape[2:]), how.mean, ready.wide)
         frame = ready.frame(powers.numel(), even, True, 6, 4, window.cells)
-        out, slots = torch.empty_like(ready.x), _slots(frame, learnt, ready.wide)
+        out, slots = empty_like(ready.x), _slots(frame, learnt, ready.wide)
         grad = grad.contiguous(memory_format=frame.layout)
         where = ready.x.data_ptr(), grad.data_ptr(), out.data_ptr(), _address(slots), shares.data_ptr()
         rest = powers.data_ptr(), frame.rule, frame.room, *rule, *ready.types(cell.nothing(x.dtype))
@@ -173,7 +173,7 @@ def _soft_backward(
     else:
         ready = make_ready(x, window, _lanes(x, slopes))
         frame = ready.frame(slopes.numel(), True, True, 5, 4, window.cells)
-        out, slots = torch.empty_like(ready.x), _slots(frame, learnt, ready.wide)
+        out, slots = empty_like(ready.x), _slots(frame, learnt, ready.wide)
         grad = grad.contiguous(memory_format=frame.layout)
         where = ready.x.data_ptr(), grad.data_ptr(), out.data_ptr(), _address(slots), slopes.data_ptr()
         rest = frame.rule, frame.room, *rule, *ready.types(-inf)

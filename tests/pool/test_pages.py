@@ -1,0 +1,86 @@
+"""Large pages: only whole ones within a block are asked for, and nothing depends on them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnnpool.pool import avg_pool2d, lp_pool2d, max_blur_pool2d, max_pool2d
+from cnnpool.pool.cpu import pages
+
+SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+LARGE = (2, 64, 128, 128)
+"""8 MiB in float32."""
+
+
+@given(st.integers(0, 1 << 47), st.integers(0, 1 << 32))
+def test_every_whole_page_of_a_block_and_nothing_else_is_advised(address, size):
+    calls = []
+    patch = pytest.MonkeyPatch()
+    with patch.context() as context:
+        context.setattr(pages, "_madvise", lambda: lambda *call: calls.append(call))
+        pages.ask_for_large_pages(address, size)
+    whole = [
+        page
+        for page in (address // pages.PAGE, address // pages.PAGE + 1)
+        if address <= page * pages.PAGE and (page + 1) * pages.PAGE <= address + size
+    ]
+    if not whole:
+        assert calls == []
+        return
+    [(begin, length, advice)] = calls
+    assert begin == whole[0] * pages.PAGE and advice == 14
+    assert begin + length <= address + size < begin + length + pages.PAGE
+    assert length % pages.PAGE == 0
+
+
+def test_a_block_of_the_least_size_has_a_whole_page_wherever_it_begins(monkeypatch):
+    calls = []
+    monkeypatch.setattr(pages, "_madvise", lambda: lambda *call: calls.append(call))
+    for offset in range(0, pages.PAGE, 64 << 10):
+        pages.ask_for_large_pages(offset, pages.LEAST)
+    assert len(calls) == 32 and all(length >= pages.PAGE for _, length, _ in calls)
+
+
+@pytest.mark.parametrize("operator", [max_pool2d, avg_pool2d, lp_pool2d, max_blur_pool2d])
+def test_results_are_the_same_without_them(operator, monkeypatch):
+    def found():
+        x = torch.randn(LARGE, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        y = operator(x, kernel_size=2, stride=2) if operator is not lp_pool2d else operator(x, 3.0, 2)
+        y.square().sum().backward()
+        return y.detach(), x.grad
+
+    with_pages = found()
+    monkeypatch.setattr(pages, "_madvise", lambda: None)
+    assert all(map(torch.equal, with_pages, found()))
+
+
+@pytest.mark.skipif(
+    not SETTING.exists() or "[never]" in SETTING.read_text(), reason="this kernel gives no large pages"
+)
+def test_the_gradient_of_a_large_map_lies_in_large_pages():
+    x = torch.randn(8, 64, 128, 128, requires_grad=True)
+    max_pool2d(x, 2).sum().backward()
+    mapping, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first = line.split()[0]
+        if "-" in first and ":" not in first:
+            begin, end = (int(part, 16) for part in first.split("-"))
+            inside = begin < x.grad.data_ptr() + x.grad.nbytes and x.grad.data_ptr() < end
+        elif inside and first == "AnonHugePages:":
+            mapping += int(line.split()[1]) << 10
+    # Memory may be too scattered for all of them.
+    assert mapping >= pages.PAGE
+
+
+def test_where_there_is_no_such_call_nothing_is_asked(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    pages._madvise.cache_clear()
+    try:
+        assert pages._madvise() is None
+        pages.ask_for_large_pages(0, 1 << 30)
+    finally:
+        pages._madvise.cache_clear()
