@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
-from itertools import islice
+from itertools import accumulate, islice
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
@@ -21,6 +21,8 @@ HYDRA_KEYS = (*FOLDERS[1:], "hydra.mode")
 """Those of Hydra's own settings that a command line may give."""
 UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Ends of lines, and characters that command a terminal."""
+DEEPEST = 100
+"""Brackets that may be open at once: Hydra's parser takes a millisecond for each."""
 
 Names = Callable[[str], list[str]]
 
@@ -118,6 +120,8 @@ def _parser() -> OverridesParser:
 def _parse(line: str) -> Override:
     if UNSHOWN.search(line):
         raise ValueError(f"{printable(line)}: a setting is one line, without control characters")
+    if _depth(line) > DEEPEST:
+        raise ValueError(f"{line[:60]}...: nested too deep, more than {DEEPEST} brackets are open at once")
     try:
         override = _parser().parse_override(line)
     except (HydraException, RecursionError):
@@ -125,6 +129,12 @@ def _parse(line: str) -> Override:
         raise ValueError(f"{line}: {said}") from None
     _check(override, line)
     return override
+
+
+def _depth(line: str) -> int:
+    """How many brackets of ``line`` are open at most."""
+    steps = ((mark in "([{") - (mark in ")]}") for mark in line)
+    return max(accumulate(steps), default=0)
 
 
 def _check(override: Override, line: str) -> None:

@@ -234,3 +234,14 @@ def test_references_nested_too_deep_are_refused_in_a_line(call, tmp_path, furthe
     status, _, err = call("train", *call.quick, "--config-dir", str(tmp_path / "mine"), "pool=deep", *further)
     assert status == 2 and err.count("\n") == 1
     assert "references are nested too deep" in err
+
+
+@pytest.mark.parametrize("open_close", [("[", "]"), ("{a:", "}"), ("int(", ")")])
+def test_a_word_nested_too_deep_is_refused_before_it_is_parsed(call, open_close):
+    opened, closed = open_close
+    status, out, err = call("train", *call.quick, f"data.limit={opened * 3000}1{closed * 3000}")
+    assert status == 2 and not out and err.count("\n") == 1 and len(err) < 200
+    assert "nested too deep, more than 100 brackets are open at once" in err
+    # A hundred are left to the parser, which knows what they mean.
+    status, _, err = call("train", *call.quick, f"data.limit={'int(' * 100}5{')' * 100}", "--cfg", "job")
+    assert status == 0, err
