@@ -9,6 +9,7 @@ from cnnpool.probe.accuracy import accuracy_map, accuracy_of_shifts
 from cnnpool.probe.base import AtLeastTwo, Batch, Pixels, PixelsOrZero, Probe, Result, Stages, paddings
 from cnnpool.probe.change import relative_change, unchanged_outputs
 from cnnpool.probe.consistency import EXACT, PAIRS, by_presets
+from cnnpool.probe.maximum_sampling import maximum_sampling
 from cnnpool.probe.presets import PRESETS, Preset, PresetName
 from cnnpool.quantity import Quantity, fraction, ratio
 from cnnpool.registry import checked
@@ -72,6 +73,8 @@ def end_of_interval(name: str, key: str, side: str) -> Quantity:
 class ShiftInvariance(Probe):
     """Consistency and accuracy of the classification under shifts, and the change of every stage.
 
+    Beside them how often a stage passes on the maximum of a window, by ``maximum_sampling``.
+
     Args:
         presets: protocols of ``cnnpool.probe.presets.PRESETS``, by name; the first gives
             ``consistency_given_correct``. One that does not fit the images is named under ``skipped``.
@@ -79,7 +82,7 @@ class ShiftInvariance(Probe):
         shift_samples: images for accuracy under shifts, >= 1.
         map_samples: images for ``accuracy_over_shifts``, the accuracy under every circular shift of up to
             max_shift_px pixels each way, row by row with no shift in the centre, >= 0; 0: none.
-        stage_samples: images for the change of the stages, >= 2.
+        stage_samples: images for the change and the maximum-sampling bias of the stages, >= 2.
         max_shift_px: largest shift of the stage measures and of accuracy against shift, in pixels, >= 1.
         worst_px: worst- and mean-shift accuracy try every circular shift up to so many pixels each way, >= 0.
         seed: of the drawn shifts.
@@ -150,6 +153,21 @@ class ShiftInvariance(Probe):
             "circularly by so many of its pixels, divided by all outputs.",
             better="higher",
         ),
+        fraction(
+            "stages.<stage>.maximum_sampling_bias",
+            "maximum-sampling bias",
+            "Outputs of a stage that are the maximum of their window to the last bit, divided by all outputs "
+            "whose window has two different values at least (after Saha and Gokhale 2024). The window is the "
+            "operator's own, or else its block of stride x stride inputs; operators that change a constant "
+            "map, such as convolutions, have no such number.",
+        ),
+        fraction(
+            "stages.<stage>.constant_windows",
+            "constant windows",
+            "Windows whose values are all equal, which maximum-sampling bias leaves out, divided by all "
+            "windows.",
+            shown="file",
+        ),
     )
 
     presets: tuple[PresetName, ...] = ("distinct", "aps_cifar")
@@ -169,6 +187,7 @@ class ShiftInvariance(Probe):
         presets: dict[str, Preset] = {name: PRESETS[name] for name in self.presets}
         changes = relative_change(model, stages, few, self.max_shift_px)
         unchanged = unchanged_outputs(model, stages, few, self.max_shift_px)
+        maxima = maximum_sampling(model, stages, few)
         found = by_presets(model, *views, presets, self.seed, black)
         for one in found["presets"].values():
             # Beside each protocol, since circular shifts of networks that pad with zeros are another measure.
@@ -189,7 +208,11 @@ class ShiftInvariance(Probe):
             "seed": self.seed,
             "model_padding": paddings(model),
             "stages": {
-                stage: {"relative_change": changes[stage], "unchanged_outputs": unchanged[stage]}
+                stage: {
+                    "relative_change": changes[stage],
+                    "unchanged_outputs": unchanged[stage],
+                    **maxima[stage],
+                }
                 for stage in changes
             },
         }

@@ -16,7 +16,14 @@ WinnerSums = dict[str, tuple[Tensor, int]]
 
 def stride_of(operator: nn.Module) -> Pair:
     """The operator's stride; (2, 2) if it does not say."""
-    return _pair(getattr(operator, "stride", 2))
+    return own(operator, "stride", (2, 2))
+
+
+def own(operator: nn.Module, name: str, default: Pair) -> Pair:
+    """The operator's kernel_size, stride, padding or dilation, by ``name``; ``default`` if it has none."""
+    value = getattr(operator, name, default)
+    # Of other packages an option of this name may be a word, as padding="same".
+    return default if isinstance(value, str) else _pair(value)
 
 
 def tie_rule(operator: nn.Module) -> str:
@@ -39,8 +46,7 @@ def ties(activation: Tensor, operator: nn.Module) -> dict[str, float]:
         ``tied_windows``, ``zero_windows``: divided by the number of windows that lie wholly in the map.
     """
     stride = stride_of(operator)
-    kernel = _pair(getattr(operator, "kernel_size", stride))
-    dilation = _pair(getattr(operator, "dilation", 1))
+    kernel, dilation = own(operator, "kernel_size", stride), own(operator, "dilation", (1, 1))
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
     if any(length < r for length, r in zip(activation.shape[-2:], reach, strict=True)):
         return {"tied_windows": 0.0, "zero_windows": 0.0}

@@ -230,6 +230,7 @@ def test_the_probe_reports_every_stage_distance_and_preset(net, batch):
     assert result["stages"].keys() == {"s1", "s2"}
     for quantity in ("relative_change", "unchanged_outputs"):
         assert result["stages"]["s1"][quantity].keys() == {"1", "2"}
+    assert result["stages"]["s1"]["maximum_sampling_bias"] == 1.0
     assert (result["samples"], result["shift_samples"], result["stage_samples"]) == (5, 6, 4)
     assert result["accuracy_over_shifts"] == accuracy_map(cnn, x[:3], labels[:3], 2).tolist()
     assert result["map_samples"] == 3
