@@ -13,12 +13,15 @@ from cnnpool.claims.average_is_clean import average_is_clean
 from cnnpool.claims.batch_covers import batch_covers
 from cnnpool.claims.blur_improves import blur_improves
 from cnnpool.claims.blur_is_invariant import blur_is_invariant
+from cnnpool.claims.blur_one_px import blur_one_px
+from cnnpool.claims.blur_robust import blur_robust
 from cnnpool.claims.case import Case, Finding, verdict
 from cnnpool.claims.evidence import Evidence
 from cnnpool.claims.global_average import global_average
 from cnnpool.claims.max_is_sparse import max_is_sparse
 from cnnpool.claims.max_over_average import max_over_average
 from cnnpool.claims.max_wins import max_wins
+from cnnpool.claims.maximum_bias import maximum_bias
 from cnnpool.claims.overlap_regularises import overlap_regularises
 from cnnpool.claims.routed_then_averaged import routed_then_averaged
 from cnnpool.claims.small_shifts import small_shifts
@@ -33,8 +36,11 @@ CLAIMS: dict[str, Callable[[Evidence], list[Case]]] = {
     "batch_covers": batch_covers,
     "small_shifts": small_shifts,
     "max_over_average": max_over_average,
+    "maximum_bias": maximum_bias,
     "average_is_clean": average_is_clean,
     "blur_improves": blur_improves,
+    "blur_one_px": blur_one_px,
+    "blur_robust": blur_robust,
     "blur_is_invariant": blur_is_invariant,
     "global_average": global_average,
     "overlap_regularises": overlap_regularises,

@@ -1,12 +1,9 @@
 """``blur_improves``: is an anti-aliased network at least more shift invariant?"""
 
+from cnnpool.claims.blurring import against_plain
 from cnnpool.claims.case import Case
 from cnnpool.claims.evidence import Evidence
-from cnnpool.claims.judge import Contrast, of_contrasts
-from cnnpool.claims.operators import named
-
-PAIRS = (("max_blur", "max"), ("conv_blur", "strided"), ("blur", "avg"), ("blur", "subsample"))
-"""Zhang's: with a blur, and the same without."""
+from cnnpool.claims.judge import of_contrasts
 
 
 def blur_improves(evidence: Evidence) -> list[Case]:
@@ -21,15 +18,5 @@ def blur_improves(evidence: Evidence) -> list[Case]:
     Needs: cnnpool train -m experiment=claims pool=max,max_blur,strided,conv_blur,avg,blur,subsample
     seed=0,1,2,3,4,5,6,7,8,9
     """
-    return of_contrasts(
-        [
-            Contrast(
-                pair,
-                pair.differences("invariance", "consistency", "distinct"),
-                when=f"{blurring} takes the place of {plain}",
-                what="consistency (distinct)",
-            )
-            for blurring, plain in PAIRS
-            for pair in evidence.pairs(named(blurring), named(plain), ["pool"], alike=["stride"])
-        ]
-    )
+    path = ("invariance", "consistency", "distinct")
+    return of_contrasts(list(against_plain(evidence, *path, what="consistency (distinct)")))

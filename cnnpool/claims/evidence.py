@@ -99,6 +99,18 @@ class Evidence:
                 if not names or operator["name"] in names:
                     yield Stage(name, operator, setting)
 
+    def choices(
+        self, side: Callable[[Run], str], apart: Sequence[str]
+    ) -> Iterator[tuple[str, dict[str, dict[int, Run]]]]:
+        """Runs that share all but the rooms ``apart``: a label, and by choice its runs by seed.
+
+        Args:
+            side: the name of the choice that a run belongs to; empty if it is not asked for.
+            apart: the rooms in which the choices differ, e.g. pool.
+        """
+        for label, runs in _worlds(self.runs, [*apart, *self.allow]):
+            yield label, _sides(runs, side, apart)
+
     def pairs(
         self,
         first: Callable[[Run], str],

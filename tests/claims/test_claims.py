@@ -24,12 +24,16 @@ def put(shelf):
         pool, seeds=ENOUGH, *, accuracy=lambda seed: 0.9, train=None, consistency=None, alias=None, **rest
     ):
         gradient, change = rest.pop("gradient", {}), rest.pop("change", None)
-        unchanged = rest.pop("unchanged", {})
+        unchanged, bias = rest.pop("unchanged", {}), rest.pop("bias", None)
+        presets = {"distinct": consistency, "one_px": rest.pop("one_px", None)}
+        corruptions = rest.pop("corruptions", {})
         home = rest.pop("home", None) or f"home{len(list(shelf.root.glob('*')))}"
         for seed in seeds:
             stage = {"unchanged_outputs": unchanged}
             if change:
                 stage["relative_change"] = {"1": change(seed)}
+            if bias:
+                stage["maximum_sampling_bias"] = bias(seed)
             shelf.put(
                 f"{home}/seed{seed}",
                 pool=pool,
@@ -40,8 +44,9 @@ def put(shelf):
                 gradient={"s1": {key: value(seed) for key, value in gradient.items()}},
                 invariance={
                     "stages": {"s1": stage},
-                    "consistency": {"distinct": consistency(seed)} if consistency else {},
+                    "consistency": {name: value(seed) for name, value in presets.items() if value},
                 },
+                corruptions={name: value(seed) for name, value in corruptions.items()},
                 aliasing={"stages": {"s1": {"alias_energy_ratio": alias(seed)}}} if alias else {},
                 **rest,
             )
@@ -235,6 +240,107 @@ def test_each_blur_is_compared_with_the_same_without_it(put, told):
         "blur takes the place of avg": "yes",
         "blur takes the place of subsample": "yes",
     }
+
+
+@pytest.mark.parametrize(("consistency", "verdict"), [(0.9, "holds"), (0.7, "does not hold")])
+def test_blur_helps_under_real_shifts_by_a_pixel_or_harms(put, told, consistency, verdict):
+    # Under circular shifts it is the other way round, which is another claim.
+    put(operator("max"), consistency=about(consistency), one_px=about(0.8, 0.002))
+    put(operator("max_blur"), consistency=about(0.8, 0.002), one_px=about(consistency))
+    found = told("blur_one_px")
+    assert found.verdict == f"{verdict} ({int(consistency > 0.8)} of 1 cases)"
+    assert words(found).keys() == {"max_blur takes the place of max"}
+
+
+def test_real_shifts_are_not_judged_where_images_are_too_small_for_them(put, told):
+    for name in ("max", "max_blur"):
+        put(operator(name), consistency=about(0.8))
+    assert told("blur_one_px").verdict == "cannot be told from these runs: none of them tests it"
+
+
+def test_robustness_is_judged_by_consistency_and_by_accuracy_apart(put, told):
+    put(operator("avg"), corruptions={"consistency": about(0.8, 0.002), "accuracy": about(0.7, 0.002)})
+    put(operator("blur"), corruptions={"consistency": about(0.9), "accuracy": about(0.6)})
+    found = told("blur_robust")
+    assert words(found) == {
+        "blur takes the place of avg, judged by consistency": "yes",
+        "blur takes the place of avg, judged by accuracy": "no",
+    }
+    assert found.verdict == (
+        "holds only when blur takes the place of avg, judged by consistency (1 of 2 cases)"
+    )
+
+
+FOUR = ("max", "subsample", "aps", "blur")
+
+
+def biased(put, sense=-1, names=FOUR, **rest):
+    """Operators of bias 1, 0.75, 0.5 and so on, whose consistencies stand in the same or opposite order."""
+    for place, name in enumerate(names):
+        put(
+            operator(name),
+            bias=about(1 - place / 4, 0.01),
+            consistency=about(0.8 - sense * place / 20, 0.01),
+            **rest,
+        )
+
+
+@pytest.mark.parametrize(("sense", "word"), [(-1, "yes"), (1, "no")])
+def test_the_bias_to_maxima_goes_against_consistency_or_with_it(put, told, sense, word):
+    biased(put, sense)
+    # A convolution has no bias, and a choice at another stride another network.
+    put(operator("strided"), consistency=about(0.1))
+    put(operator("max", 3, 3), bias=about(1.0), consistency=about(0.9))
+    [case] = told("maximum_bias").cases
+    assert (case.word, case.summary.n, case.summary.mean) == (word, 10, pytest.approx(sense))
+    assert case.when == "the network is convnet, with stride 2 x 2"
+    assert case.where.endswith("max 2/2, subsample 2/2, aps 2/2, blur 2/2")
+    assert len(case.runs) == 40 and case.number == f"{sense} [{sense}, {sense}]"
+
+
+def test_the_correlation_is_that_of_ranks_seed_by_seed(put, told):
+    # Ranks of consistency by falling bias: in even seeds 1 3 2 4, so 0.8 by hand, in odd ones 4 2 3 1.
+    values = {"max": 1, "subsample": 3, "aps": 2, "blur": 4}
+    for place, (name, rank) in enumerate(values.items()):
+        put(
+            operator(name),
+            bias=lambda seed, place=place: 1 - place / 4,
+            consistency=lambda seed, rank=rank: 0.5 + (rank if seed % 2 == 0 else 5 - rank) ** 3 / 500,
+        )
+    [case] = told("maximum_bias").cases
+    assert case.word == "cannot be told"
+    # Ten seeds: five times -0.8, five times 0.8.
+    assert case.summary.mean == pytest.approx(0)
+    assert case.summary.sd == pytest.approx(0.8 * (10 / 9) ** 0.5)
+
+
+def test_three_operators_are_too_few_for_a_correlation_however_many_sizes_they_have(put, told):
+    biased(put, names=FOUR[:3])
+    put(operator("max", 3), bias=about(1.0), consistency=about(0.7))
+    assert told("maximum_bias").verdict == "cannot be told from these runs: none of them tests it"
+
+
+def test_operators_that_all_measure_the_same_correlate_with_nothing(put, told):
+    for name in FOUR:
+        put(operator(name), bias=lambda seed: 0.0, consistency=about(0.8))
+    assert not told("maximum_bias").cases
+
+
+def test_the_bias_is_the_mean_over_the_stages_that_have_one(shelf, told):
+    biases = {"max": (1, 1), "subsample": (0.6, None), "aps": (0.1, 0.7), "blur": (0.2, 0.2)}
+    for place, (name, (first, second)) in enumerate(biases.items()):
+        stages = {"s1": {"maximum_sampling_bias": first}}
+        stages["s2"] = {"constant_windows": 1.0} if second is None else {"maximum_sampling_bias": second}
+        # By the first stage alone aps and blur would change places, with 0 for none aps and subsample.
+        for seed in FEW:
+            shelf.put(
+                pool=operator(name),
+                seed=seed,
+                stages={stage: operator(name) for stage in stages},
+                invariance={"stages": stages, "consistency": {"distinct": 0.5 + place / 10}},
+            )
+    [case] = told("maximum_bias").cases
+    assert (case.word, case.summary.mean) == ("yes", pytest.approx(-1))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,32 @@
+"""``blur_robust``: does anti-aliasing help against corruptions as well?"""
+
+from cnnpool.claims.blurring import against_plain
+from cnnpool.claims.case import Case
+from cnnpool.claims.evidence import Evidence
+from cnnpool.claims.judge import of_contrasts
+
+
+def blur_robust(evidence: Evidence) -> list[Case]:
+    """Blurring before subsampling makes networks more robust to corruptions (Zhang 2019, on ImageNet-C).
+
+    Measured: under the corruptions of the probe corruptions (CIFAR-10-C's, from their formulas), mean over
+    all of them and their severities: the share of corrupted images answered like the image itself
+    (consistency), and the share answered correctly (accuracy); of an operator that blurs less that of the
+    same without the blur, paired by seed: max_blur and max, conv_blur and strided, blur and avg, blur and
+    subsample.
+
+    Rule: yes if the difference is shown to be above 0, no if below: paired t test with Holm's correction
+    over the cases, p < 0.05.
+
+    Needs: cnnpool train -m experiment=claims pool=max,max_blur,strided,conv_blur,avg,blur,subsample
+    seed=0,1,2,3,4,5,6,7,8,9
+    """
+    return of_contrasts(
+        [
+            contrast
+            for measure in ("consistency", "accuracy")
+            for contrast in against_plain(
+                evidence, "corruptions", measure, what=f"{measure} under corruptions", judged_by=measure
+            )
+        ]
+    )
