@@ -112,25 +112,29 @@ class Batches:
         return (self.num_images + (0 if self.drop_last else self.batch_size - 1)) // self.batch_size
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        start, self._start = self._start, 0
+        # A thread may still make batches of this epoch when the next one has been set.
+        start, self._start, epoch = self._start, 0, self.epoch
         order = self._order().to(self.split.labels.device)
 
         def read(step: int) -> tuple[Tensor, Tensor]:
             return self._read(order[step * self.batch_size : (step + 1) * self.batch_size])
 
         def make(step: int) -> tuple[Tensor, Tensor]:
-            return self._finished(*read(step), step)
+            return self._finished(*read(step), epoch, step)
 
         steps = range(start, len(self))
         batches: Iterator[tuple[Tensor, Tensor]]
         if not self._is_slow:
             batches = map(make, steps)
         elif self._device.type == "cpu":
-            batches = prefetched(make, steps)
+            # Of numbers that take four times the memory of pixels, no more than one at a time.
+            batches = prefetched(make, steps, ahead=1)
         else:
             # A GPU finishes them: only the reading and sending takes long.
             read_batches = prefetched(read, steps)
-            batches = (self._finished(*batch, step) for step, batch in zip(steps, read_batches, strict=True))
+            batches = (
+                self._finished(*batch, epoch, step) for step, batch in zip(steps, read_batches, strict=True)
+            )
         for step, batch in zip(steps, batches, strict=True):
             self._step = step + 1
             yield batch
@@ -194,24 +198,25 @@ class Batches:
             return pixels.pin_memory(), labels.pin_memory()
         return pixels, labels
 
-    def _finished(self, pixels: Tensor, labels: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    def _finished(self, pixels: Tensor, labels: Tensor, epoch: int, step: int) -> tuple[Tensor, Tensor]:
         """The batch of pixels and labels as they were read."""
-        return self._mixed(self._batch(pixels, step), labels.to(self._device, non_blocking=True), step)
+        labels = labels.to(self._device, non_blocking=True)
+        return self._mixed(self._batch(pixels, epoch, step), labels, epoch, step)
 
-    def _mixed(self, images: Tensor, labels: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    def _mixed(self, images: Tensor, labels: Tensor, epoch: int, step: int) -> tuple[Tensor, Tensor]:
         if not any(self.mixing.values()):
             return images, labels
         # Apart from the augmentation, whose draws it leaves as they are.
-        chance = generator(self.seed, self.epoch, step, *self.shard, 1)
+        chance = generator(self.seed, epoch, step, *self.shard, 1)
         return mix(images, labels, chance, num_classes=self.num_classes, **self.mixing)
 
-    def _batch(self, pixels: Tensor, step: int) -> Tensor:
+    def _batch(self, pixels: Tensor, epoch: int, step: int) -> Tensor:
         pixels = pixels.to(self._device, non_blocking=True)
         images = pixels.permute(0, 3, 1, 2)
         if not self.random_place:
             images = centre(images, self.size)
         if any(self.augmentation.values()) or self.size != tuple(images.shape[2:]):
-            chance = generator(self.seed, self.epoch, step, *self.shard)
+            chance = generator(self.seed, epoch, step, *self.shard)
             images = augment(images, chance, size=self.size, **self.augmentation)
         pixels = images.permute(0, 2, 3, 1).contiguous()
         flat = torch.addcmul(self._bias, pixels.flatten(1).float(), self._scale).to(self.dtype)

@@ -38,6 +38,8 @@ def check(settings: Mapping[str, Any]) -> Recipe:
     """
     recipe = Recipe(**registry.check(Recipe, "fit", settings["fit"], "fit"))
     registry.Option(Seed).take("seed", settings["seed"])
+    if isinstance(out := settings.get("out"), list | dict):
+        raise ValueError(f"out={out}: names no folder, which is one word")
     for room, path, chosen in _choices(settings):
         _check_choice(room, path, chosen)
         if chosen["name"] == KEEP and not is_published(settings):

@@ -22,7 +22,7 @@ from cnnpool.launch.composer import PRIMARY, Composer, opened
 from cnnpool.launch.config import refuse_code, resolve, unresolved
 from cnnpool.launch.folders import distinct, is_harmless, run_name
 from cnnpool.launch.job import Job
-from cnnpool.launch.overrides import alternatives, line_of, parse
+from cnnpool.launch.overrides import alternatives, is_choice, line_of, parse
 
 COUNTED, SILENT_S = 32, 2.0
 """So many jobs are counted while they are composed, with a line after so many seconds."""
@@ -64,12 +64,20 @@ def jobs_of(request: Request) -> list[Job]:
             if config.hydra.mode != RunMode.MULTIRUN:
                 _refuse(overrides, OF_SWEEPS, "is for sweeps, by -m; a single run's folder is hydra.run.dir")
                 return [_job(config)]
-        whole = composer.sweep(overrides)
+        whole = composer.sweep([_first(composer, override) for override in overrides])
         if not request.multirun and whole.hydra.mode != RunMode.MULTIRUN:
             raise ValueError(_no_sweep(swept))
         _refuse(overrides, OF_RUNS, "is for a single run; the folder of a sweep is out, or hydra.sweep.dir")
         axes = _axes(composer, overrides, whole, request.most_jobs)
         return _sweep(composer, whole, axes)
+
+
+def _first(composer: Composer, override: Override) -> Override:
+    """``override``, or the first value of a choice that is swept, whose options can be given beside it."""
+    key = override.key_or_group
+    if override.is_sweep_override() and is_choice(key) and key != "experiment":
+        return alternatives(override, composer.names, 1)[0]
+    return override
 
 
 def _refuse(overrides: Iterable[Override], keys: Collection[str], remedy: str) -> None:
@@ -108,8 +116,11 @@ def _sweep(composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Overri
     name_runs_by(keys)
     for key in filter(is_harmless, keys):
         note(f"{key} differs between the jobs, so it is part of their folders' names")
-    # Resolved once, so that all jobs share a time stamp in it.
-    str(whole.hydra.sweep.dir)
+    try:
+        # Resolved once, so that all jobs share a time stamp in it.
+        str(whole.hydra.sweep.dir)
+    except OmegaConfBaseException as error:
+        raise ValueError(unresolved(error)) from None
     jobs = []
     for number, chosen in enumerate(counted(product(*axes), math.prod(map(len, axes)))):
         config = composer.one_of_many(chosen)

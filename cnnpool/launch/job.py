@@ -38,7 +38,8 @@ class Job:
     @property
     def name(self) -> str:
         """The run's folder below the output root."""
-        return os.path.relpath(self.folder, self.settings.get("out", "."))
+        # A folder may be called by a number, too.
+        return os.path.relpath(self.folder, str(self.settings.get("out", ".")))
 
 
 @dataclass(frozen=True)

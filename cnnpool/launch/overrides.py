@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.launch import conf_dir
 from cnnpool.launch.config import NO_CODE, NO_SECRET, SECTIONS, is_secret, refuse_code
+from cnnpool.system.output import shortened
 from cnnpool.tables import printable
 
 FOLDERS = ("out", "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
@@ -23,6 +24,11 @@ UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Ends of lines, and characters that command a terminal."""
 DEEPEST = 100
 """Brackets that may be open at once: Hydra's parser takes a millisecond for each."""
+
+LONGEST = 8192
+"""Characters of a setting: Hydra's parser takes some seconds for as many."""
+LONGEST_NAME = 200
+"""Characters of a choice, which is a file's name."""
 
 Names = Callable[[str], list[str]]
 
@@ -120,13 +126,19 @@ def _parser() -> OverridesParser:
 def _parse(line: str) -> Override:
     if UNSHOWN.search(line):
         raise ValueError(f"{printable(line)}: a setting is one line, without control characters")
+    if len(line) > LONGEST:
+        raise ValueError(
+            f"{line[:60]}...: longer than {LONGEST:,} characters; range(0,1000) stands for many numbers, "
+            "and a file in the folder of --config-dir for many values"
+        )
     if _depth(line) > DEEPEST:
         raise ValueError(f"{line[:60]}...: nested too deep, more than {DEEPEST} brackets are open at once")
     try:
         override = _parser().parse_override(line)
-    except (HydraException, RecursionError):
+    except (HydraException, RecursionError, ValueError):
+        # A ValueError is that of a number with thousands of digits.
         said = "not of the form key=value; a value with signs or spaces stands between quotes"
-        raise ValueError(f"{line}: {said}") from None
+        raise ValueError(f"{shortened(line)}: {said}") from None
     _check(override, line)
     return override
 
@@ -164,5 +176,5 @@ def _check_value(override: Override, line: str) -> None:
     refuse_code(value, f"{key}.")
     if key in FOLDERS and (value is None or not str(value).strip()):
         raise ValueError(f"{line}: names no folder; leave it out for the default")
-    if is_choice(key) and not isinstance(value, str):
-        raise ValueError(f"{line}: a choice is made by its name, such as pool=max")
+    if is_choice(key) and (not isinstance(value, str) or len(value) > LONGEST_NAME):
+        raise ValueError(f"{shortened(line)}: a choice is made by its name, such as pool=max")

@@ -13,7 +13,7 @@ from cnnpool.launch.finished import finished
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.no_download import NoDownload
 from cnnpool.run_folder import layout, status
-from cnnpool.run_folder.errors import InUseError, OccupiedError
+from cnnpool.run_folder.errors import InUseError, LostError, OccupiedError
 from cnnpool.run_folder.hold import held, refuse_foreign
 from cnnpool.run_folder.log import logged
 from cnnpool.run_folder.results import Results
@@ -114,10 +114,11 @@ def stopped(job: Job, stop: Stopped) -> Outcome:
 
 
 def _run(job: Job) -> Outcome:
+    name = ""
     try:
         found = finished(job)
         if found is None:
-            layout.begin(job.folder)
+            name = layout.begin(job.folder)
             status.write(job.folder, "running")
             found = _train(job)
         status.write(job.folder, "done")
@@ -129,8 +130,10 @@ def _run(job: Job) -> Outcome:
         status.write(job.folder, "stopped", outcome.said, outcome.status)
     except (Exception, SystemExit) as error:
         outcome = failed(job, error)
-        # On a full disk the terminal alone gets the message.
-        with suppress(OSError):
+        # On a full disk, or where somebody has put another folder, the terminal alone gets the message.
+        with suppress(OSError, LostError):
+            if name:
+                layout.refuse_lost(job.folder, name)
             status.write(job.folder, "failed", outcome.said, outcome.status)
             _record(job)
     return outcome
@@ -154,7 +157,7 @@ def _record(job: Job) -> None:
     """Append the traceback of the exception that is being handled to the job's log."""
     if os.environ.get("CNNPOOL_TRACEBACK"):
         traceback.print_exc()
-    with (job.folder / layout.LOG).open("a") as file:
+    with (job.folder / layout.LOG).open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write(traceback.format_exc())
 
 

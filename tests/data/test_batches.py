@@ -226,3 +226,34 @@ def test_options_out_of_range_are_refused(options, message):
 def test_an_empty_split_is_refused():
     with pytest.raises(ValueError, match="no batch of 4 in 0 images"):
         Batches(split(0), batch_size=4, **PLAIN)
+
+
+@pytest.mark.parametrize("size", [6, 300])
+def test_batches_of_an_epoch_that_goes_on_are_its_own_when_the_next_one_is_set(size):
+    """Also where a thread makes them: of 16 images of 300x300 it does."""
+    options = {"batch_size": 16, "shuffle": True, "flip": True, "shift": 2, **PLAIN}
+
+    def epoch(number, then):
+        batches = Batches(split(48, size, size), **options)
+        batches.set_epoch(number)
+        shown = iter(batches)
+        first = next(shown)
+        batches.set_epoch(then)
+        return [first, *shown]
+
+    for one, other in zip(epoch(3, 3), epoch(3, 8), strict=True):
+        assert all(map(torch.equal, one, other))
+
+
+def test_large_batches_are_made_in_a_thread_to_the_same_bits(monkeypatch):
+    from cnnpool.data import batches as room
+
+    def shown():
+        made = Batches(split(64, 300, 200), batch_size=32, shuffle=True, flip=True, shift=3, **PLAIN)
+        assert made._is_slow == (room.SLOW < 1 << 62)
+        return list(made)
+
+    in_thread = shown()
+    monkeypatch.setattr(room, "SLOW", 1 << 62)
+    for one, other in zip(in_thread, shown(), strict=True):
+        assert all(map(torch.equal, one, other))

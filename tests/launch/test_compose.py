@@ -342,3 +342,14 @@ def test_settings_are_plain_json(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (job,) = jobs_of(asked("pool.kernel_size=[2,3] fit.max_steps=null"))
     assert json.loads(json.dumps(job.settings)) == job.settings
+
+
+def test_an_option_that_all_swept_choices_have_is_given_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    jobs = jobs_of(Request(["pool=lp,gem", "pool.p=2.5"], multirun=True))
+    assert [(job.settings["pool"]["name"], job.settings["pool"]["p"]) for job in jobs] == [
+        ("lp", 2.5),
+        ("gem", 2.5),
+    ]
+    with pytest.raises(ValueError, match=r"pool\.p"):
+        jobs_of(Request(["pool=lp,max", "pool.p=2.5"], multirun=True))

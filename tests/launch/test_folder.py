@@ -5,7 +5,9 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from cnnpool.run_folder import metrics, status
 from cnnpool.run_folder.hold import held
@@ -117,3 +119,43 @@ def test_runs_that_save_at_once_in_a_folder_and_below_it_come_to_their_ends(call
         for folder in ("outer", "outer/below", "alone")
     ]
     assert losses[0] == losses[1] == losses[2] and len(losses[0]) > 1
+
+
+def test_a_folder_may_be_called_by_a_number(call, in_a_folder):
+    assert call("train", *call.quick, "out=2026")[0] == 0
+    assert len(list((in_a_folder / "2026").rglob("results.json"))) == 1
+
+
+def test_nothing_is_written_into_a_folder_put_in_the_place_of_a_runs(call, tmp_path, monkeypatch):
+    from cnnpool.launch import run_here
+
+    run = tmp_path / "run"
+
+    def put_another(job):
+        run.rename(tmp_path / "moved")
+        run.mkdir()
+        (run / "mine.txt").write_text("mine")
+        raise RuntimeError("its folder is gone")
+
+    monkeypatch.setattr(run_here, "_train", put_another)
+    assert call("train", *call.quick, f"hydra.run.dir={run}")[0] == 1
+    assert [path.name for path in run.iterdir() if path.name not in (".lock", "train.log")] == ["mine.txt"]
+    monkeypatch.undo()
+    status, _, err = call("train", *call.quick, f"hydra.run.dir={run}")
+    assert status == 2 and "holds files that no run wrote (mine.txt)" in err
+
+
+def test_a_damaged_image_whose_name_is_not_text_fails_its_job_alone(call, tmp_path):
+    for folder in ("odd", "good"):
+        for name in ("ant", "bee"):
+            (tmp_path / folder / name).mkdir(parents=True)
+            for i in range(10):
+                pixels = np.full((8, 8, 3), 20 * i, np.uint8)
+                Image.fromarray(pixels).save(tmp_path / folder / name / f"{i}.png")
+    (tmp_path / "odd" / "ant" / os.fsdecode(b"bad\xff.png")).write_bytes(b"junk")
+    roots = f"data.root={tmp_path / 'odd'},{tmp_path / 'good'}"
+    quick = [word for word in call.quick if not word.startswith("data")]
+    words = [*quick, "data=image_folder", "data.batch_size=4", f"out={tmp_path / 'out'}", roots]
+    status, out, err = call("train", "-m", *words)
+    assert status == 2 and "2 jobs: 1 failed, 1 done" in out
+    assert r"bad\udcff.png" in out + err

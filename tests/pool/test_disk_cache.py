@@ -94,6 +94,18 @@ def test_kernels_of_other_sources_are_made_again(use, monkeypatch, caplog):
     assert use() == (1, 0) and not caplog.records
 
 
+def test_a_folder_in_the_place_of_a_kernel_is_done_without_and_said_once(use, folder, monkeypatch, caplog):
+    use()
+    monkeypatch.setattr(disk_cache, "_complained", False)
+    for path in folder.rglob("*.nbc"):
+        path.unlink()
+        path.mkdir()
+    caplog.clear()
+    use()
+    assert sum("cannot be kept" in record.getMessage() for record in caplog.records) == 1
+    assert all(len(record.getMessage().splitlines()) == 1 for record in caplog.records)
+
+
 def test_a_disk_that_is_full_is_done_without_and_said_once(use, folder, monkeypatch, caplog):
     replace = os.replace
 
