@@ -3,6 +3,7 @@
 import argparse
 
 from cnnpool.cli_parser import Parser, add_configuration
+from cnnpool.system.progress import loading
 
 EXAMPLES = """\
 examples:
@@ -28,7 +29,8 @@ def main(arguments: list[str]) -> int:
     from cnnpool.system.process import share_cores
 
     share_cores()
-    from cnnpool.choose.command import choose
+    with loading("scipy"):
+        from cnnpool.choose.command import choose
 
     return choose(asked)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cnnpool.cli_parser import Parser, assignment
 from cnnpool.system.next_command import next_lines
+from cnnpool.system.progress import loading
 
 if TYPE_CHECKING:
     from cnnpool.explain.example import Example
@@ -33,10 +34,11 @@ def main(arguments: list[str]) -> int:
     asked = parser().parse_intermixed_args(arguments)
     room, name, options = chosen(asked.words)
 
-    from cnnpool.explain.example import IMAGES, example, examples, readable
-    from cnnpool.explain.operator import options_text
-    from cnnpool.explain.text import text
-    from cnnpool.explain.values import batch
+    with loading("PyTorch"):
+        from cnnpool.explain.example import IMAGES, example, examples, readable
+        from cnnpool.explain.operator import options_text
+        from cnnpool.explain.text import text
+        from cnnpool.explain.values import batch
 
     images = batch(asked.values) if asked.values else IMAGES
     if options:

@@ -21,6 +21,7 @@ from cnnpool.recipe import Recipe
 from cnnpool.run_folder.identity import as_json, asked
 from cnnpool.run_folder.results import Results
 from cnnpool.system.process import importing, rank
+from cnnpool.system.progress import Progress
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ def train(config: Settings, recipe: Recipe, out: Path, name: str, overrides: lis
         log.info("%s", said)
     dataset = data.build(**config["data"], seed=seed)
     # Late, so that missing data is named without waiting for Lightning.
-    with importing():
+    with Progress("loading Lightning"), importing():
         from cnnpool.fit import Facts, fit
 
     random.seed(seed)

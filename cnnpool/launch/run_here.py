@@ -165,8 +165,8 @@ def _train(job: Job) -> Results | None:
     if job.mistake:
         raise ValueError(job.mistake)
     recipe = check.check(job.settings)
-    # torch and Lightning take seconds to import; finished runs and mistakes are reported before.
-    with Progress("loading PyTorch and Lightning"), importing():
+    # torch takes seconds to import; finished runs and mistakes are reported before.
+    with Progress("loading PyTorch"), importing():
         from cnnpool.launch.build import train
 
     return train(job.settings, recipe, job.folder, job.name, job.overrides)

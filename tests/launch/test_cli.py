@@ -12,6 +12,7 @@ from cnnpool.launch import conf_dir
 from cnnpool.launch.config import refuse_code, stage_settings
 from cnnpool.launch.folders import choice_name
 from cnnpool.run_folder.checkpoint import load
+from cnnpool.system.progress import Progress
 
 
 def test_help_names_every_command(call):
@@ -93,6 +94,25 @@ def test_a_run_leaves_the_documented_files_in_a_stable_folder(call, in_a_folder)
     assert "pool=avg" in content["overrides"]
     assert "epoch 1/1" in out
     assert "epoch 1/1" in (folder / "train.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["explain", "max"], ["loading PyTorch"]),
+        (["choose", "choose.pools=max,maxx"], ["loading scipy", "loading PyTorch"]),
+        (
+            ["train", "data.limit=64", "model.width=2", "fit.epochs=1", "fit.progress=false", "probe=none"],
+            ["loading PyTorch", "loading Lightning"],
+        ),
+    ],
+)
+def test_packages_that_take_seconds_to_import_are_named(arguments, named, call, in_a_folder, monkeypatch):
+    said = []
+    monkeypatch.setattr(Progress, "__enter__", lambda self: said.append(self.what) or self)
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
+    call(*arguments)
+    assert [line for line in said if line.startswith("loading")] == named
 
 
 def test_the_same_command_again_keeps_the_finished_run(call, in_a_folder):
