@@ -89,7 +89,7 @@ def commonest_size(sizes: Sequence[Size]) -> tuple[Size, str]:
         )
     if max(size) > LARGEST:
         raise ValueError(f"most images are {size[0]}x{size[1]}: choose one size for all, e.g. data.size=224")
-    return size, f"that of {counts[size]:,} of {len(sizes):,} training images"
+    return size, f"that of {counts[size]:,} of {len(sizes):,} images before any are put aside"
 
 
 def between(sizes: Sequence[Size]) -> str:

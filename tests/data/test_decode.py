@@ -206,7 +206,10 @@ def test_bits_do_not_depend_on_the_number_of_threads(tmp_path, workers):
 
 
 def test_the_size_of_most_images_is_chosen_and_the_reason_said():
-    assert commonest_size([(8, 9)] * 2 + [(7, 7)]) == ((8, 9), "that of 2 of 3 training images")
+    assert commonest_size([(8, 9)] * 2 + [(7, 7)]) == (
+        (8, 9),
+        "that of 2 of 3 images before any are put aside",
+    )
     assert commonest_size([(8, 9), (9, 9)])[0] == (9, 9)
     assert between([(3, 4), (2, 2), (5, 5)]) == "from 2x2 to 5x5" and between([(3, 4)]) == "3x4"
 

@@ -36,7 +36,7 @@ def test_a_run_begins_with_its_classes_counts_and_size(tmp_path, caplog):
         "image_folder: 28 training, 3 validation, 4 test images of 6x5",
         "  2 classes in train/, test/",
         "  left alone: .txt (1)",
-        "  size: 6x5 (that of 30 of 31 training images); 1 of 35 images are resized, 40x50, "
+        "  size: 6x5 (that of 30 of 31 images before any are put aside); 1 of 35 images are resized, 40x50, "
         "and their centre is cut out",
         f"  1 image left out, which cannot be read (data.skip_unreadable): see {listed}",
         "  class  train  val  test",
