@@ -48,7 +48,12 @@ def show_help(request: Request) -> None:
         config = composer.job(parse(request.overrides))
         names = {key: [name for name in composer.names(key) if name != "inherit"] for key in SECTIONS}
     chosen = config.hydra.runtime.choices
-    named = _line("", " ".join(f"{key}={chosen[key]}" for key in SECTIONS if chosen.get(key)), 2)
+    named = textwrap.fill(
+        " ".join(f"{key}={chosen[key]}" for key in SECTIONS if chosen.get(key)),
+        WIDTH,
+        initial_indent="  ",
+        subsequent_indent="  ",
+    )
     sys.stdout.write(
         f"{train_parser().format_help()}\n"
         f"choices (KEY=NAME):\n{''.join(_choice(key, found) for key, found in names.items() if found)}"
