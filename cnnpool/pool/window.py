@@ -137,8 +137,9 @@ def check_map(shape: tuple[int, ...], window: Window, operator: str) -> None:
         raise ValueError(f"{operator} takes (N, C, H, W) or (C, H, W), got {tuple(shape)}")
     height, width = shape[-2:]
     if min(shape[-3:]) < 1 or min(window.output_size(height, width)) < 1:
+        channels = f"{shape[-3]} channel{'s' * (shape[-3] != 1)}"
         raise ValueError(
-            f"{operator} leaves nothing of a {height}x{width} map of {shape[-3]} channels: "
+            f"{operator} leaves nothing of a {height}x{width} map of {channels}: "
             f"kernel_size={window.kernel}, stride={window.stride}, padding={window.padding}, "
             f"dilation={window.dilation}"
         )
