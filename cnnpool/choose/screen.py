@@ -15,7 +15,8 @@ from cnnpool.run_folder import metrics, status
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.system.progress import duration
 
-UP, CLEAR = "\x1b[{}A", "\x1b[0J"
+UP, CLEAR = "\x1b[A", "\x1b[K"
+"""Line by line, since standard output shows any other command to a terminal as text."""
 
 
 class Screen:
@@ -48,8 +49,7 @@ class Screen:
         if self._live and self._view is not None:
             with self._drawing:
                 text = self._text(self._view, self._batch)
-                up = UP.format(self._lines) if self._lines else ""
-                self._stream.write(f"\r{up}{CLEAR}{text}")
+                self._stream.write(f"{self._erased()}{text}")
                 self._stream.flush()
                 self._lines = text.count("\n")
 
@@ -57,9 +57,14 @@ class Screen:
         """Remove the table, to make room for what the command says at its end."""
         if self._live and self._lines:
             with self._drawing:
-                self._stream.write(f"\r{UP.format(self._lines)}{CLEAR}")
+                self._stream.write(self._erased())
                 self._stream.flush()
                 self._lines, self._view = 0, None
+
+    def _erased(self) -> str:
+        """What wipes the table that is drawn, and goes back to its first line."""
+        back, blank = UP * self._lines, f"{CLEAR}\n" * self._lines
+        return f"\r{back}{blank}{CLEAR}{back}"
 
     def _text(self, view: View, batch: Batch | None) -> str:
         size = shutil.get_terminal_size((100, 24))
