@@ -7,7 +7,7 @@ from scipy.special import stdtrit
 
 from cnnpool.choose.boundary import FIRST_ROUND
 from cnnpool.choose.rounds import LEVEL
-from cnnpool.choose.standing import NONE, amount, behind, best, order
+from cnnpool.choose.standing import NONE, amount, behind, best, order, rounds
 from cnnpool.choose.study import Study, View
 from cnnpool.report.statistics import Summary, summarise
 from cnnpool.system.progress import duration
@@ -40,7 +40,7 @@ def undecided(study: Study, view: View) -> list[tuple[str, str]]:
         if i not in view.active or i == leader or i in view.state.not_worse:
             continue
         s, loss = behind(view, i, leader), view.state.loss[i]
-        said = f"behind {study.arms[leader].label} by {amount(study, s.mean)} over {s.n} rounds"
+        said = f"behind {study.arms[leader].label} by {amount(study, s.mean)} over {rounds(s.n)}"
         if math.isfinite(loss):
             margin = amount(study, study.options.margin)
             said += f", at most {amount(study, loss)} behind the best: neither worse nor within {margin}"
@@ -55,11 +55,11 @@ def _forecast(study: Study, view: View, s: Summary) -> str:
     gap = max(s.mean, study.options.margin - s.mean)
     if s.n < FIRST_ROUND or not s.sd > 0 or gap <= 0:
         return ""
-    rounds = np.arange(max(view.done + 1, FIRST_ROUND), MOST + 1)
-    half = stdtrit(rounds - 1, 1 - LEVEL / (len(study.arms) - 1)) * s.sd / np.sqrt(rounds)
+    planned = np.arange(max(view.done + 1, FIRST_ROUND), MOST + 1)
+    half = stdtrit(planned - 1, 1 - LEVEL / (len(study.arms) - 1)) * s.sd / np.sqrt(planned)
     if not (half < gap).any():
         return f"; more than {MOST} rounds would be needed to tell, if it stays so"
-    return f"; about {rounds[half < gap][0]} rounds would tell, if it stays so"
+    return f"; about {planned[half < gap][0]} rounds would tell, if it stays so"
 
 
 def on_test(study: Study, view: View) -> list[Column]:
@@ -91,6 +91,6 @@ def cost(study: Study, view: View) -> list[tuple[str, str]]:
     saved = f"; all candidates in all of them would have been {whole}" if whole > runs else ""
     return [
         ("Time", f"{duration(ledger.spent_s)} of {duration(options.budget_s)}{calls}"),
-        ("Runs", f"{made} finished, {runs} of them in the {view.done} complete rounds{saved}"),
+        ("Runs", f"{made} finished, {runs} of them in {rounds(view.done, 'complete')}{saved}"),
         ("Rounds planned", str(ledger.rounds or "none yet")),
     ]

@@ -10,7 +10,7 @@ from cnnpool.choose.drive import Batch
 from cnnpool.choose.evidence import gone
 from cnnpool.choose.live_file import FILE, Live, content
 from cnnpool.choose.page import Ending, verdict
-from cnnpool.choose.standing import columns, order
+from cnnpool.choose.standing import columns, order, rounds
 from cnnpool.choose.study import Study, View
 from cnnpool.system.living import Living
 
@@ -51,7 +51,7 @@ def snapshot(study: Study, view: View, batch: Batch | None, recommended: str = "
     """The study at this moment, its candidates in the order of its tables."""
     places = order(view)
     return Live(
-        said=batch.said if batch else f"{view.done} rounds done",
+        said=batch.said if batch else f"{rounds(view.done)} done",
         rounds=view.done,
         planned=study.ledger.rounds,
         ended=len(batch.ended) if batch else 0,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cnnpool.choose import evidence
 from cnnpool.choose.boundary import FIRST_ROUND
 from cnnpool.choose.rounds import LEVEL
-from cnnpool.choose.standing import amount, best, columns
+from cnnpool.choose.standing import amount, best, columns, rounds
 from cnnpool.choose.study import Study, View
 from cnnpool.report.document import Block, Code, Heading, Items, Paragraph, Table, agreed
 from cnnpool.report.plots import Plot
@@ -74,8 +74,8 @@ LEGEND = (
 def verdict(study: Study, ending: Ending) -> str:
     """The recommendation in two or three sentences."""
     view, place = ending.view, ending.view.recommended
-    rounds = f"{view.done} complete round{'s' * (view.done != 1)}"
-    ended = f"The study ended after {rounds}: {ENDS[ending.reason]}."
+    done = rounds(view.done, "complete")
+    ended = f"The study ended after {done}: {ENDS[ending.reason]}."
     if place is None:
         return f"No recommendation. {ended}"
     return f"Recommended: {study.arms[place].label}. {_reason(study, view, place)} {ended}"
@@ -114,7 +114,8 @@ def _of_test(study: Study) -> str:
 
 def _method(study: Study) -> list[tuple[str, str]]:
     sense = "higher" if not study.metric or study.metric.sense > 0 else "lower"
-    rivals, planned = len(study.arms) - 1, study.ledger.rounds or "as yet unplanned"
+    rivals = len(study.arms) - 1
+    plural, planned = "s" * (rivals != 1), study.ledger.rounds or "as yet unplanned"
     return [
         ("Measure", f"{study.key} of results.json; {sense} is better."),
         (
@@ -126,9 +127,9 @@ def _method(study: Study) -> list[tuple[str, str]]:
         (
             "Drops",
             "A candidate is dropped when a paired t test says that it is worse than another one. The levels "
-            f"are those of a group-sequential test of {planned} rounds, divided by the {rivals} rivals: the "
-            f"best candidate is dropped in at most {100 * LEVEL:g} % of studies, as simulations show "
-            "(docs/choose.md).",
+            f"are those of a group-sequential test of {planned} rounds, divided by the {rivals} "
+            f"rival{plural}: the best candidate is dropped in at most {100 * LEVEL:g} % of studies, as "
+            "simulations show (docs/choose.md).",
         ),
         (
             "Resolution",

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from cnnpool import tables
 from cnnpool.choose.drive import Batch
-from cnnpool.choose.standing import best, columns, fate
+from cnnpool.choose.standing import best, columns, fate, rounds
 from cnnpool.choose.study import Study, View
 from cnnpool.launch.job import Job
 from cnnpool.run_folder import metrics, status
@@ -78,7 +78,7 @@ class Screen:
         spent, budget = duration(study.ledger.spent_s), duration(study.options.budget_s)
         time = f"{spent} of {budget}, {duration(max(study.left_s, 0))} left"
         if batch is None:
-            return f"{view.done} rounds done; {time}"
+            return f"{rounds(view.done)} done; {time}"
         return f"{batch.said}: {len(batch.ended)} of {len(batch.jobs)} runs; {time}"
 
     def _say(self, view: View) -> None:

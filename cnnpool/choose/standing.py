@@ -68,6 +68,11 @@ def fate(study: Study, view: View, place: int) -> str:
     return "left" if view.done else "waits"
 
 
+def rounds(count: int, kind: str = "") -> str:
+    """``1 complete round`` or ``3 complete rounds``, of the kind ``complete``."""
+    return f"{count}{kind and ' '}{kind} round{'s' * (count != 1)}"
+
+
 def best(view: View) -> int | None:
     """The candidate with the highest mean of those left."""
     return max(view.active, key=lambda i: _mean(view.values[i])) if view.active and view.done else None

@@ -68,13 +68,17 @@ def test_tensorboard_shows_the_recommendation_and_the_means(written):
 
 
 @pytest.mark.parametrize(
-    ("rounds", "said"),
+    ("rounds", "said", "counted"),
     [
-        (0, "No recommendation."),
-        (1, "It has the best mean, which shows nothing yet: tests begin with round 3."),
+        (0, "No recommendation.", "0 finished, 0 of them in 0 complete rounds"),
+        (
+            1,
+            "It has the best mean, which shows nothing yet: tests begin with round 3.",
+            "2 finished, 2 of them in 1 complete round\n",
+        ),
     ],
 )
-def test_a_study_that_ended_early_claims_nothing(make_study, bench, rounds, said):
+def test_a_study_that_ended_early_claims_nothing(make_study, bench, rounds, said, counted):
     study = make_study()
     for _ in bench(accuracy)(
         [job for arm in study.arms for job in arm.jobs(range(rounds) or [0])][: 2 * rounds]
@@ -83,6 +87,8 @@ def test_a_study_that_ended_early_claims_nothing(make_study, bench, rounds, said
     ending = page.Ending(view(study), "budget", ["cnnpool", "choose"])
     assert said in page.verdict(study, ending)
     assert leave.write(study, ending).exists()
+    report = (study.ledger.folder / "choose.md").read_text()
+    assert counted in report and " 1 rounds" not in report and "divided by the 1 rival:" in report
 
 
 def test_the_cheapest_of_the_equivalent_is_recommended_by_name(make_study, bench, drive):
