@@ -73,7 +73,9 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
         sys.stdout.write(side_by_side(before.results, after.results, width))
         written += after.write(within)
         after_this = ("cnnpool", "compare", from_here(folder))
-    sys.stdout.write("\nwrote " + ", ".join(printable(str(path)) for path in written) + "\n")
+    for at in dict.fromkeys(path.parent for path in written):
+        names = ", ".join(path.name for path in written if path.parent == at)
+        sys.stdout.write(f"\nresults: {printable(str(at))}\n  {names}\n")
     sys.stdout.write(next_lines(after_this))
     return 0
 

@@ -11,7 +11,16 @@ from cnnpool.run_folder.results import NAMED
 
 
 def labels(groups: list[list[Run]], by: Sequence[str]) -> list[str]:
-    """A label per group: for each key the name, with the options that differ or were asked for."""
+    """A label per group: for each key the name, with the options that differ or were asked for.
+
+    The stages of a probed model are its modules with all their settings: named only where labels would be
+    the same without them.
+    """
+    short = _labels(groups, by, modules=False)
+    return short if len(set(short)) == len(short) else _labels(groups, by, modules=True)
+
+
+def _labels(groups: list[list[Run]], by: Sequence[str], *, modules: bool) -> list[str]:
     columns = []
     for key in by:
         if key in NAMED:
@@ -21,7 +30,10 @@ def labels(groups: list[list[Run]], by: Sequence[str]) -> list[str]:
                 for node, runs in zip(nodes, groups, strict=True)
             ]
             if key == "pool":
-                column = [label + _stages(runs, groups) for label, runs in zip(column, groups, strict=True)]
+                column = [
+                    label if runs[0].results.examined and not modules else label + _stages(runs, groups)
+                    for label, runs in zip(column, groups, strict=True)
+                ]
         else:
             # A room's name says by itself what it is of.
             prefix = "" if key.removesuffix(".name") in NAMED else f"{key}="

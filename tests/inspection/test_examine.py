@@ -150,8 +150,12 @@ def test_the_next_command_shows_both_sides_in_one_comparison(run, capsys):
     _, said = examined(capsys, str(run[0]), "--probes", "gradient", "--samples", "4", "--swap", "avg")
     words = shlex.split(said.splitlines()[-1].removeprefix("next:"))
     assert words[-2:] == ["compare", "out"]
+    assert "\nresults: out\n  results.json, " in said and "\nresults: out/avg\n  results.json, " in said
     assert cli.compare([*words[-1:], "--no-board"]) == 0
-    assert "avg" in capsys.readouterr().out
+    compared = capsys.readouterr().out
+    # By the name of the operator, and not by every module that it stands in.
+    assert re.search(r"^avg +\d", compared, re.M) and re.search(r"^max +\d", compared, re.M)
+    assert "s1:" not in compared
 
 
 def test_without_a_swap_the_next_command_is_the_same_with_one(run, capsys):
