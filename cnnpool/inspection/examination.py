@@ -22,6 +22,7 @@ from cnnpool.surgery.left import FunctionalPooling
 from cnnpool.surgery.stages import added, operators_of, stages_of
 from cnnpool.surgery.trace import dry_run, pools
 from cnnpool.system.hardware import environment, usable
+from cnnpool.system.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,12 @@ class Examined:
 
     def write(self, folder: Path) -> list[Path]:
         """Write results.json and the pictures into ``folder``; the files written."""
-        # matplotlib is slow to load: only once there is something to draw.
-        from cnnpool.inspection.pictures import draw
-
         written = record.write(folder, self.results)
-        return [written, *draw(folder, self.model, self.stages, self.batch, self.results)]
+        with Progress("drawing pictures"):
+            # matplotlib is slow to load: only once there is something to draw.
+            from cnnpool.inspection.pictures import draw
+
+            return [written, *draw(folder, self.model, self.stages, self.batch, self.results)]
 
 
 @dataclass(frozen=True)

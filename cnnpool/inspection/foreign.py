@@ -15,6 +15,7 @@ from cnnpool.inspection.untrained import UNTRAINED, of_two
 from cnnpool.published.sources import Timm, Torchvision, fetched
 from cnnpool.published.weights import load_into as load_into_network
 from cnnpool.registry import did_you_mean
+from cnnpool.system.progress import loading
 
 PUBLISHED_CLASSES = 1000
 
@@ -25,7 +26,8 @@ def from_torchvision(name: str, published: str | None, seed: int) -> Subject:
     Raises:
         ValueError: for an unknown model, or weights that cannot be had.
     """
-    from torchvision import models
+    with loading("torchvision"):
+        from torchvision import models
 
     known = models.list_models(module=models)
     if name not in known:

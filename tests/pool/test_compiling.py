@@ -1,6 +1,7 @@
 """The lines of the log while kernels are compiled."""
 
 import logging
+import sys
 
 import pytest
 
@@ -36,6 +37,16 @@ def test_compiling_is_said_once(lines):
     first(1.0, 2.0)
     kernel()(1, 2)
     assert lines() == ["compiling kernels, once for this machine"]
+
+
+def test_a_script_without_a_log_says_it_on_a_terminal_alone(lines, caplog, capsys, monkeypatch):
+    caplog.set_level(logging.WARNING)
+    kernel()(1, 2)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
+    with event.install_listener("numba:compile", CompilationLog("ours")):
+        kernel()(1, 2)
+    assert capsys.readouterr().err == "compiling kernels, once for this machine\n" and not lines()
 
 
 def test_what_takes_long_is_said_again_with_its_count(lines, monkeypatch):

@@ -1,6 +1,7 @@
-"""Lines in the log while kernels are compiled, which takes a while, but only once on a machine."""
+"""Lines while kernels are compiled, which takes a while, but only once on a machine."""
 
 import logging
+import sys
 import time
 
 from numba.core import event
@@ -29,15 +30,23 @@ class CompilationLog(event.Listener):
             return
         now = time.monotonic()
         if not self._count:
-            log.info("compiling kernels, once for this machine")
+            _say("compiling kernels, once for this machine")
             self._said = now
         elif now - self._said >= INTERVAL_S:
-            log.info("compiling kernels, once for this machine: %d so far", self._count)
+            _say(f"compiling kernels, once for this machine: {self._count} so far")
             self._said = now
         self._count += 1
 
     def on_end(self, event: event.Event) -> None:
         """Nothing to log; Numba asks for the method."""
+
+
+def _say(text: str) -> None:
+    """In the log, or on a terminal where no log is set up to show it, as in a script of somebody's own."""
+    if log.isEnabledFor(logging.INFO):
+        log.info("%s", text)
+    elif sys.stderr.isatty():
+        sys.stderr.write(f"{text}\n")
 
 
 event.register("numba:compile", CompilationLog(__name__.partition(".")[0]))
