@@ -60,9 +60,9 @@ stop = { echo "cnnpool: $(1), then try again" >&2; exit 1; }
 # Half a package looks whole to an installer: after an interruption everything is installed anew.
 	@! test -e .venv/unfinished || rm -rf .venv
 	@test -e .venv || test -n "$(PYTHON)" || $(call stop,Python 3.11 or newer is needed: install one)
+	@echo "cnnpool: installing into $(CURDIR)/.venv, some minutes the first time"
 	@test -e .venv || { mkdir .venv && touch .venv/unfinished && $(PYTHON) -m venv .venv; }
 	@$(BIN)/python $(NEW_ENOUGH) 2>/dev/null || $(call stop,the Python of .venv is broken or below 3.11: remove .venv)
-	@echo "cnnpool: installing into $(CURDIR)/.venv, some minutes the first time"
 	@touch .venv/unfinished
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > .venv/uv.txt
 	@sed -n 's/ *\\$$//; /^[a-z0-9]/p' requirements.lock > .venv/versions.txt
