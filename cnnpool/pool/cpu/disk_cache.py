@@ -140,7 +140,9 @@ def _verify(kernel: Kernel[..., Any]) -> bool:
     if not files or text == _sums(files):
         return True
     if text.partition("\n")[0] == _key():
-        log.warning("the compiled kernel %s on disk is damaged: it is compiled again", name)
+        log.warning(
+            "the compiled kernel %s on disk is damaged or just being written: it is compiled again", name
+        )
     for file in files:
         try:
             file.unlink(missing_ok=True)
