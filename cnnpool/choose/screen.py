@@ -62,7 +62,7 @@ class Screen:
                 self._lines, self._view = 0, None
 
     def _erased(self) -> str:
-        """What wipes the table that is drawn, and goes back to its first line."""
+        """Commands that wipe the table that is drawn, and go back to its first line."""
         back, blank = UP * self._lines, f"{CLEAR}\n" * self._lines
         return f"\r{back}{blank}{CLEAR}{back}"
 
