@@ -139,3 +139,12 @@ def test_onnx_runtime_computes_the_same_in_half_precision(name):
 def test_a_trace_computes_the_same_at_every_size(name):
     operator = made(name)
     agrees(traced(operator), operator, SHAPES)
+
+
+# Traces are still in use.
+@pytest.mark.filterwarnings("ignore:`torch.jit.load` is:FutureWarning")
+@pytest.mark.parametrize("name", ["aps", "lps"])
+def test_a_trace_that_may_need_gradients_is_saved_and_read_again(name, tmp_path):
+    network = torch.nn.Sequential(torch.nn.Conv2d(4, 4, 1), made(name))
+    traced(network).save(tmp_path / "network.pt")
+    agrees(torch.jit.load(tmp_path / "network.pt"), network, SHAPES)

@@ -12,7 +12,7 @@ from cnnpool.pool.blur import blur_pool2d
 from cnnpool.pool.cells import added, cells
 from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.edges import pad
-from cnnpool.pool.exporting import holds
+from cnnpool.pool.exporting import holds, is_exported
 from cnnpool.pool.precision import wide
 from cnnpool.pool.window import is_channels_last, memory_format, window_of
 
@@ -61,7 +61,7 @@ def sample_phase(
     _check_phase(x, phase, stride[0] * stride[1])
     if not phase.is_floating_point():
         lattice = Lattice(stride, (x.shape[-2], x.shape[-1]), is_channels_last(x))
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or is_exported():
             # As plain operations, of which a compiler makes one graph for maps of any size.
             view, index = lattice.place(x, phase)
             return view[index].contiguous(memory_format=memory_format(lattice.channels_last))
