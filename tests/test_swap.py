@@ -221,6 +221,7 @@ def test_dry_run_leaves_statistics_modes_hooks_and_random_numbers_alone():
         ("catavgmax", {}, r"catavgmax cannot replace 3.1: 12 features do not fit .* made for 6"),
         ("max", {"where": "nowhere"}, "nothing to replace where='nowhere'.*: 0, 2, 3.0"),
         ("max", {"where": "("}, "is not a regular expression"),
+        ("max", {"order": "first"}, "order must be one of after, before, got 'first'"),
         ("max", {"example": torch.zeros(1, 5, 8, 8)}, r"does not run on an example \(1, 5, 8, 8\)"),
     ],
 )

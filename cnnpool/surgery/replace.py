@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from torch import Tensor, nn
 
@@ -89,7 +89,7 @@ def swap(
         The replacements in the order of the forward pass.
 
     Raises:
-        ValueError: for an unknown name or option, a value out of range, if there is nothing to replace (a
+        ValueError: for an unknown name, option or order, a value out of range, if nothing can be replaced (a
             model that is itself a pooling included), if the model is compiled, or if a module cannot be
             replaced: it returns indices too, cannot keep the size of its output, or is not called through
             its attribute; the message names the module.
@@ -107,6 +107,8 @@ def swap(
         >>> model(torch.rand(1, 3, 32, 32)).shape
         torch.Size([1, 8, 7, 7])
     """
+    if order not in get_args(Order):
+        raise ValueError(f"order must be one of {', '.join(get_args(Order))}, got {order!r}")
     reads_out = where == "head" or (name in READOUTS and name not in OPERATORS)
     room, entries = ("readouts", READOUTS) if reads_out else ("operators", OPERATORS)
     entry = registry.lookup(entries, room, name)
