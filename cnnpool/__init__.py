@@ -11,21 +11,24 @@ __version__ = "0.2.0"
 __all__ = ["__version__", "as_modules", "avg_pool2d", "keep_memory", "max_pool2d", "swap"]
 
 
-def __getattr__(name: str) -> Any:
-    # Imported on first use, since `cnnpool --help` must not wait for torch.
-    if name in ("as_modules", "swap"):
-        from cnnpool import surgery
+# Hidden from type checkers, which would believe in any name.
+if not TYPE_CHECKING:
 
-        return getattr(surgery, name)
-    if name in ("avg_pool2d", "max_pool2d"):
-        from cnnpool import pool
+    def __getattr__(name: str) -> Any:
+        # Imported on first use, since `cnnpool --help` must not wait for torch.
+        if name in ("as_modules", "swap"):
+            from cnnpool import surgery
 
-        return getattr(pool, name)
-    if name == "keep_memory":
-        from cnnpool.system.hardware import keep_memory
+            return getattr(surgery, name)
+        if name in ("avg_pool2d", "max_pool2d"):
+            from cnnpool import pool
 
-        return keep_memory
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return getattr(pool, name)
+        if name == "keep_memory":
+            from cnnpool.system.hardware import keep_memory
+
+            return keep_memory
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
