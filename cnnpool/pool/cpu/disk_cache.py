@@ -26,8 +26,10 @@ from cnnpool.system.atomic import write_text
 log = logging.getLogger(__name__)
 
 SOURCES = Path(__file__).parent / "loops"
-CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT}
-CANNOT_WRITE |= {errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
+CANNOT_WRITE = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT),
+    *(errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG),
+}
 
 # Numba's mark for the version of Python in the name of every file.
 PYTHON = f".py{sys.version_info.major}{sys.version_info.minor}."

@@ -16,7 +16,7 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     store,
     widen,
 )
-from cnnpool.pool.cpu.loops.separable import _divide, _mix
+from cnnpool.pool.cpu.loops.mixing import divide, mix
 from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Table
 
 # The place of no cell.
@@ -147,10 +147,10 @@ def forward_last(
                 _win(x, (a, b, b, b), (one, one, one), dense, at, winners, a, inner, like)
                 _win(x, (d, d, d, d), (none, none, none), dense, at + inner, winners, d, channels, like)
         kept = scratch + mixed
-        _mix(scratch + ring, 0, stretch, slots, row, kept, 0, stretch, total, like, None, kept)
+        mix(scratch + ring, 0, stretch, slots, row, kept, 0, stretch, total, like, None, kept)
         for c in range(columns):
             at = (line * columns + c) * channels
-            _mix(kept, 0, channels, across, c, y, at, channels, total, total, like, scratch + sums)
+            mix(kept, 0, channels, across, c, y, at, channels, total, total, like, scratch + sums)
 
 
 @compiled
@@ -165,14 +165,14 @@ def backward_last(
     one, two, three = uint8(1), uint8(2), uint8(3)
     stretch, inner, pitch = width * channels, (width - 1) * channels, columns * channels
     for sample in range(start, stop):
-        _divide(grad, sample * rows * pitch, 0, scratch + scaled, rows * pitch, total, like)
+        divide(grad, sample * rows * pitch, 0, scratch + scaled, rows * pitch, total, like)
         for h in range(height):
             # Gradients of two dense rows, this and the one above, lie in turn in the halves of the ring.
             here = h % 2 * stretch
             kept, summed = scratch + mixed, scratch + sums
-            _mix(scratch + scaled, 0, pitch, down, h, kept, 0, pitch, total, total, None, kept)
+            mix(scratch + scaled, 0, pitch, down, h, kept, 0, pitch, total, total, None, kept)
             for w in range(width):
-                _mix(kept, 0, channels, across, w, summed, 0, channels, total, total, None, summed)
+                mix(kept, 0, channels, across, w, summed, 0, channels, total, total, None, summed)
                 for k in range(channels):
                     value = narrow(load(scratch + sums, k, total), like)
                     keep(scratch + ring, here + w * channels + k, value)

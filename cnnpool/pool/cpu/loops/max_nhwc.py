@@ -1,25 +1,14 @@
 """Maxima of sliding windows of any kind on channels-last maps, and their gradients.
 
 A window's cells, and the windows over a pixel, are found once for all channels, which lie side by side.
-Half-precision gradients are summed in strips of channels of a fixed length, the last of which overlaps the
-one before: a loop over all channels would spend most of its time in the remainders of its vectors.
 """
 
 from numba import int64, uint8
 
 from cnnpool.pool.cpu.disk_cache import compiled
-from cnnpool.pool.cpu.loops.intrinsics import (
-    alike,
-    inlined,
-    keep,
-    load,
-    meet,
-    narrow,
-    recall,
-    store,
-    widen,
-)
+from cnnpool.pool.cpu.loops.intrinsics import keep, load, meet, recall, store
 from cnnpool.pool.cpu.loops.max_bf16 import STRIP, best_of, suit
+from cnnpool.pool.cpu.loops.sending import NOWHERE, send, send_all, send_four, window_at, windows_over
 from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Slides
 
 
@@ -124,134 +113,27 @@ def backward(
     sums, count = over + 16 * columns * kw, 0
     for w in range(width):
         keep(starts, w, int64(count))
-        count = _windows_over(w, 1, columns, window, 0, channels, 1, over, count)
+        count = windows_over(w, 1, columns, window, 0, channels, 1, over, count)
     keep(starts, width, int64(count))
     for line in range(start, stop):
         sample, h = line // height, line % height
-        tall = _windows_over(h, 0, rows, window, sample * rows, columns * channels, kw, above, 0)
+        tall = windows_over(h, 0, rows, window, sample * rows, columns * channels, kw, above, 0)
         for w in range(width):
             target, entry = (line * width + w) * channels, recall(starts, w, int64(0))
             wide = recall(starts, w + 1, int64(0)) - entry
             if tall * wide == 1:
-                a, p = _window(above, 0, over, entry)
-                _send(grad, winners, (a, a), (p, NOWHERE), out, target, channels, total, like)
+                a, p = window_at(above, 0, over, entry)
+                send(grad, winners, (a, a), (p, NOWHERE), out, target, channels, total, like)
             elif tall * wide == 2:
-                a, p = _window(above, 0, over, entry)
-                b, q = _window(above, tall - 1, over, entry + wide - 1)
-                _send(grad, winners, (a, b), (p, q), out, target, channels, total, like)
+                a, p = window_at(above, 0, over, entry)
+                b, q = window_at(above, tall - 1, over, entry + wide - 1)
+                send(grad, winners, (a, b), (p, q), out, target, channels, total, like)
             elif tall == 2 and wide == 2:
-                a, p = _window(above, 0, over, entry)
-                b, q = _window(above, 0, over, entry + 1)
-                c, r = _window(above, 1, over, entry)
-                d, s = _window(above, 1, over, entry + 1)
-                _send_four(grad, winners, (a, b, c, d), (p, q, r, s), out, target, channels, total, like)
+                a, p = window_at(above, 0, over, entry)
+                b, q = window_at(above, 0, over, entry + 1)
+                c, r = window_at(above, 1, over, entry)
+                d, s = window_at(above, 1, over, entry + 1)
+                send_four(grad, winners, (a, b, c, d), (p, q, r, s), out, target, channels, total, like)
             else:
                 first, last = (0, entry), (tall, entry + wide)
-                _send_all(grad, winners, above, over, first, last, sums, out, target, channels, total, like)
-
-
-# The place of no cell: windows here have at most 255.
-NOWHERE = uint8(255)
-
-
-@compiled
-def _windows_over(
-    place: int, axis: int, most: int, window: Slides, first: int, step: int, stretch: int, table: Address,
-    count: int,
-) -> int:  # fmt: skip
-    # Of every window that holds ``place`` of an axis, the last first: where its gradients begin, counted in
-    # steps from ``first``, and which of its cells it is, times ``stretch``; written behind ``count`` others.
-    kernel, stride, padding, dilation = window[0][axis], window[1][axis], window[2][axis], window[3][axis]
-    for cell in range(kernel - 1, -1, -1):
-        reach = place + padding - cell * dilation
-        if reach >= 0 and reach % stride == 0 and reach // stride < most:
-            keep(table, 2 * count, int64((first + reach // stride) * step))
-            keep(table, 2 * count + 1, int64(cell * stretch))
-            count += 1
-    return count
-
-
-@compiled
-def _send_all(
-    grad: Address, winners: Address, above: Address, over: Address, first: tuple[int, int],
-    last: tuple[int, int], sums: Address, out: Address, target: int, channels: int, total: Number,
-    like: Number,
-) -> None:  # fmt: skip
-    # The gradient of a pixel from any number of windows.
-    for k in range(channels):
-        keep(sums, k, total)
-    for i in range(first[0], last[0]):
-        for e in range(first[1], last[1]):
-            a, p = _window(above, i, over, e)
-            for k in range(channels):
-                value, won = widen(load(grad, a + k, like)), load(winners, a + k, p) == p
-                keep(sums, k, recall(sums, k, total) + (value if won else total))
-    for k in range(channels):
-        store(out, target + k, narrow(load(sums, k, total), like))
-
-
-@compiled
-def _window(above: Address, i: int, over: Address, entry: int) -> tuple[int, Number]:
-    # Where the gradients of a window over a pixel begin, and which of its cells the pixel is.
-    at = recall(above, 2 * i, int64(0)) + recall(over, 2 * entry, int64(0))
-    return at, uint8(recall(above, 2 * i + 1, int64(0)) + recall(over, 2 * entry + 1, int64(0)))
-
-
-@compiled
-def _send(
-    grads: Address, winners: Address, cells: tuple[int, int], places: tuple[Number, Number], out: Address,
-    target: int, channels: int, total: Number, like: Number,
-) -> None:  # fmt: skip
-    # The gradient of a pixel from two windows. Float32 strips would be split into scalars, not vectorised.
-    if channels < STRIP or alike(total, like):
-        for k in range(channels):
-            _sum_of_two(grads, winners, cells, places, out, target, k, total, like)
-        return
-    for first in range(0, channels, STRIP):
-        strip = min(first, channels - STRIP)
-        for n in range(STRIP):
-            _sum_of_two(grads, winners, cells, places, out, target, strip + n, total, like)
-
-
-@inlined
-def _sum_of_two(
-    grads: Address, winners: Address, cells: tuple[int, int], places: tuple[Number, Number], out: Address,
-    target: int, k: int, total: Number, like: Number,
-) -> None:  # fmt: skip
-    (a, b), (p, q) = cells, places
-    one, two = widen(load(grads, a + k, like)), widen(load(grads, b + k, like))
-    one = one if load(winners, a + k, p) == p else total
-    two = two if load(winners, b + k, q) == q else total
-    store(out, target + k, narrow(total + one + two, like))
-
-
-@compiled
-def _send_four(
-    grads: Address, winners: Address, cells: tuple[int, int, int, int],
-    places: tuple[Number, Number, Number, Number], out: Address, target: int, channels: int, total: Number,
-    like: Number,
-) -> None:  # fmt: skip
-    if channels < STRIP or alike(total, like):
-        for k in range(channels):
-            _sum_of_four(grads, winners, cells, places, out, target, k, total, like)
-        return
-    for first in range(0, channels, STRIP):
-        strip = min(first, channels - STRIP)
-        for n in range(STRIP):
-            _sum_of_four(grads, winners, cells, places, out, target, strip + n, total, like)
-
-
-@inlined
-def _sum_of_four(
-    grads: Address, winners: Address, cells: tuple[int, int, int, int],
-    places: tuple[Number, Number, Number, Number], out: Address, target: int, k: int, total: Number,
-    like: Number,
-) -> None:  # fmt: skip
-    (a, b, c, d), (p, q, r, s) = cells, places
-    one, two = widen(load(grads, a + k, like)), widen(load(grads, b + k, like))
-    one = one if load(winners, a + k, p) == p else total
-    two = two if load(winners, b + k, q) == q else total
-    three, four = widen(load(grads, c + k, like)), widen(load(grads, d + k, like))
-    three = three if load(winners, c + k, r) == r else total
-    four = four if load(winners, d + k, s) == s else total
-    store(out, target + k, narrow(total + one + two + three + four, like))
+                send_all(grad, winners, above, over, first, last, sums, out, target, channels, total, like)

@@ -1,0 +1,98 @@
+"""Weighted sums of stretches of memory; a table says for every result where they lie, with their weights."""
+
+from numba import int64
+
+from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.loops.intrinsics import keep, load, narrow, recall, store, widen
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Table
+
+
+@compiled
+def _put(target: Address, t: int, value: Number, rounded: Number) -> None:
+    # To memory that is read again; or, if ``rounded``, to the result in its type.
+    if rounded is None:
+        keep(target, t, value)
+    else:
+        store(target, t, narrow(value, rounded))
+
+
+@compiled
+def mix(
+    source: Address, origin: int, pitch: int, table: Table, result: int, target: Address, at: int, count: int,
+    total: Number, like: Number, rounded: Number, spare: Address,
+) -> None:  # fmt: skip
+    """The weighted sum of the stretches that ``result`` is made of, to ``target`` from ``at`` on.
+
+    They lie ``pitch`` elements apart in ``source``; more than three are summed by way of ``spare``, which may
+    be the target.
+    """
+    starts, places, weights = table
+    entry, end = load(starts, result, int64(0)), load(starts, result + 1, int64(0))
+    if entry == end:
+        for t in range(count):
+            _put(target, at + t, total, rounded)
+        return
+    a, wa = origin + load(places, entry, int64(0)) * pitch, load(weights, entry, total)
+    if end - entry == 1:
+        for t in range(count):
+            _put(target, at + t, wa * widen(load(source, a + t, like)), rounded)
+        return
+    b, wb = origin + load(places, entry + 1, int64(0)) * pitch, load(weights, entry + 1, total)
+    if end - entry == 2:
+        for t in range(count):
+            value = wa * widen(load(source, a + t, like)) + wb * widen(load(source, b + t, like))
+            _put(target, at + t, value, rounded)
+        return
+    c, wc = origin + load(places, entry + 2, int64(0)) * pitch, load(weights, entry + 2, total)
+    if end - entry == 3:
+        for t in range(count):
+            value = wa * widen(load(source, a + t, like)) + wb * widen(load(source, b + t, like))
+            _put(target, at + t, value + wc * widen(load(source, c + t, like)), rounded)
+        return
+    for t in range(count):
+        value = wa * widen(load(source, a + t, like)) + wb * widen(load(source, b + t, like))
+        keep(spare, t, value + wc * widen(load(source, c + t, like)))
+    _mix_more(source, origin, pitch, table, entry + 3, end, count, total, like, spare)
+    if rounded is not None:
+        for t in range(count):
+            store(target, at + t, narrow(load(spare, t, total), rounded))
+
+
+@compiled
+def _mix_more(
+    source: Address, origin: int, pitch: int, table: Table, entry: int, end: int, count: int, total: Number,
+    like: Number, spare: Address,
+) -> None:  # fmt: skip
+    for more in range(entry, end):
+        a, wa = origin + load(table[1], more, int64(0)) * pitch, load(table[2], more, total)
+        for t in range(count):
+            keep(spare, t, recall(spare, t, total) + wa * widen(load(source, a + t, like)))
+
+
+@compiled
+def mix_column(
+    source: Address, origin: int, pitch: int, half: int, table: Table, result: int, target: Address,
+    rows: int, total: Number,
+) -> None:  # fmt: skip
+    """As ``mix``, of single numbers of all rows; odd places lie ``half`` behind the even ones, if not 0."""
+    starts, places, weights = table
+    for row in range(rows):
+        keep(target, row, total)
+    for entry in range(load(starts, result, int64(0)), load(starts, result + 1, int64(0))):
+        place, weight = load(places, entry, int64(0)), load(weights, entry, total)
+        at = origin + (place % 2 * half + place // 2 if half else place)
+        for row in range(rows):
+            keep(target, row, recall(target, row, total) + weight * load(source, at + row * pitch, total))
+
+
+@compiled
+def divide(
+    source: Address, at: int, divisors: Address, target: Address, count: int, total: Number, like: Number
+) -> None:
+    """``count`` numbers from ``at`` on in the type of ``total``, divided by ``divisors`` if there are any."""
+    if divisors:
+        for t in range(count):
+            keep(target, t, widen(load(source, at + t, like)) / load(divisors, t, total))
+    else:
+        for t in range(count):
+            keep(target, t, widen(load(source, at + t, like)))
