@@ -10,8 +10,11 @@ from io import BytesIO
 from threading import Lock
 
 import numpy as np
+import PIL
+import torch
 from PIL import ExifTags, Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
+from torch.nn.functional import interpolate
 
 from cnnpool.tables import printable
 
@@ -27,18 +30,14 @@ STRIP = 1 << 20
 DEEPEST = (1 << 16) - 1
 BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}
 """Bytes of a pixel in memory; 4 in all other modes."""
-UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""What brings a picture of each EXIF orientation upright."""
+TURNS = {3: 2, 4: 2, 5: -1, 6: -1, 7: 1, 8: 1}
+"""Quarter turns, counterclockwise, that a picture of each EXIF orientation needs."""
+MIRRORED = (2, 4, 5, 7)
+"""Orientations in which left and right change places after the turns."""
 SIDEWAYS = (5, 6, 7, 8)
 """Orientations in which height and width change places."""
+MADE_BY = f"2 {PIL.__version__} {torch.__version__}"
+"""What the pixels of a file depend on besides: those that are kept are decoded anew when it changes."""
 Size = tuple[int, int]
 Picture = str | bytes | Image.Image
 """A file's path, its content, or an image that somebody else has decoded."""
@@ -142,9 +141,9 @@ def read_header(picture: Picture) -> Header:
 def decode(picture: Picture, size: Size, channels: int) -> np.ndarray:
     """The pixels of an image, uint8, (H, W, C).
 
-    Resized with antialiasing (bicubic) until it covers ``size``, and cut at the centre. Much larger images
-    are averaged over whole numbers of pixels first, JPEG's while they are decoded. Transparency is laid over
-    white; 16 bits become 8, v / 257 rounded.
+    Its central part of the shape of ``size``, to the nearest pixel, is resized with antialiasing (bicubic).
+    Much larger images are averaged over whole numbers of pixels first, JPEG's while they are decoded.
+    Transparency is laid over white; 16 bits become 8, v / 257 rounded.
 
     Args:
         picture: the image.
@@ -168,26 +167,30 @@ def decode(picture: Picture, size: Size, channels: int) -> np.ndarray:
         small, factor = _reduced(image, _wanted(stored), channels)
     if full != stored[::-1]:
         scale *= factor
-        left, top, right, bottom = (edge / scale for edge in cover(full, stored))
-        # Rounding must not lead outside.
-        box = (left, top, min(right, small.width), min(bottom, small.height))
-        small = small.resize(stored[::-1], Image.Resampling.BICUBIC, box=box)
-    if orientation in UPRIGHT:
-        small = small.transpose(UPRIGHT[orientation])
-    return np.asarray(small).reshape(*size, channels)
+        # The last pixels may reach beyond the picture.
+        width, height = (max(1, int(side / scale + 1e-6)) for side in full)
+        small = small.crop(centre((width, height), stored))
+    pixels = np.array(small).reshape(small.height, small.width, channels)
+    if pixels.shape[:2] != stored:
+        # As Pillow does, but for its rounding, in less than half the time.
+        planes = torch.from_numpy(pixels).permute(2, 0, 1)[None]
+        planes = interpolate(planes, size=stored, mode="bicubic", antialias=True)
+        pixels = planes[0].permute(1, 2, 0).numpy()
+    pixels = np.rot90(pixels, TURNS.get(orientation, 0))
+    return pixels[:, ::-1] if orientation in MIRRORED else pixels
 
 
-def cover(full: tuple[int, int], size: Size) -> tuple[float, float, float, float]:
+def centre(whole: tuple[int, int], size: Size) -> tuple[int, int, int, int]:
     """Left, top, right and bottom of the central part of an image that has the shape of ``size``.
 
     Args:
-        full: (W, H) of the image.
+        whole: (W, H) of the image.
         size: (H, W) to be brought to.
     """
-    ratio, wanted = full[0] / full[1], size[1] / size[0]
-    width = wanted * full[1] if ratio > wanted else full[0]
-    height = full[0] / wanted if ratio < wanted else full[1]
-    left, top = (full[0] - width) * 0.5, (full[1] - height) * 0.5
+    ratio, wanted = whole[0] / whole[1], size[1] / size[0]
+    width = max(1, round(wanted * whole[1] if ratio > wanted else whole[0]))
+    height = max(1, round(whole[0] / wanted if ratio < wanted else whole[1]))
+    left, top = round((whole[0] - width) * 0.5), round((whole[1] - height) * 0.5)
     return left, top, left + width, top + height
 
 

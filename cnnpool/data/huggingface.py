@@ -8,10 +8,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
-import PIL
 from torch.utils.data import ConcatDataset
 
-from cnnpool.data.decode import Picture
+from cnnpool.data.decode import MADE_BY, Picture
 from cnnpool.data.errors import DataError
 from cnnpool.data.image_source import Found, ImageSource, Origin, cache_folder
 from cnnpool.data.layout import NAMES
@@ -56,7 +55,7 @@ class HuggingFace(ImageSource):
         parts = self._parts(self._load())
         image, label = _columns(parts["train"].features, self.image, self.label)
         files = [file["filename"] for part in parts.values() for file in part.cache_files]
-        words = (PIL.__version__, self.max_megapixels, self.path, self.config, image, label, *parts)
+        words = (MADE_BY, self.max_megapixels, self.path, self.config, image, label, *parts)
         name = "".join(c if c.isalnum() else "_" for c in self.path.strip("/."))
         counts = ", ".join(f"{one.split} ({len(one):,})" for one in parts.values())
         return Origin(

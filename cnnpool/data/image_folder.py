@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import PIL
-
+from cnnpool.data.decode import MADE_BY
 from cnnpool.data.image_source import Found, ImageSource, Origin, cache_folder
 from cnnpool.data.layout import Layout, find_images
 from cnnpool.data.pictures import Pictures
@@ -42,7 +41,7 @@ class ImageFolder(ImageSource):
         return Origin(
             root,
             cache_folder(root),
-            stamp(f"3 {PIL.__version__} {self.max_megapixels}", root, paths),
+            stamp(f"3 {MADE_BY} {self.max_megapixels}", root, paths),
             partial(_listed, layout),
             layout.notes(),
             f"{printable(layout.folders['test'])}/ holds the test images" if "test" in layout.parts else "",

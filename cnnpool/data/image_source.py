@@ -71,8 +71,8 @@ class ImageSource(Source):
     """Images of any size; ``origin`` says where they come from.
 
     Animations give their first frame, transparency is laid over white, where line drawings stay visible, the
-    camera's orientation is applied, colour profiles are not, 16 bits become 8. An image of another size is
-    resized, with antialiasing, until it covers ``size``, and its centre is cut out.
+    camera's orientation is applied, colour profiles are not, 16 bits become 8. Of an image of another size
+    the central part of that shape is resized, with antialiasing.
 
     Args:
         channels: 3 for colour, 1 for grey; null for grey where the first image is.

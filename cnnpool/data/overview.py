@@ -8,6 +8,8 @@ from cnnpool.data.dataset import Dataset
 
 _log = logging.getLogger(__name__)
 
+LEFT_OUT = 0.1
+"""Share of the training images that no batch of an epoch has room for, from which on it is said."""
 STRONG = 5
 """Times as many training images as the smallest class has, from which on the largest is warned of."""
 LONGEST = 16
@@ -30,10 +32,17 @@ def tell(dataset: Dataset) -> None:
 
 
 def lines(dataset: Dataset) -> Iterator[str]:
-    """Images of each split; of a data set with notes also those of each class, and the notes."""
+    """Images of each split, and of those what batches leave out; if there are notes, these and each class."""
     train, val, test = (len(split) for split in (dataset.train, dataset.val, dataset.test))
     height, width = dataset.size
     yield f"{dataset.name}: {train} training, {val} validation, {test} test images of {height}x{width}"
+    size = dataset.source.batch_size
+    left_out = train % size if train >= size else 0
+    if left_out > LEFT_OUT * train:
+        yield (
+            f"  {left_out} of the {train} training images are left out of an epoch, others each time: all "
+            f"batches are full, and data.batch_size={size} does not divide them"
+        )
     if dataset.notes:
         yield from (f"  {note}" for note in dataset.notes)
         yield from (f"  {line}" for line in tables.text(_table(dataset)).splitlines())

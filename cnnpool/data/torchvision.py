@@ -8,10 +8,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-import PIL
 from filelock import FileLock
 from torch.utils.data import ConcatDataset
 
+from cnnpool.data.decode import MADE_BY
 from cnnpool.data.errors import DataError, DownloadError
 from cnnpool.data.image_source import Found, ImageSource, Origin, cache_folder
 from cnnpool.data.pictures import Pictures
@@ -75,7 +75,7 @@ class Torchvision(ImageSource):
         is_known = folder.exists() and any((root / name).exists() for name in self._set.files)
         # Files that torchvision still has to fetch or unpack would change the key.
         parts = None if is_known else self._parts(root)
-        head = f"1 {PIL.__version__} {version('torchvision')} {self.max_megapixels}"
+        head = f"1 {MADE_BY} {version('torchvision')} {self.max_megapixels}"
         return Origin(
             root,
             folder,

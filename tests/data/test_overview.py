@@ -46,6 +46,13 @@ def test_a_run_begins_with_its_classes_counts_and_size(tmp_path, caplog):
     ]
 
 
+def test_it_is_said_when_batches_leave_out_more_than_a_tenth():
+    said = {limit: "\n".join(lines(data.build("digits", limit=limit))) for limit in (100, 140, 145, 255)}
+    assert "left out" not in said[100] + said[140]
+    assert "  17 of the 145 training images are left out of an epoch" in said[145]
+    assert "  127 of the 255 training images are left out of an epoch" in said[255]
+
+
 def test_the_jobs_of_a_sweep_describe_their_data_once(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     folder(tmp_path, {"cat": 11, "ant": 21})
