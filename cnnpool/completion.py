@@ -35,7 +35,7 @@ def parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    found.add_argument("shell", choices=SHELLS)
+    found.add_argument("shell", choices=SHELLS, metavar="|".join(SHELLS))
     return found
 
 

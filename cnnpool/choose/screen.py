@@ -99,10 +99,13 @@ class Screen:
 
 
 def _running(study: Study, batch: Batch) -> Mapping[int, str]:
-    """Candidate -> how far its run has come, of those that run now."""
+    """Candidate -> how far its run has come, of those that run now or have run."""
     found: dict[int, str] = {}
+    waiting = {place for place, job in batch.jobs if job.name not in batch.ended}
     for place, job in batch.jobs:
-        if job.name not in batch.ended and place not in found and (said := _progress(job)):
+        if place not in waiting and not batch.failure(job):
+            found[place] = "done, others go on"
+        elif job.name not in batch.ended and place not in found and (said := _progress(job)):
             found[place] = said
     return found
 

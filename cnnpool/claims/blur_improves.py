@@ -19,4 +19,4 @@ def blur_improves(evidence: Evidence) -> list[Case]:
     seed=0,1,2,3,4,5,6,7,8,9
     """
     path = ("invariance", "consistency", "distinct")
-    return of_contrasts(list(against_plain(evidence, *path, what="consistency (distinct)")))
+    return of_contrasts(against_plain(evidence, *path, what="consistency (distinct)"))

@@ -22,4 +22,4 @@ def blur_one_px(evidence: Evidence) -> list[Case]:
     pool=max,max_blur,strided,conv_blur,avg,blur,subsample seed=0,1,2,3,4,5,6,7,8,9
     """
     path = ("invariance", "consistency", "one_px")
-    return of_contrasts(list(against_plain(evidence, *path, what="consistency (one_px)")))
+    return of_contrasts(against_plain(evidence, *path, what="consistency (one_px)"))

@@ -1,6 +1,6 @@
 """Cases from numbers by seed: ``of_stage`` for one choice, ``of_contrasts`` for pairs of choices."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from cnnpool.claims.case import Case
@@ -63,13 +63,13 @@ def of_stage(
     )
 
 
-def of_contrasts(contrasts: Sequence[Contrast]) -> list[Case]:
+def of_contrasts(contrasts: Iterable[Contrast]) -> list[Case]:
     """Yes where the difference is shown to have the claim's sign, no where the other one.
 
     Shown as in ``cnnpool.claims.rules.signs``, the contrasts being the family of the correction.
     """
-    contrasts = [one for one in contrasts if one.differences]
-    shown = signs([list(one.differences.values()) for one in contrasts])
+    shared = [one for one in contrasts if one.differences]
+    shown = signs([list(one.differences.values()) for one in shared])
     return [
         Case(
             when=one.when,
@@ -81,5 +81,5 @@ def of_contrasts(contrasts: Sequence[Contrast]) -> list[Case]:
             unit=one.unit,
             expected="above 0" if one.sense > 0 else "below 0",
         )
-        for one, sign in zip(contrasts, shown, strict=True)
+        for one, sign in zip(shared, shown, strict=True)
     ]

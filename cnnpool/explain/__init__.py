@@ -52,7 +52,10 @@ def main(arguments: list[str]) -> int:
     sys.stdout.write(f"\n{options_text(name, room)}")
     if asked.image:
         _save(asked.image, shown)
-    sys.stdout.write(next_lines(("cnnpool", "train", f"{room or 'pool'}={name}")))
+    where = room or "pool"
+    given = [word for word in asked.words if "=" in word and word.partition("=")[0] not in ROOMS]
+    kept = [f"{where}.{word.removeprefix(f'{where}.')}" for word in given]
+    sys.stdout.write(next_lines(("cnnpool", "train", f"{where}={name}", *kept)))
     return 0
 
 

@@ -68,7 +68,7 @@ def _choice(key: str, names: list[str]) -> str:
 
 def _settings(config: DictConfig) -> Iterator[str]:
     for room in ("data", "model", "pool", "readout", "fit", "probe", "launch", "log"):
-        options = OmegaConf.to_container(config[room])
+        options = OmegaConf.to_container(config[room], resolve=True)
         assert isinstance(options, dict)
         if room == "probe":
             for name, values in options.items():

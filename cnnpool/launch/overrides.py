@@ -24,7 +24,6 @@ UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Ends of lines, and characters that command a terminal."""
 DEEPEST = 100
 """Brackets that may be open at once: Hydra's parser takes a millisecond for each."""
-
 LONGEST = 8192
 """Characters of a setting: Hydra's parser takes some seconds for as many."""
 LONGEST_NAME = 200
@@ -128,16 +127,16 @@ def _parse(line: str) -> Override:
         raise ValueError(f"{printable(line)}: a setting is one line, without control characters")
     if len(line) > LONGEST:
         raise ValueError(
-            f"{line[:60]}...: longer than {LONGEST:,} characters; range(0,1000) stands for many numbers, "
+            f"{shortened(line)}: longer than {LONGEST:,} characters; range(0,1000) stands for many numbers, "
             "and a file in the folder of --config-dir for many values"
         )
     if _depth(line) > DEEPEST:
-        raise ValueError(f"{line[:60]}...: nested too deep, more than {DEEPEST} brackets are open at once")
+        raise ValueError(f"{shortened(line)}: nested too deep, more than {DEEPEST} brackets are open at once")
     try:
         override = _parser().parse_override(line)
     except (HydraException, RecursionError, ValueError):
         # A ValueError is that of a number with thousands of digits.
-        said = "not of the form key=value; a value with signs or spaces stands between quotes"
+        said = "not of the form key=value, as pool=max is; a value with signs or spaces stands between quotes"
         raise ValueError(f"{shortened(line)}: {said}") from None
     _check(override, line)
     return override

@@ -22,7 +22,7 @@ def visible(text: str) -> str:
 
 
 def shortened(name: str | bytes) -> str:
-    """A path whose middle is left out where it is too long to read."""
+    """A path or a setting whose middle is left out where it is too long to read."""
     text = os.fsdecode(name)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 43]}...{text[-40:]}"
 

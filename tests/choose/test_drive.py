@@ -147,3 +147,15 @@ def test_a_terminal_gets_a_table_that_is_redrawn_in_place(make_study, bench, mon
     # Header, empty line, the table's header and rule, two candidates.
     assert max(map(len, pictures)) == 6 and pictures[-1] == []
     assert max(len(line) for picture in pictures for line in picture) < 60
+
+
+def test_a_candidate_that_has_run_does_not_wait(make_study, bench, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    study, stream = make_study(margin=0.0, rounds=3), Terminal()
+    screen = Screen(study, stream)
+    with Clock(study, screen.tick) as clock:
+        Driver(study, clock, screen.show, bench(flat)).drive()
+    drawn = terminal(stream.getvalue())
+    first = next(picture for picture in drawn if "1 of 2 runs" in "".join(picture[:1]))
+    fates = [re.split(r"\s{2,}", line.strip())[-1] for line in first[4:]]
+    assert sorted(fates) == ["done, others go on", "waits"]

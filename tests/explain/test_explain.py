@@ -346,7 +346,7 @@ def test_a_room_before_the_name_tells_an_operator_from_a_readout(capsys):
     assert "y[0,1] = 2" in capsys.readouterr().out
     explain.main(["readout=gem", "p=1", "--values", "1 2 3 2; 2 2 2 2"])
     said = capsys.readouterr().out
-    assert "y[0,0] = 2" in said and "y[0,1]" not in said and "train readout=gem\n" in said
+    assert "y[0,0] = 2" in said and "y[0,1] =" not in said and "train readout=gem readout.p=1\n" in said
     explain.main(["pool=avg", "pool.kernel_size=4"])
     # Of all 16 pixels, of sum 36.
     assert "y[0,0] = 2.25" in capsys.readouterr().out
@@ -390,7 +390,15 @@ def test_a_mistake_is_answered_in_one_line(words, message):
     assert "\n" not in str(error.value)
 
 
-def test_the_next_command_is_one_that_parses(capsys):
-    explain.main(["max_blur"])
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["max_blur"], "train pool=max_blur"),
+        (["max", "pool.kernel_size=3", "stride=1"], "train pool=max pool.kernel_size=3 pool.stride=1"),
+        (["readout=gem", "p=4"], "train readout=gem readout.p=4"),
+    ],
+)
+def test_the_next_command_trains_what_was_explained(capsys, words, command):
+    explain.main(words)
     said = capsys.readouterr().out.splitlines()[-1]
-    assert said.startswith("next: ") and said.endswith(" train pool=max_blur")
+    assert said.startswith("next: ") and said.endswith(f" {command}")
