@@ -9,6 +9,7 @@ from cnnpool.fit.prepare import Training
 from cnnpool.fit.probe_batch import sample
 from cnnpool.fit.train import Trained
 from cnnpool.probe import Batch
+from cnnpool.system.hardware import release_memory
 from cnnpool.system.progress import Progress
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,8 @@ class Measured:
 
 def measure(run: Training, trained: Trained) -> Measured:
     """Read every probe on the trained model, and add what the training cost."""
+    # What training on large images has freed would lie beside what probes need.
+    release_memory(garbage=False)
     batch = sample(run.dataset, run.dataset.test)
     # Lightning has taken it back to the CPU.
     run.model.to(trained.device)

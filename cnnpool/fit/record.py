@@ -26,7 +26,7 @@ from cnnpool.quantity import records
 from cnnpool.run_folder import layout, routing
 from cnnpool.run_folder.correct import packed
 from cnnpool.run_folder.results import Results, write
-from cnnpool.system.hardware import environment
+from cnnpool.system.hardware import environment, release_memory
 from cnnpool.system.progress import Progress
 
 log = logging.getLogger(__name__)
@@ -105,6 +105,7 @@ def close(
     writer.scalars(results.steps, results.epochs, values)
     writer.finish(results)
     if pictures:
+        release_memory(garbage=False)
         with Progress("drawing pictures"):
             draw(writer, model, batch, results)
     writer.close()

@@ -128,9 +128,14 @@ def keep_memory() -> bool:
     return bool(libc and libc.mallopt(M_MMAP_THRESHOLD, LARGEST) and libc.mallopt(M_TRIM_THRESHOLD, LARGEST))
 
 
-def release_memory() -> bool:
-    """Give what is garbage or free back to the kernel. Returns whether there was any: only with glibc."""
-    gc.collect()
+def release_memory(*, garbage: bool = True) -> bool:
+    """Give what is free back to the kernel. Returns whether there was any: only with glibc.
+
+    Args:
+        garbage: collect garbage before, which takes a tenth of a second.
+    """
+    if garbage:
+        gc.collect()
     libc = _libc()
     return bool(libc and libc.malloc_trim(0))
 
