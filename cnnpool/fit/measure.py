@@ -30,7 +30,7 @@ class Measured:
 
 def measure(run: Training, trained: Trained) -> Measured:
     """Read every probe on the trained model, and add what the training cost."""
-    # What training on large images has freed would lie beside what probes need.
+    # Memory that training on large images has freed would lie beside that of the probes.
     release_memory(garbage=False)
     batch = sample(run.dataset, run.dataset.test)
     # Lightning has taken it back to the CPU.

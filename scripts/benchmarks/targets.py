@@ -21,7 +21,9 @@ class Target(NamedTuple):
 
 
 MEMORY = "the rival waits for arithmetic, ours for memory: slow memory, or two threads at it, help the rival"
-DRAWS = "ours waits for the arithmetic of its random numbers, which the processor of pool-xeon-1.json does faster"
+DRAWS = (
+    "ours waits for the arithmetic of its random numbers, which other processors do faster (pool-xeon-1.json)"
+)
 TARGETS = [
     Target("max 2/2", "contiguous", "float32", 8, MEMORY),
     Target("max 2/2", "contiguous", "bfloat16", 10),
