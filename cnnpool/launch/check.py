@@ -120,6 +120,8 @@ def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[st
     if "log" in settings:
         yield "log", "log", settings["log"]
     for name, options in settings["probe"].items():
+        if not isinstance(options, Mapping):
+            raise ValueError(f"probe.{name} holds a probe's options: leave the probe out by ~probe.{name}")
         yield "probe", f"probe.{name}", {"name": name, **options}
     for stage, spec in own_operators(settings).items():
         common = settings["pool"] if spec.get("name") == "inherit" else {}

@@ -98,6 +98,9 @@ def check_primary(path: Path) -> None:
         found = OmegaConf.select(OmegaConf.load(path), "hydra.searchpath")
     except FileNotFoundError:
         raise ValueError(f"no {path.name} in conf or {path.parent}") from None
+    except yaml.YAMLError as error:
+        # Of a key that is there twice, which the reading of the whole folder lets pass.
+        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}") from None
     except (OmegaConfBaseException, OSError) as error:
         raise ValueError(f"{path}: {str(error).splitlines()[0]}") from None
     if found is not None:

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from cnnpool.launch import conf_dir
 from cnnpool.launch.compose import Request, jobs_of
 
 REFUSED = [
@@ -266,3 +267,16 @@ def test_words_that_are_too_long_or_no_folder_are_refused_in_a_short_line(call, 
 def test_a_sweep_into_a_folder_that_cannot_be_known_is_refused_in_a_line(call):
     status, _, err = call("train", "-m", *call.quick, "out=${hydra:searchpath}", "seed=0,1")
     assert status == 2 and err.count("\n") == 1 and "hydra.sweep.dir" in err
+
+
+def test_a_key_twice_in_the_file_to_begin_with_is_refused_in_a_line(call, tmp_path):
+    main = (conf_dir() / "train.yaml").read_text(encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(f"seed: [1]\n{main}")
+    status, _, err = call("train", "--config-dir", str(tmp_path), "--config-name", "own", "--cfg", "job")
+    assert status == 2 and err.count("\n") == 1 and "found duplicate key seed" in err
+
+
+@pytest.mark.parametrize("word", ["probe.gradient=null", "probe.gradient=3"])
+def test_a_probe_without_options_is_refused_in_a_line(call, word):
+    status, _, err = call("train", *call.quick, "probe=default", word)
+    assert status == 2 and err.count("\n") == 1 and "leave the probe out by ~probe.gradient" in err
