@@ -1,13 +1,9 @@
 """One image to pixels of a given size, with little more memory than the decoded file takes."""
 
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from errno import EACCES, ELOOP, ENOENT, EPERM
 from io import BytesIO
-from threading import Lock
 
 import numpy as np
 import PIL
@@ -59,46 +55,6 @@ class Header:
     def pixels(self) -> int:
         """H * W."""
         return self.size[0] * self.size[1]
-
-
-class _Limits:
-    """Pillow's limits as they were set before they were taken away, and how many threads need that."""
-
-    def __init__(self) -> None:
-        self.lock, self.users = Lock(), 0
-        self.before: tuple[int | None, int] = (None, logging.NOTSET)
-
-
-_limits = _Limits()
-
-
-@contextmanager
-def quiet_pillow() -> Iterator[None]:
-    """Take Pillow's own limit of size, its warnings and its log away: what is wrong is said here by file."""
-    with warnings.catch_warnings(), unlimited_pillow():
-        warnings.simplefilter("ignore")
-        yield
-
-
-@contextmanager
-def unlimited_pillow() -> Iterator[None]:
-    """Take Pillow's own limit of size and its log away, from several threads at once if need be."""
-    Image.init()
-    log = logging.getLogger("PIL")
-    with _limits.lock:
-        if not _limits.users:
-            _limits.before = Image.MAX_IMAGE_PIXELS, log.level
-        _limits.users += 1
-        Image.MAX_IMAGE_PIXELS = None
-        log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        with _limits.lock:
-            _limits.users -= 1
-            if not _limits.users:
-                Image.MAX_IMAGE_PIXELS, level = _limits.before
-                log.setLevel(level)
 
 
 def reason(error: Exception) -> str:

@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cnnpool.data.decode import decode, reason, unlimited_pillow
+from cnnpool.data.decode import decode, reason
 from cnnpool.data.draft import Draft
 from cnnpool.data.errors import DataError
 from cnnpool.data.pictures import Pictures, state_of
+from cnnpool.data.pillow_limits import unlimited_pillow
 from cnnpool.data.rows import Placed, Rows, Shape, sums_of
 from cnnpool.data.threads import in_threads
 

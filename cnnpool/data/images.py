@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from cnnpool.data.decode import Header, Size, decode, is_passing, quiet_pillow, read_header, reason
+from cnnpool.data.decode import Header, Size, decode, is_passing, read_header, reason
 from cnnpool.data.decoded import BUDGET, Files
 from cnnpool.data.draft import Draft
 from cnnpool.data.errors import DataError
 from cnnpool.data.pictures import Pictures
+from cnnpool.data.pillow_limits import quiet_pillow
 from cnnpool.data.rows import Rows, Shape
 from cnnpool.data.threads import in_threads
 from cnnpool.system.progress import Progress

@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
         _save(asked.image, shown)
     where = room or "pool"
     given = [word for word in asked.words if "=" in word and word.partition("=")[0] not in ROOMS]
-    kept = [f"{where}.{word.removeprefix(f'{where}.')}" for word in given]
+    kept = [f"{where}.{_bare(word)}" for word in given]
     sys.stdout.write(next_lines(("cnnpool", "train", f"{where}={name}", *kept)))
     return 0
 
@@ -101,8 +101,12 @@ def chosen(words: list[str]) -> tuple["Room | None", str, dict[str, object]]:
         raise ValueError(f"explain takes one operator, and options as KEY=VALUE; got {extra!r} too")
     room = ROOMS[rooms[0]] if rooms else None
     name = str(given.pop(room)) if room else (names or ["max"])[0]
-    options = {key.removeprefix("pool.").removeprefix("readout."): value for key, value in given.items()}
-    return room, name, options
+    return room, name, {_bare(key): value for key, value in given.items()}
+
+
+def _bare(option: str) -> str:
+    """An option without the room that may stand before it."""
+    return option.removeprefix("pool.").removeprefix("readout.")
 
 
 def _save(path: Path, shown: list["Example"]) -> None:

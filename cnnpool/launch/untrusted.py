@@ -62,7 +62,7 @@ def _read(path: Path) -> str:
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not UTF-8 text: save it as that") from None
     except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}") from None
+        raise _no_yaml(path, error) from None
     except RecursionError:
         raise ValueError(f"{path} is nested too deep") from None
     except OSError as error:
@@ -88,6 +88,10 @@ def _expanded(node: yaml.Node | None, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
+def _no_yaml(path: Path, error: yaml.YAMLError) -> ValueError:
+    return ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}")
+
+
 def check_primary(path: Path) -> None:
     """Refuse a file to begin with that extends Hydra's search path, by which packages are imported.
 
@@ -100,7 +104,7 @@ def check_primary(path: Path) -> None:
         raise ValueError(f"no {path.name} in conf or {path.parent}") from None
     except yaml.YAMLError as error:
         # Of a key that is there twice, which the reading of the whole folder lets pass.
-        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}") from None
+        raise _no_yaml(path, error) from None
     except (OmegaConfBaseException, OSError) as error:
         raise ValueError(f"{path}: {str(error).splitlines()[0]}") from None
     if found is not None:

@@ -249,7 +249,8 @@ def test_the_size_of_most_images_is_chosen_and_the_reason_said():
 
 CHILD = """
 import resource, sys
-from cnnpool.data.decode import decode, quiet_pillow
+from cnnpool.data.decode import decode
+from cnnpool.data.pillow_limits import quiet_pillow
 with quiet_pillow():
     decode(sys.argv[2], (16, 16), 3)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

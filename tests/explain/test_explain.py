@@ -396,6 +396,7 @@ def test_a_mistake_is_answered_in_one_line(words, message):
         (["max_blur"], "train pool=max_blur"),
         (["max", "pool.kernel_size=3", "stride=1"], "train pool=max pool.kernel_size=3 pool.stride=1"),
         (["readout=gem", "p=4"], "train readout=gem readout.p=4"),
+        (["gem", "readout.p=4"], "train pool=gem pool.p=4"),
     ],
 )
 def test_the_next_command_trains_what_was_explained(capsys, words, command):
