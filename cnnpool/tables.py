@@ -132,7 +132,12 @@ def html(columns: Sequence[Column], classes: Collection[str] = ()) -> str:
 
 
 def csv(records: Sequence[Mapping[str, Any]]) -> str:
-    """Records with the keys of the first as CSV; None is an empty cell, and no text is a formula."""
+    """Records with the keys of the first as CSV; None is an empty cell, and no text is a formula.
+
+    Without records there are no keys, and the file is empty.
+    """
+    if not records:
+        return ""
     stream = io.StringIO()
     writer = csv_module.DictWriter(stream, list(records[0]), lineterminator="\n")
     writer.writeheader()

@@ -1,7 +1,7 @@
 """A claim's evidence: single cases, and the finding from all of them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cnnpool.report.pairwise import LEAST_DECIDED
@@ -21,6 +21,8 @@ class Case:
     """What the number is."""
     summary: Summary
     """Over seeds; of a paired difference where two choices are compared."""
+    values: Mapping[int, float]
+    """Seed -> the number, of which ``summary`` is."""
     holds: bool | None
     """None: cannot be told from so few seeds."""
     runs: tuple[Run, ...]
@@ -83,7 +85,7 @@ def verdict(cases: Sequence[Case]) -> str:
     """The verdict of the cases in a word.
 
     Holds if all that can be told do, does not hold if none does; else holds only when a circumstance is met
-    in which all do. Without a case that can be told: cannot be told from these runs.
+    in which all do. Where fewer than half can be told, none of these is said.
     """
     told = [case for case in cases if case.holds is not None]
     if not told:
@@ -91,6 +93,9 @@ def verdict(cases: Sequence[Case]) -> str:
         why = "too few seeds" if few else "the intervals are too wide" if cases else "none of them tests it"
         return f"cannot be told from these runs: {why}"
     true = sum(bool(case.holds) for case in told)
+    if 2 * len(told) < len(cases):
+        said = f"{true} yes, {len(told) - true} no, {len(cases) - len(told)} cannot be told"
+        return f"cannot be told in most cases ({said})"
     open_cases = f", {len(cases) - len(told)} cannot be told" if len(cases) > len(told) else ""
     count = f" ({true} of {len(told)} cases{open_cases})"
     if true == len(told):

@@ -34,15 +34,17 @@ def global_average(evidence: Evidence) -> list[Case]:
         if not whole:
             continue
         seed, value = next(iter(removed.items()))
-        summary = over({seed: value / whole})
+        share = {seed: value / whole}
+        summary = over(share)
         cases.append(
             Case(
                 when="the map before the readout is larger than 1 x 1",
                 where=f"{pair.label} (of {whole:,.0f})",
                 what="fully connected parameters removed" + ("" if known else ", at least"),
                 summary=summary,
+                values=share,
                 holds=True if summary.mean > MOST else False if known else None,
-                runs=pair.runs({seed: value}),
+                runs=pair.runs(share),
                 expected="above 50 %",
                 exact=True,
             )

@@ -44,7 +44,7 @@ def of_setting(
         return []
     summary = over(values)
     runs = tuple(setting.runs[seed] for seed in values)
-    return [Case(when, where, what, summary, rule(summary), runs, unit, expected)]
+    return [Case(when, where, what, summary, values, rule(summary), runs, unit, expected)]
 
 
 def of_stage(
@@ -76,6 +76,7 @@ def of_contrasts(contrasts: Iterable[Contrast]) -> list[Case]:
             where=one.pair.label,
             what=one.what,
             summary=over(one.differences),
+            values=one.differences,
             holds=None if sign == 0 else sign == one.sense,
             runs=one.pair.runs(one.differences),
             unit=one.unit,

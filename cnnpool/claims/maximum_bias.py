@@ -45,6 +45,7 @@ def maximum_bias(evidence: Evidence) -> list[Case]:
                 where=f"{label}: {', '.join(choices)}",
                 what="rank correlation of maximum-sampling bias and consistency (distinct)",
                 summary=summary,
+                values=correlations,
                 holds=at_most(summary, 0.0),
                 runs=tuple(runs),
                 unit="",

@@ -11,7 +11,7 @@ from cnnpool.claims.case import Case, Finding
 from cnnpool.report import html, markdown
 from cnnpool.report.document import Block, Code, Heading, Items, Paragraph, Table, agreed
 from cnnpool.report.runs import Run
-from cnnpool.tables import Column
+from cnnpool.tables import Column, csv
 
 TITLE = "What the textbook says, and what these runs say"
 MOST_CASES = 6
@@ -19,8 +19,8 @@ READING = (
     "Each number is a mean over n seeds with its 95 % t interval; sd is the standard deviation over seeds, "
     "in the same unit. A difference is paired by seed. The verdict follows from the cases by the rule that "
     "stands with the claim: it holds if every case that can be told says yes, does not hold if every one "
-    "says no, else it holds only under the circumstances in which all say yes. It speaks for these runs: "
-    "this data, these networks, this recipe."
+    "says no, else it holds only under the circumstances in which all say yes. Where fewer than half of the "
+    "cases can be told, it is left open. It speaks for these runs: this data, these networks, this recipe."
 )
 
 
@@ -56,12 +56,13 @@ def _line(case: Case) -> str:
 
 
 def files(findings: Sequence[Finding], notes: Sequence[str], command: Sequence[str]) -> dict[str, bytes]:
-    """claims.md, claims.html and claims.json by name."""
+    """claims.md, claims.html, claims.json and claims.csv by name."""
     blocks = compose(findings, notes, command)
     return {
         "claims.md": markdown.render(TITLE, blocks).encode(),
         "claims.html": html.render(TITLE, blocks).encode(),
         "claims.json": (json.dumps(_record(findings, command), indent=1, ensure_ascii=False) + "\n").encode(),
+        "claims.csv": csv(values(findings)).encode(),
     }
 
 
@@ -87,6 +88,17 @@ def compose(findings: Sequence[Finding], notes: Sequence[str], command: Sequence
     if runs:
         blocks += [Heading("What ran"), Items(_provenance(runs)), Code("\n".join(_commands(runs)))]
     return [*blocks, Heading("Made by"), Code(shlex.join(command))]
+
+
+def values(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """A record per case: what it is of, and its number for each seed, as a share where the page says %."""
+    seeds = sorted({seed for one in findings for case in one.cases for seed in case.values})
+    return [
+        {"claim": one.name, "says": case.word, "when": case.when, "runs": case.where, "number": case.what}
+        | {f"seed {seed}": case.values.get(seed) for seed in seeds}
+        for one in findings
+        for case in one.cases
+    ]
 
 
 def _section(one: Finding) -> list[Block]:

@@ -12,9 +12,11 @@ def facts(results: Results) -> dict[str, Any]:
         _flatten(getattr(results, key), key, flat)
     _flatten(exceptions(results), "stages", flat)
     _flatten(results.asked.get("probe") or {}, "probe", flat)
-    presets = results.measured.get("invariance", {}).get("consistency")
+    invariance = results.measured.get("invariance", {})
+    presets = invariance.get("consistency")
     if isinstance(presets, dict) and presets:
-        flat["invariance.consistency"] = sorted(presets)
+        # A preset that does not fit the network, as crops before a readout of fixed size, was asked for too.
+        flat["invariance.consistency"] = sorted({*presets, *invariance.get("skipped", ())})
     return flat
 
 

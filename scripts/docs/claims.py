@@ -1,4 +1,7 @@
-"""Write docs/claims.md from runs on disk; the sweeps that make them stand in conf/experiment/claims.yaml."""
+"""Write docs/claims.md, and every case's number for each seed as docs/claims.csv, from runs on disk.
+
+The sweeps that make them stand in conf/experiment/claims.yaml.
+"""
 
 import argparse
 import sys
@@ -6,6 +9,7 @@ from pathlib import Path
 
 from cnnpool.claims import notes, page, settle
 from cnnpool.report import find, markdown
+from cnnpool.tables import csv
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("runs", nargs="+", help="folders of runs, or folders above them")
@@ -13,7 +17,8 @@ parser.add_argument("--allow", default="", metavar="KEY,...", help="what may dif
 arguments = parser.parse_args()
 runs, allow = find(arguments.runs), [key for key in arguments.allow.split(",") if key]
 command = ["python", "scripts/docs/claims.py", *sys.argv[1:]]
-path = Path(__file__).resolve().parents[2] / "docs" / "claims.md"
-blocks = page.compose(settle(runs, allow), notes(runs, allow), command)
-path.write_text(markdown.render(page.TITLE, blocks))
-print(f"wrote {path}")
+folder, findings = Path(__file__).resolve().parents[2] / "docs", settle(runs, allow)
+blocks = page.compose(findings, notes(runs, allow), command)
+(folder / "claims.md").write_text(markdown.render(page.TITLE, blocks))
+(folder / "claims.csv").write_text(csv(page.values(findings)))
+print(f"wrote {folder / 'claims.md'} and claims.csv")

@@ -1,5 +1,6 @@
 """Every claim judged on runs whose outcome is known, both ways."""
 
+import csv
 import inspect
 import json
 
@@ -422,6 +423,9 @@ def test_the_command_prints_and_writes_verdicts_with_number_seeds_data_machine_a
     [case] = content["claims"][0]["cases"]
     assert (case["n"], case["mean"], case["holds"], len(case["runs"])) == (3, 0.75, True, 3)
     assert "<h1>" in (tmp_path / "r" / "claims.html").read_text()
+    [row] = csv.DictReader((tmp_path / "r" / "claims.csv").read_text().splitlines())
+    assert row["claim"] == "max_is_sparse" and row["says"] == "yes"
+    assert [float(row[f"seed {seed}"]) for seed in FEW] == [0.75] * 3
 
 
 def test_a_claim_brings_its_own_measure(put, shelf, capsys):

@@ -58,7 +58,7 @@ def test_equal_differences_are_decided_by_the_sign_flip_test():
 
 
 def case(holds, when="it rains", n=10):
-    return Case(when, "here", "umbrellas", interval(0, 1, n), holds, ())
+    return Case(when, "here", "umbrellas", interval(0, 1, n), {}, holds, ())
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,11 @@ def case(holds, when="it rains", n=10):
             "holds only when it rains; or it snows (2 of 3 cases)",
         ),
         ([case(True), case(False)], "holds only in some runs (1 of 2 cases)"),
+        ([case(True), case(True), case(None), case(None)], "holds (2 of 2 cases, 2 cannot be told)"),
+        (
+            [case(True), case(False), *3 * [case(None)]],
+            "cannot be told in most cases (1 yes, 1 no, 3 cannot be told)",
+        ),
         ([case(None)], "cannot be told from these runs: the intervals are too wide"),
         ([case(None, n=2)], "cannot be told from these runs: too few seeds"),
         ([], "cannot be told from these runs: none of them tests it"),
@@ -82,9 +87,9 @@ def test_the_verdict_is_the_word_that_the_cases_allow(cases, words):
 
 
 def test_a_number_has_its_unit_and_interval_and_a_single_one_has_no_spread():
-    shown = Case("", "", "", Summary(3, 0.125, 0.01, 0.1, 0.15), True, (), "points")
+    shown = Case("", "", "", Summary(3, 0.125, 0.01, 0.1, 0.15), {}, True, (), "points")
     assert (shown.number, shown.spread) == ("+12.50 [+10.00, +15.00] points", "1")
-    alone = Case("", "", "", Summary(1, 0.125, math.nan, math.nan, math.nan), None, (), "")
+    alone = Case("", "", "", Summary(1, 0.125, math.nan, math.nan, math.nan), {}, None, (), "")
     assert (alone.number, alone.spread, alone.word) == ("0.125", "–", "cannot be told")
-    counted = Case("", "", "", Summary(3, 0.5, 0.0, 0.5, 0.5), True, (), exact=True)
+    counted = Case("", "", "", Summary(3, 0.5, 0.0, 0.5, 0.5), {}, True, (), exact=True)
     assert (counted.number, counted.spread, counted.count) == ("50.00 %", "–", "–")

@@ -157,6 +157,13 @@ def test_a_run_without_the_shift_probe_stands_beside_one_with_it(shelf):
     assert refuse(find([shelf.root]), ["pool"], []) == []
 
 
+def test_a_preset_that_a_network_cannot_take_keeps_it_in_the_table(shelf):
+    whole, rest = {"distinct": 0.9, "one_px": 0.8}, {"distinct": 0.9}
+    shelf.put("a", pool="strided", invariance={"consistency": whole})
+    shelf.put("b", pool="max", invariance={"consistency": rest, "skipped": {"one_px": "takes no crops"}})
+    assert refuse(find([shelf.root]), ["pool"], []) == []
+
+
 def test_where_keeps_what_it_says(shelf):
     shelf.sweep(max=[0.9, 0.9], avg=[0.9, 0.9], blur=[0.9, 0.9])
     runs = find([shelf.root])
