@@ -13,7 +13,7 @@ SWEEPS = {
     "mnist_few": (),
     "cifar_plain": CIFAR,
     "cifar_circular": CIFAR,
-    "cifar_sixteen": CIFAR,
+    "cifar_operators": CIFAR,
 }
 """Experiment -> what else its command line says; the cheapest first."""
 

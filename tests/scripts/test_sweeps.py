@@ -6,7 +6,7 @@ import pytest
 from cnnpool.launch.compose import Request, jobs_of
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "docs" / "sweeps.py"
-JOBS = {"mnist_few": 600, "cifar_plain": 32, "cifar_circular": 48, "cifar_sixteen": 176}
+JOBS = {"mnist_few": 600, "cifar_plain": 32, "cifar_circular": 36, "cifar_operators": 54}
 
 
 def test_every_sweep_has_its_number_of_runs():
