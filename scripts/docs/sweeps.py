@@ -9,13 +9,15 @@ import subprocess
 import sys
 
 CIFAR = ("data.root=cifar10-jpeg",)
+RATES = {"0.03": "blur,conv_blur", "0.06": "conv_pool,strided", "0.12": "aps,avg,max,max_blur,subsample"}
 SWEEPS = {
-    "mnist_few": (),
-    "cifar_plain": CIFAR,
-    "cifar_circular": CIFAR,
-    "cifar_operators": CIFAR,
+    "mnist_few": [("probe=none",)],
+    "mnist_operators": [()],
+    "cifar_plain": [CIFAR],
+    "cifar_circular": [CIFAR],
+    "cifar_operators": [(*CIFAR, f"fit.lr={rate}", f"pool={pools}") for rate, pools in RATES.items()],
 }
-"""Experiment -> what else its command line says; the cheapest first."""
+"""Experiment -> what else each of its commands says; the cheapest first."""
 
 
 def main(words: list[str]) -> int:
@@ -26,9 +28,10 @@ def main(words: list[str]) -> int:
         sys.exit(f"no sweep {unknown[0]!r}; choose from {', '.join(SWEEPS)}")
     status = 0
     for name in chosen:
-        command = ["cnnpool", "train", "-m", f"experiment={name}", *SWEEPS[name], *more.split()]
-        sys.stderr.write(f"{' '.join(command)}\n")
-        status |= subprocess.run([sys.executable, "-m", *command], check=False).returncode != 0
+        for options in SWEEPS[name]:
+            command = ["cnnpool", "train", "-m", f"experiment={name}", *options, *more.split()]
+            sys.stderr.write(f"{' '.join(command)}\n")
+            status |= subprocess.run([sys.executable, "-m", *command], check=False).returncode != 0
     return status
 
 

@@ -6,7 +6,13 @@ import pytest
 from cnnpool.launch.compose import Request, jobs_of
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "docs" / "sweeps.py"
-JOBS = {"mnist_few": 600, "cifar_plain": 32, "cifar_circular": 36, "cifar_operators": 54}
+JOBS = {
+    "mnist_few": 600,
+    "mnist_operators": 120,
+    "cifar_plain": 32,
+    "cifar_circular": 36,
+    "cifar_operators": 54,
+}
 
 
 def test_every_sweep_has_its_number_of_runs():
@@ -15,7 +21,12 @@ def test_every_sweep_has_its_number_of_runs():
 
 @pytest.mark.parametrize("name", JOBS)
 def test_a_sweep_composes(name, capsys):
-    jobs = jobs_of(Request((f"experiment={name}",), multirun=True))
+    commands = runpy.run_path(str(SCRIPT))["SWEEPS"][name]
+    jobs = [
+        job
+        for options in commands
+        for job in jobs_of(Request((f"experiment={name}", *options), multirun=True))
+    ]
     assert len(jobs) == JOBS[name] and not any(job.mistake for job in jobs)
     assert len({job.folder for job in jobs}) == len(jobs)
 
