@@ -24,6 +24,7 @@ from cnnpool.report.plots.plot import plot
 from cnnpool.report.runs import Run, find, finished
 
 LIMIT, BASELINE = "data.limit", "max"
+TICKS = (-10, -3, -1, 0, 1, 3, 10)
 
 
 def main(root: Path, out: Path) -> int:
@@ -34,7 +35,7 @@ def main(root: Path, out: Path) -> int:
     assert drawn is not None
     (out / "sizes.svg").write_bytes(drawn.svg)
     (out / "sizes.csv").write_text(as_csv(sizes))
-    (out / "sizes.md").write_text(f"{overview(sizes)}\n{differences(sizes)}")
+    (out / "sizes.md").write_text(f"{overview(sizes)}\n\n{differences(sizes)}\n")
     return 0
 
 
@@ -58,18 +59,27 @@ def whole_seeds(runs: Sequence[Run]) -> list[Run]:
 def figure(sizes: Mapping[int, Comparison]) -> Figure:
     """A panel for each choice: its accuracy less that of the baseline against the number of images."""
     names = [row.choice.label for row in next(iter(sizes.values())).rows[1:]]
-    drawn, axes = panels.grid(len(names), 2.2, 1.9)
+    drawn, axes = panels.grid(len(names), 2.2, 2.2)
     x = list(sizes)
     for number, (name, one) in enumerate(zip(names, axes, strict=True), 1):
-        rows = [next(row for row in c.rows if row.choice.label == name) for c in sizes.values()]
-        points = [(row.versus.summary.mean, row.versus.summary.low, row.versus.summary.high) for row in rows]
+        points = []
+        for comparison in sizes.values():
+            against = next(row for row in comparison.rows if row.choice.label == name).versus
+            assert against is not None
+            points.append((against.summary.mean, against.summary.low, against.summary.high))
         panels.reference(one, x, np.zeros(len(x)))
         panels.with_band(one, x, 100 * np.array(points).T, look(number))
         panels.title(one, name)
         one.set_xscale("log")
+        # Labels of our own: matplotlib's are formulas, which reports do not typeset.
+        one.set_xticks(x, [f"{size:,}" if str(size).strip("0") == "1" else "" for size in x])
+        one.minorticks_off()
+        # A tenth of a point at the largest size is read beside ten points at the smallest.
+        one.set_yscale("symlog", linthresh=1)
+        one.set_yticks(TICKS, [f"{tick:+d}" if tick else "0" for tick in TICKS])
     n = next(iter(sizes.values())).rows[0].summary.n
     drawn.supxlabel("training images", fontsize="small")
-    said = f"accuracy less that of {BASELINE} (points), mean and 95 % interval, n = {n}"
+    said = f"accuracy less that of {BASELINE} (points; logarithmic beyond 1), mean and 95 % interval, n = {n}"
     drawn.supylabel(said, fontsize="small")
     return drawn
 
