@@ -1,6 +1,6 @@
 """Operators for sequences, (N, C, L) -> (N, C, L'): those for maps, of windows one row high."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from cnnpool.pool.lp import LpPool2d
 from cnnpool.pool.max import MaxPool2d
 from cnnpool.pool.max_blur import MaxBlurPool2d
 from cnnpool.pool.sequence import as_map
+from cnnpool.pool.window import window_like
 
 
 class Pool1d(nn.Module):
@@ -72,6 +73,19 @@ class MaxPool1d(Pool1d):
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(MaxPool2d(channels, **window, ceil_mode=ceil_mode, ties=ties, **place))
 
+    @classmethod
+    def like(cls, module: nn.MaxPool1d, channels: int = 1) -> Self:
+        """The operator with the window of torch's ``module``; ``channels`` is C, used by ``flops`` only.
+
+        Raises:
+            TypeError: if ``module`` is not a ``torch.nn.MaxPool1d``.
+            ValueError: if it returns indices.
+        """
+        window = _window_like(module, nn.MaxPool1d, "dilation", "ceil_mode")
+        if module.return_indices:
+            raise ValueError("a module here returns one sequence: call max_pool1d with return_indices=True")
+        return cls(channels, **window)
+
 
 class AvgPool1d(Pool1d):
     """Mean of each window of a sequence; options of ``AvgPool2d``, each a single number.
@@ -103,6 +117,15 @@ class AvgPool1d(Pool1d):
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         counting = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
         super().__init__(AvgPool2d(channels, **window, **counting, **place))
+
+    @classmethod
+    def like(cls, module: nn.AvgPool1d, channels: int = 1) -> Self:
+        """The operator with the window of torch's ``module``; ``channels`` is C, used by ``flops`` only.
+
+        Raises:
+            TypeError: if ``module`` is not a ``torch.nn.AvgPool1d``.
+        """
+        return cls(channels, **_window_like(module, nn.AvgPool1d, "ceil_mode", "count_include_pad"))
 
 
 class LpPool1d(Pool1d):
@@ -137,6 +160,16 @@ class LpPool1d(Pool1d):
         }
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(LpPool2d(channels, **window, p=p, learnable=learnable, form=form, **place))
+
+    @classmethod
+    def like(cls, module: nn.LPPool1d, channels: int = 1) -> Self:
+        """The operator with the window of torch's ``module``; ``channels`` is C, used by ``flops`` only.
+
+        Raises:
+            TypeError: if ``module`` is not a ``torch.nn.LPPool1d``.
+        """
+        window = _window_like(module, nn.LPPool1d, "ceil_mode")
+        return cls(channels, **window, p=float(module.norm_type), form="sum")
 
 
 class BlurPool1d(Pool1d):
@@ -192,3 +225,11 @@ class MaxBlurPool1d(Pool1d):
         }
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(MaxBlurPool2d(channels, **sizes, padding_mode=padding_mode, ties=ties, **place))
+
+
+def _window_like(module: nn.Module, kind: type[nn.Module], *more: str) -> dict[str, Any]:
+    """The window of a module of torch for sequences, which keeps some of its numbers in tuples of one."""
+    window = window_like(module, kind, *more)
+    if window["stride"] is None:
+        window["stride"] = window["kernel_size"]
+    return {name: value[0] if isinstance(value, tuple) else value for name, value in window.items()}

@@ -123,6 +123,12 @@ def test_modules_take_device_and_dtype_and_work_on_meta(stem):
         nn.LPPool2d(3.0, 2),
         nn.AdaptiveAvgPool2d((3, 5)),
         nn.AdaptiveMaxPool2d(3),
+        nn.MaxPool1d(3),
+        nn.MaxPool1d(3, 2, 1, 2, ceil_mode=True),
+        nn.AvgPool1d(3),
+        nn.AvgPool1d(4, 3, 1, True, False),
+        nn.LPPool1d(2, 3, 2),
+        nn.LPPool1d(3.0, 2),
     ],
     ids=str,
 )
@@ -130,6 +136,8 @@ def test_an_operator_like_torchs_module_is_that(theirs):
     name = type(theirs).__name__.replace("LPPool", "LpPool")
     ours = getattr(pool, name).like(theirs)
     x = torch.rand(2, 3, 13, 15, dtype=torch.float64)
+    if name.endswith("1d"):
+        x = x[:, :, 0]
     assert_close(ours(x), theirs(x), rtol=1e-12, atol=1e-12)
 
 
@@ -138,6 +146,10 @@ def test_like_refuses_other_modules_and_what_operators_cannot_do():
         MaxPool2d.like(nn.AvgPool2d(2))
     with pytest.raises(ValueError, match="return_indices=True"):
         MaxPool2d.like(nn.MaxPool2d(2, return_indices=True))
+    with pytest.raises(TypeError, match=r"torch\.nn\.MaxPool1d, got MaxPool2d"):
+        pool.MaxPool1d.like(nn.MaxPool2d(2))
+    with pytest.raises(ValueError, match="return_indices=True"):
+        pool.MaxPool1d.like(nn.MaxPool1d(2, return_indices=True))
     with pytest.raises(ValueError, match="fixed output size"):
         pool.AdaptiveAvgPool2d.like(nn.AdaptiveAvgPool2d((None, 3)))
     assert "MaxPool2d.like" in MaxPool2d.__doc__ and "AvgPool2d.like" in AvgPool2d.__doc__
