@@ -11,6 +11,9 @@ from cnnpool.report.comparable import circumstances
 from cnnpool.report.runs import UNSET, Run, is_number
 from cnnpool.run_folder.results import Results
 
+POOLS_FIRST = ("airbench", "sprint")
+"""Networks that downsample before they normalise and activate."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -40,6 +43,13 @@ class Stage:
     @property
     def where(self) -> str:
         return f"{self.setting.label}: {described(self.operator)}, stage {self.name}"
+
+    @property
+    def relu_follows(self) -> bool:
+        """Whether a ReLU of the operator or of the network comes next, which stops gradient too."""
+        own, model = self.operator.get("activation", "none"), self.setting.results.model
+        networks = model.get("activation", "relu") if model.get("name") in POOLS_FIRST else "none"
+        return own != "none" or networks in ("relu", "alias_free_relu")
 
     def gradient(self, *path: str) -> dict[int, float]:
         """Seed -> a number of the gradient probe."""

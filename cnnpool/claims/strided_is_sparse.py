@@ -1,9 +1,9 @@
 """``strided_is_sparse``: does striding waste gradient as well?"""
 
 from cnnpool.claims.case import Case
-from cnnpool.claims.evidence import Evidence
+from cnnpool.claims.evidence import Evidence, Stage
 from cnnpool.claims.judge import of_stage
-from cnnpool.claims.operators import Operator, kernel_and_stride
+from cnnpool.claims.operators import kernel_and_stride
 from cnnpool.claims.rules import at_least
 
 SPARSE = 0.05
@@ -14,8 +14,8 @@ def strided_is_sparse(evidence: Evidence) -> list[Case]:
     """A strided convolution, too, passes gradient to a part of its inputs only.
 
     Measured: the share of the inputs of a strided convolution that get no gradient from the loss, per sample.
-    Plain subsampling counts as the strided 1 x 1 convolution that it is. A ReLU behind the convolution stops
-    gradient too, so operators that have one of their own are judged apart.
+    Plain subsampling counts as the strided 1 x 1 convolution that it is. A ReLU that follows stops gradient
+    too, so operators and networks that have one there are judged apart.
 
     Rule: yes if the 95 % interval over seeds lies above 5 %, no if below.
 
@@ -28,17 +28,17 @@ def strided_is_sparse(evidence: Evidence) -> list[Case]:
             stage,
             stage.gradient("zero_fraction"),
             lambda s: at_least(s, SPARSE),
-            when=_when(stage.operator),
+            when=_when(stage),
             what="inputs without gradient",
             expected="above 5 %",
         )
     return cases
 
 
-def _when(operator: Operator) -> str:
-    kernel, stride = kernel_and_stride(operator)
-    if operator["name"] == "subsample":
+def _when(stage: Stage) -> str:
+    kernel, stride = kernel_and_stride(stage.operator)
+    if stage.operator["name"] == "subsample":
         kernel = (1, 1)
     covered = all(k >= s for k, s in zip(kernel, stride, strict=True))
-    relu = ", a ReLU follows" if operator.get("activation", "none") != "none" else ""
+    relu = ", a ReLU follows" if stage.relu_follows else ""
     return f"the kernel is {'no smaller' if covered else 'smaller'} than the stride{relu}"

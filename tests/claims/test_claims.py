@@ -83,6 +83,30 @@ def test_max_is_sparse_where_windows_lie_edge_to_edge_and_not_where_they_overlap
     assert [case.expected for case in found.cases] == ["75.00 %", "88.89 %"]
 
 
+def test_a_network_that_pools_before_its_relu_is_judged_apart(put, told):
+    put(operator("max"), gradient={"zero_fraction": about(0.75)})
+    put(operator("max"), gradient={"zero_fraction": about(0.88)}, model={"name": "airbench"})
+    put(
+        operator("max"),
+        gradient={"zero_fraction": about(0.75)},
+        model={"name": "sprint", "activation": "silu"},
+    )
+    put(
+        {"name": "subsample", "stride": 2},
+        gradient={"zero_fraction": about(0.88)},
+        model={"name": "airbench"},
+    )
+    found = told("max_is_sparse")
+    assert words(found) == {
+        "windows lie edge to edge": "yes",
+        "windows lie edge to edge, a ReLU follows": "no",
+    }
+    assert len(found.cases) == 3
+    assert words(told("strided_is_sparse")) == {
+        "the kernel is smaller than the stride, a ReLU follows": "yes"
+    }
+
+
 def test_a_convolution_with_a_relu_of_its_own_is_judged_apart(put, told):
     put(operator("depthwise", 3, activation="relu"), gradient={"zero_fraction": lambda seed: 0.4})
     put(operator("depthwise", 3, activation="none"), gradient={"zero_fraction": lambda seed: 0.0})
