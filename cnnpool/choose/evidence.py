@@ -24,7 +24,7 @@ def gone(study: Study, view: View) -> list[tuple[str, str]]:
         s = behind(view, drop.candidate, drop.than)
         said = (
             f"after round {drop.round}: worse than {study.arms[drop.than].label} by {amount(study, s.mean)} "
-            f"(n = {s.n}), p = {drop.p:.2g}, level of that look {drop.level:.2g}"
+            f"(n = {s.n}), one-sided p = {drop.p:.2g}, level of that look {drop.level:.2g}"
         )
         found.append((study.arms[drop.candidate].label, said))
     return found + [(study.arms[i].label, why) for i, why in sorted(view.out.items())]
