@@ -10,7 +10,12 @@ PROGRAMS = ("cnnpool", "make", "python", "tensorboard", "pip", "source", "git", 
 SHELLS = ("", "sh", "bash", "shell", "console")
 SMOKE = {"train": ["fit=smoke"], "choose": ["fit=smoke", "choose.rounds=3"], "bench": ["--repeat", "1"]}
 """By command of ``cnnpool``, arguments that make it short."""
-FEWER = {"experiment=every_operator": "pool=max,avg", "out=outputs/openclipart": "pool=keep,max_blur"}
+FEWER = {
+    "experiment=every_operator": "pool=max,avg",
+    "experiment=mnist_few": "pool=max,avg",
+    "experiment=mnist_operators": "pool=max,avg",
+    "out=outputs/openclipart": "pool=keep,max_blur",
+}
 """By a word of a sweep of many choices, some of them."""
 SKIPPED = (
     (r"^(make|pip|source|git|cd|export) |^python -m (venv|pip|pytest)\b", "installs or prepares"),
