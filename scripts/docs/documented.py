@@ -59,6 +59,8 @@ class Command:
         """The words with smoke settings, and no more than two seeds."""
         words = [re.sub(r"^(seed=\d+,\d+)[\d,]*$", r"\1", word) for word in self.words]
         words = [re.sub(r"^choose\.budget=.*$", "choose.budget=20min", word) for word in words]
+        # A number of images; the data sets that commands are tried on are small.
+        words = [re.sub(r"^data\.val_size=\d{2,}$", "data.val_size=0.1", word) for word in words]
         if words[0] != "cnnpool" or len(words) < 2 or "--help" in words:
             return words
         extra = list(SMOKE.get(words[1], []))

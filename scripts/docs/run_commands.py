@@ -110,7 +110,7 @@ def make_images(words: list[str], clone: Path) -> None:
     """Make the folder of images that a command names by ``data.root=`` or ``--root``, if there is none."""
     line = " ".join(words)
     named = re.search(r"(?:data\.root=|--root )([\w/.-]+)", line)
-    if not named or "image_folder" not in line or (clone / named.group(1)).exists():
+    if not named or not re.search("image_folder|experiment=cifar", line) or (clone / named.group(1)).exists():
         return
     draw = np.random.default_rng(0)
     for split, count in (("train", 60), ("test", 20)):
