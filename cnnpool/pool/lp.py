@@ -191,8 +191,6 @@ class LpPool2d(WindowPool2d):
             TypeError: if ``module`` is not a ``torch.nn.LPPool2d``.
         """
         window = window_like(module, nn.LPPool2d, "ceil_mode")
-        if window["stride"] is None:
-            window["stride"] = window["kernel_size"]
         return cls(channels, **window, p=float(module.norm_type), form="sum")
 
     def flops(self, height: int, width: int) -> int:

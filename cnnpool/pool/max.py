@@ -191,10 +191,7 @@ class MaxPool2d(Pool2d):
             TypeError: if ``module`` is not a ``torch.nn.MaxPool2d``.
             ValueError: if it returns indices.
         """
-        window = window_like(module, nn.MaxPool2d, "dilation", "ceil_mode")
-        if module.return_indices:
-            raise ValueError("a module here returns one map: call max_pool2d with return_indices=True")
-        return cls(channels, **window, **options)
+        return cls(channels, **window_like(module, nn.MaxPool2d, "dilation", "ceil_mode"), **options)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)

@@ -81,10 +81,7 @@ class MaxPool1d(Pool1d):
             TypeError: if ``module`` is not a ``torch.nn.MaxPool1d``.
             ValueError: if it returns indices.
         """
-        window = _window_like(module, nn.MaxPool1d, "dilation", "ceil_mode")
-        if module.return_indices:
-            raise ValueError("a module here returns one sequence: call max_pool1d with return_indices=True")
-        return cls(channels, **window)
+        return cls(channels, **window_like(module, nn.MaxPool1d, "dilation", "ceil_mode"))
 
 
 class AvgPool1d(Pool1d):
@@ -125,7 +122,7 @@ class AvgPool1d(Pool1d):
         Raises:
             TypeError: if ``module`` is not a ``torch.nn.AvgPool1d``.
         """
-        return cls(channels, **_window_like(module, nn.AvgPool1d, "ceil_mode", "count_include_pad"))
+        return cls(channels, **window_like(module, nn.AvgPool1d, "ceil_mode", "count_include_pad"))
 
 
 class LpPool1d(Pool1d):
@@ -168,7 +165,7 @@ class LpPool1d(Pool1d):
         Raises:
             TypeError: if ``module`` is not a ``torch.nn.LPPool1d``.
         """
-        window = _window_like(module, nn.LPPool1d, "ceil_mode")
+        window = window_like(module, nn.LPPool1d, "ceil_mode")
         return cls(channels, **window, p=float(module.norm_type), form="sum")
 
 
@@ -225,11 +222,3 @@ class MaxBlurPool1d(Pool1d):
         }
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(MaxBlurPool2d(channels, **sizes, padding_mode=padding_mode, ties=ties, **place))
-
-
-def _window_like(module: nn.Module, kind: type[nn.Module], *more: str) -> dict[str, Any]:
-    """The window of a module of torch for sequences, which keeps some of its numbers in tuples of one."""
-    window = window_like(module, kind, *more)
-    if window["stride"] is None:
-        window["stride"] = window["kernel_size"]
-    return {name: value[0] if isinstance(value, tuple) else value for name, value in window.items()}

@@ -92,11 +92,22 @@ def window_like(module: nn.Module, kind: type[nn.Module], *more: str) -> dict[st
 
     Raises:
         TypeError: if ``module`` is not of this ``kind``.
+        ValueError: if it returns indices.
     """
     if not isinstance(module, kind):
         raise TypeError(f"like takes a torch.nn.{kind.__name__}, got {type(module).__name__}")
+    if getattr(module, "return_indices", False):
+        function = f"max_pool{kind.__name__[-2:]}"
+        raise ValueError(f"a module here returns one map: call {function} with return_indices=True")
     names = ("kernel_size", "stride", "padding", *more)
-    return {name: getattr(module, name) for name in names if hasattr(module, name)}
+    found = {name: getattr(module, name) for name in names if hasattr(module, name)}
+    if found["stride"] is None:
+        found["stride"] = found["kernel_size"]
+    # Modules for sequences keep some of their numbers in tuples of one.
+    return {
+        name: value[0] if isinstance(value, tuple) and len(value) == 1 else value
+        for name, value in found.items()
+    }
 
 
 def _pair(value: Size, name: str, least: int) -> tuple[int, int]:

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 from cnnpool.claims import notes, page, settle
-from cnnpool.report import find, markdown
-from cnnpool.tables import csv
+from cnnpool.report import find
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("runs", nargs="+", help="folders of runs, or folders above them")
@@ -17,8 +16,8 @@ parser.add_argument("--allow", default="", metavar="KEY,...", help="what may dif
 arguments = parser.parse_args()
 runs, allow = find(arguments.runs), [key for key in arguments.allow.split(",") if key]
 command = ["python", "scripts/docs/claims.py", *sys.argv[1:]]
-folder, findings = Path(__file__).resolve().parents[2] / "docs", settle(runs, allow)
-blocks = page.compose(findings, notes(runs, allow), command)
-(folder / "claims.md").write_text(markdown.render(page.TITLE, blocks))
-(folder / "claims.csv").write_text(csv(page.values(findings)))
+folder = Path(__file__).resolve().parents[2] / "docs"
+files = page.files(settle(runs, allow), notes(runs, allow), command)
+for name in ("claims.md", "claims.csv"):
+    (folder / name).write_bytes(files[name])
 print(f"wrote {folder / 'claims.md'} and claims.csv")

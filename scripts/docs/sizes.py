@@ -6,11 +6,9 @@ RUNS holds one experiment at several ``data.limit``; OUT is a folder that exists
 sizes.md. Only seeds that every choice has at every size are used.
 """
 
-import csv
-import io
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +20,7 @@ from cnnpool.report.plots import panels
 from cnnpool.report.plots.looks import look
 from cnnpool.report.plots.plot import plot
 from cnnpool.report.runs import Run, find, finished
+from cnnpool.report.statistics import Summary
 
 LIMIT, BASELINE = "data.limit", "max"
 TICKS = (-10, -3, -1, 0, 1, 3, 10)
@@ -62,11 +61,7 @@ def figure(sizes: Mapping[int, Comparison]) -> Figure:
     drawn, axes = panels.grid(len(names), 2.2, 2.2)
     x = list(sizes)
     for number, (name, one) in enumerate(zip(names, axes, strict=True), 1):
-        points = []
-        for comparison in sizes.values():
-            against = next(row for row in comparison.rows if row.choice.label == name).versus
-            assert against is not None
-            points.append((against.summary.mean, against.summary.low, against.summary.high))
+        points = [(s.mean, s.low, s.high) for _, s in against_baseline(sizes, name)]
         panels.reference(one, x, np.zeros(len(x)))
         panels.with_band(one, x, 100 * np.array(points).T, look(number))
         panels.title(one, name)
@@ -118,25 +113,31 @@ def differences(sizes: Mapping[int, Comparison]) -> str:
     rows = []
     for name in names:
         cells = []
-        for comparison in sizes.values():
-            row = next(row for row in comparison.rows if row.choice.label == name)
-            assert row.versus is not None
-            s, mark = row.versus.summary, "*" * (row.verdict in ("better", "worse"))
+        for verdict, s in against_baseline(sizes, name):
+            mark = "*" * (verdict in ("better", "worse"))
             cells.append(f"{100 * s.mean:+.2f}{mark} [{100 * s.low:+.2f}, {100 * s.high:+.2f}]")
         rows.append((name, *cells))
     return tables.markdown(tables.from_rows(headers, rows, numbers=headers[1:]))
 
 
+def against_baseline(sizes: Mapping[int, Comparison], name: str) -> Iterator[tuple[str, Summary]]:
+    """At each size the verdict on a choice, and its accuracy less that of the baseline."""
+    for comparison in sizes.values():
+        row = next(row for row in comparison.rows if row.choice.label == name)
+        assert row.versus is not None
+        yield row.verdict, row.versus.summary
+
+
 def as_csv(sizes: Mapping[int, Comparison]) -> str:
     """Every run: size, choice, seed, accuracy as a share."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("limit", "pool", "seed", "accuracy"))
-    for size, comparison in sizes.items():
-        for row in comparison.rows:
-            values = sorted(row.values.items())
-            writer.writerows((size, row.choice.label, seed, value) for seed, value in values)
-    return stream.getvalue()
+    return tables.csv(
+        [
+            {"limit": size, "pool": row.choice.label, "seed": seed, "accuracy": value}
+            for size, comparison in sizes.items()
+            for row in comparison.rows
+            for seed, value in sorted(row.values.items())
+        ]
+    )
 
 
 if __name__ == "__main__":
