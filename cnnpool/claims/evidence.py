@@ -14,6 +14,9 @@ from cnnpool.run_folder.results import Results
 POOLS_FIRST = ("airbench", "sprint")
 """Networks that downsample before they normalise and activate."""
 
+RECIPE = ("data.", "model.", "readout.", "fit.")
+"""How the names begin of what a network is and how it was trained."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -189,13 +192,24 @@ def _worlds(runs: Sequence[Run], apart: Sequence[str]) -> list[tuple[str, list[R
 
 
 def _label(run: Run, apart: Sequence[str]) -> tuple[str, str]:
-    """Names of the rooms, and of the operator, which is shown elsewhere."""
+    """Names of the rooms, with a limit of the images, and of the operator, which is shown elsewhere."""
     rooms = [getattr(run.results, room)["name"] for room in ("data", "model", "readout") if room not in apart]
-    return ", ".join(rooms), "" if "pool" in apart else described(run.results.pool)
+    limit = None if "data" in apart else run.results.data.get("limit")
+    few = [] if limit is None else [f"data.limit={limit}"]
+    return ", ".join([*rooms, *few]), "" if "pool" in apart else described(run.results.pool)
 
 
 def _telling(facts: Mapping[str, str], same: Sequence[Mapping[str, str]]) -> str:
-    """The difference of ``facts`` from others of one label; the stages' operators are shown elsewhere."""
+    """What tells ``facts`` apart from others of one label: the recipe, and more only where that is alike.
+
+    The stages' operators are shown elsewhere.
+    """
     keys = dict.fromkeys(key for other in same for key in other if not key.startswith("stages"))
     differing = [key for key in keys if len({other.get(key) for other in same}) > 1]
-    return "".join(f", {key}={facts.get(key, UNSET)[:16]}" for key in differing)
+    recipe = [key for key in differing if key.startswith(RECIPE)]
+    told = recipe if _kinds(same, recipe) == _kinds(same, differing) else differing
+    return "".join(f", {key}={facts.get(key, UNSET)[:16]}" for key in told)
+
+
+def _kinds(same: Sequence[Mapping[str, str]], keys: Sequence[str]) -> int:
+    return len({tuple(facts.get(key) for key in keys) for facts in same})

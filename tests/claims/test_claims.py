@@ -490,3 +490,27 @@ def test_the_command_line_hands_the_judge_to_compare(put, shelf, tmp_path, capsy
     assert "  holds (1 of 1 cases)\n" in capsys.readouterr().out
     assert main([str(shelf.root), "--claims"]) == 2
     assert "unrecognized arguments: --claims" in capsys.readouterr().err
+
+
+def test_runs_that_differ_are_told_apart_by_their_recipe(shelf, put):
+    narrow, wide = ({"name": "airbench", "width": width} for width in (16, 24))
+    small = {"name": "mnist", "batch_size": 128, "limit": 1000}
+    put(operator("max"), model=narrow, environment={"commit": "abc"})
+    put(operator("max"), model=wide, environment={"commit": "def"})
+    put(operator("max"), data=small)
+    assert labels(shelf) == [
+        "digits, airbench, flatten, model.width=16",
+        "digits, airbench, flatten, model.width=24",
+        "mnist, convnet, flatten, data.limit=1000",
+    ]
+    put(operator("max"), model=wide, environment={"commit": "abc"})
+    assert labels(shelf) == [
+        "digits, airbench, flatten, environment.commit=abc, model.width=16",
+        "digits, airbench, flatten, environment.commit=abc, model.width=24",
+        "digits, airbench, flatten, environment.commit=def, model.width=24",
+        "mnist, convnet, flatten, data.limit=1000",
+    ]
+
+
+def labels(shelf):
+    return sorted(setting.label for setting in Evidence(find([shelf.root])).settings())

@@ -1,0 +1,119 @@
+"""The numbers that README.md and docs/results.md cite, recomputed from the runs beside the reports.
+
+Independent of the code that made them: the standard library reads the files, scipy has the quantile of t.
+"""
+
+import csv
+import itertools
+import math
+import re
+import statistics
+from functools import cache
+from pathlib import Path
+
+import pytest
+from scipy.stats import t
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = (DOCS.parent / "README.md", DOCS / "results.md")
+NUMBER = r"[+-]?\d+\.\d\d"
+INTERVAL = re.compile(rf"({NUMBER})(?:(?!{NUMBER})[^\[\]|]){{0,60}}\[({NUMBER}), ({NUMBER})\\?\]")
+MEAN_AND_SD = re.compile(rf"({NUMBER}) ± (\d+\.\d\d)")
+WITHOUT_RUNS = ("Fast recipes", "MNIST: three choices, two readouts")
+"""Sections of runs that were not kept."""
+
+
+def samples(path):
+    """Every (group, metric) of a file of runs, with the value of each choice for each seed."""
+    found = {}
+    for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+        if "claim" in row:
+            key = (row["claim"], row["runs"], row["number"])
+            values = {name: float(value) for name, value in row.items() if name.startswith("seed ") and value}
+            found[key, ""] = {"": values}
+            continue
+        choice = row["choice"] if "choice" in row else row["pool"]
+        for name, value in row.items():
+            if "." in name or name == "accuracy":
+                at = found.setdefault((row.get("limit"), name), {})
+                at.setdefault(choice, {})[row["seed"]] = float(value) if value else math.nan
+    return found
+
+
+def interval(values):
+    """Mean, standard deviation and the ends of the 95 % t interval, in per cent or points."""
+    mean, sd, n = 100 * statistics.mean(values), 100 * statistics.stdev(values), len(values)
+    half = float(t.ppf(0.975, n - 1)) * sd / math.sqrt(n)
+    return mean, sd, mean - half, mean + half
+
+
+@cache
+def known(path):
+    """Means with their deviations, and ends of intervals of means and of paired differences."""
+    means, ends = [], []
+    for choices in samples(path).values():
+        for values in choices.values():
+            if len(values) > 1:
+                mean, sd, low, high = interval(list(values.values()))
+                means.append((mean, sd))
+                # A claim's number is a difference already, of which a page may say the negative.
+                ends += [(low, high), (-high, -low)]
+        for one, other in itertools.permutations(choices.values(), 2):
+            both = [one[seed] - other[seed] for seed in one if seed in other]
+            if len(both) > 1:
+                ends.append(interval(both)[2:])
+    return means, ends
+
+
+def sections(page):
+    """(heading, text, files of runs) of each section; one that links none may cite any."""
+    every = [path for name in ("runs", "sizes", "ceil", "claims") for path in DOCS.rglob(f"{name}.csv")]
+    every = [path for path in every if not path.parent.name.startswith("choose_")]
+    for part in re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        heading, _, text = part.partition("\n")
+        if heading not in WITHOUT_RUNS:
+            linked = {path for path in every if f"({path.relative_to(DOCS)})" in text.replace("docs/", "")}
+            yield heading, re.sub(r"\s+", " ", text), sorted(linked) or every
+
+
+def near(number, other):
+    """Whether a number that is cited with two decimals is the other one, rounded."""
+    return abs(float(number) - other) <= 0.005 + 1e-6
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_interval_that_is_cited_comes_from_the_runs(page):
+    wrong, count, brackets = [], 0, 0
+    for heading, text, files in sections(page):
+        brackets += len(re.findall(rf"\[{NUMBER}, {NUMBER}", text))
+        ends = [pair for path in files for pair in known(path)[1]]
+        for number, low, high in INTERVAL.findall(text):
+            count += 1
+            middle = abs(float(low) + float(high)) / 2
+            known_ends = any(near(low, one) and near(high, other) for one, other in ends)
+            if not known_ends or abs(abs(float(number)) - middle) > 0.0101:
+                wrong.append(f"{heading}: {number} [{low}, {high}]")
+    assert count == brackets > 10
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_mean_and_deviation_that_is_cited_comes_from_the_runs(page):
+    wrong, count = [], 0
+    for heading, text, files in sections(page):
+        means = [pair for path in files for pair in known(path)[0]]
+        for number, sd in MEAN_AND_SD.findall(text):
+            count += 1
+            if not any(near(number, one) and near(sd, other) for one, other in means):
+                wrong.append(f"{heading}: {number} ± {sd}")
+    assert count > 2
+    assert wrong == []
+
+
+def test_a_wrong_number_is_found(tmp_path):
+    (tmp_path / "runs.csv").write_text("choice,seed,test.accuracy\na,0,0.5\na,1,0.7\nb,0,0.4\nb,1,0.5\n")
+    means, ends = known(tmp_path / "runs.csv")
+    # a: 60 ± 14.142; a less b: 10 and 20 points, mean 15, sd 7.071, half 12.706 * 7.071 / sqrt(2) = 63.531.
+    assert any(near("60.00", mean) and near("14.14", sd) for mean, sd in means)
+    assert any(near("-48.53", low) and near("78.53", high) for low, high in ends)
+    assert not any(near("-48.52", low) for low, _ in ends)
