@@ -61,7 +61,7 @@ def compose(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> tuple[s
     runs = _runs(study)
     blocks += [Heading("What ran"), Items(_provenance(study, runs))]
     blocks += [Heading("Made by"), Code(shlex.join(ending.command))]
-    where = f" for {runs[0].model['name']} on {runs[0].data['name']}" if runs else ""
+    where = f" for {runs[0].model['name']} on {runs[0].images_of}" if runs else ""
     return f"Downsampling{where}, by {study.metric.title if study.metric else study.key}", blocks
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from cnnpool.claims import page
 from cnnpool.claims.average_is_clean import average_is_clean
 from cnnpool.claims.batch_covers import batch_covers
+from cnnpool.claims.blur_accurate import blur_accurate
 from cnnpool.claims.blur_improves import blur_improves
 from cnnpool.claims.blur_is_invariant import blur_is_invariant
 from cnnpool.claims.blur_one_px import blur_one_px
@@ -38,6 +39,7 @@ CLAIMS: dict[str, Callable[[Evidence], list[Case]]] = {
     "max_over_average": max_over_average,
     "maximum_bias": maximum_bias,
     "average_is_clean": average_is_clean,
+    "blur_accurate": blur_accurate,
     "blur_improves": blur_improves,
     "blur_one_px": blur_one_px,
     "blur_robust": blur_robust,
@@ -72,8 +74,8 @@ def notes(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[str]:
     commits = {one.get("commit") for one in environments}
     if len(commits) > 1 and not {"environment", "environment.commit"} & set(allow):
         found.append(
-            f"the runs come from {len(commits)} commits, and runs of different code are not compared with "
-            "each other: --allow environment.commit does it all the same"
+            f"the runs come from {len(commits)} commits: each difference is one between runs of the same "
+            "commit, unless --allow environment.commit is given"
         )
     if any(one.get("dirty") for one in environments):
         found.append("some runs came from a working tree with uncommitted changes")

@@ -28,7 +28,7 @@ def batch_covers(evidence: Evidence) -> list[Case]:
             stage,
             stage.gradient("coverage"),
             lambda s: at_least(s, NEARLY_ALL),
-            when=f"{described(stage.operator)} works on {stage.setting.results.data['name']}",
+            when=f"{described(stage.operator)} works on {stage.setting.results.images_of}",
             what=f"inputs reached by {over(stage.gradient('samples')).mean:.0f} images",
             expected=f"independent: {100 * over(theory).mean:.2f} %" if theory else "",
         )

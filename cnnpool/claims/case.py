@@ -40,7 +40,9 @@ class Case:
         scale = 100 if self.unit in ("%", "points") else 1
         text = f"{scale * s.mean:{sign}.2f}" if scale > 1 else f"{s.mean:.4g}"
         if s.n > 1 and not self.exact:
-            low, high = (f"{scale * x:{sign}.2f}" if scale > 1 else f"{x:.4g}" for x in (s.low, s.high))
+            # A share and an energy are never negative.
+            ends = max(s.low, 0.0) if self.unit == "%" else s.low, s.high
+            low, high = (f"{scale * x:{sign}.2f}" if scale > 1 else f"{x:.4g}" for x in ends)
             text += f" [{low}, {high}]"
         return f"{text} {self.unit}".rstrip()
 
@@ -48,7 +50,10 @@ class Case:
     def spread(self) -> str:
         """Standard deviation over seeds."""
         scale = 100 if self.unit in ("%", "points") else 1
-        return "–" if self.exact or math.isnan(self.summary.sd) else f"{scale * self.summary.sd:.3g}"
+        if self.exact or math.isnan(self.summary.sd):
+            return "–"
+        # Equal numbers, whose mean is rounded, are not quite equal to it.
+        return f"{scale * self.summary.sd:.3g}" if self.summary.sd > 1e-12 else "0"
 
     @property
     def count(self) -> str:
@@ -90,7 +95,7 @@ def verdict(cases: Sequence[Case]) -> str:
     told = [case for case in cases if case.holds is not None]
     if not told:
         few = any(case.summary.n < LEAST_DECIDED for case in cases)
-        why = "too few seeds" if few else "the intervals are too wide" if cases else "none of them tests it"
+        why = "too few seeds" if few else "nothing is shown either way" if cases else "none of them tests it"
         return f"cannot be told from these runs: {why}"
     true = sum(bool(case.holds) for case in told)
     if 2 * len(told) < len(cases):

@@ -193,10 +193,12 @@ def _worlds(runs: Sequence[Run], apart: Sequence[str]) -> list[tuple[str, list[R
 
 def _label(run: Run, apart: Sequence[str]) -> tuple[str, str]:
     """Names of the rooms, with a limit of the images, and of the operator, which is shown elsewhere."""
-    rooms = [getattr(run.results, room)["name"] for room in ("data", "model", "readout") if room not in apart]
-    limit = None if "data" in apart else run.results.data.get("limit")
+    found = run.results
+    names = {"data": found.images_of, "model": found.model["name"], "readout": found.readout["name"]}
+    rooms = [name for room, name in names.items() if room not in apart]
+    limit = None if "data" in apart else found.data.get("limit")
     few = [] if limit is None else [f"data.limit={limit}"]
-    return ", ".join([*rooms, *few]), "" if "pool" in apart else described(run.results.pool)
+    return ", ".join([*rooms, *few]), "" if "pool" in apart else described(found.pool)
 
 
 def _telling(facts: Mapping[str, str], same: Sequence[Mapping[str, str]]) -> str:

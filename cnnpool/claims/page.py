@@ -34,7 +34,7 @@ def text(findings: Sequence[Finding], notes: Sequence[str], width: int) -> str:
         if len(one.cases) > MOST_CASES:
             lines.append(f"    and {len(one.cases) - MOST_CASES} more, all of them in the report")
         # A command is copied: it stays one line.
-        lines += [f"  run: {one.needs}", ""] if one.open else [""]
+        lines += [f"  {'more seeds' if one.cases else 'run'}: {one.needs}", ""] if one.open else [""]
     if notes:
         lines += ["notes", *(f"  {note}" for note in notes), ""]
     return "\n".join(lines)
@@ -107,7 +107,8 @@ def _section(one: Finding) -> list[Block]:
     if one.cases:
         blocks.append(Table(_columns(one.cases)))
     if one.open:
-        blocks += [Paragraph("Runs that would decide it:"), Code(one.needs)]
+        what = "The runs that test it, of which more seeds may decide the rest:" if one.cases else "Needs:"
+        blocks += [Paragraph(what), Code(one.needs)]
     return blocks
 
 
@@ -126,7 +127,7 @@ def _columns(cases: Sequence[Case]) -> list[Column]:
 
 def _provenance(runs: Sequence[Run]) -> list[tuple[str, str]]:
     results = [run.results for run in runs]
-    data = sorted({f"{one.data['name']} ({str(one.data_sha256)[:12]})" for one in results})
+    data = sorted({f"{one.images_of} ({str(one.data_sha256)[:12]})" for one in results})
     environment = agreed([one.environment for one in results])
     epochs = sorted({str(one.epochs if one.epochs is not None else "unknown") for one in results})
     return [

@@ -86,7 +86,7 @@ def compose(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) 
 
 def title(comparison: Comparison) -> str:
     """The measure, the data and the keys that make a choice."""
-    data = ", ".join(sorted({run.results.data["name"] for run in comparison.compared}))
+    data = ", ".join(sorted({run.results.images_of for run in comparison.compared}))
     return f"{comparison.metric.title} on {data} by {', '.join(comparison.by)}"
 
 
@@ -156,7 +156,7 @@ def provenance(comparison: Comparison) -> list[tuple[str, str]]:
         ("Seeds", ", ".join(map(str, seeds))),
         (
             "Data",
-            f"{', '.join(sorted({one.data['name'] for one in results}))}, sha256 {', '.join(hashes)}",
+            f"{', '.join(sorted({one.images_of for one in results}))}, sha256 {', '.join(hashes)}",
         ),
         (
             "Epochs",

@@ -83,6 +83,12 @@ class Results:
         """Share of the test images that were classified correctly; None if they were not looked at."""
         return self.measured.get("test", {}).get("accuracy")
 
+    @property
+    def images_of(self) -> str:
+        """The name of the data, of a reader's own images with that of their folder."""
+        name, folder = str(self.data["name"]), Path(self.data.get("root") or "").name
+        return f"{name} {folder}" if name == "image_folder" and folder else name
+
 
 def _kinds(hint: Any) -> tuple[type, ...]:
     parts = get_args(hint) if isinstance(hint, UnionType) else (hint,)

@@ -206,7 +206,7 @@ def test_a_stride_instead_of_pooling_costs_nothing_or_something(put, told, accur
 def test_no_loss_is_not_shown_where_one_could_hide(put, told):
     put(operator("max", 3), accuracy=about(0.9, 0.03))
     put(operator("strided", 3), accuracy=lambda seed: 0.9)
-    assert told("strided_instead").verdict == "cannot be told from these runs: the intervals are too wide"
+    assert told("strided_instead").verdict == "cannot be told from these runs: nothing is shown either way"
 
 
 @pytest.mark.parametrize(("coverage", "verdict"), [(0.999, "holds"), (0.7, "does not hold")])
@@ -248,6 +248,15 @@ def test_blur_improves_or_worsens(put, told, consistency, verdict):
     # Not a partner of max, but of avg and subsample.
     put(operator("blur"), consistency=about(0.2))
     assert told("blur_improves").verdict == f"{verdict} ({int(consistency > 0.8)} of 1 cases)"
+
+
+@pytest.mark.parametrize(("accuracy", "verdict"), [(0.92, "holds"), (0.85, "does not hold")])
+def test_blur_gains_accuracy_or_loses_it(put, told, accuracy, verdict):
+    put(operator("max"), accuracy=about(0.9, 0.002))
+    put(operator("max_blur"), accuracy=about(accuracy, 0.002))
+    found = told("blur_accurate")
+    assert found.verdict == f"{verdict} ({int(accuracy > 0.9)} of 1 cases)"
+    assert found.cases[0].number.startswith(f"{100 * (accuracy - 0.9):+.2f} [")
 
 
 def test_each_blur_is_compared_with_the_same_without_it(put, told):
@@ -438,6 +447,7 @@ def test_the_command_prints_and_writes_verdicts_with_number_seeds_data_machine_a
     out = capsys.readouterr().out
     assert "  holds (1 of 1 cases)\n" in out
     assert "  run: cnnpool train -m experiment=claims pool=max,avg" in out
+    assert "  more seeds: " not in out
     page = (tmp_path / "r" / "claims.md").read_text()
     [row] = [line for line in page.splitlines() if "max 2/2, stage s1 |" in line]
     assert row.endswith(r"| 75.00 \[75.00, 75.00\] % | 0 | 3 | 75.00 % |")
@@ -450,6 +460,16 @@ def test_the_command_prints_and_writes_verdicts_with_number_seeds_data_machine_a
     [row] = csv.DictReader((tmp_path / "r" / "claims.csv").read_text().splitlines())
     assert row["claim"] == "max_is_sparse" and row["says"] == "yes"
     assert [float(row[f"seed {seed}"]) for seed in FEW] == [0.75] * 3
+
+
+def test_more_seeds_are_asked_for_where_runs_that_test_a_claim_decide_nothing(put, shelf, tmp_path, capsys):
+    put(operator("max"), accuracy=about(0.9, 0.02))
+    put(operator("avg"), accuracy=lambda seed: 0.9)
+    assert main([str(shelf.root), "--claims", "--out", str(tmp_path)], judge) == 0
+    claim = capsys.readouterr().out.split("\n\n")[-2]
+    assert claim.startswith("Networks with max pooling are more accurate")
+    assert "  more seeds: cnnpool train -m experiment=claims pool=max,avg" in claim
+    assert "more seeds may decide the rest:" in (tmp_path / "claims.md").read_text()
 
 
 def test_a_claim_brings_its_own_measure(put, shelf, capsys):

@@ -77,7 +77,7 @@ def case(holds, when="it rains", n=10):
             [case(True), case(False), *3 * [case(None)]],
             "cannot be told in most cases (1 yes, 1 no, 3 cannot be told)",
         ),
-        ([case(None)], "cannot be told from these runs: the intervals are too wide"),
+        ([case(None)], "cannot be told from these runs: nothing is shown either way"),
         ([case(None, n=2)], "cannot be told from these runs: too few seeds"),
         ([], "cannot be told from these runs: none of them tests it"),
     ],
@@ -91,5 +91,7 @@ def test_a_number_has_its_unit_and_interval_and_a_single_one_has_no_spread():
     assert (shown.number, shown.spread) == ("+12.50 [+10.00, +15.00] points", "1")
     alone = Case("", "", "", Summary(1, 0.125, math.nan, math.nan, math.nan), {}, None, (), "")
     assert (alone.number, alone.spread, alone.word) == ("0.125", "–", "cannot be told")
+    share = Case("", "", "", Summary(3, 0.001, 1e-17, -0.001, 0.003), {}, True, ())
+    assert (share.number, share.spread) == ("0.10 [0.00, 0.30] %", "0")
     counted = Case("", "", "", Summary(3, 0.5, 0.0, 0.5, 0.5), {}, True, (), exact=True)
     assert (counted.number, counted.spread, counted.count) == ("50.00 %", "–", "–")

@@ -52,6 +52,19 @@ def test_what_is_written_is_read(tmp_path):
     assert ONE.accuracy == 0.9
 
 
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        ({"name": "mnist", "root": "data"}, "mnist"),
+        ({"name": "image_folder", "root": "photos/cats and dogs/"}, "image_folder cats and dogs"),
+        ({"name": "image_folder", "root": "."}, "image_folder"),
+        ({"name": "image_folder"}, "image_folder"),
+    ],
+)
+def test_images_of_ones_own_are_named_by_their_folder(data, name):
+    assert dataclasses.replace(ONE, data=data).images_of == name
+
+
 def test_sections_stand_beside_the_facts(tmp_path):
     results.write(tmp_path, ONE)
     content = content_of(tmp_path)
