@@ -202,7 +202,7 @@ def _label(run: Run, apart: Sequence[str]) -> tuple[str, str]:
 
 
 def _telling(facts: Mapping[str, str], same: Sequence[Mapping[str, str]]) -> str:
-    """What tells ``facts`` apart from others of one label: the recipe, and more only where that is alike.
+    """The difference of ``facts`` from others of one label: the recipe, and more only where that is alike.
 
     The stages' operators are shown elsewhere.
     """
