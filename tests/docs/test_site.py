@@ -94,6 +94,11 @@ def test_notebooks_are_kept_without_outputs(path):
     assert path.stat().st_size < 20_000
 
 
+def test_no_line_begins_with_a_percent_sign_which_makes_it_a_comment():
+    pages = [*(ROOT / "docs").glob("**/*.md"), *ROOT.glob("*.md")]
+    assert [page.name for page in pages if re.search(r"^ *%", page.read_text(encoding="utf-8"), re.M)] == []
+
+
 def test_every_page_is_in_the_table_of_contents():
     entries = set(
         re.findall(
