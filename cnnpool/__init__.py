@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from cnnpool.surgery import as_modules, swap
     from cnnpool.system.hardware import keep_memory
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = ["__version__", "as_modules", "avg_pool2d", "keep_memory", "max_pool2d", "swap"]
 
 

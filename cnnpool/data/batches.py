@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -138,6 +139,11 @@ class Batches:
         for step, batch in zip(steps, batches, strict=True):
             self._step = step + 1
             yield batch
+
+    @property
+    def batch_sampler(self) -> SimpleNamespace:
+        """Place in which Lightning looks for ``set_epoch``, before the first batch of an epoch."""
+        return SimpleNamespace(sampler=self)
 
     @property
     def _is_slow(self) -> bool:

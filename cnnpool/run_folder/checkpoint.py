@@ -23,8 +23,8 @@ from cnnpool.system.atomic import beside, rename, replacing
 
 log = logging.getLogger(__name__)
 
-SCHEMA = 2
-"""2 has the state of torch's own optimisers."""
+SCHEMA = 3
+"""2 has the state of torch's own optimisers; up to 2 every epoch repeated the first."""
 OURS = "cnnpool"
 FOLDER = 0x10
 """The attribute of a folder in a zip archive: torch takes whatever memory holds for the content of one."""

@@ -1,0 +1,99 @@
+"""Every epoch sees the images in another order and otherwise augmented, through the command line."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from short_runs import STILL, steps
+
+from cnnpool.run_folder.checkpoint import SCHEMA, load
+
+
+@pytest.fixture
+def photographs(in_a_folder):
+    """A folder of 60 images in two classes."""
+    random = np.random.default_rng(0)
+    for number in range(60):
+        path = in_a_folder / "photographs" / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (16, 16, 3), np.uint8)).save(path)
+    return [
+        "data=image_folder",
+        "data.root=photographs",
+        "data.size=16",
+        "data.batch_size=8",
+        "data.flip=true",
+    ]
+
+
+def assert_epochs_differ(losses, epochs):
+    each = np.array(losses).reshape(epochs, -1)
+    assert each.shape[1] > 1
+    # Other images in every step, and not the same ones in another order either.
+    for one in range(epochs):
+        for other in range(one):
+            assert not set(each[one]) & set(each[other])
+
+
+def test_epochs_of_digits_differ(losses):
+    assert_epochs_differ(losses("data.shift=2", "fit.epochs=3"), 3)
+
+
+def test_every_training_image_is_seen(losses):
+    # Without augmentation and normalisation a batch's loss is the mean over its images, whatever the order:
+    # nine batches of 128 leave 69 of 1,221 images out of an epoch, others in each.
+    plain = losses("model=allconv", "model.norm=false", "fit.epochs=3")
+    means = np.array(plain).reshape(3, 9).mean(1)
+    assert len(set(means.round(6))) == 3
+
+
+@pytest.mark.parametrize("stream", ["false", "true"])
+def test_epochs_of_an_image_folder_differ(losses, photographs, stream):
+    assert_epochs_differ(losses(*photographs, f"data.stream={stream}", "fit.epochs=3"), 3)
+
+
+@pytest.mark.slow
+def test_epochs_of_two_processes_differ(losses):
+    assert_epochs_differ(losses("data.shift=2", "fit.epochs=3", "fit.devices=2"), 3)
+
+
+def test_a_run_killed_in_its_third_epoch_goes_on_to_the_same_bits(command, tmp_path):
+    options = [
+        "data=digits", "data.batch_size=32", "data.shift=2", "model.width=4", "fit.epochs=4",
+        "fit.checkpoint_every_minutes=0", "fit.log_every_steps=1", "fit.pictures=false", "probe=none",
+    ]  # fmt: skip
+    killed = [sys.executable, "-m", "cnnpool", "train", *options, "hydra.run.dir=killed"]
+    process = subprocess.Popen(killed, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    records = tmp_path / "killed" / "metrics.jsonl"
+    while not records.exists() or len(steps(tmp_path / "killed")) < 2 * 38 + 5:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    stopped = load(tmp_path / "killed" / "checkpoints" / "last.ckpt")["cnnpool"]["steps"]
+    assert 2 * 38 < stopped < 3 * 38
+    assert command("train", *options, "hydra.run.dir=killed") == 0
+    assert command("train", *options, "hydra.run.dir=whole") == 0
+    assert steps(tmp_path / "killed") == steps(tmp_path / "whole")
+    weights = [
+        load(tmp_path / name / "checkpoints" / "last.ckpt")["state_dict"] for name in ("killed", "whole")
+    ]
+    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[1])
+
+
+def test_a_checkpoint_of_the_time_of_repeated_epochs_is_refused(command, tmp_path, capfd):
+    options = [*STILL, "fit.epochs=2", "hydra.run.dir=run"]
+    assert command("train", *options) == 0
+    (tmp_path / "run" / "results.json").unlink()
+    path = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    content = load(path)
+    content["cnnpool"]["schema"] = SCHEMA - 1
+    torch.save(content, path)
+    capfd.readouterr()
+    assert command("train", *options) == 2
+    said = capfd.readouterr().err
+    assert len(said.splitlines()) == 1 and "schema 2" in said and "delete it to train anew" in said
