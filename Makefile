@@ -1,7 +1,8 @@
 # Needs git, make and Python 3.11 or newer. Every command but help first brings .venv to what requirements.lock says.
 #
 #   make quickstart   train the first comparison on the embedded digits, print it and write its report
-#   make test         run the tests on all cores; ARGS="-k blur" goes to pytest instead
+#   make test         run the tests that protect most, on all cores; ARGS="-k blur" goes to pytest instead
+#   make test-rest    run the other tests: all operators, graphs, several processes, pages, the wheel
 #   make lint         check style and formatting
 #   make docs         build the documentation into build/docs; needs no network
 #   make setup        only install
@@ -16,7 +17,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python $(NEW_ENOUGH) 2>/dev/null && echo $$python && break; done)
 ARGS ?=
 
-.PHONY: help quickstart test lint docs setup lock
+.PHONY: help quickstart test test-rest lint docs setup lock
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -24,8 +25,14 @@ quickstart: .venv/ready
 	@$(BIN)/python scripts/quickstart.py $(ARGS)
 
 # One thread per process: torch's own threads would fight with each other and with the workers.
+PYTEST := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest
+ALL_CORES := -n auto --maxprocesses 8
+
 test: .venv/ready
-	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest $(or $(ARGS),-n auto --maxprocesses 8)
+	@$(PYTEST) $(or $(ARGS),$(ALL_CORES) -m 'not rest')
+
+test-rest: .venv/ready
+	@$(PYTEST) $(or $(ARGS),$(ALL_CORES) -m rest)
 
 lint: .venv/ready
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python -m mypy

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("quickstart", "test", "lint", "docs", "setup", "lock")
+COMMANDS = ("quickstart", "test", "test-rest", "lint", "docs", "setup", "lock")
 TOOLS = ("make", "sh", "sed", "rm", "mkdir", "touch", "cp")
 # A Python or a uv that only writes down how it was called; `-c` asks a Python whether it is new enough.
 FAKE = """#!/bin/sh
@@ -178,8 +178,11 @@ def test_environment_with_a_broken_or_old_python_is_refused_and_kept(checkout, b
 
 
 def test_tests_take_all_cores_unless_told_otherwise(installed):
-    assert installed.make("test")[3] == [" python -m pytest -n auto --maxprocesses 8"]
-    assert installed.make("test", "ARGS=-k blur")[3] == [" python -m pytest -k blur"]
+    everywhere = " python -m pytest -n auto --maxprocesses 8"
+    assert installed.make("test")[3] == [f"{everywhere} -m not rest"]
+    assert installed.make("test-rest")[3] == [f"{everywhere} -m rest"]
+    for tests in ("test", "test-rest"):
+        assert installed.make(tests, "ARGS=-k blur")[3] == [" python -m pytest -k blur"]
 
 
 @pytest.mark.parametrize("fails", ["ruff check", "ruff format", "python mypy"])
