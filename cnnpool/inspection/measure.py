@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from cnnpool import probe
 from cnnpool.cli_parser import assignment
 from cnnpool.probe import PROBES, Batch, Probe
-from cnnpool.probe.answers import logits
+from cnnpool.probe.answers import NoLogitsError, logits
 from cnnpool.system.progress import Progress, make_way
 
 log = logging.getLogger(__name__)
@@ -82,11 +82,13 @@ def outputs_of(model: nn.Module, images: Tensor) -> Tensor:
     """
     try:
         found = logits(model, images)
+    except NoLogitsError:
+        raise
     except (RuntimeError, ValueError, TypeError, AttributeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         shape = "x".join(map(str, images.shape[1:]))
         raise ValueError(f"the model does not run on images of {shape}: {reason} (see --size)") from error
-    if found.dim() != 2 or not torch.isfinite(found).all():
+    if not torch.isfinite(found).all():
         raise ValueError(f"the model must return finite logits (N, K), got shape {tuple(found.shape)}")
     return found
 

@@ -1,11 +1,13 @@
 """Measures of downsampling as torchmetrics: update, compute, reset, summed over processes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
+from cnnpool.lightning.probe_batch import told_ends
 from cnnpool.probe.base import examined
 from cnnpool.probe.consistency import paired_answers, refusal
 from cnnpool.probe.presets import PRESETS
@@ -17,10 +19,12 @@ class ShiftConsistency(Metric):
     Args:
         preset: the protocol by which pairs are drawn, a name in ``cnnpool.probe.presets.PRESETS``.
         seed: of the drawn shifts; every update draws others.
+        mean, std: by channel, by which images in 0..1 were normalised, so that black enters in ``aps_crop``,
+            ``lps_crop`` and ``tips_fill``. Without them the least value of each channel enters.
         options: those of ``torchmetrics.Metric``.
 
     Raises:
-        ValueError: for an unknown preset.
+        ValueError: for an unknown preset, or one of mean and std alone.
     """
 
     is_differentiable = False
@@ -29,11 +33,21 @@ class ShiftConsistency(Metric):
     agreeing: Tensor
     pairs: Tensor
 
-    def __init__(self, preset: str = "distinct", *, seed: int = 0, **options: Any):
+    def __init__(
+        self,
+        preset: str = "distinct",
+        *,
+        seed: int = 0,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        **options: Any,
+    ):
         super().__init__(**options)
         if preset not in PRESETS:
             raise ValueError(f"no preset named {preset!r}; choose from {', '.join(sorted(PRESETS))}")
         self.preset = PRESETS[preset]
+        told = told_ends(mean, std)
+        self.black = told[0] if told else None
         self.seed = seed
         self.add_state("agreeing", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("pairs", torch.tensor(0), dist_reduce_fx="sum")
@@ -42,14 +56,16 @@ class ShiftConsistency(Metric):
         """Add one pair per image of (N, C, H, W); ``model`` is left as found.
 
         Raises:
-            ValueError: if images of this size cannot be measured by the preset.
+            ValueError: if images of this size cannot be measured by the preset, or the model returns no
+                logits (N, classes).
         """
         if reason := refusal(model, self.preset, images):
             raise ValueError(reason)
         # Large and odd, so that no update of one seed repeats the draws of another seed's.
         seed = self.seed * 1_000_003 + int(self.pairs)
+        black = images.amin((0, 2, 3)) if self.black is None else self.black
         with examined(model), torch.no_grad():
-            first, second = paired_answers(model, images, self.preset, seed)
+            first, second = paired_answers(model, images, self.preset, seed, black)
         self.agreeing += (first == second).sum().to(self.agreeing.device)
         self.pairs += len(first)
 

@@ -1,12 +1,16 @@
-"""A fixed batch for probes, collected from the batches that pass by anyway."""
+"""A fixed batch for probes, collected from the batches that pass by anyway, in the form that probes take."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from cnnpool.probe.base import ends_of
+
 Unpack = Callable[[Any], tuple[Tensor, Tensor]]
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+UNPACK = "pass unpack=, a function from a batch to (images, labels)"
 
 
 def first_two(batch: Any) -> tuple[Tensor, Tensor]:
@@ -16,13 +20,56 @@ def first_two(batch: Any) -> tuple[Tensor, Tensor]:
         ValueError: if the batch is anything else.
     """
     if isinstance(batch, list | tuple) and len(batch) >= 2:
-        images, labels = batch[0], batch[1]
-        if isinstance(images, Tensor) and isinstance(labels, Tensor):
-            return images, labels
-    raise ValueError(
-        f"a batch of type {type(batch).__name__} is not (images, labels): pass unpack=, a function that "
-        "returns them"
+        return batch[0], batch[1]
+    raise ValueError(f"a batch of type {type(batch).__name__} is not (images, labels): {UNPACK}")
+
+
+def measurable(images: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    """``images`` (N, C, H, W) as they are and ``labels`` (N,) as int64.
+
+    Raises:
+        ValueError: if the images are no floating-point maps, or the labels no class of each image.
+    """
+    if not (isinstance(images, Tensor) and images.ndim == 4 and images.is_floating_point()):
+        raise ValueError(
+            f"images must be a floating-point tensor (N, C, H, W), got {described(images)}: {UNPACK}"
+        )
+    whole = isinstance(labels, Tensor) and labels.dtype in INTEGERS
+    if not whole or labels.shape != images.shape[:1]:
+        raise ValueError(
+            f"labels must be one class index per image, integers (N,), got {described(labels)} for "
+            f"{len(images)} images: {UNPACK}"
+        )
+    if len(labels) and labels.min() < 0:
+        raise ValueError(f"labels must be class indices >= 0, got {int(labels.min())}: {UNPACK}")
+    return images, labels.long()
+
+
+def mixed(labels: Any) -> bool:
+    """Whether ``labels`` are shares of classes (N, K), as mixup and CutMix make them."""
+    return (
+        isinstance(labels, Tensor) and labels.is_floating_point() and labels.ndim == 2 and labels.shape[1] > 1
     )
+
+
+def described(value: Any) -> str:
+    """The type of ``value``, and of a tensor its dtype and shape."""
+    if not isinstance(value, Tensor):
+        return f"a {type(value).__name__}"
+    return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+
+
+def told_ends(mean: Sequence[float] | None, std: Sequence[float] | None) -> tuple[Tensor, Tensor] | None:
+    """Black and white, (C,) each, in images normalised by ``mean`` and ``std``; None without either.
+
+    Raises:
+        ValueError: for one without the other.
+    """
+    if mean is None and std is None:
+        return None
+    if mean is None or std is None:
+        raise ValueError("mean and std belong together: give both, or neither")
+    return ends_of(mean, std)
 
 
 class BatchCollector:
@@ -47,10 +94,14 @@ class BatchCollector:
         self._closed = False
 
     def add(self, batch: Any) -> None:
-        """Keep the first images of ``batch``, as many as are still missing."""
+        """Keep the first images of ``batch``, as many as are still missing.
+
+        Raises:
+            ValueError: if they are not ``measurable``.
+        """
         missing = self.samples - self.count
         if missing > 0 and not self._closed:
-            images, labels = self.unpack(batch)
+            images, labels = measurable(*self.unpack(batch))
             # A copy: loaders may reuse the memory of a batch.
             part = images[:missing].detach().cpu().clone(), labels[:missing].detach().cpu().clone()
             self._parts.append(part)
@@ -70,3 +121,13 @@ class BatchCollector:
             raise ValueError("no batch has been seen yet: a probe needs a validation or training loader")
         images, labels = zip(*self._parts, strict=True)
         return torch.cat(images), torch.cat(labels)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The images and labels kept, and whether more may follow."""
+        return {"batch": self.batch() if self.count else None, "closed": self._closed}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from ``state_dict``."""
+        self._parts = [state["batch"]] if state["batch"] else []
+        self.count = sum(len(images) for images, _ in self._parts)
+        self._closed = state["closed"]

@@ -7,11 +7,13 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_warn
-from torch import nn
+from torch import Tensor, nn
 
+from cnnpool.lightning.check import check
 from cnnpool.lightning.pictures import log_figure
-from cnnpool.lightning.probe_batch import BatchCollector, Unpack, first_two
+from cnnpool.lightning.probe_batch import BatchCollector, Unpack, first_two, measurable, mixed, told_ends
 from cnnpool.probe import Batch, Probe
+from cnnpool.probe.base import Result, Stages
 from cnnpool.probe.tags import scalars
 from cnnpool.surgery.stages import named_stages, stages_of
 
@@ -30,43 +32,70 @@ class ProbeCallback(Callback):
     Trainer holds them, in the precision they have, without autocast. Compiled modules run uncompiled
     meanwhile.
 
+    A network or batch that cannot be measured is refused before the first training step. An error in a later
+    measurement is a warning: the callback then measures no more, and the training goes on.
+
     Args:
-        measured: the probe, e.g. ``cnnpool.probe.LieDerivative()``.
+        probe: e.g. ``cnnpool.probe.LieDerivative()``.
         samples: images of the probe batch, >= 1.
         every_epochs: read after every so many epochs, >= 1.
-        stages: dotted names of the downsampling modules; None: found by a dry run, as ``cnnpool.swap``
-            finds them.
+        stages: dotted names of the downsampling modules, or the modules by name; None: found by a dry run,
+            as ``cnnpool.swap`` finds them.
         network: from the LightningModule to the module that turns images into logits; None: itself.
         unpack: from a batch of the loader to (images, labels); by default its first two items.
+        batch: (images, labels), or a ``cnnpool.probe.Batch``, in place of the loader's images.
+        mean, std: by channel, by which the images in 0..1 were normalised, so that a black pixel is known.
+            Without them the least value of each channel in the probe batch stands for black.
 
-    The latest values are in ``values``, by tag; loggers get them at ``trainer.global_step``.
+    ``latest`` is the probe's latest result, ``values`` its numbers by tag. Loggers get them at
+    ``trainer.global_step``, and ``trainer.callback_metrics`` has them, in every process. They are part of
+    the callback's state in a checkpoint, and so are images that came from training.
 
     Raises:
-        ValueError: if a number is out of range, or, while training, if a stage has no such name, a batch has
-            another form, or the strategy shards the parameters (FSDP, tensor parallel, ZeRO 3).
+        ValueError: if an argument is out of range, or, before the first training step, if a stage has no such
+            name, a batch, its labels or the network's output have a form that cannot be measured, or the
+            strategy shards the parameters (FSDP, tensor parallel, ZeRO 3).
     """
 
     def __init__(
         self,
-        measured: Probe,
+        probe: Probe,
         *,
         samples: int = 128,
         every_epochs: int = 1,
-        stages: Sequence[str] | None = None,
+        stages: Sequence[str] | Stages | None = None,
         network: Network | None = None,
         unpack: Unpack = first_two,
+        batch: Sequence[Tensor | None] | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
     ):
         if every_epochs < 1:
             raise ValueError(f"every_epochs must be at least 1, got {every_epochs}")
-        self.measured = measured
+        self.probe = probe
         self.every_epochs = every_epochs
         self.stages = stages
         self.network = network
-        self.values: dict[str, float] = {}
+        self.batch = None if batch is None else Batch(*measurable(*batch[:2]), *batch[2:])
+        self.ends = told_ends(mean, std)
+        self.latest: Result = {}
         self._collected = BatchCollector(samples, unpack)
+        self._from_training = self._checked = self._failed = False
+        self._key = f"{type(self).__qualname__}({probe!r}, {every_epochs}, {stages and list(stages)})"
+
+    @property
+    def state_key(self) -> str:
+        """Of one callback among several, as Lightning asks of those that have a state."""
+        return self._key
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The numbers of ``latest`` by tag, e.g. ``gradient/zero_fraction/<stage>``."""
+        section = self.probe.section
+        return scalars([one.below(section) for one in self.probe.quantities], {section: self.latest})
 
     def figures(
-        self, network: nn.Module, stages: Mapping[str, nn.Module], batch: Batch, result: Mapping[str, Any]
+        self, network: nn.Module, stages: Stages, batch: Batch, result: Mapping[str, Any]
     ) -> Mapping[str, "Figure"]:
         """Pictures by tag, for loggers that take pictures; none here."""
         return {}
@@ -80,6 +109,25 @@ class ProbeCallback(Callback):
                 f"{type(self).__name__} needs all parameters in the first process, which "
                 f"{type(strategy).__name__} shards: use ddp, or measure a checkpoint by cnnpool probe"
             )
+        self._checked = self._failed = False
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # Of a checkpoint.
+        self._publish(trainer)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.batch is not None:
+            self._check(trainer, pl_module, *self.batch[:2])
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if not self._checked:
+            images, labels = self._collected.unpack(batch)
+            if trainer.enable_validation and mixed(labels):
+                # Validation, whose images are measured, mixes none.
+                labels = labels.argmax(1)
+            self._check(trainer, pl_module, *measurable(images, labels))
 
     def on_validation_batch_end(
         self,
@@ -90,8 +138,12 @@ class ProbeCallback(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        if trainer.is_global_zero and dataloader_idx == 0 and not trainer.sanity_checking:
-            self._collected.add(batch)
+        if dataloader_idx or self.batch is not None:
+            return
+        if not trainer.sanity_checking:
+            self._collect(trainer, batch)
+        elif not self._checked:
+            self._check(trainer, pl_module, *measurable(*self._collected.unpack(batch)))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._collected.close()
@@ -99,39 +151,89 @@ class ProbeCallback(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if trainer.is_global_zero and not trainer.enable_validation:
-            self._collected.add(batch)
+        if self.batch is None and not trainer.enable_validation:
+            self._from_training = True
+            self._collect(trainer, batch)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._collected.close()
-        due = (trainer.current_epoch + 1) % self.every_epochs == 0
-        if due and trainer.is_global_zero and self._collected.count:
-            self._measure(trainer, pl_module)
+        if (trainer.current_epoch + 1) % self.every_epochs:
+            return
+        images = self.batch is not None or self._collected.count
+        if trainer.is_global_zero and images and not self._failed:
+            try:
+                self._measure(trainer, pl_module)
+            except Exception as error:
+                self._fail(error)
+        self.latest = trainer.strategy.broadcast(self.latest)
+        self._publish(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.is_global_zero and not self.values:
+        if trainer.is_global_zero and not self.values and not self._failed:
             rank_zero_warn(
                 f"{type(self).__name__} measured nothing: after {trainer.current_epoch} epochs, "
                 f"every_epochs={self.every_epochs}, {self._collected.count} images of validation or training"
             )
 
-    def _measure(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        images, labels = self._collected.batch()
-        images = trainer.precision_plugin.convert_input(images.to(pl_module.device))
-        batch = Batch(images, labels.to(pl_module.device))
-        network = self.network(pl_module) if self.network else pl_module
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"latest": self.latest}
+        if self._from_training:
+            state["collected"] = self._collected.state_dict()
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.latest = state_dict["latest"]
+        if "collected" in state_dict:
+            self._collected.load_state_dict(state_dict["collected"])
+
+    def _collect(self, trainer: Trainer, batch: Any) -> None:
+        if trainer.is_global_zero and not self._failed:
+            try:
+                self._collected.add(batch)
+            except Exception as error:
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._failed = True
+        reason = (str(error).splitlines() or [""])[0]
+        rank_zero_warn(
+            f"{type(self).__name__} failed and measures no more in this training: "
+            f"{type(error).__name__}: {reason}"
+        )
+
+    def _check(self, trainer: Trainer, module: LightningModule, images: Tensor, labels: Tensor) -> None:
+        self._checked = True
+        # Validation makes tensors that no gradient may reach.
+        with torch.inference_mode(False), torch.compiler.set_stance("force_eager"):
+            images = trainer.precision_plugin.convert_input(images[:2].clone().to(module.device))
+            network = self.network(module) if self.network else module
+            check(self.probe, network, lambda: self._stages(network, images), images, labels.clone())
+
+    def _measure(self, trainer: Trainer, module: LightningModule) -> None:
+        batch = self.batch or Batch(*(t.to(module.device) for t in self._collected.batch()))
+        batch = batch._replace(images=trainer.precision_plugin.convert_input(batch.images))
+        if self.ends:
+            batch = batch._replace(black=self.ends[0], white=self.ends[1])
+        elif batch.black is None:
+            batch = batch._replace(black=batch.images.amin((0, 2, 3)))
+        network = self.network(module) if self.network else module
         # Hooks of the probes do not fire inside compiled graphs.
         with torch.compiler.set_stance("force_eager"):
-            if self.stages is None:
-                stages = stages_of(network, images[:1])
-            else:
-                stages = named_stages(network, self.stages)
-            result = self.measured.measure(network, stages, *batch)
-            figures = self.figures(network, stages, batch, result) if trainer.loggers else {}
-        section = self.measured.section
-        quantities = [one.below(section) for one in self.measured.quantities]
-        self.values = scalars(quantities, {section: result})
+            stages = self._stages(network, batch.images[:1].to(module.device))
+            self.latest = self.probe.measure(network, stages, *batch)
+            figures = self.figures(network, stages, batch, self.latest) if trainer.loggers else {}
+        values = self.values
         for logger in trainer.loggers:
-            logger.log_metrics(self.values, step=trainer.global_step)
+            logger.log_metrics(values, step=trainer.global_step)
             for tag, figure in figures.items():
                 log_figure(logger, tag, figure, trainer.global_step)
+
+    def _stages(self, network: nn.Module, images: Tensor) -> Stages:
+        if self.stages is None:
+            return stages_of(network, images[:1])
+        return self.stages if isinstance(self.stages, Mapping) else named_stages(network, self.stages)
+
+    def _publish(self, trainer: Trainer) -> None:
+        """The values where EarlyStopping and ModelCheckpoint look, which ``log`` would round."""
+        metrics = {tag: torch.tensor(value, dtype=torch.float64) for tag, value in self.values.items()}
+        trainer.callback_metrics.update(metrics)

@@ -42,6 +42,7 @@ class AdversarialShift(Probe):
     """
 
     section = "adversarial"
+    tried = False
     quantities = (
         fraction(
             "accuracy",

@@ -37,6 +37,7 @@ class AllShifts(Probe):
     """
 
     section = "all_shifts"
+    tried = False
     quantities = (
         fraction(
             "consistency",

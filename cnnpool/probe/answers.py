@@ -1,6 +1,7 @@
 """Predictions of a model for shifted images."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +13,26 @@ from cnnpool.probe.shift import shift
 BATCH = 256
 
 
+class NoLogitsError(ValueError):
+    """The model returns something else than a row of logits for each image."""
+
+
 def logits(model: nn.Module, images: Tensor) -> Tensor:
-    """Logits (N, K) of images (N, C, H, W), on the CPU."""
+    """Logits (N, K) of images (N, C, H, W), on the CPU.
+
+    Raises:
+        NoLogitsError: if the model returns anything else.
+    """
     with examined(model), torch.no_grad():
-        return torch.cat([model(part.to(device_of(model))).cpu() for part in images.split(_size(images))])
+        return torch.cat([_row(model(part.to(device_of(model)))) for part in images.split(_size(images))])
+
+
+def _row(output: Any) -> Tensor:
+    """``output`` on the CPU, if it is logits (N, K)."""
+    if not isinstance(output, Tensor) or output.ndim != 2:
+        found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+        raise NoLogitsError(f"the model must return logits (N, K), one row an image, got {found}")
+    return output.cpu()
 
 
 def answers(

@@ -1,7 +1,7 @@
 """The interface of a probe, and access to a model's maps that leaves the model unchanged."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -52,6 +52,9 @@ class Probe(ABC):
     """The key of ``results.json`` that takes the result, and the first part of its TensorBoard tags."""
     quantities: ClassVar[tuple[Quantity, ...]] = ()
     """Every number of the result that was measured rather than set, its key below ``section``."""
+
+    tried: ClassVar[bool] = True
+    """Whether a training may try it on two images before the first step; False where that takes long."""
 
     every_epochs: CountOrZero = 0
 
@@ -111,6 +114,12 @@ def captured(stages: Stages, *, inputs: bool = False) -> Iterator[dict[str, Tens
 def device_of(model: nn.Module) -> torch.device:
     """The device of the model's first parameter (the CPU if it has none)."""
     return next((p.device for p in model.parameters()), torch.device("cpu"))
+
+
+def ends_of(mean: Sequence[float], std: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """Black and white, (C,) each, in images of 0..1 less ``mean``, divided by ``std``."""
+    means, stds = torch.tensor(mean), torch.tensor(std)
+    return -means / stds, (1 - means) / stds
 
 
 def size_of(maps: Tensor) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cnnpool.probe.answers import answers, logits
+from cnnpool.probe.answers import NoLogitsError, answers, logits
 from cnnpool.probe.presets import Preset
 
 EXACT = 64
@@ -47,7 +47,11 @@ def paired_answers(
 
 
 def refusal(model: nn.Module, preset: Preset, images: Tensor) -> str | None:
-    """Why ``model`` cannot be measured by ``preset`` on such images; None if it can."""
+    """Why ``model`` cannot be measured by ``preset`` on such images; None if it can.
+
+    Raises:
+        NoLogitsError: if the model returns no logits, whatever the preset.
+    """
     height, width = images.shape[-2:]
     if reason := preset.refusal((height, width)):
         return reason
@@ -55,6 +59,8 @@ def refusal(model: nn.Module, preset: Preset, images: Tensor) -> str | None:
         view = preset.view(images[:1], torch.zeros(1, 2, dtype=torch.int64))
         try:
             logits(model, view)
+        except NoLogitsError:
+            raise
         except (RuntimeError, ValueError):
             return f"the model does not take crops of {view.shape[-2]}x{view.shape[-1]}"
     return None

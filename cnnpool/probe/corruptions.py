@@ -48,6 +48,7 @@ class Corruptions(Probe):
     """
 
     section = "corruptions"
+    tried = False
     quantities = (
         fraction(
             "accuracy",

@@ -50,6 +50,7 @@ class HeatMap(Probe):
     """
 
     section = "heat_map"
+    tried = False
     quantities = (
         ratio(
             "stages.<stage>.feature_distance",

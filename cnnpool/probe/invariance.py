@@ -104,6 +104,7 @@ class ShiftInvariance(Probe):
     """
 
     section = "invariance"
+    tried = False
     quantities = (
         *(quantity for name, preset in PRESETS.items() for quantity in of_preset(name, preset)),
         fraction(

@@ -38,6 +38,7 @@ class Sensitivity(Probe):
     """
 
     section = "sensitivity"
+    tried = False
     quantities = (
         ratio(
             "mean",

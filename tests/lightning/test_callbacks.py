@@ -173,7 +173,7 @@ def test_a_second_pass_brings_no_image_again():
     collector = BatchCollector(4)
     collector.close()
     for _ in range(2):
-        collector.add((torch.zeros(2, 1), torch.zeros(2)))
+        collector.add((torch.zeros(2, 1, 1, 1), torch.zeros(2, dtype=torch.int64)))
         collector.close()
     assert collector.count == len(collector.batch()[0]) == 2
 
@@ -181,7 +181,8 @@ def test_a_second_pass_brings_no_image_again():
 def test_a_batch_of_another_form_is_unpacked():
     collector = BatchCollector(3, lambda batch: (batch["image"], batch["label"]))
     for start in (0, 2, 4):
-        collector.add({"image": torch.arange(start, start + 2.0)[:, None], "label": torch.tensor([0, 1])})
+        images = torch.arange(start, start + 2.0).view(2, 1, 1, 1)
+        collector.add({"image": images, "label": torch.tensor([0, 1])})
     images, labels = collector.batch()
     assert images.flatten().tolist() == [0, 1, 2] and labels.tolist() == [0, 1, 0]
 

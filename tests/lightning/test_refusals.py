@@ -1,0 +1,281 @@
+"""Somebody's training is refused before its first step, or never ended."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import EarlyStopping
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from cnnpool import probe
+from cnnpool.lightning import Aliasing, GradientRouting, ProbeCallback, ShiftConsistency, ShiftInvariance
+from cnnpool.quantity import ratio
+
+pytestmark = [
+    # Lightning's own use of torch's pytrees.
+    pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec.:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning"),
+    pytest.mark.filterwarnings("ignore:The number of training batches:UserWarning"),
+    pytest.mark.filterwarnings("ignore:You defined a `validation_step`:UserWarning"),
+]
+IMAGES = torch.rand(16, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+CLASSES = torch.arange(16) % 3
+
+
+class Theirs(LightningModule):
+    """A module that trains whatever its batches and outputs are; ``shown`` makes its output of logits."""
+
+    def __init__(self, shown=lambda logits: logits, frozen=False):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
+        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+        self.shown, self.frozen, self.steps = shown, frozen, 0
+
+    def forward(self, images):
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            features = self.features(images)
+        return self.shown(self.head(features))
+
+    def training_step(self, batch, batch_idx):
+        self.steps += 1
+        return self.head(self.features(IMAGES)).square().mean()
+
+    def validation_step(self, batch, batch_idx):
+        pass
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def loader(labels, images=IMAGES):
+    return DataLoader(TensorDataset(images, labels), batch_size=4)
+
+
+def fit(module, callbacks, labels=CLASSES, validation=CLASSES, epochs=2, checkpoint=None, **options):
+    trainer = Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        callbacks=callbacks,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **options,
+    )
+    loaders = loader(labels), None if validation is None else loader(validation)
+    trainer.fit(module, *loaders, ckpt_path=checkpoint, weights_only=False)
+    return trainer
+
+
+def refused(match, make, callback=GradientRouting, labels=CLASSES):
+    """Whether training without callbacks works, and with one is refused before the first step."""
+    fit(make(), [], labels, labels)
+    for validation, sanity in ((labels, 2), (labels, 0), (None, 2)):
+        module = make()
+        with pytest.raises(ValueError, match=match):
+            fit(module, [callback()], labels, validation, num_sanity_val_steps=sanity)
+        assert module.steps == 0
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        torch.zeros(16, 8, 8, dtype=torch.int64),
+        torch.eye(16, 3, dtype=torch.int64),
+        torch.eye(16, 3)[:, :1],
+        torch.rand(16),
+        CLASSES[:, None],
+        CLASSES - 1,
+        CLASSES + 1,
+    ],
+    ids=["masks", "one_hot", "float_column", "float", "column", "negative", "too_large"],
+)
+def test_labels_that_are_no_class_are_refused_before_the_first_step(labels):
+    refused(r"labels must be .*unpack=", Theirs, labels=labels)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda logits: {"logits": logits},
+        lambda logits: (logits, logits),
+        lambda logits: logits[:, :, None, None].expand(-1, -1, 8, 8),
+        lambda logits: logits[:, 0],
+        lambda logits: logits[:, :1],
+    ],
+    ids=["dict", "tuple", "dense", "score", "single"],
+)
+def test_outputs_that_are_no_logits_are_refused_before_the_first_step(shown):
+    refused(r"Theirs must return logits .*network=", lambda: Theirs(shown))
+    refused(r"Theirs must return logits .*network=", lambda: Theirs(shown), ShiftInvariance)
+
+
+def test_features_without_gradient_are_refused_before_the_first_step():
+    refused(r"GradientRouting cannot measure Theirs: .*network=", lambda: Theirs(frozen=True))
+    # Other probes need no gradient.
+    callback = Aliasing()
+    fit(Theirs(frozen=True), [callback])
+    assert callback.values
+
+
+def test_a_part_that_returns_logits_is_measured():
+    callback = GradientRouting(network=lambda module: nn.Sequential(module.features, module.head))
+    fit(Theirs(lambda logits: {"logits": logits}), [callback])
+    assert callback.values["gradient/zero_fraction/0_2"] >= 0.75
+
+
+def test_mixed_labels_in_training_are_no_matter_where_validation_has_classes():
+    for sanity in (2, 0):
+        callback = GradientRouting()
+        fit(Theirs(), [callback], labels=torch.rand(16, 3), num_sanity_val_steps=sanity)
+        assert callback.values
+
+
+def test_labels_of_32_bits_are_measured_as_those_of_64():
+    short, long = GradientRouting(), GradientRouting()
+    for callback, labels in ((short, CLASSES.int()), (long, CLASSES)):
+        torch.manual_seed(0)
+        fit(Theirs(), [callback], labels, labels)
+    assert short.values == long.values != {}
+
+
+@dataclass(kw_only=True)
+class Brightness(probe.Probe):
+    """The mean of the images, which fails in the measurement of the number ``fails``, from 0."""
+
+    section = "brightness"
+    quantities = (ratio("mean", "mean", "Mean of the images."),)
+    fails: int = -1
+
+    def __post_init__(self):
+        self.count = -1
+
+    def read(self, model, stages, batch):
+        # The first is the trial before training.
+        self.count += 1
+        if self.count > self.fails >= 0:
+            raise RuntimeError("out of memory")
+        return {"mean": batch.images.double().mean().item()}
+
+
+def failures(warned):
+    return [str(one.message) for one in warned if "measures no more" in str(one.message)]
+
+
+def test_a_failure_later_is_warned_of_once_and_ends_no_training():
+    callback, other = ProbeCallback(Brightness(fails=1)), GradientRouting()
+    module = Theirs()
+    with pytest.warns(UserWarning) as warned:
+        trainer = fit(module, [callback, other], epochs=4)
+    assert failures(warned) == [
+        "ProbeCallback failed and measures no more in this training: RuntimeError: out of memory"
+    ]
+    assert trainer.current_epoch == 4 and module.steps == 16
+    assert callback.latest == {"mean": pytest.approx(IMAGES.mean().item())} and other.values
+
+
+def test_a_validation_batch_that_cannot_be_measured_is_warned_of_once():
+    callback = GradientRouting()
+    with pytest.warns(UserWarning, match="labels must be .*got float32") as warned:
+        fit(Theirs(), [callback], validation=torch.rand(16), num_sanity_val_steps=0)
+    assert len(failures(warned)) == 1 and not callback.values
+
+
+def test_a_given_batch_and_given_modules_are_measured():
+    module, images = Theirs(), torch.rand(6, 1, 8, 8)
+    callback = ProbeCallback(
+        probe.GradientRouting(), batch=(images, CLASSES[:6].int()), stages={"pool": module.features[2]}
+    )
+    fit(module, [callback], validation=torch.rand(16))
+    expected = probe.GradientRouting().measure(module, {"pool": module.features[2]}, images, CLASSES[:6])
+    assert callback.latest == expected and set(expected) == {"pool"}
+    with pytest.raises(ValueError, match=r"labels must be .*got float32 \(6,\)"):
+        ProbeCallback(probe.GradientRouting(), batch=(images, torch.rand(6)))
+
+
+def test_early_stopping_sees_the_values():
+    stop = EarlyStopping("brightness/mean", patience=1)
+    callback = ProbeCallback(Brightness())
+    trainer = fit(Theirs(), [stop, callback], epochs=9)
+    assert trainer.current_epoch == 2
+    assert trainer.callback_metrics["brightness/mean"].item() == callback.values["brightness/mean"]
+
+
+def test_state_is_in_the_checkpoint(tmp_path):
+    # Training images alone, which another process would see in another order.
+    first = ProbeCallback(Brightness(), samples=6)
+    fit(Theirs(), [first], validation=None, epochs=1).save_checkpoint(tmp_path / "one.ckpt")
+    finished, again = (ProbeCallback(Brightness(), samples=6) for _ in range(2))
+    trainer = fit(Theirs(), [finished], validation=None, epochs=1, checkpoint=tmp_path / "one.ckpt")
+    assert finished.latest == first.latest != {}
+    assert trainer.callback_metrics["brightness/mean"].item() == first.latest["mean"]
+    module, other = Theirs(), torch.zeros(16, 1, 8, 8)
+    trainer = Trainer(
+        max_epochs=2, accelerator="cpu", callbacks=[again], logger=False, enable_checkpointing=False
+    )
+    trainer.fit(module, loader(CLASSES, other), ckpt_path=tmp_path / "one.ckpt", weights_only=False)
+    assert again.latest == first.latest
+
+
+class Bright(nn.Module):
+    """Two classes: brighter than -0.4 on average or not."""
+
+    def forward(self, x):
+        level = x.mean((1, 2, 3))
+        return torch.stack((level, torch.full_like(level, -0.4)), 1)
+
+
+@pytest.mark.parametrize("told", [{"mean": [0.5], "std": [0.5]}, {}])
+def test_what_enters_is_black(told):
+    # White on black, normalised: black is -1, and zero would be grey.
+    images = -torch.ones(16, 1, 8, 8)
+    images[:, :, 2:6, 2:] = 1
+    black, grey = (
+        probe.ShiftInvariance(presets=("tips_fill",), map_samples=0).measure(
+            Bright(), {}, images, CLASSES % 2, fill
+        )
+        for fill in (torch.tensor([-1.0]), None)
+    )
+    callback = ShiftInvariance(
+        presets=["tips_fill"], network=lambda module: Bright(), batch=(images, CLASSES % 2), **told
+    )
+    fit(Theirs(), [callback])
+    assert callback.latest["consistency"] == black["consistency"] != grey["consistency"]
+
+
+@pytest.mark.parametrize("told", [{"mean": [0.5], "std": [0.5]}, {}])
+@pytest.mark.parametrize("preset", ["aps_crop", "lps_crop", "tips_fill"])
+def test_what_enters_the_views_of_the_metric_is_black(preset, told):
+    # Black moves in beside a white stripe that stays whole: nothing changes; grey would.
+    images = -torch.ones(300, 1, 16, 16)
+    images[:, :, 6:10, 6:10] = 1
+    metric = ShiftConsistency(preset, **told)
+    metric.update(Level(-0.93), images)
+    assert metric.compute() == 1
+
+
+class Level(Bright):
+    """Two classes: brighter than ``level`` on average or not."""
+
+    def __init__(self, level):
+        super().__init__()
+        self.level = level
+
+    def forward(self, x):
+        mean = x.mean((1, 2, 3))
+        return torch.stack((mean, torch.full_like(mean, self.level)), 1)
+
+
+def test_mean_without_std_is_refused():
+    for make in (ShiftConsistency, Aliasing):
+        with pytest.raises(ValueError, match="mean and std belong together"):
+            make(mean=[0.5])
+
+
+def test_the_share_of_a_dense_output_is_refused():
+    model = nn.Conv2d(1, 5, 3, padding=1)
+    for preset in ("distinct", "one_px"):
+        with pytest.raises(ValueError, match=r"must return logits \(N, K\), one row an image, got shape"):
+            ShiftConsistency(preset).update(model, torch.rand(8, 1, 32, 32))
