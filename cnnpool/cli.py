@@ -6,7 +6,7 @@ import sys
 import traceback
 from argparse import Namespace
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from cnnpool import __version__
 from cnnpool.cli_parser import Parser, train_parser
@@ -107,12 +107,7 @@ def compare(arguments: list[str]) -> int:
     """``cnnpool compare``."""
     from cnnpool import report
 
-    def judge(*asked: Any) -> tuple[str, dict[str, bytes]]:
-        from cnnpool import claims
-
-        return claims.judge(*asked)
-
-    return report.main(arguments, judge)
+    return report.main(arguments)
 
 
 def choose(arguments: list[str]) -> int:

@@ -5,13 +5,13 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
-from cnnpool.report.runs import Run, find, finished
+from cnnpool.report.runs import Run, find
 from cnnpool.system.progress import Progress, loading
 
 if TYPE_CHECKING:
@@ -23,32 +23,24 @@ EXAMPLES = """examples:
   cnnpool compare outputs --where data=mnist --by pool,readout --baseline max
   cnnpool compare outputs/mnist --metric invariance.consistency.distinct
   cnnpool compare outputs --status
-  cnnpool compare outputs/claims outputs/claims_allconv --claims
 """
 
 
-Judge = Callable[[Sequence[Run], Sequence[str], Sequence[str], int], tuple[str, dict[str, bytes]]]
-"""From runs, keys that may differ, the command and the terminal's width to a text and files by name."""
-
-
-def main(argv: list[str], judge: Judge | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Run ``cnnpool compare``.
 
     Args:
         argv: its arguments.
-        judge: judges claims by runs; without it there is no option ``--claims``.
 
     Returns:
         0, or 2 after one ``error:`` on stderr.
     """
     try:
-        arguments = parser(claims=judge is not None).parse_args(argv)
+        arguments = parser().parse_args(argv)
         with Progress("reading runs", unit="runs") as progress:
             runs = find(arguments.runs, progress.step)
         if arguments.status:
             _say(_status(runs))
-        elif judge and arguments.claims:
-            _claims(arguments, runs, argv, judge)
         else:
             _compare(arguments, runs, argv)
     except ValueError as error:
@@ -57,8 +49,8 @@ def main(argv: list[str], judge: Judge | None = None) -> int:
     return 0
 
 
-def parser(*, claims: bool = True) -> Parser:
-    """The arguments of ``cnnpool compare``; with ``claims`` the option ``--claims`` too."""
+def parser() -> Parser:
+    """The arguments of ``cnnpool compare``."""
     found = Parser(
         prog="cnnpool compare",
         description="Runs on disk -> table, statistics, plots and a report.",
@@ -88,9 +80,6 @@ def parser(*, claims: bool = True) -> Parser:
     )
     add("--allow", metavar="KEY,...", help="keys that may differ among the runs without being a choice")
     add("--out", metavar="DIR", help="folder of the report (default: report in the first of RUNS)")
-    if claims:
-        only = "settle textbook claims by these runs instead (with --where, --allow and --out alone)"
-        add("--claims", action="store_true", help=only)
     add("--no-board", action="store_true", help="print no command for TensorBoard")
     add(
         "--status", action="store_true", help="only list the runs: done, running, failed, unfinished, damaged"
@@ -150,23 +139,6 @@ def _short(folder: Path) -> str:
     """``folder`` from here, where that is below here."""
     here = Path.cwd()
     return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
-
-
-def _claims(arguments: argparse.Namespace, runs: list[Run], argv: list[str], judge: Judge) -> None:
-    from cnnpool.report.comparable import select
-    from cnnpool.report.write import put
-
-    idle = [key for key in ("by", "baseline") if getattr(arguments, key) is not None]
-    if idle or arguments.metric != METRIC:
-        raise ValueError(
-            f"--claims does not go with --{idle[0] if idle else 'metric'}: each claim has its own"
-        )
-    judged = [*select(finished(runs), arguments.where), *(run for run in runs if not run.found)]
-    text, files = judge(judged, _keys(arguments.allow), ["cnnpool", "compare", *argv], _columns())
-    _say(text)
-    folder = Path(arguments.out or Path(arguments.runs[0], "report"))
-    put(files, folder)
-    _say(f"\nreport: {folder / 'claims.html'}\n")
 
 
 def _status(runs: Sequence[Run]) -> str:

@@ -105,23 +105,6 @@ def superiority(differences: Sequence[float]) -> float:
     return float((np.sign(d).sum() / d.size + 1) / 2) if d.size else math.nan
 
 
-def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
-    """Spearman's rank correlation of pairs of values, -1..1, equal values sharing their mean rank.
-
-    NaN if either side has a single value, or fewer than two pairs are given.
-    """
-    a, b = (_ranks(np.asarray(values, dtype=np.float64)) for values in (first, second))
-    if min(a.size, b.size) < 2 or not (a.std() and b.std()):
-        return math.nan
-    return float(np.corrcoef(a, b)[0, 1])
-
-
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The number of smaller values, and of equal ones half."""
-    smaller, equal = (values[:, None] > values).sum(1), (values[:, None] == values).sum(1)
-    return np.asarray(smaller + equal / 2)
-
-
 def detectable(sd: float, n: int, comparisons: int = 1) -> float:
     """The smallest true difference that n pairs show in 80 % of cases by the t test, at Holm's first step.
 

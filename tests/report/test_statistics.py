@@ -113,21 +113,3 @@ def test_detectable_difference_is_found_in_80_of_100_cases():
     power = stats.nct.sf(edge, n - 1, delta / (sd / math.sqrt(n)))
     assert power == pytest.approx(0.8, abs=1e-5)
     assert statistics.detectable(sd, n, comparisons=5) > delta
-
-
-@given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=20))
-def test_rank_correlation_is_spearmans(pairs):
-    a, b = ([round(x) for x in side] for side in zip(*pairs, strict=True))
-    found = statistics.rank_correlation(a, b)
-    if len(set(a)) == 1 or len(set(b)) == 1:
-        assert math.isnan(found)
-    else:
-        assert found == pytest.approx(stats.spearmanr(a, b).statistic)
-
-
-def test_rank_correlation_by_hand():
-    assert statistics.rank_correlation([1, 2, 3], [10, 100, 1000]) == pytest.approx(1)
-    assert statistics.rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
-    # d = (0, 1, 1, 0): 1 - 6 * 2 / (4 * 15).
-    assert statistics.rank_correlation([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(0.8)
-    assert math.isnan(statistics.rank_correlation([1], [2]))

@@ -46,7 +46,6 @@ ROOMS = {
         *("tensorboard", "werkzeug", "matplotlib", "yaml", "cnnpool.report", RUN_FOLDER, TABLES),
         *("cnnpool.choose.live_file", "cnnpool.system.living"),
     },
-    "claims": {"numpy", "cnnpool.report", RUN_FOLDER, TABLES},
     "explain": {
         *("torch", "matplotlib"),
         *("cnnpool.cli_parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", SYSTEM, TABLES),
