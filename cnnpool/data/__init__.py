@@ -6,16 +6,13 @@ from cnnpool import registry
 from cnnpool.data.augment import augment, mirror, translate
 from cnnpool.data.base import Raw, Source, Split, from_pixels
 from cnnpool.data.batches import Batches
-from cnnpool.data.cifar10 import CIFAR10
-from cnnpool.data.cifar100 import CIFAR100
 from cnnpool.data.dataset import Dataset, assemble, digest
 from cnnpool.data.digits import Digits
 from cnnpool.data.errors import DataError
-from cnnpool.data.fashion_mnist import FashionMNIST
 from cnnpool.data.huggingface import HuggingFace
 from cnnpool.data.image_folder import ImageFolder
-from cnnpool.data.mnist import MNIST
 from cnnpool.data.overview import tell
+from cnnpool.data.published import CIFAR10, CIFAR100, MNIST, FashionMNIST
 from cnnpool.data.torchvision import Torchvision
 
 DATASETS: dict[str, type[Source]] = {

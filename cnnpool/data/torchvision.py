@@ -2,22 +2,115 @@
 
 import inspect
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from filelock import FileLock
 from torch.utils.data import ConcatDataset
 
 from cnnpool.data.decode import MADE_BY
-from cnnpool.data.errors import DataError, DownloadError
 from cnnpool.data.image_source import Found, ImageSource, Origin, cache_folder
+from cnnpool.data.obtain import FETCH, obtained
 from cnnpool.data.pictures import Pictures
 from cnnpool.data.stamp import stamp
-from cnnpool.data.torchvision_sets import SETS, TorchvisionSet
 from cnnpool.registry import did_you_mean
+
+Arguments = Mapping[str, Any]
+BY_FLAG: Mapping[str, Arguments] = {"train": {"train": True}, "test": {"train": False}}
+TRAIN_TEST: Mapping[str, Arguments] = {"train": {"split": "train"}, "test": {"split": "test"}}
+THREE: Mapping[str, Arguments] = {part: {"split": part} for part in ("train", "val", "test")}
+TRAIN_VAL: Mapping[str, Arguments] = {"train": {"split": "train"}, "test": {"split": "val"}}
+"""The validation images are the only labelled ones beside the training images."""
+WHOLE: Mapping[str, Arguments] = {"train": {}}
+"""There is no published test set."""
+
+
+@dataclass(frozen=True)
+class TorchvisionSet:
+    """A class of ``torchvision.datasets``.
+
+    Args:
+        files: what it keeps below its root.
+        parts: part -> arguments of the constructor, in the order train, val, test.
+        variants: name -> further arguments; the first is the default. Empty where there is only one.
+        manual: where to get files that torchvision does not download.
+    """
+
+    files: tuple[str, ...]
+    parts: Mapping[str, Arguments]
+    variants: Mapping[str, Arguments] = field(default_factory=dict)
+    manual: str = ""
+
+
+SETS = {
+    "CIFAR10": TorchvisionSet(("cifar-10-batches-py",), BY_FLAG),
+    "CIFAR100": TorchvisionSet(("cifar-100-python",), BY_FLAG),
+    "CLEVRClassification": TorchvisionSet(("clevr",), TRAIN_VAL),
+    "Caltech101": TorchvisionSet(("caltech101",), WHOLE),
+    "Caltech256": TorchvisionSet(("caltech256",), WHOLE),
+    "Country211": TorchvisionSet(
+        ("country211",), {"train": {"split": "train"}, "val": {"split": "valid"}, "test": {"split": "test"}}
+    ),
+    "DTD": TorchvisionSet(("dtd",), THREE, {str(one): {"partition": one} for one in range(1, 11)}),
+    "EMNIST": TorchvisionSet(
+        ("EMNIST/raw",),
+        BY_FLAG,
+        {one: {"split": one} for one in ("balanced", "byclass", "bymerge", "letters", "digits", "mnist")},
+    ),
+    "EuroSAT": TorchvisionSet(("eurosat",), WHOLE),
+    "FER2013": TorchvisionSet(
+        ("fer2013",),
+        TRAIN_TEST,
+        manual="put fer2013.csv of that page into {root}/fer2013",
+    ),
+    "FGVCAircraft": TorchvisionSet(
+        ("fgvc-aircraft-2013b",),
+        THREE,
+        {one: {"annotation_level": one} for one in ("variant", "family", "manufacturer")},
+    ),
+    "FashionMNIST": TorchvisionSet(("FashionMNIST/raw",), BY_FLAG),
+    "Flowers102": TorchvisionSet(("flowers-102",), THREE),
+    "Food101": TorchvisionSet(("food-101",), TRAIN_TEST),
+    "GTSRB": TorchvisionSet(("gtsrb",), TRAIN_TEST),
+    "ImageNet": TorchvisionSet(
+        ("train", "val", "meta.bin"),
+        TRAIN_VAL,
+        manual="put the archives ILSVRC2012_*.tar of https://image-net.org into {root}, or its folders, "
+        "for data=image_folder",
+    ),
+    "Imagenette": TorchvisionSet(
+        ("imagenette2", "imagenette2-320", "imagenette2-160"),
+        TRAIN_VAL,
+        {one: {"size": one} for one in ("full", "320px", "160px")},
+    ),
+    "KMNIST": TorchvisionSet(("KMNIST/raw",), BY_FLAG),
+    "MNIST": TorchvisionSet(("MNIST/raw",), BY_FLAG),
+    "OxfordIIITPet": TorchvisionSet(
+        ("oxford-iiit-pet",), {"train": {"split": "trainval"}, "test": {"split": "test"}}
+    ),
+    "PCAM": TorchvisionSet(("pcam",), THREE),
+    "Places365": TorchvisionSet(
+        ("data_256_standard", "val_256", "data_large_standard", "val_large"),
+        {"train": {"split": "train-standard"}, "test": {"split": "val"}},
+        {"256px": {"small": True}, "large": {"small": False}},
+    ),
+    "QMNIST": TorchvisionSet(("QMNIST/raw",), BY_FLAG),
+    "RenderedSST2": TorchvisionSet(("rendered-sst2",), THREE),
+    "SEMEION": TorchvisionSet(("semeion.data",), WHOLE),
+    "STL10": TorchvisionSet(("stl10_binary",), TRAIN_TEST),
+    "SUN397": TorchvisionSet(("SUN397",), WHOLE),
+    "SVHN": TorchvisionSet(("train_32x32.mat", "test_32x32.mat"), TRAIN_TEST),
+    "StanfordCars": TorchvisionSet(
+        ("stanford_cars",),
+        TRAIN_TEST,
+        manual="get its files as https://github.com/pytorch/vision/issues/7545 describes, into "
+        "{root}/stanford_cars",
+    ),
+    "USPS": TorchvisionSet(("usps.bz2", "usps.t.bz2"), BY_FLAG),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,24 +189,17 @@ class Torchvision(ImageSource):
         )
 
     def _parts(self, root: Path) -> dict[str, Any]:
-        """The data set of every part, downloaded first where that is asked for and needed.
-
-        Raises:
-            DataError: if files are missing or damaged.
-            DownloadError: if they could not be downloaded.
-        """
-        try:
-            return self._construct(root, download=False)
-        except Exception as error:
-            # Each data set raises its own kinds of errors for files that are missing or damaged.
-            if not self.download or self._set.manual:
-                raise DataError(self._explained(error, root)) from error
-        try:
-            root.mkdir(parents=True, exist_ok=True)
-            with FileLock(root / f".torchvision-{self.dataset}.lock"):
-                return self._construct(root, download=True)
-        except Exception as error:
-            raise DownloadError(self._explained(error, root)) from error
+        """The data set of every part, downloaded first where that is asked for and needed."""
+        fetch = [partial(self._construct, root, download=True)]
+        return obtained(
+            self._title,
+            root,
+            root,
+            partial(self._construct, root, download=False),
+            lambda: fetch if self.download and not self._set.manual else [],
+            download=True,
+            remedy=self._set.manual.format(root=root) or FETCH,
+        )
 
     def _construct(self, root: Path, *, download: bool) -> dict[str, Any]:
         from torchvision import datasets
@@ -126,17 +212,6 @@ class Torchvision(ImageSource):
         if download:
             common["download"] = True
         return {part: kind(root, **common, **arguments) for part, arguments in entry.parts.items()}
-
-    def _explained(self, error: Exception, root: Path) -> str:
-        said = " ".join(str(error).partition("You can use download=True")[0].split()).rstrip(". ")
-        said = said[:300] or type(error).__name__
-        if self._set.manual:
-            remedy = self._set.manual.format(root=root)
-        elif not self.download:
-            remedy = "set data.download=true, or name the folder that holds it by data.root=FOLDER"
-        else:
-            remedy = "torchvision could not provide it; mend that, or put its files there by hand"
-        return f"cannot read {self._title} of torchvision in {root} ({said}): {remedy}"
 
 
 def _takes(kind: type, argument: str) -> bool:

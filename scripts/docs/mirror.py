@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -36,8 +36,11 @@ def serve(folder: Path) -> Iterator[str]:
 
 
 def at(url: str, constants: Constants) -> Constants:
-    """``constants`` with the data sets' folders below ``url`` as their mirrors."""
-    return {name: {**own, "mirrors": [f"{url}/{name}/"]} for name, own in constants.items()}
+    """``constants`` with the addresses of the data sets' folders below ``url``."""
+    return {
+        name: {**own, "mirrors": [f"{url}/{name}/"], "url": f"{url}/{name}/{own.get('filename', '')}"}
+        for name, own in constants.items()
+    }
 
 
 def write_constants(path: Path, constants: Constants) -> None:
@@ -59,18 +62,26 @@ class _Handler(SimpleHTTPRequestHandler):
     def log_message(self, *arguments: Any) -> None:
         pass
 
+    def handle(self) -> None:
+        # torchvision asks for a file twice, and does not read the first answer.
+        with suppress(ConnectionError):
+            super().handle()
+
 
 def redirect(constants: Constants) -> None:
-    """Let this process's data sets take their addresses and digests from ``constants``."""
+    """Let the data sets of this process take their addresses and digests from ``constants``."""
     from cnnpool import registry
 
     construct = registry.construct
 
     def construct_mirrored(table: dict[str, Any], room: str, name: str, *args: Any, **options: Any) -> Any:
         # Imported here: jobs are forked only where torch, and with it the data sets, is not imported yet.
-        if room == "datasets":
-            for key, value in constants.get(name, {}).items():
-                setattr(table[name], key, value)
+        if room == "datasets" and name in constants:
+            from torchvision import datasets
+
+            table[name].sha256 = None
+            for key, value in constants[name].items():
+                setattr(getattr(datasets, table[name].title), key, value)
         return construct(table, room, name, *args, **options)
 
     registry.construct = construct_mirrored

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import torchvision
 
-from cnnpool.data import MNIST
 from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.launch import build, sweep
 from cnnpool.launch.compose import Request, jobs_of
@@ -107,11 +107,11 @@ def test_memory_that_ran_out_is_known_by_many_words(said, expected):
 
 
 def test_data_that_cannot_be_downloaded_are_asked_for_once(call, states, tmp_path, monkeypatch):
-    monkeypatch.setattr(MNIST, "mirrors", ("http://127.0.0.1:9/",))
+    monkeypatch.setattr(torchvision.datasets.MNIST, "mirrors", ["http://127.0.0.1:9/"])
     monkeypatch.setenv("no_proxy", "*")
     status, out, err = call("train", "-m", "pool=max,avg", "data=mnist,digits", *call.quick)
     assert status == 2 and "4 jobs: 2 failed, 2 done" in out
-    assert out.count("downloading") == out.count("cannot download") == out.count("as above") == 1
+    assert out.count("downloading MNIST to") == out.count("cannot download") == out.count("as above") == 1
     assert "seed0 and 1 more: cannot download MNIST" in err and err.count("\n") == 1
     assert len(list(tmp_path.rglob("results.json"))) == 2
 

@@ -20,7 +20,6 @@ ROOMS = {
         "torch",
         "torchvision",
         "datasets",
-        "sklearn",
         "numpy",
         "PIL",
         "filelock",
