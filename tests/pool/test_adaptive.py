@@ -62,9 +62,3 @@ def test_equal_bins_are_plain_windows(name):
     assert_close(out, plain)
     grads = [torch.autograd.grad(y.square().sum(), x)[0] for y in (out, plain)]
     assert_close(*grads)
-
-
-@pytest.mark.parametrize("name", TORCH)
-def test_size_below_one_is_refused(name):
-    with pytest.raises(ValueError, match="output_size must be"):
-        build(name, 3, output_size=0)

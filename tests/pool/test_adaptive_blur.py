@@ -141,25 +141,3 @@ def test_flops_are_the_convolutions_the_softmaxes_and_the_sums():
     # Per output pixel: 2*9*18 weights twice, 18 filter taps thrice, 9 products and sums for 2 channels.
     op = AdaptiveBlurPool2d(2, groups=2)
     assert op.flops(8, 8) == 16 * (2 * 2 * 9 * 18 + 3 * 18 + 2 * 2 * 9)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"filter_size": 2}, "filter_size must be a whole number from 1 to 15, odd, or two of them, got 2"),
-        ({"filter_size": 0}, "filter_size"),
-        ({"stride": 0}, "stride"),
-        ({"groups": 3}, "groups must divide the 4 channels, got 3"),
-        ({"groups": 0}, "groups must be a whole number from 1 to"),
-        ({"padding_mode": "same"}, "padding_mode"),
-    ],
-)
-def test_bad_argument_is_refused_with_its_value(options, message):
-    with pytest.raises(ValueError, match=message):
-        AdaptiveBlurPool2d(4, **options)
-
-
-@pytest.mark.parametrize("shape", [(2, 8, 2, 2), (2, 9, 2, 3), (2, 27, 2, 2)])
-def test_logits_of_another_shape_are_refused(shape):
-    with pytest.raises(ValueError, match=r"logits must be \(N, groups\*9, 2, 2\), groups a divisor of C = 4"):
-        adaptive_blur_pool2d(torch.zeros(2, 4, 4, 4), torch.zeros(shape))

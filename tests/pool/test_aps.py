@@ -260,38 +260,3 @@ def test_circular_network_predicts_the_same_under_all_shifts_at_initialisation(f
 def test_flops_count_two_operations_per_pixel_and_the_blur():
     assert ApsPool2d(3).flops(7, 8) == 3 * 8 * 8 * 2
     assert ApsPool2d(3, filter_size=(3, 1)).flops(8, 8) == 3 * 8 * 8 * (2 + 5)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"p": 3.0}, "p must be 1, 2 or inf, got 3.0"),
-        ({"choose": "most"}, "choose must be one of max, min, got 'most'"),
-        ({"stride": 0}, "stride"),
-        ({"filter_size": 0}, "filter_size"),
-    ],
-)
-def test_bad_argument_is_refused_with_its_value(options, message):
-    with pytest.raises(ValueError, match=message):
-        aps_pool2d(torch.zeros(1, 1, 4, 4), **options)
-    with pytest.raises(ValueError, match=message):
-        ApsPool2d(1, **options)
-
-
-@pytest.mark.parametrize(
-    ("phase", "message"),
-    [
-        (torch.zeros(3, dtype=torch.int64), r"phase must be \(2,\), got \(3,\)"),
-        (torch.zeros(2, 4, dtype=torch.int64), r"phase must be \(2,\), got \(2, 4\)"),
-        (torch.zeros(2), r"phase must be \(2, 4\) or \(2, 4, 3\), got \(2,\)"),
-    ],
-)
-def test_phase_of_another_shape_is_refused(phase, message):
-    with pytest.raises(ValueError, match=message):
-        aps_pool2d(torch.zeros(2, 3, 4, 4), phase=phase)
-
-
-@pytest.mark.parametrize("phase", [-5, 4, 9])
-def test_a_phase_that_is_not_there_is_refused(phase):
-    with pytest.raises(IndexError):
-        aps_pool2d(torch.zeros(2, 1, 4, 4), phase=torch.tensor([0, phase]))

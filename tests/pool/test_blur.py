@@ -213,30 +213,6 @@ def test_flops_are_those_of_the_two_passes():
     assert BlurPool2d(2, filter_size=1).flops(8, 8) == 0
 
 
-@pytest.mark.parametrize(
-    ("x", "options", "message"),
-    [
-        (
-            torch.zeros(1, 1, 4, 4),
-            {"filter_size": 0},
-            "filter_size must be a whole number .*, or two of them, got 0",
-        ),
-        (torch.zeros(1, 1, 4, 4), {"filter_size": (3, 0)}, "filter_size"),
-        (torch.zeros(1, 1, 4, 4), {"stride": 0}, "stride must be"),
-        (torch.zeros(1, 1, 4, 4), {"padding_mode": "mirror"}, "padding_mode must be one of .*'mirror'"),
-        (torch.zeros(1, 1, 4, 4, dtype=torch.int64), {}, "floating-point .* got torch.int64"),
-        (torch.zeros(4, 4), {}, r"got torch.float32 \(4, 4\)"),
-        (torch.zeros(1, 1, 0, 4), {}, r"needs a map, got \(1, 1, 0, 4\)"),
-    ],
-)
-def test_bad_argument_is_refused_with_its_value(x, options, message):
-    with pytest.raises(ValueError, match=message):
-        blur_pool2d(x, **options)
-    if options:
-        with pytest.raises(ValueError, match=message):
-            BlurPool2d(1, **options)
-
-
 def test_padding_by_torch_gives_the_same_where_torch_can_pad():
     x = image(2, 3, 8, 7)
     kernel = torch.tensor(taps(4), dtype=torch.float64)

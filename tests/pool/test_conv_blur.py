@@ -87,18 +87,3 @@ def test_flops_are_those_torch_counts_and_the_blurs(order):
     with FlopCounterMode(display=False) as counter:
         op(torch.randn(1, 4, 9, 12))
     assert op.flops(9, 12) == counter.get_total_flops() + op.blur.flops(9, 12)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kernel_size": 2}, "kernel_size must be a whole number from 1 to 255, odd"),
-        ({"order": "blur"}, "order must be one of conv_blur, blur_conv, got 'blur'"),
-        ({"filter_size": 0}, "filter_size"),
-        ({"padding_mode": "same"}, "padding_mode"),
-        ({"conv_padding_mode": "same"}, "padding_mode"),
-    ],
-)
-def test_bad_argument_is_refused_with_its_name(options, message):
-    with pytest.raises(ValueError, match=message):
-        ConvBlur2d(2, **options)

@@ -73,9 +73,3 @@ def test_flops_of_the_convolution_are_those_torch_counts():
     with FlopCounterMode(display=False) as counter:
         op.conv(x)
     assert op.flops(9, 12) == counter.get_total_flops() + op.pool.flops(9, 12)
-
-
-@pytest.mark.parametrize("conv_size", [2, (3, 4)])
-def test_even_convolution_is_refused(conv_size):
-    with pytest.raises(ValueError, match="conv_size must be a whole number from 1 to 255, odd"):
-        ConvPool2d(1, conv_size=conv_size)

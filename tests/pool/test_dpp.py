@@ -78,13 +78,3 @@ def test_every_parameter_learns(full):
         optimiser.step()
     assert all(not torch.equal(a, b) for a, b in zip(before, op.parameters(), strict=True))
     assert op(x).isfinite().all()
-
-
-def test_bad_options_are_refused():
-    with pytest.raises(ValueError, match="form"):
-        build("dpp", 3, form="odd")
-    x = torch.zeros(1, 1, 2, 2)
-    with pytest.raises(ValueError, match="form"):
-        dpp_pool2d(x, 1.0, 1.0, 2, form="odd")
-    with pytest.raises(ValueError, match="eps"):
-        dpp_pool2d(x, 1.0, 1.0, 2, eps=0.0)

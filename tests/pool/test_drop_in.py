@@ -67,22 +67,6 @@ def test_of_several_maxima_from_one_place_the_last_stands_and_gets_the_gradient(
     assert gradgradcheck(lambda x: max_unpool2d(x, index, 2).square(), x)
 
 
-@pytest.mark.parametrize(
-    ("index", "options", "message"),
-    [
-        ([[[[16]]]], {}, "0 to 3 in a 2x2 map, got 16 to 16"),
-        ([[[[-1]]]], {}, "got -1 to -1"),
-        ([[[[0, 1]]]], {}, "same shape"),
-        ([[[[0.0]]]], {}, "integers"),
-        ([[[[0]]]], {"output_size": (4, 2)}, "less than a stride"),
-        ([[[[0]]]], {"padding": 2}, "padding"),
-    ],
-)
-def test_unpooling_refuses_in_a_line(index, options, message):
-    with pytest.raises(ValueError, match=message):
-        max_unpool2d(torch.ones(1, 1, 1, 1), torch.tensor(index), 2, **options)
-
-
 def test_arguments_have_torchs_names_and_order():
     for name, theirs in (
         ("max_pool2d", "input kernel_size stride padding dilation ceil_mode return_indices"),

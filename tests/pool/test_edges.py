@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
-from cnnpool.pool.edges import EdgeConv2d, check_mode, pad, source
+from cnnpool.pool.edges import EdgeConv2d, pad, source
 
 NUMPY = {"reflect": "reflect", "replicate": "edge", "circular": "wrap", "zeros": "constant"}
 
@@ -50,14 +50,3 @@ def test_convolution_is_torchs(mode, stride):
     x = torch.randn(2, 4, 7, 8, dtype=torch.float64)
     assert_close(ours(x), theirs(x))
     assert ours(x).shape[2:] == (-(-7 // stride), 8 // stride)
-
-
-@pytest.mark.parametrize("kernel_size", [2, (3, 4), 0])
-def test_even_kernel_is_refused_with_its_size(kernel_size):
-    with pytest.raises(ValueError, match="kernel_size must be"):
-        EdgeConv2d(1, 1, kernel_size, mode="zeros")
-
-
-def test_unknown_mode_is_refused_with_the_choices():
-    with pytest.raises(ValueError, match="one of reflect, replicate, circular, zeros, got 'mirror'"):
-        check_mode("mirror")

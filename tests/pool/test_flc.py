@@ -79,8 +79,3 @@ def test_adjoint_is_the_transposed_jacobian():
     x.requires_grad_()
     (grad,) = torch.autograd.grad(FlcPool2d(1)(x), x, upstream)
     assert_close(grad.flatten(), torch.stack(columns) @ upstream.flatten())
-
-
-def test_stride_below_one_is_refused():
-    with pytest.raises(ValueError, match="stride must be a whole number from 1 to 1,024"):
-        FlcPool2d(1, stride=0)

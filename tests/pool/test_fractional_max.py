@@ -151,19 +151,3 @@ def test_nan_wins():
     x = torch.zeros(1, 1, 4, 4)
     x[..., 0, 0] = torch.nan
     assert FractionalMaxPool2d(1)(x).isnan().sum() == 1
-
-
-@pytest.mark.parametrize("stride", [1, 0.5, (2, 1.0)])
-def test_stride_that_shrinks_nothing_is_refused(stride):
-    with pytest.raises(ValueError, match="stride must be a number above 1"):
-        FractionalMaxPool2d(1, stride=stride)
-
-
-def test_unknown_mode_is_refused():
-    with pytest.raises(ValueError, match="mode must be one of random, pseudorandom, got 'fixed'"):
-        FractionalMaxPool2d(1, mode="fixed")
-
-
-def test_map_smaller_than_the_stride_is_refused():
-    with pytest.raises(ValueError, match=r"leaves nothing of a 1x8 map: stride=\(2, 2\)"):
-        FractionalMaxPool2d(1)(torch.zeros(1, 1, 1, 8))

@@ -53,8 +53,3 @@ def test_mask_learns_when_to_take_the_maximum(per, copies):
         (op(x) - F.max_pool2d(x, 2)).square().mean().backward()
         optimiser.step()
     assert (op.weight > 1).all()
-
-
-def test_mask_of_another_size_is_refused():
-    with pytest.raises(ValueError, match=r"weight must be \(C or 1, 4\)"):
-        gated_pool2d(torch.zeros(1, 1, 4, 4), torch.zeros(1, 9), 2)

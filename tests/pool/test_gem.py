@@ -1,4 +1,3 @@
-import pytest
 import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
@@ -59,14 +58,6 @@ def test_channels_may_have_their_own_power():
     x = torch.rand(1, 2, 4, 4)
     assert_close(op(x)[:, :1], gem_pool2d(x[:, :1], 2, p=2.0))
     assert_close(op(x)[:, 1:], gem_pool2d(x[:, 1:], 2, p=20.0))
-
-
-@pytest.mark.parametrize("bad", [{"p": 0.0}, {"p": float("inf")}, {"eps": 0.0}])
-def test_number_out_of_range_is_refused(bad):
-    with pytest.raises(ValueError, match=next(iter(bad))):
-        build("gem", 3, **bad)
-    with pytest.raises(ValueError, match="must be above 0"):
-        gem_pool2d(torch.zeros(1, 1, 2, 2), 2, p=-1.0)
 
 
 def test_nan_makes_all_gradients_of_its_window_nan():

@@ -1,6 +1,5 @@
 """The Haar band against PyWavelets and twice the average."""
 
-import pytest
 import pywt
 import torch
 import torch.nn.functional as F
@@ -49,8 +48,3 @@ def test_band_keeps_the_energy_of_flat_cells_and_no_more():
     assert HaarPool2d(2)(x).norm() < x.norm()
     flat = x[..., ::2, ::2].repeat_interleave(2, -1).repeat_interleave(2, -2)
     assert_close(HaarPool2d(2)(flat).norm(), flat.norm())
-
-
-def test_other_strides_are_refused():
-    with pytest.raises(ValueError, match="stride must be 2, got 3"):
-        HaarPool2d(1, stride=3)

@@ -73,15 +73,3 @@ def test_flops_of_the_convolution_are_those_torch_counts():
     with FlopCounterMode(display=False) as counter:
         op(torch.randn(1, 4, 9, 8))
     assert op.flops(9, 8) == counter.get_total_flops()
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ({"stride": 3}, "stride must be 2, got 3"),
-        ({"edges": "wrap"}, "edges must be one of replicate, zeros"),
-    ],
-)
-def test_option_out_of_range_is_refused(bad, message):
-    with pytest.raises(ValueError, match=message):
-        HwdConv2d(2, **bad)

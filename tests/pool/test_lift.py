@@ -113,22 +113,3 @@ def test_the_inverse_keeps_the_memory_format_and_has_gradients():
     # The map itself comes back, so its gradient is that of the identity.
     (grad,) = torch.autograd.grad(back.square().sum(), x)
     assert_close(grad, 2 * x, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ({"stride": 4}, "stride must be 2, got 4"),
-        ({"kernel_size": 4}, "kernel_size must be a whole number from 1 to 255, odd"),
-        ({"lifting": "db2"}, "lifting must be one of learnt, haar, got 'db2'"),
-        ({"bands": "hh"}, "bands must be one of sum, ll, got 'hh'"),
-    ],
-)
-def test_option_out_of_range_is_refused(bad, message):
-    with pytest.raises(ValueError, match=message):
-        LiftPool2d(2, **bad)
-
-
-def test_bands_of_different_shapes_are_refused():
-    with pytest.raises(ValueError, match=r"four maps of one shape, got \[\(1, 2, 2, 2\)\]"):
-        LiftPool2d(2).inverse([torch.zeros(1, 2, 2, 2)])

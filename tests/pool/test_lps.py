@@ -150,19 +150,3 @@ def test_constant_map_stays_constant_in_both_modes():
 def test_flops_are_those_of_the_two_convolutions_and_the_blur():
     assert LpsPool2d(4, hidden=2).flops(7, 8) == 64 * 2 * (4 * 2 * 9 + 2 * 9)
     assert LpsPool2d(4, hidden=2, filter_size=3).flops(8, 8) - LpsPool2d(4, hidden=2).flops(8, 8) == 64 * 40
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"hidden": 0}, "hidden must be a whole number from 1 to 65,536, or null, got 0"),
-        ({"tau": 0.0}, "tau must be a number above 0 and finite, got 0.0"),
-        ({"tau": float("inf")}, "tau must be a number above 0 and finite, got inf"),
-        ({"kernel_size": 2}, "kernel_size must be a whole number from 1 to 255, odd"),
-        ({"stride": 0}, "stride"),
-        ({"filter_size": 0}, "filter_size"),
-    ],
-)
-def test_bad_argument_is_refused_with_its_value(options, message):
-    with pytest.raises(ValueError, match=message):
-        LpsPool2d(4, **options)

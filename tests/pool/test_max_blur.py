@@ -116,23 +116,6 @@ def test_gain_and_flops_are_those_of_the_halves():
     assert MaxBlurPool2d(2).flops(8, 8) == 2 * 64 * 3 + BlurPool2d(2).flops(8, 8)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kernel_size": 0}, "kernel_size"),
-        ({"filter_size": 0}, "filter_size"),
-        ({"stride": 0}, "stride"),
-        ({"padding_mode": "mirror"}, "padding_mode must be one of"),
-        ({"ties": "any"}, "ties must be"),
-    ],
-)
-def test_bad_argument_is_refused_with_its_name(options, message):
-    with pytest.raises(ValueError, match=message):
-        max_blur_pool2d(torch.zeros(1, 1, 4, 4), **options)
-    with pytest.raises(ValueError, match=message):
-        MaxBlurPool2d(1, **options)(torch.zeros(1, 1, 4, 4))
-
-
 @pytest.mark.parametrize("kernel", [(2, 3), (3, 2), (1, 4), (4, 1)])
 def test_windows_need_not_be_square(kernel):
     x = image(2, 3, 6, 7)

@@ -31,14 +31,3 @@ def test_dense_dilated_output_subsampled_is_the_strided_nets(stride, size):
         return F.conv2d(hidden, second, padding=op.dilates, dilation=op.dilates)
 
     assert_close(net("none")[..., ::stride, ::stride], net("subsample"))
-
-
-@pytest.mark.parametrize("stride", [0, -1])
-def test_stride_below_one_is_refused(stride):
-    with pytest.raises(ValueError, match=f"stride must be .*got {stride}"):
-        NoPool2d(1, stride=stride)
-
-
-def test_two_strides_are_refused_since_dilation_is_one_number():
-    with pytest.raises(ValueError, match=r"stride must be a whole number from 1 to 16, got \[2, 1\]"):
-        build("none", 1, stride=[2, 1])

@@ -73,10 +73,3 @@ def test_weights_learn_to_be_those_of_the_maximum(weights, per, copies):
 
 def test_free_weights_promise_no_gain():
     assert build("ordinal", 3).gain == 1 and build("ordinal", 3, weights="free").gain is None
-
-
-def test_bad_weights_are_refused():
-    with pytest.raises(ValueError, match="weights"):
-        build("ordinal", 3, weights="hard")
-    with pytest.raises(ValueError, match=r"weight must be \(C or 1, 4\)"):
-        ordinal_pool2d(torch.zeros(1, 1, 4, 4), torch.zeros(4), 2)

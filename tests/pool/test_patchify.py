@@ -56,8 +56,3 @@ def test_flops_are_those_torch_counts():
     with FlopCounterMode(display=False) as counter:
         op(x)
     assert op.flops(9, 12) == counter.get_total_flops()
-
-
-def test_map_smaller_than_a_patch_is_refused():
-    with pytest.raises(ValueError, match="1x8 map"):
-        PatchConv2d(1)(torch.zeros(1, 1, 1, 8))

@@ -92,12 +92,6 @@ def test_map_without_batch_axis_is_one_sample():
     assert op(x).shape == (3, 2, 2) and op.draws == 1
 
 
-@pytest.mark.parametrize("bad", [{"probability": 1.5}, {"evaluate": "both"}, {"per": "net"}])
-def test_bad_option_is_refused(bad):
-    with pytest.raises(ValueError, match=next(iter(bad))):
-        build("random_mixed", 3, **bad)
-
-
 def test_draws_of_single_samples_under_vmap_are_not_counted():
     op = build("random_mixed", 3).train()
     x = torch.randn(4, 3, 8, 8, dtype=torch.float64)

@@ -3,11 +3,9 @@
 import math
 from fractions import Fraction
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnnpool.pool import OPERATORS
 from cnnpool.pool.rational import fractions, rounded_down, rounded_up, whole
 
 
@@ -33,16 +31,3 @@ def test_sizes_are_rounded_as_exact_fractions_are(length, p, q):
 def test_decimals_are_read_as_written():
     assert fractions((1.414, 2)) == ((707, 500), (2, 1))
     assert whole(fractions((1.414, 2.7))) == (1, 3)
-
-
-@pytest.mark.parametrize("name", ["diffstride", "spectral"])
-@pytest.mark.parametrize("bad", [0.9, -1, math.inf, math.nan, True, (2.0,), (2.0, 0.5), (1, 2, 3)])
-def test_number_below_the_least_is_refused(name, bad):
-    with pytest.raises(ValueError, match="stride must be a number from 1 to 1,024, or two of them, got"):
-        OPERATORS[name](4, stride=bad)
-
-
-@pytest.mark.parametrize("bad", [1, 1.0, (2, 1), 0.5])
-def test_excluded_bound_is_refused(bad):
-    with pytest.raises(ValueError, match="stride must be a number above 1 and at most 1,024, or two of them"):
-        OPERATORS["fractional_max"](4, stride=bad)

@@ -69,8 +69,3 @@ def test_gradient_of_a_pooled_channel_is_the_coverage_plus_the_winners():
     (winners,) = torch.autograd.grad(F.max_pool2d(x[:, :1], 3, 2, 1).sum(), x)
     assert coverage[1:7, 1:7].unique().tolist() == [1, 2, 4]
     assert_close(x.grad[0, 0], coverage + winners[0, 0])
-
-
-def test_padding_beyond_half_the_kernel_is_refused():
-    with pytest.raises(ValueError, match="padding"):
-        ReductionBlock2d(2, kernel_size=3, padding=2)

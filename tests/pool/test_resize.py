@@ -68,8 +68,3 @@ def test_odd_size_keeps_every_row():
 def test_stride_one_is_the_map_itself():
     x = torch.randn(1, 2, 5, 5)
     assert_close(build("resize", 2, stride=1)(x), x)
-
-
-def test_unknown_mode_is_refused():
-    with pytest.raises(ValueError, match="mode"):
-        build("resize", 3, mode="nearest")

@@ -123,8 +123,3 @@ def test_each_sample_draws_its_own_under_vmap():
         coordinates(32, 32).repeat(2, 1, 1, 1, 1)
     )
     assert draws.shape == (2, 1, 1, 16, 16) and not torch.equal(draws[0], draws[1])
-
-
-def test_grid_that_the_stride_does_not_divide_is_refused():
-    with pytest.raises(ValueError, match=r"grid must be a multiple of stride=\(2, 2\), got 5"):
-        S3Pool2d(1, grid=5)

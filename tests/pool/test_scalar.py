@@ -42,12 +42,3 @@ def test_learnt_numbers_are_one_dimensional_and_take_the_type_of_the_map():
     for scalar in (Positive("p", 3.0, 4, learnable=True), Fraction("mix", 0.5, (4, 1, 1), learnable=True)):
         assert scalar.raw.dim() == 1
         assert scalar.bfloat16()(torch.zeros(1)).dtype == torch.float32
-
-
-def test_numbers_that_cannot_be_learnt_are_refused_by_name():
-    for value in (1.0, 0.5, float("inf")):
-        with pytest.raises(ValueError, match="p must be finite and above 1 to be learnable, got"):
-            Positive("p", value, 1, learnable=True, above=1.0)
-    for value in (0.0, 1.0):
-        with pytest.raises(ValueError, match="mix must be above 0 and below 1 to be learnable, got"):
-            Fraction("mix", value, (1,), learnable=True)

@@ -81,8 +81,3 @@ def test_flops_and_weights_are_those_of_both_convolutions():
         op(torch.randn(1, 4, 9, 12))
     assert op.flops(9, 12) == counter.get_total_flops()
     assert sum(p.numel() for p in op.parameters() if p.dim() == 4) == 4**2 + 15 * 4
-
-
-def test_an_even_kernel_is_refused():
-    with pytest.raises(ValueError, match="kernel_size must be a whole number from 1 to 255, odd"):
-        ScdownConv2d(4, kernel_size=2)

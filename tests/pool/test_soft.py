@@ -73,14 +73,6 @@ def test_learnt_beta_moves_and_stays_positive():
     assert (op.beta(x) > 0).all() and (op.beta(x) < 0.5).all() and op(x).isfinite().all()
 
 
-@pytest.mark.parametrize("beta", [0.0, -1.0, math.inf])
-def test_beta_out_of_range_is_refused(beta):
-    with pytest.raises(ValueError, match="beta must be a number above 0 and finite"):
-        build("soft", 3, beta=beta)
-    with pytest.raises(ValueError, match="beta must be finite and above 0"):
-        soft_pool2d(torch.zeros(1, 1, 2, 2), 2, beta=beta)
-
-
 def test_nan_makes_all_gradients_of_its_window_nan():
     x = torch.ones(1, 1, 2, 4)
     x[0, 0, 1, 1] = torch.nan

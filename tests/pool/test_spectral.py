@@ -97,17 +97,3 @@ def test_shift_by_the_stride_shifts_the_output_by_one(stride):
     steps = 5 if stride == 1.25 else int(stride)
     moved = 4 if stride == 1.25 else 1
     assert_close(op(x.roll(steps, 3)), op(x).roll(moved, 3))
-
-
-def test_bad_arguments_are_refused():
-    x = torch.zeros(1, 1, 8, 6)
-    with pytest.raises(ValueError, match=r"size must be at most that of the map, \(8, 6\), got \(7, 7\)"):
-        spectral_pool2d(x, 7)
-    with pytest.raises(ValueError, match="nyquist must be one of mean, sum, zero, got 'half'"):
-        SpectralPool2d(1, nyquist="half")
-    with pytest.raises(ValueError, match=r"stride must be a number from 1 to 1,024, or two of them"):
-        SpectralPool2d(1, stride=0.5)
-    with pytest.raises(
-        ValueError, match=r"takes floating-point \(N, C, H, W\), got torch.float32 of shape \(1, 8, 6\)"
-    ):
-        spectral_pool2d(x[0], 4)

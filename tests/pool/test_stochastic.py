@@ -175,8 +175,3 @@ def test_each_sample_draws_its_own_under_vmap():
 
 def test_function_takes_a_map_without_batch():
     assert stochastic_pool2d(EXAMPLE[0], 2, training=False).tolist() == [[[3, 5], [0, 7]]]
-
-
-def test_padding_beyond_half_the_kernel_is_refused():
-    with pytest.raises(ValueError, match="padding"):
-        StochasticPool2d(1, kernel_size=3, padding=2)

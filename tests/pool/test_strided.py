@@ -90,8 +90,3 @@ def test_padding_default_halves_even_sizes_for_kernels_two_and_three():
     assert StridedConv2d(1, kernel_size=2).output_size(8, 6) == (4, 3)
     assert StridedConv2d(1, kernel_size=3).output_size(8, 6) == (4, 3)
     assert StridedConv2d(1, kernel_size=3, padding=0).output_size(8, 6) == (3, 2)
-
-
-def test_map_smaller_than_the_kernel_is_refused_with_the_numbers():
-    with pytest.raises(ValueError, match=r"2x8 map: kernel_size=\(3, 3\), stride=\(2, 2\), padding=\(0, 0\)"):
-        StridedConv2d(1, padding=0)(torch.zeros(1, 1, 2, 8))

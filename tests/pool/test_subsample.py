@@ -42,8 +42,3 @@ def test_gradient_goes_to_the_kept_pixels_alone():
 def test_output_owns_its_memory():
     x = torch.randn(1, 2, 8, 8)
     assert Subsample2d(2)(x).untyped_storage().nbytes() == x.numel()
-
-
-def test_stride_below_one_is_refused():
-    with pytest.raises(ValueError, match="stride must be a whole number from 1 to 1,024, or two of them"):
-        Subsample2d(1, stride=0)

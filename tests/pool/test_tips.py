@@ -102,16 +102,3 @@ def test_all_weights_learn():
 def test_flops_are_the_convolution_the_mean_the_weighted_sum_and_the_blur():
     assert TipsPool2d(3).flops(7, 8) == 3 * 64 * (2 * 9 + 4)
     assert TipsPool2d(3, filter_size=3).flops(8, 8) == 3 * 64 * (2 * 9 + 4 + 10)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kernel_size": 2}, "kernel_size must be a whole number from 1 to 255, odd"),
-        ({"stride": 0}, "stride"),
-        ({"filter_size": 0}, "filter"),
-    ],
-)
-def test_bad_argument_is_refused_with_its_name(options, message):
-    with pytest.raises(ValueError, match=message):
-        TipsPool2d(4, **options)

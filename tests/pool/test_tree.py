@@ -71,13 +71,3 @@ def test_every_leaf_and_gate_learns_apart():
     assert losses[-1] < 0.6 * losses[0]
     assert (op.gates != 0).all()
     assert torch.pdist(op.leaves.detach().flatten(1)).min() > 0.05
-
-
-def test_trees_that_do_not_fit_are_refused():
-    x, four = torch.zeros(1, 1, 4, 4), torch.zeros(3, 1, 4)
-    with pytest.raises(ValueError, match="3 leaves"):
-        tree_pool2d(x, four, four[:2], 2)
-    with pytest.raises(ValueError, match="2 gates"):
-        tree_pool2d(x, four[:2], four[:2], 2)
-    with pytest.raises(ValueError, match="levels"):
-        build("tree", 3, levels=0)

@@ -151,18 +151,3 @@ def test_flops_are_those_torch_counts():
     with FlopCounterMode(display=False) as counter:
         op(torch.randn(1, 4, 8, 9))
     assert op.flops(8, 9) == counter.get_total_flops()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kernel_size": 2}, "kernel_size must be a whole number from 1 to 255, odd"),
-        ({"stride": 0}, "stride"),
-        ({"ragged": "crop"}, "ragged must be one of pad, refuse, got 'crop'"),
-        ({"order": "rows"}, "order must be one of channel, cell, got 'rows'"),
-        ({"norm": "group"}, "norm must be one of none, batch, layer, got 'group'"),
-    ],
-)
-def test_bad_argument_is_refused_with_its_name(options, message):
-    with pytest.raises(ValueError, match=message):
-        UnshuffleConv2d(4, **options)

@@ -108,18 +108,3 @@ def test_all_bands_are_mixed_by_a_learnt_convolution():
 def test_shift_by_two_shifts_circular_bands_by_one():
     x, bank = torch.randn(1, 2, 12, 8).double(), wavelet_bank(3)
     assert_close(wavelet_bands2d(x.roll((2, 4), (2, 3)), bank), wavelet_bands2d(x, bank).roll((1, 2), (2, 3)))
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ({"order": 0}, "order must be a whole number from 1 to 10, got 0"),
-        ({"order": 11}, "got 11"),
-        ({"bands": "hh"}, "bands must be one of ll, all, got 'hh'"),
-        ({"edges": "zero"}, "edges must be one of circular, symmetric, got 'zero'"),
-        ({"stride": 4}, "stride must be 2, got 4"),
-    ],
-)
-def test_option_out_of_range_is_refused(bad, message):
-    with pytest.raises(ValueError, match=message):
-        WaveletPool2d(2, **bad)

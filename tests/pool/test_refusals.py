@@ -1,0 +1,124 @@
+"""Arguments that an annotation alone cannot refuse: in functions, together, or for a map.
+
+``tests/test_bounds.py`` asks every option of every constructor for the bounds of its annotation.
+"""
+
+import math
+
+import pytest
+import torch
+
+from cnnpool import pool
+from cnnpool.pool import build
+from cnnpool.pool.edges import EdgeConv2d, check_mode
+from cnnpool.pool.scalar import Fraction, Positive
+
+SMALL, FOUR, INTEGERS = torch.zeros(1, 1, 2, 2), torch.zeros(1, 1, 4, 4), torch.zeros(1, 1, 4, 4).long()
+MAPS = torch.zeros(2, 3, 4, 4)
+WHOLE_PADDING = {"kernel_size": 2, "stride": 1, "padding": 1, "dilation": 2}
+LEAVES = torch.zeros(3, 1, 4)
+
+
+def unpool(index, **options):
+    return pool.max_unpool2d(torch.ones(1, 1, 1, 1), torch.tensor(index), 2, **options)
+
+
+REFUSED = [
+    # Options of a constructor that do not go together.
+    (lambda: build("ada", 3, beta=1.0), "beta must"),
+    (lambda: build("adaptive_blur", 4, groups=3), "groups must divide the 4 channels, got 3"),
+    (lambda: build("avg", 1, padding=2), "at most half of kernel_size=2, got 2"),
+    (lambda: build("lp", 3, p=1.0, learnable=True), "p must be"),
+    (lambda: build("max", 1, kernel_size=8, ties="split"), "at most 63 cells"),
+    (lambda: build("mixed", 3, mix=1.0), "mix must"),
+    (lambda: build("mixed", 3, mix=0.0), "mix must"),
+    (lambda: build("random_mixed", 3, per="net"), "per"),
+    (lambda: build("reduction", 2, kernel_size=3, padding=2), "padding"),
+    (lambda: build("s3", 1, grid=5), r"grid must be a multiple of stride=\(2, 2\), got 5"),
+    (lambda: build("stochastic", 1, kernel_size=3, padding=2), "padding"),
+    (lambda: EdgeConv2d(1, 1, (3, 4), mode="zeros"), "kernel_size must be"),
+    (lambda: check_mode("mirror"), "one of reflect, replicate, circular, zeros, got 'mirror'"),
+    (lambda: Positive("p", 1.0, 1, learnable=True, above=1.0), "p must be finite and above 1 to be learn"),
+    (lambda: Fraction("mix", 1.0, (1,), learnable=True), "mix must be above 0 and below 1 to be learnable"),
+    # Numbers given to a function.
+    (lambda: pool.ada_pool2d(SMALL, 2, beta=1.5), "beta must"),
+    (lambda: pool.aps_pool2d(FOUR, p=3.0), "p must be 1, 2 or inf, got 3.0"),
+    (lambda: pool.aps_pool2d(FOUR, choose="most"), "choose must be one of max, min, got 'most'"),
+    (lambda: pool.avg_pool2d(FOUR, 2, divisor_override=0), "divisor_override must not be 0"),
+    (lambda: pool.blur_pool2d(FOUR, (3, 0)), "filter_size must be a whole number .*, or two of them"),
+    (lambda: pool.blur_pool2d(FOUR, stride=0), "stride must be"),
+    (lambda: pool.blur_pool2d(FOUR, padding_mode="mirror"), "padding_mode must be one of .*'mirror'"),
+    (lambda: pool.dpp_pool2d(SMALL, 1.0, 1.0, 2, form="odd"), "form"),
+    (lambda: pool.dpp_pool2d(SMALL, 1.0, 1.0, 2, eps=0.0), "eps"),
+    (lambda: pool.gem_pool2d(SMALL, 2, p=-1.0), "must be above 0"),
+    (lambda: pool.kaiser_pool2d(FOUR, cutoff=0), "cutoff must be above 0"),
+    (lambda: pool.kaiser_pool2d(FOUR, width=math.nan), "width must be above 0"),
+    (lambda: pool.logsumexp_pool2d(SMALL, 2, r=math.inf), "r must be finite and above 0"),
+    (lambda: pool.lp_pool2d(SMALL, 0, 2), "norm_type"),
+    (lambda: pool.max_blur_pool2d(FOUR, ties="any"), "ties must be"),
+    (lambda: pool.max_blur_pool2d(FOUR, 0), "kernel_size"),
+    (lambda: pool.max_pool2d(SMALL, 2, ties="middle"), "ties"),
+    (lambda: pool.mixed_pool2d(SMALL, 2, mix=1.1), "mix must"),
+    (lambda: pool.soft_pool2d(SMALL, 2, beta=-1.0), "beta must be finite and above 0"),
+    (lambda: pool.spectral_pool2d(torch.zeros(1, 1, 8, 6), 7), r"at most that of the map, \(8, 6\), got \(7"),
+    # Tensors that do not fit.
+    (
+        lambda: pool.adaptive_blur_pool2d(MAPS, torch.zeros(2, 8, 2, 2)),
+        r"logits must be \(N, groups\*9, 2",
+    ),
+    (
+        lambda: pool.adaptive_blur_pool2d(MAPS, torch.zeros(2, 9, 2, 3)),
+        r"logits must be \(N, groups\*9, 2",
+    ),
+    (lambda: pool.adaptive_blur_pool2d(MAPS, torch.zeros(2, 18, 2, 2)), "groups a divisor of C = 3"),
+    (lambda: pool.aps_pool2d(MAPS, phase=torch.zeros(3).long()), r"phase must be \(2,\), got \(3,\)"),
+    (lambda: pool.aps_pool2d(MAPS, phase=torch.zeros(2, 4).long()), r"phase must be \(2,\), got \(2, 4\)"),
+    (lambda: pool.aps_pool2d(MAPS, phase=torch.zeros(2)), r"phase must be \(2, 4\) or \(2, 4, 3\), got"),
+    (lambda: pool.gated_pool2d(FOUR, torch.zeros(1, 9), 2), r"weight must be \(C or 1, 4\)"),
+    (lambda: build("lift", 2).inverse([torch.zeros(1, 2, 2, 2)]), r"four maps of one shape, got \[\(1, 2"),
+    (lambda: pool.lip_pool2d(MAPS, torch.zeros(2, 1, 4, 4), 2), "logits"),
+    (lambda: pool.ordinal_pool2d(FOUR, torch.zeros(4), 2), r"weight must be \(C or 1, 4\)"),
+    (lambda: pool.tree_pool2d(FOUR, LEAVES, LEAVES[:2], 2), "3 leaves"),
+    (lambda: pool.tree_pool2d(FOUR, LEAVES[:2], LEAVES[:2], 2), "2 gates"),
+    (lambda: unpool([[[[16]]]]), "0 to 3 in a 2x2 map, got 16 to 16"),
+    (lambda: unpool([[[[-1]]]]), "got -1 to -1"),
+    (lambda: unpool([[[[0, 1]]]]), "same shape"),
+    (lambda: unpool([[[[0.0]]]]), "integers"),
+    (lambda: unpool([[[[0]]]], output_size=(4, 2)), "less than a stride"),
+    (lambda: unpool([[[[0]]]], padding=2), "padding"),
+    # Maps of a wrong kind, or too small.
+    (lambda: pool.avg_pool2d(torch.zeros(4, 4), 2), "takes"),
+    (lambda: pool.avg_pool2d(torch.zeros(1, 1, 1, 3), 2), "1x3 map"),
+    (lambda: pool.blur_pool2d(INTEGERS), "floating-point .* got torch.int64"),
+    (lambda: pool.blur_pool2d(torch.zeros(4, 4)), r"got torch.float32 \(4, 4\)"),
+    (lambda: pool.blur_pool2d(torch.zeros(1, 1, 0, 4)), r"needs a map, got \(1, 1, 0, 4\)"),
+    (lambda: build("fractional_max", 1)(torch.zeros(1, 1, 1, 8)), r"nothing of a 1x8 map: stride=\(2, 2\)"),
+    (lambda: pool.ideal_lowpass_pool2d(INTEGERS), r"takes floating-point \(N, C, H, W\), got torch.int64"),
+    (lambda: build("max", 3, **WHOLE_PADDING)(torch.zeros(1, 3, 1, 5)), "wholly in the padding"),
+    (lambda: pool.max_pool2d(torch.zeros(2, 3, 2, 1), 2, 1, 1, 2), "wholly in the padding"),
+    (lambda: pool.max_pool2d(torch.zeros(2, 3, 0, 4), 2), "max_pool2d"),
+    (lambda: pool.max_pool2d(torch.zeros(2, 0, 4, 4), 2), "max_pool2d"),
+    (lambda: pool.max_pool2d(torch.zeros(4, 4), 2), "max_pool2d"),
+    (lambda: build("patchify", 1)(torch.zeros(1, 1, 1, 8)), "1x8 map"),
+    (lambda: pool.spectral_pool2d(torch.zeros(1, 8, 6), 4), r"got torch.float32 of shape \(1, 8, 6\)"),
+    (lambda: build("strided", 1, padding=0)(torch.zeros(1, 1, 2, 8)), r"2x8 map: kernel_size=\(3, 3\), stri"),
+]
+
+
+def test_arguments_are_refused_with_their_names_and_values():
+    for call, message in REFUSED:
+        with pytest.raises(ValueError, match=message) as refused:
+            call()
+        assert "\n" not in str(refused.value)
+
+
+def test_a_phase_that_is_not_there_is_no_index():
+    for phase in (-5, 4, 9):
+        with pytest.raises(IndexError):
+            pool.aps_pool2d(torch.zeros(2, 1, 4, 4), phase=torch.tensor([0, phase]))
+
+
+def test_the_ends_that_are_allowed_are_taken():
+    assert build("ada", 3, beta=1.0, learnable=False).beta(torch.zeros(1)) == 1
+    assert pool.max_pool2d(torch.ones(1, 1, 9, 9), (7, 9), ties="split").item() == 1
+    assert pool.max_pool2d(torch.zeros(0, 3, 4, 4), 2).shape == (0, 3, 2, 2)
