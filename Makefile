@@ -26,7 +26,7 @@ quickstart: .venv/ready
 
 # One thread per process: torch's own threads would fight with each other and with the workers.
 PYTEST := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest
-ALL_CORES := -n auto --maxprocesses 8
+ALL_CORES := -n auto --maxprocesses 8 --dist worksteal
 
 test: .venv/ready
 	@$(PYTEST) $(or $(ARGS),$(ALL_CORES) -m 'not rest')

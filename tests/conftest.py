@@ -17,20 +17,30 @@ settings.register_profile("patient", settings(), deadline=None)
 settings.load_profile("patient")
 
 
-ROOT = Path(__file__).parents[1]
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
 OPERATORS = {path.stem for path in ROOT.glob("conf/pool/*.yaml")} - {"inherit"}
+GRAPHS = {"test_compiles_whole_and_trains_the_same", "test_exports_and_runs_at_other_batch_sizes"}
 # One of each kind of operator; the contract of the others is for `make test-rest`.
 ARCHETYPES = {"max", "avg", "strided", "blur", "max_blur", "soft", "stochastic"}
 ARCHETYPES |= {"aps", "wavelet", "flc", "lip", "none", "keep"}
-# Files below tests/, or test functions, for `make test-rest`, besides those marked so.
-REST = (
-    *("docs/", "scripts/", "tensorboard/test_browser", "fit/test_ddp", "fit/test_gpu"),
-    *("launch/test_run_ray", "launch/test_slurm", "test_swap_zoo"),
-    *("pool/test_disk_cache", "pool/test_export", "pool/test_processes", "pool/test_triton"),
-    *("readout/test_export", "setup/test_documented", "setup/test_make", "setup/test_package"),
-    *("setup/test_quickstart", "setup/test_wheel"),
-    *("test_compiles_whole_and_trains_the_same", "test_exports_and_runs_at_other_batch_sizes"),
-)
+# Files below tests/ that are for `make test-rest`, besides tests that are marked so.
+REST_ROOMS = ("docs", "scripts")
+REST = {
+    "tests": "completion swap_zoo",
+    "choose": "command live",
+    "explain": "catalogue",
+    "fit": "by_class ddp foreign_probe gpu layers loggers published routing",
+    "inspection": "maps",
+    "launch": "folder help run_ray slurm sweep torchvision_data untrusted worker",
+    "pool": "compiling deterministic disk_cache export extremes integers internals kernels_choice opinfo"
+    " pages processes triton",
+    "readout": "export",
+    "report": "looks maps outputs",
+    "setup": "documented make package quickstart wheel",
+    "system": "load output process",
+    "tensorboard": "browser sweeps",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,15 +81,27 @@ def git(*arguments: str) -> str:
         return ""
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    # To import them all takes a good part of the time that the others run.
+    within = collection_path.is_relative_to(TESTS) and collection_path.suffix == ".py"
+    return (within and config.option.markexpr == "not rest" and of_the_rest(collection_path)) or None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    wanted = ARCHETYPES | set(config.option.operators.split(","))
+    others = OPERATORS - ARCHETYPES - set(config.option.operators.split(","))
     for item in items:
-        if item.get_closest_marker("slow") or is_rest(item, wanted):
+        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if (
+            item.get_closest_marker("slow")
+            or of_the_rest(item.path)
+            or item.name.partition("[")[0] in GRAPHS
+            or others.intersection(value for value in values if isinstance(value, str))
+        ):
             item.add_marker("rest")
+    # Long ones first: the last to end would run alone.
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
-def is_rest(item: pytest.Item, wanted: set[str]) -> bool:
-    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    operators = {value for value in values if isinstance(value, str)} & OPERATORS
-    place = item.nodeid.removeprefix("tests/")
-    return bool(operators - wanted) or any(name in place for name in REST)
+def of_the_rest(path: Path) -> bool:
+    room, stem = path.parent.name, path.stem.removeprefix("test_")
+    return room in REST_ROOMS or stem in REST.get(room, "").split()

@@ -128,25 +128,25 @@ def test_half_of_it_does_not_do(activation, operator):
     assert (net(shifted(x, 0.3, -1.7)) - net(x)).abs().max() > 1e-4 * net(x).abs().max()
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_trains_a_step_with_every_activation(name, activation):
-    net = network(name, activation, "max", (16, 12)).float().train()
-    net(torch.randn(2, 2, 16, 12)).square().sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
+def test_every_model_trains_a_step_with_every_activation(name):
+    for activation in ACTIVATIONS:
+        net = network(name, activation, "max", (16, 12)).float().train()
+        net(torch.randn(2, 2, 16, 12)).square().sum().backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters()), activation
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_dtype_memory_format_and_empty_batches_are_kept(activation, dtype):
+def test_dtype_memory_format_and_empty_batches_are_kept(activation):
     layer, last = activate(activation, 3), torch.channels_last
-    x = torch.randn(2, 3, 6, 5).to(dtype)
-    out = layer(x.contiguous(memory_format=last))
-    assert out.dtype == dtype and out.is_contiguous(memory_format=last) and layer(x).is_contiguous()
-    assert_close(out, layer(x))
-    assert layer(x[:0]).shape == (0, 3, 6, 5)
-    exact = activate(activation, 3).double()(x.double())
-    assert_close(out.double(), exact, rtol=0, atol=4 * torch.finfo(dtype).eps * exact.abs().max().item())
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.randn(2, 3, 6, 5).to(dtype)
+        out = layer(x.contiguous(memory_format=last))
+        assert out.dtype == dtype and out.is_contiguous(memory_format=last) and layer(x).is_contiguous()
+        assert_close(out, layer(x))
+        assert layer(x[:0]).shape == (0, 3, 6, 5)
+        exact = activate(activation, 3).double()(x.double())
+        assert_close(out.double(), exact, rtol=0, atol=4 * torch.finfo(dtype).eps * exact.abs().max().item())
 
 
 def test_gradients_are_the_numerical_ones():
@@ -176,8 +176,3 @@ def test_the_default_is_relu_and_draws_the_same_weights(name):
     assert any(isinstance(m, nn.ReLU) for m in nets[0].modules())
     weights = nets[1].state_dict()
     assert all(torch.equal(weights[key], value) for key, value in nets[0].state_dict().items())
-
-
-def test_an_unknown_activation_is_refused_with_the_choices():
-    with pytest.raises(ValueError, match=r"activation must be one of relu, .*, got 'tanh'"):
-        network("convnet", "tanh")

@@ -24,6 +24,10 @@ def build(name, operator="max", *, channels=3, size=(32, 32), head="gap", operat
     )
 
 
+def small(name):
+    return {"width": 4, "blocks": 1} if name == "resnet20" else {"width": 4}
+
+
 def count(net):
     return sum(p.numel() for p in net.parameters())
 
@@ -41,24 +45,23 @@ def test_the_yaml_holds_every_option_with_its_default(name):
     assert content == defaults
 
 
-@pytest.mark.parametrize("head", ["flatten", "gap", "gmp"])
-@pytest.mark.parametrize("operator", ["max", "avg", "strided", "conv_pool", "none", "subsample"])
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_trains_a_step_with_every_operator_and_readout(name, operator, head):
-    torch.manual_seed(0)
-    small = {"resnet20": {"width": 4, "blocks": 1}}.get(name, {"width": 4})
-    net = build(name, operator, size=(16, 12), head=head, **small)
-    logits = net(torch.randn(2, 3, 16, 12))
-    assert logits.shape == (2, 10)
-    logits.square().sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
+def test_every_model_trains_a_step_with_every_kind_of_operator_and_readout(name):
+    for operator in ("max", "avg", "strided", "conv_pool", "none", "subsample"):
+        for head in ("flatten", "gap") if operator in ("max", "none") else ("gmp",):
+            torch.manual_seed(0)
+            net = build(name, operator, size=(16, 12), head=head, **small(name))
+            logits = net(torch.randn(2, 3, 16, 12))
+            assert logits.shape == (2, 10)
+            logits.square().sum().backward()
+            grads = [p.grad for p in net.parameters()]
+            assert all(g is not None and g.isfinite().all() for g in grads), (operator, head)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_stage_may_overlap_and_pad_and_sizes_still_fit(name):
-    small = {"resnet20": {"width": 4, "blocks": 1}}.get(name, {"width": 4})
     for options in ({"kernel_size": 3}, {"kernel_size": 3, "padding": 1}, {"kernel_size": 2, "stride": 1}):
-        net = build(name, size=(28, 28), operator_options=options, head="flatten", **small)
+        net = build(name, size=(28, 28), operator_options=options, head="flatten", **small(name))
         assert net(torch.zeros(1, 3, 28, 28)).shape == (1, 10)
 
 
@@ -92,11 +95,6 @@ def test_allconv_has_the_parameters_of_the_papers_tables(variant, between):
     assert count(build("allconv", "strided", variant=variant, norm=False)) == between + head + downsampling
 
 
-def test_the_four_columns_of_table_3_order_as_printed():
-    counts = [count(build("allconv", op, norm=False)) for op in ("max", "subsample", "conv_pool", "strided")]
-    assert counts[0] == counts[1] < counts[2] == counts[3]
-
-
 def test_resnet20_has_he_s_parameters():
     assert count(build("resnet20", "subsample")) == 269_722
 
@@ -119,30 +117,15 @@ def test_resnet_shortcuts_are_stages_of_their_own():
 
 @pytest.mark.parametrize("name", ["convnet", "vgg", "allconv", "resnet20"])
 def test_no_downsampling_and_dilation_hold_the_strided_net_at_every_stride_th_pixel(name):
-    small = {"resnet20": {"width": 4, "blocks": 1}}.get(name, {"width": 4})
     torch.manual_seed(0)
-    strided = build(name, "subsample", size=(16, 16), padding_mode="circular", **small).double().eval()
-    dense = build(name, "none", size=(16, 16), padding_mode="circular", **small).double().eval()
+    strided = build(name, "subsample", size=(16, 16), padding_mode="circular", **small(name)).double().eval()
+    dense = build(name, "none", size=(16, 16), padding_mode="circular", **small(name)).double().eval()
     dense.load_state_dict(strided.state_dict())
     x = torch.randn(2, 3, 16, 16, dtype=torch.float64)
     few, many = strided.features(x), dense.features(x)
     step = many.shape[-1] // few.shape[-1]
     assert many.shape[-1] == 16 and step in (4, 8)
     torch.testing.assert_close(many[..., ::step, ::step], few)
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("convnet", {"width": 0}),
-        ("vgg", {"depth": 0}),
-        ("allconv", {"dropout": 1.0}),
-        ("resnet20", {"blocks": 0}),
-    ],
-)
-def test_options_out_of_range_are_refused_by_name(name, options):
-    with pytest.raises(ValueError, match=next(iter(options))):
-        build(name, **options)
 
 
 def test_unknown_models_and_options_get_a_suggestion():
@@ -155,9 +138,8 @@ def test_unknown_models_and_options_get_a_suggestion():
 @pytest.mark.parametrize("operator", ["aps", "lps"])
 @pytest.mark.parametrize("name", ["convnet", "resnet20", "vgg", "allconv"])
 def test_polyphase_selection_makes_a_circular_model_invariant_to_every_circular_shift(name, operator):
-    small = {"resnet20": {"width": 4, "blocks": 1}}.get(name, {"width": 4})
     torch.manual_seed(0)
-    net = build(name, operator, size=(16, 16), padding_mode="circular", **small).double().eval()
+    net = build(name, operator, size=(16, 16), padding_mode="circular", **small(name)).double().eval()
     x = torch.randn(2, 3, 16, 16, dtype=torch.float64)
     still = net(x)
     for shift in ((0, 1), (1, 0), (3, 5), (-2, 7)):

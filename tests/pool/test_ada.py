@@ -39,12 +39,6 @@ def test_zero_over_zero_is_zero_with_a_finite_gradient():
     assert x.grad.isfinite().all()
 
 
-def test_gradient_flows_through_weights_and_mean():
-    x = torch.randn(1, 2, 4, 4, dtype=torch.float64, requires_grad=True)
-    beta = torch.rand(2, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x, beta: ada_pool2d(x, 2, beta=beta), (x, beta))
-
-
 def test_beta_per_location_follows_the_map():
     op = build("ada", 2, size=(8, 6))
     with torch.no_grad():
@@ -54,15 +48,3 @@ def test_beta_per_location_follows_the_map():
     assert_close(op(x), beta * dice_pool2d(x, 2) + (1 - beta) * soft_pool2d(x, 2))
     with pytest.raises(ValueError, match=r"size=\(8, 6\), got \(8, 8\)"):
         op(torch.randn(2, 2, 8, 8))
-
-
-def test_learnt_beta_moves_and_stays_in_range():
-    torch.manual_seed(0)
-    op, x = build("ada", 3), torch.randn(4, 3, 8, 8)
-    assert_close(op(x), ada_pool2d(x, 2, beta=0.5))
-    optimiser = torch.optim.SGD(op.parameters(), lr=100)
-    for _ in range(20):
-        optimiser.zero_grad()
-        op(x).mean().backward()
-        optimiser.step()
-    assert 0.9 < op.beta(x).item() <= 1 and op(x).isfinite().all()

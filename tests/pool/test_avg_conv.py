@@ -41,12 +41,6 @@ def test_averaging_first_or_mixing_first_is_the_same_function():
     assert_close(op(x), F.avg_pool2d(op.conv(x), 2))
 
 
-def test_every_pixel_counts_the_same():
-    x = torch.zeros(1, 2, 8, 8, dtype=torch.float64, requires_grad=True)
-    identity(2)(x).sum().backward()
-    assert (x.grad == 1 / 4).all()
-
-
 def test_window_may_be_wider_than_the_stride():
     op, x = identity(2, kernel_size=3), torch.randn(1, 2, 9, 9).double()
     assert op.output_size(9, 9) == (4, 4)

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import func
 
 from cnnpool.pool import FractionalMaxPool2d
 from cnnpool.pool.fractional_max import max_between, pseudorandom_edges, random_edges
@@ -138,16 +137,3 @@ def test_channels_share_the_windows_and_samples_do_not():
     out = FractionalMaxPool2d(4)(x)
     assert (out == out[:, :1]).all()
     assert len({tuple(sample.flatten().tolist()) for sample in out[:, 0]}) > 1
-
-
-def test_each_sample_draws_its_own_under_vmap():
-    x = torch.rand(1, 1, 64, 64).expand(2, -1, -1, -1, -1)
-    for mode in ("random", "pseudorandom"):
-        draws = func.vmap(FractionalMaxPool2d(1, stride=1.414, mode=mode), randomness="different")(x)
-        assert draws.shape == (2, 1, 1, 45, 45) and not torch.equal(draws[0], draws[1])
-
-
-def test_nan_wins():
-    x = torch.zeros(1, 1, 4, 4)
-    x[..., 0, 0] = torch.nan
-    assert FractionalMaxPool2d(1)(x).isnan().sum() == 1

@@ -1,4 +1,3 @@
-import pytest
 import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
@@ -40,16 +39,3 @@ def test_gradient_has_the_term_through_the_gate():
     g = (weight[0] @ x.detach().flatten()).sigmoid()
     top = torch.tensor([0, 1, 0, 0], dtype=torch.float64)
     assert_close(x.grad.flatten(), g * top + (1 - g) / 4 + g * (1 - g) * weight[0] * (4 - 2))
-
-
-@pytest.mark.parametrize("per, copies", [("layer", 1), ("channel", 3)])
-def test_mask_learns_when_to_take_the_maximum(per, copies):
-    torch.manual_seed(0)
-    op, x = build("gated", 3, per=per), torch.rand(16, 3, 8, 8)
-    assert op.weight.shape == (copies, 4)
-    optimiser = torch.optim.Adam(op.parameters(), lr=0.2)
-    for _ in range(30):
-        optimiser.zero_grad()
-        (op(x) - F.max_pool2d(x, 2)).square().mean().backward()
-        optimiser.step()
-    assert (op.weight > 1).all()

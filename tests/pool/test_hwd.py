@@ -7,9 +7,8 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
-from torch.utils.flop_counter import FlopCounterMode
 
-from cnnpool.pool import HwdConv2d, PatchConv2d, WaveletPool2d
+from cnnpool.pool import HwdConv2d, PatchConv2d
 
 
 def image(*shape):
@@ -59,17 +58,3 @@ def test_it_is_the_convolution_of_patches_in_other_coordinates():
     assert_close(op(x), patch(x))
     # The transform is orthogonal, so that weight decay shrinks both alike.
     assert_close(weight.norm(), op.mix.weight.norm())
-
-
-def test_without_norm_and_activation_it_is_the_mixed_wavelet_of_order_one():
-    op, wavelet = HwdConv2d(3, activation="none"), WaveletPool2d(3, order=1, bands="all")
-    wavelet.mix.load_state_dict(op.mix.state_dict())
-    x = torch.randn(2, 3, 7, 8)
-    assert_close(op(x), wavelet(x))
-
-
-def test_flops_of_the_convolution_are_those_torch_counts():
-    op = HwdConv2d(4)
-    with FlopCounterMode(display=False) as counter:
-        op(torch.randn(1, 4, 9, 8))
-    assert op.flops(9, 8) == counter.get_total_flops()

@@ -1,4 +1,3 @@
-import itertools
 import math
 
 import pytest
@@ -32,12 +31,6 @@ def test_small_r_is_the_average_without_cancellation(dtype):
 def test_large_r_is_the_maximum():
     x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
     assert_close(logsumexp_pool2d(x, 2, r=1e9), F.max_pool2d(x, 2))
-
-
-def test_lies_between_average_and_maximum_and_grows_with_r():
-    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
-    chain = [F.avg_pool2d(x, 2), *(logsumexp_pool2d(x, 2, r=r) for r in (0.1, 1.0, 10.0)), F.max_pool2d(x, 2)]
-    assert all((a <= b + 1e-12).all() for a, b in itertools.pairwise(chain))
 
 
 def test_gradient_is_softmax_and_sums_to_one():

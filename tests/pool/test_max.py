@@ -91,15 +91,6 @@ def test_any_window_gives_torchs_answer_or_torchs_refusal(size, kernel, stride, 
     check_against_torch(size, kernel, stride, padding, dilation, ceil_mode, ("first", "last", "split"))
 
 
-def test_every_small_window_gives_torchs_answer_or_torchs_refusal():
-    outside = 0
-    for h, k, s, p, d, ceil in itertools.product(
-        range(1, 6), (1, 2, 3), (1, 2, 3), (0, 1), (1, 2, 3), (False, True)
-    ):
-        outside += check_against_torch((h, 4), (k, 2), (s, 1), (p, 0), (d, 1), ceil, ("first",))
-    assert outside, "no window lay wholly in the padding, so refusing them was not tested"
-
-
 def check_against_torch(size, kernel, stride, padding, dilation, ceil_mode, all_ties):
     """Whether torch answered with an index outside the map, which ours must refuse."""
     x = torch.randint(4, (2, 2, *size)).double().requires_grad_()

@@ -27,20 +27,6 @@ def test_gradients_are_the_formulas():
     assert_close(by_x.flatten(), torch.tensor([0.175, 0.475, 0.175, 0.175], dtype=torch.float64))
 
 
-@pytest.mark.parametrize("per, count", [("layer", 1), ("channel", 3)])
-def test_learnt_share_moves_towards_what_is_asked_and_stays_in_range(per, count):
-    torch.manual_seed(0)
-    op, x = build("mixed", 3, per=per), torch.randn(4, 3, 8, 8)
-    assert op.mix(x).numel() == count
-    assert_close(op(x), mixed_pool2d(x, 2, mix=0.5))
-    optimiser = torch.optim.SGD(op.parameters(), lr=50)
-    for _ in range(30):
-        optimiser.zero_grad()
-        (op(x) - F.max_pool2d(x, 2)).square().mean().backward()
-        optimiser.step()
-    assert (op.mix(x) > 0.9).all() and (op.mix(x) <= 1).all()
-
-
 def test_fixed_share_has_no_parameter_and_may_be_an_end():
     op, x = build("mixed", 3, mix=1.0, learnable=False), torch.randn(1, 3, 4, 4)
     assert not list(op.parameters()) and torch.equal(op(x), F.max_pool2d(x, 2))

@@ -57,54 +57,42 @@ def same(ours, expected):
 
 
 @operators
-def test_lazily_negated_maps_have_their_sign(operator):
+def test_maps_and_gradients_that_are_lazily_negated_have_their_sign(operator):
     x = torch.randn(2, 3, 8, 10, dtype=torch.float64)
     negated = torch._neg_view(x)
     assert negated.is_neg() and negated.data_ptr() == x.data_ptr()
     same(results(operator, negated, torch.ones_like), results(operator, -x, torch.ones_like))
-
-
-@operators
-def test_lazily_negated_gradients_have_their_sign(operator):
-    x = torch.randn(2, 3, 8, 10, dtype=torch.float64)
     expected = results(operator, x, lambda y: -torch.ones_like(y))
     same(results(operator, x, lambda y: torch._neg_view(torch.ones_like(y))), expected)
-
-
-@operators
-def test_the_imaginary_part_of_a_conjugated_map_has_its_sign(operator):
     z = torch.randn(2, 3, 8, 10, dtype=torch.complex128)
     assert z.conj().imag.is_neg()
     same(results(operator, z.conj().imag, torch.ones_like), results(operator, -z.imag, torch.ones_like))
 
 
 @operators
-def test_conjugated_complex_maps_are_refused_as_all_complex_ones(operator):
-    with pytest.raises((ValueError, RuntimeError, NotImplementedError)):
+def test_complex_and_sparse_maps_are_refused(operator):
+    with pytest.raises((ValueError, NotImplementedError)):
         operator(torch.randn(1, 1, 4, 4, dtype=torch.complex64).conj())
+    with pytest.raises(NotImplementedError):
+        operator(torch.randn(2, 3, 8, 10, dtype=torch.float64).to_sparse())
 
 
-@operators
-def test_zeros_without_memory_are_zeros_or_refused_by_torch(operator):
+def test_zeros_without_memory_are_zeros():
     zeros = torch._efficientzerotensor(2, 3, 8, 10, dtype=torch.float64)
     assert zeros.data_ptr() == 0
-    try:
-        y = operator(zeros)
-    except RuntimeError as error:
-        assert "ZeroTensors are immutable" in str(error)
-        return
-    torch.testing.assert_close(y, operator(torch.zeros(2, 3, 8, 10, dtype=torch.float64)))
+    for name in OPERATORS.keys() - {"blur"}:
+        expected = OPERATORS[name](torch.zeros(2, 3, 8, 10, dtype=torch.float64))
+        torch.testing.assert_close(OPERATORS[name](zeros), expected)
+    with pytest.raises(RuntimeError, match="ZeroTensors are immutable"):
+        OPERATORS["blur"](zeros)
 
 
-@operators
-def test_functionalised_maps_are_torchs(operator):
+@pytest.mark.parametrize("name", ["lp", "gem", "soft", "expectation"])
+def test_functionalised_maps_are_torchs(name):
+    # torch has no rule for the autograd functions of the others.
     x = torch.randn(2, 3, 8, 10, dtype=torch.float64)
-    try:
-        y = func.functionalize(operator)(x)
-    except RuntimeError as error:
-        assert "Functionalize rule for custom_function_call" in str(error), "torch has none for anybody's"
-        return
-    torch.testing.assert_close(y, operator(x), rtol=1e-12, atol=1e-12)
+    y = func.functionalize(OPERATORS[name])(x)
+    torch.testing.assert_close(y, OPERATORS[name](x), rtol=1e-12, atol=1e-12)
 
 
 @operators
@@ -121,30 +109,17 @@ def test_constants_under_a_transform_are_pooled(operator):
 
 
 @operators
-@pytest.mark.parametrize("where", ["context", "default"])
-def test_another_default_device_changes_nothing(operator, where):
+def test_another_default_device_changes_nothing(operator):
     x = torch.randn(2, 3, 8, 10, dtype=torch.float64)
     fresh = torch.randn(2, 3, 9, 7, dtype=torch.float64)
     expected = results(operator, x, torch.ones_like)
     with dispatch.use(False):
         plain = results(operator, fresh, torch.ones_like)
-    if where == "context":
-        with torch.device("meta"):
-            same(results(operator, x, torch.ones_like), expected)
-            same(results(operator, fresh, torch.ones_like), plain)
-        return
+    with torch.device("meta"):
+        same(results(operator, x, torch.ones_like), expected)
+        same(results(operator, fresh, torch.ones_like), plain)
     torch.set_default_device("meta")
     try:
         same(results(operator, x, torch.ones_like), expected)
     finally:
         torch.set_default_device(None)
-
-
-@operators
-def test_sparse_maps_are_refused_or_pooled_by_torch(operator):
-    x = torch.randn(2, 3, 8, 10, dtype=torch.float64)
-    try:
-        y = operator(x.to_sparse())
-    except (RuntimeError, ValueError, NotImplementedError, TypeError):
-        return
-    torch.testing.assert_close(y.to_dense(), operator(x))

@@ -87,11 +87,6 @@ def test_ends_of_the_probability_are_average_and_maximum(probability):
     assert_close(op(x), (F.max_pool2d if probability else F.avg_pool2d)(x, 2))
 
 
-def test_map_without_batch_axis_is_one_sample():
-    op, x = build("random_mixed", 3).train(), torch.randn(3, 4, 4)
-    assert op(x).shape == (3, 2, 2) and op.draws == 1
-
-
 def test_draws_of_single_samples_under_vmap_are_not_counted():
     op = build("random_mixed", 3).train()
     x = torch.randn(4, 3, 8, 8, dtype=torch.float64)

@@ -42,20 +42,6 @@ def test_both_branches_see_past_the_edges_what_numpy_puts_there(mode, numpys, ke
     assert_close(op(x), torch.cat([F.max_pool2d(around[:, :2], kernel_size, 2), learnt], 1))
 
 
-@pytest.mark.parametrize("mode", ["zeros", "circular"])
-def test_memory_format_is_kept_though_one_channel_has_any(mode):
-    op, x = ReductionBlock2d(3, padding_mode=mode), torch.randn(2, 3, 8, 8)
-    assert op(x.contiguous(memory_format=torch.channels_last)).is_contiguous(
-        memory_format=torch.channels_last
-    )
-    assert op(x).is_contiguous()
-
-
-def test_with_circular_edges_it_commutes_with_shifts_by_the_stride():
-    op, x = ReductionBlock2d(4, padding_mode="circular").double(), torch.randn(2, 4, 8, 8).double()
-    assert_close(op(x.roll((2, -4), (2, 3))), op(x).roll((1, -2), (2, 3)), rtol=0, atol=1e-13)
-
-
 def test_unpadded_branches_agree_on_the_papers_size():
     op = ReductionBlock2d(4, padding=0)
     assert op(torch.zeros(1, 4, 35, 35)).shape == (1, 4, 17, 17)

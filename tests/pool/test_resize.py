@@ -49,22 +49,3 @@ def test_equals_pil(mode, resample):
 def test_without_antialias_stride_two_is_the_average():
     x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
     assert_close(build("resize", 3, antialias=False)(x), F.avg_pool2d(x, 2))
-
-
-def test_finest_stripes_leave_less_than_after_subsampling():
-    stripes = torch.ones(1, 1, 16, 16, dtype=torch.float64)
-    stripes[..., 1::2] = -1
-    assert build("resize", 1)(stripes).abs()[..., 1:-1].max() < 1e-12
-    assert build("subsample", 1)(stripes).abs().min() == 1
-
-
-def test_odd_size_keeps_every_row():
-    x = torch.randn(1, 1, 7, 7, dtype=torch.float64, requires_grad=True)
-    out = build("resize", 1)(x)
-    out.sum().backward()
-    assert out.shape[2:] == (3, 3) and (x.grad > 0).all()
-
-
-def test_stride_one_is_the_map_itself():
-    x = torch.randn(1, 2, 5, 5)
-    assert_close(build("resize", 2, stride=1)(x), x)

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import func
 from torch.testing import assert_close
 
 from cnnpool.pool import S3Pool2d
@@ -116,10 +115,3 @@ def test_negative_maps_see_no_zeros_at_the_edge():
     x = -torch.rand(1, 1, 6, 6) - 1
     for training in (True, False):
         assert (S3Pool2d(1, kernel_size=4).train(training)(x) <= -1).all()
-
-
-def test_each_sample_draws_its_own_under_vmap():
-    draws = func.vmap(S3Pool2d(1, kernel_size=1), randomness="different")(
-        coordinates(32, 32).repeat(2, 1, 1, 1, 1)
-    )
-    assert draws.shape == (2, 1, 1, 16, 16) and not torch.equal(draws[0], draws[1])

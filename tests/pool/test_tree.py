@@ -21,12 +21,6 @@ def test_one_leaf_is_a_convolution_and_even_weights_its_average():
     assert_close(tree_pool2d(x, torch.full_like(leaf, 1 / 9), leaf[:0], 3), F.avg_pool2d(x, 3))
 
 
-def test_equal_leaves_make_the_gates_irrelevant():
-    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
-    leaf, gates = torch.randn(1, 1, 4, dtype=torch.float64), torch.randn(7, 1, 4, dtype=torch.float64)
-    assert_close(tree_pool2d(x, leaf.expand(8, 1, 4), gates, 2), tree_pool2d(x, leaf, gates[:0], 2))
-
-
 def test_decided_gates_select_the_leaf_they_lead_to():
     # Gates: root, then its left and its right child; an open gate leads left.
     x = torch.ones(1, 1, 2, 2, dtype=torch.float64)

@@ -1,6 +1,5 @@
 """Flattening against torch's layers."""
 
-import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
@@ -36,8 +35,3 @@ def test_channels_last_maps_are_not_copied_but_read_in_place():
 
 def test_weights_are_hwc_per_hidden_unit():
     assert sum(p.numel() for p in Flatten(64, (7, 7)).parameters()) == 7 * 7 * 64 * 128 + 128
-
-
-def test_negative_width_is_refused():
-    with pytest.raises(ValueError, match="hidden must be a whole number from 0 to 65,536, got -1"):
-        Flatten(3, (4, 4), hidden=-1)

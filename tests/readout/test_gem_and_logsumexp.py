@@ -30,12 +30,6 @@ def test_gem_is_its_formula_whether_p_is_fixed_or_learnt(p, learnable):
     assert_close(readout(x), gem(x, p), **({"rtol": 1e-5, "atol": 1e-7} if learnable else {}))
 
 
-def test_gem_of_one_is_the_average_of_the_positive_part():
-    x = image(2, 3, *SIZE)
-    ours = GlobalGeM2d(3, SIZE, p=1.0, learnable=False)(x)
-    assert_close(ours, x.relu().mean((2, 3)), rtol=0, atol=1e-6)
-
-
 def test_gem_of_a_large_p_tends_to_the_maximum_without_overflow():
     x = image(2, 3, *SIZE).abs() * 1e4
     ours = GlobalGeM2d(3, SIZE, p=1000.0, learnable=False)(x)
@@ -75,29 +69,13 @@ def test_gem_of_half_precision_neither_overflows_nor_loses_the_small(dtype):
     assert_close(y, x[..., 0, 0])
 
 
-def test_gem_stays_above_zero_however_hard_p_is_pushed_down():
-    readout, x = GlobalGeM2d(3, SIZE, p=0.5), image(4, 3, *SIZE).abs().float()
-    optimizer = torch.optim.SGD(readout.parameters(), lr=1.0)
-    for _ in range(20):
-        optimizer.zero_grad()
-        readout(x).sum().backward()
-        optimizer.step()
-    (p,) = readout.p(x).flatten()
-    assert 0 < p < 0.5 and readout(x).isfinite().all()
-
-
-@pytest.mark.parametrize(
-    ("readout", "name"), [(GlobalGeM2d, "p"), (GlobalLogSumExpPool2d, "r")], ids=["gem", "logsumexp"]
-)
-def test_exponent_is_one_per_layer_or_per_channel_or_no_parameter(readout, name):
+@pytest.mark.parametrize("readout", [GlobalGeM2d, GlobalLogSumExpPool2d])
+def test_exponent_is_one_per_layer_or_per_channel_or_no_parameter(readout):
     counts = [
         sum(p.numel() for p in readout(6, SIZE, **options).parameters())
         for options in ({}, {"per": "channel"}, {"learnable": False}, {"learnable": False, "per": "channel"})
     ]
     assert counts == [1, 6, 0, 0]
-    for value in (0.0, -1.0, math.inf):
-        with pytest.raises(ValueError, match=f"{name} must be a number above 0 and finite, got"):
-            readout(6, SIZE, **{name: value})
 
 
 def test_gem_channels_have_their_own_p():
@@ -105,12 +83,6 @@ def test_gem_channels_have_their_own_p():
     with torch.no_grad():
         readout.p.raw.copy_(torch.tensor([2.0, 5.0]).double().expm1().log())
     assert_close(readout(x), torch.stack([gem(x, 2.0)[:, 0], gem(x, 5.0)[:, 1]], 1))
-
-
-@pytest.mark.parametrize("eps", [0.0, -1e-6, math.inf])
-def test_gem_floor_out_of_range_is_refused(eps):
-    with pytest.raises(ValueError, match="eps must be a number above 0 and finite"):
-        GlobalGeM2d(3, SIZE, eps=eps)
 
 
 @pytest.mark.parametrize("r", [0.1, 1.0, 10.0])

@@ -178,7 +178,7 @@ def test_environment_with_a_broken_or_old_python_is_refused_and_kept(checkout, b
 
 
 def test_tests_take_all_cores_unless_told_otherwise(installed):
-    everywhere = " python -m pytest -n auto --maxprocesses 8"
+    everywhere = " python -m pytest -n auto --maxprocesses 8 --dist worksteal"
     assert installed.make("test")[3] == [f"{everywhere} -m not rest"]
     assert installed.make("test-rest")[3] == [f"{everywhere} -m rest"]
     for tests in ("test", "test-rest"):

@@ -1,0 +1,150 @@
+"""Promises of operators with other options than their defaults."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import func
+from torch.autograd import gradcheck, gradgradcheck
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from cnnpool.pool import OPERATORS, build
+
+WINDOW = {"kernel_size": 3, "padding": 1, "ceil_mode": True}
+VARIANTS = {
+    "adaptive_blur grouped": ("adaptive_blur", {"groups": 2}),
+    "adaptive_blur alone": ("adaptive_blur", {"groups": 4, "padding_mode": "circular"}),
+    "adown circular": ("adown", {"padding_mode": "circular"}),
+    "aps": ("aps", {"stride": (2, 3), "filter_size": 2, "p": 1.0}),
+    "avg divided": ("avg", {"kernel_size": (2, 3), "stride": 1, "divisor_override": 5}),
+    "avg uncounted": ("avg", {**WINDOW, "count_include_pad": False}),
+    "blur replicate": ("blur", {"filter_size": (4, 5), "stride": (2, 3), "padding_mode": "replicate"}),
+    "blur zeros": ("blur", {"filter_size": 4, "stride": 1, "padding_mode": "zeros"}),
+    "conv_pool circular": ("conv_pool", {"padding_mode": "circular"}),
+    "gem by channel": ("gem", {**WINDOW, "per": "channel"}),
+    "lift": ("lift", {"kernel_size": 5, "padding_mode": "circular"}),
+    "lp learnt": ("lp", {**WINDOW, "learnable": True, "form": "sum"}),
+    "max dilated": ("max", {"kernel_size": (2, 3), "stride": 2, "padding": 1, "dilation": (2, 1)}),
+    "max last": ("max", {**WINDOW, "ties": "last"}),
+    "max split": ("max", {**WINDOW, "ties": "split"}),
+    "max_blur": ("max_blur", {"kernel_size": 3, "filter_size": 4, "stride": 3, "padding_mode": "zeros"}),
+    "ordinal free": ("ordinal", {**WINDOW, "weights": "free", "per": "channel"}),
+    "patchify": ("patchify", {"norm": "layer"}),
+    "reduction circular": ("reduction", {"padding_mode": "circular"}),
+    "resize": ("resize", {"stride": (3, 1)}),
+    "soft learnt": ("soft", {**WINDOW, "learnable": True}),
+    "spectral": ("spectral", {"stride": 1.5}),
+    "unshuffle": ("unshuffle", {"stride": (2, 3), "kernel_size": 3, "order": "cell"}),
+    "wavelet": ("wavelet", {"order": 3, "edges": "symmetric"}),
+}
+variants = pytest.mark.parametrize(("name", "options"), VARIANTS.values(), ids=VARIANTS)
+
+
+@variants
+def test_gradients_are_the_numerical_ones_in_both_modes_and_twice(name, options, make, pure, distinct):
+    op = make(name, 4, **options)
+    for parameter in op.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    inputs = (distinct(2, 4, 6, 7).requires_grad_(), *(p.detach().requires_grad_() for p in op.parameters()))
+    call = pure(op, flat=True)
+    assert gradcheck(call, inputs, fast_mode=True, check_forward_ad=True, check_batched_grad=True)
+    assert gradgradcheck(call, inputs, fast_mode=True)
+
+
+@variants
+def test_memory_format_is_kept_in_both_directions(name, options, make):
+    for channels in (1, 3, 4):
+        if channels % options.get("groups", 1):
+            continue
+        op = make(name, channels, **options)
+        plain = torch.randn(2, channels, 6, 9, dtype=torch.float64)
+        last = plain.contiguous(memory_format=torch.channels_last).requires_grad_()
+        y = op(last)
+        assert op(plain).is_contiguous()
+        assert y.is_contiguous(memory_format=torch.channels_last)
+        assert_close(y, op(plain))
+        (grad,) = torch.autograd.grad(y, last, torch.randn_like(y))
+        assert grad.shape == plain.shape
+
+
+CIRCULAR = ("adown", "blur", "conv_pool", "depthwise", "kaiser", "lift", "reduction", "scdown", "strided")
+
+
+@pytest.mark.parametrize("name", CIRCULAR)
+def test_with_circular_edges_it_commutes_with_shifts_by_the_stride(name, make, distinct):
+    op, x = make(name, 4, padding_mode="circular"), distinct(2, 4, 8, 8)
+    assert_close(op(x.roll((2, -4), (2, 3))), op(x).roll((1, -2), (2, 3)), rtol=0, atol=1e-13)
+
+
+# Options, a size, and the operations beside convolutions, of which torch's counter knows.
+COUNTED = {
+    "adown": ({}, (8, 8), lambda op: 4 * 4 * 7 * 7 + op.pool.flops(7, 7)),
+    "conv_blur": ({"kernel_size": (3, 5)}, (9, 12), lambda op: op.blur.flops(9, 12)),
+    "conv_pool": ({}, (9, 12), lambda op: op.pool.flops(9, 12)),
+    "depthwise": ({}, (9, 12), lambda op: 0),
+    "hwd": ({}, (9, 8), lambda op: 0),
+    # The vertical pass of torch's count sees the padded columns, too.
+    "kaiser": ({"filter_size": (5, 8), "stride": (2, 3)}, (9, 12), lambda op: -2 * 4 * 5 * 5 * (3 + 4)),
+    "patchify": ({}, (9, 12), lambda op: 0),
+    "scdown": ({"kernel_size": (3, 5)}, (9, 12), lambda op: 0),
+    "strided": ({"kernel_size": (3, 2)}, (9, 12), lambda op: 0),
+    "unshuffle": ({"kernel_size": 3, "stride": (2, 3)}, (8, 9), lambda op: 0),
+}
+
+
+def test_flops_are_those_torch_counts_and_the_rest():
+    for name, (options, size, rest) in COUNTED.items():
+        op = build(name, 4, **options)
+        with FlopCounterMode(display=False) as counter:
+            op(torch.randn(1, 4, *size))
+        assert op.flops(*size) == counter.get_total_flops() + rest(op), name
+
+
+def test_gain_stays_exact_under_autocast():
+    x = torch.full((1, 2, 16, 16), 3.0)
+    for name in ("avg", "blur", "haar", "ideal_lowpass", "kaiser", "max_blur", "spectral", "wavelet"):
+        with torch.autocast("cpu", torch.bfloat16):
+            out = build(name, 2)(x)
+        assert out.dtype == torch.float32
+        assert_close(out, torch.full_like(out, 3.0 * OPERATORS[name].gain), rtol=1e-6, atol=0)
+
+
+LEARNING = [stem for stem in OPERATORS if [*build(stem, 4).parameters()]]
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_every_parameter_learns(name):
+    op, x = build(name, 4).train(), torch.randn(8, 4, 8, 8)
+    before = [p.detach().clone() for p in op.parameters()]
+    optimiser = torch.optim.SGD(op.parameters(), lr=1.0)
+    for _ in range(5):
+        optimiser.zero_grad()
+        (op(x) - F.max_pool2d(x, 2)).square().mean().backward()
+        optimiser.step()
+    assert all(not torch.equal(a, b) for a, b in zip(before, op.parameters(), strict=True))
+    assert op(x).isfinite().all()
+
+
+@pytest.mark.parametrize("name", [stem for stem in OPERATORS if OPERATORS[stem].random])
+def test_each_sample_draws_its_own_under_vmap(name):
+    op, x = build(name, 1).train(), torch.rand(1, 1, 32, 32).expand(8, -1, -1, -1, -1)
+    draws = func.vmap(op, randomness="different")(x)
+    assert draws.shape == (8, 1, 1, 16, 16) and draws.unique(dim=0).shape[0] > 1
+
+
+def test_a_map_without_batch_axis_is_one_sample(make, distinct):
+    x = distinct(4, 6, 8)
+    for name in (
+        "avg",
+        "blur",
+        "conv_pool",
+        "gem",
+        "max",
+        "max_blur",
+        "soft",
+        "stochastic",
+        "strided",
+        "sum",
+    ):
+        op = make(name, 4)
+        assert_close(op(x), op(x[None])[0], rtol=0, atol=1e-15)
