@@ -36,11 +36,6 @@ def test_last_window_of_an_odd_map_averages_the_pixels_that_exist():
     assert identity(1)(x).flatten().tolist() == [2.0, 3.5, 6.5, 8.0]
 
 
-def test_averaging_first_or_mixing_first_is_the_same_function():
-    op, x = AvgConv2d(4).double(), torch.randn(2, 4, 8, 8).double()
-    assert_close(op(x), F.avg_pool2d(op.conv(x), 2))
-
-
 def test_window_may_be_wider_than_the_stride():
     op, x = identity(2, kernel_size=3), torch.randn(1, 2, 9, 9).double()
     assert op.output_size(9, 9) == (4, 4)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from cnnpool.pool import ConvPool2d, StridedConv2d
+from cnnpool.pool import ConvPool2d
 
 
 @pytest.mark.parametrize(("kernel_size", "padding"), [(2, 0), (3, 1)])
@@ -36,11 +36,6 @@ def test_both_parts_see_past_the_edges_what_numpy_puts_there(mode, numpys, kerne
     assert op.pool.winners.shape == expected.shape and op.output_size(8, 7) == expected.shape[2:]
 
 
-def test_paper_form_pads_no_pooling_window():
-    op, x = ConvPool2d(3, padding=0).double(), torch.randn(1, 3, 32, 32).double()
-    assert op(x).shape == (1, 3, 15, 15)
-
-
 def test_gradients_are_those_of_torch():
     op, x = ConvPool2d(3, norm="batch", activation="silu").double(), torch.randn(2, 3, 8, 8).double()
     x.requires_grad_()
@@ -49,8 +44,3 @@ def test_gradients_are_those_of_torch():
     inputs, upstream = (x, op.conv.weight), torch.randn_like(expected)
     torch_grads = torch.autograd.grad(expected, inputs, upstream)
     assert_close(torch.autograd.grad(op(x), inputs, upstream), torch_grads)
-
-
-def test_it_has_the_weights_of_the_strided_convolution():
-    ours, strided = ConvPool2d(8).state_dict(), StridedConv2d(8).state_dict()
-    assert {k: v.shape for k, v in ours.items()} == {k: v.shape for k, v in strided.items()}

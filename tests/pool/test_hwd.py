@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from cnnpool.pool import HwdConv2d, PatchConv2d
+from cnnpool.pool import HwdConv2d
 
 
 def image(*shape):
@@ -48,13 +48,3 @@ def test_norm_and_activation_follow_the_convolution():
     assert op.mix.bias is None
     convolved = F.conv2d(bands(x, "periodization"), op.mix.weight)
     assert_close(op(x), F.batch_norm(convolved, None, None, training=True).relu())
-
-
-def test_it_is_the_convolution_of_patches_in_other_coordinates():
-    op, patch = HwdConv2d(2, activation="none").double(), PatchConv2d(2).double()
-    weight = torch.einsum("ocb,bij->ocij", op.mix.weight.view(2, 2, 4), op.bank[:, 0].double())
-    patch.load_state_dict({"conv.weight": weight, "conv.bias": op.mix.bias})
-    x = image(2, 2, 6, 8)
-    assert_close(op(x), patch(x))
-    # The transform is orthogonal, so that weight decay shrinks both alike.
-    assert_close(weight.norm(), op.mix.weight.norm())

@@ -1,13 +1,12 @@
 import math
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.ndimage import median_filter
 
-from cnnpool.pool import build, median_pool2d
+from cnnpool.pool import median_pool2d
 
 
 def test_hand_worked_example_takes_the_lower_of_two_middle_values():
@@ -23,13 +22,6 @@ def test_odd_windows_equal_the_median_filter_of_scipy(kernel, stride, seed):
     filtered = median_filter(image, size=kernel)[edge : 11 - edge : stride, edge : 9 - edge : stride]
     out = median_pool2d(torch.from_numpy(image)[None, None], kernel, stride)
     assert np.array_equal(out[0, 0].numpy(), filtered)
-
-
-@pytest.mark.parametrize("kernel", [2, 3, 4])
-def test_value_is_the_median_of_torch(kernel):
-    x = torch.randint(-2, 3, (2, 3, 9, 8)).float()
-    cells = x.unfold(2, kernel, kernel).unfold(3, kernel, kernel).flatten(4)
-    assert torch.equal(median_pool2d(x, kernel), cells.median(-1).values)
 
 
 def test_gradient_goes_to_one_cell_that_holds_the_median():
@@ -54,9 +46,3 @@ def test_infinities_are_ordered_and_nan_wins():
     assert median_pool2d(x, 2).flatten().tolist() == [inf, -inf]
     x[..., 1, 1] = math.nan
     assert median_pool2d(x, 2).flatten().isnan().tolist() == [True, False]
-
-
-def test_single_outliers_leave_no_trace():
-    x = torch.ones(1, 1, 9, 9)
-    x[..., 4, 4] = 1e6
-    assert torch.equal(build("median", 1, kernel_size=3)(x), torch.ones(1, 1, 4, 4))

@@ -37,14 +37,6 @@ def test_every_whole_page_of_a_block_and_nothing_else_is_advised(address, size):
     assert length % pages.PAGE == 0
 
 
-def test_a_block_of_the_least_size_has_a_whole_page_wherever_it_begins(monkeypatch):
-    calls = []
-    monkeypatch.setattr(pages, "_madvise", lambda: lambda *call: calls.append(call))
-    for offset in range(0, pages.PAGE, 64 << 10):
-        pages.ask_for_large_pages(offset, pages.LEAST)
-    assert len(calls) == 32 and all(length >= pages.PAGE for _, length, _ in calls)
-
-
 @pytest.mark.parametrize("operator", [max_pool2d, avg_pool2d, lp_pool2d, max_blur_pool2d])
 def test_results_are_the_same_without_them(operator, monkeypatch):
     def found():

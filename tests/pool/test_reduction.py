@@ -40,18 +40,3 @@ def test_both_branches_see_past_the_edges_what_numpy_puts_there(mode, numpys, ke
     around = torch.from_numpy(np.pad(x.numpy(), ((0, 0), (0, 0), (1, 1), (1, 1)), mode=numpys))
     learnt = F.conv2d(around, op.conv.weight, op.conv.bias, stride=2).relu()
     assert_close(op(x), torch.cat([F.max_pool2d(around[:, :2], kernel_size, 2), learnt], 1))
-
-
-def test_unpadded_branches_agree_on_the_papers_size():
-    op = ReductionBlock2d(4, padding=0)
-    assert op(torch.zeros(1, 4, 35, 35)).shape == (1, 4, 17, 17)
-
-
-def test_gradient_of_a_pooled_channel_is_the_coverage_plus_the_winners():
-    op, x = ReductionBlock2d(2, activation="none").double(), torch.randn(1, 2, 8, 8).double().requires_grad_()
-    torch.nn.init.ones_(op.conv.weight)
-    op(x).sum().backward()
-    coverage = x.grad[0, 1]
-    (winners,) = torch.autograd.grad(F.max_pool2d(x[:, :1], 3, 2, 1).sum(), x)
-    assert coverage[1:7, 1:7].unique().tolist() == [1, 2, 4]
-    assert_close(x.grad[0, 0], coverage + winners[0, 0])

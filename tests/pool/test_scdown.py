@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from cnnpool.pool import DepthwiseConv2d, ScdownConv2d
+from cnnpool.pool import ScdownConv2d
 
 
 def image(*shape):
@@ -58,17 +58,3 @@ def test_norm_follows_each_convolution_and_an_activation_each_norm():
     mixed = F.silu(F.batch_norm(F.conv2d(x, op.mix.weight), None, None, training=True))
     convolved = F.conv2d(mixed, op.conv.weight, stride=2, padding=1, groups=3)
     assert_close(op(x), F.gelu(F.batch_norm(convolved, None, None, training=True)))
-
-
-def test_without_a_mix_it_is_the_depthwise_convolution():
-    op, plain = ScdownConv2d(3, inner_activation="none"), DepthwiseConv2d(3, activation="none")
-    op.mix.weight.data = torch.eye(3).view(3, 3, 1, 1)
-    torch.nn.init.zeros_(op.mix.bias)
-    plain.load_state_dict({f"conv.{key}": value for key, value in op.conv.state_dict().items()})
-    x = torch.randn(2, 3, 9, 8)
-    assert_close(op(x), plain(x))
-
-
-def test_weights_are_those_of_both_convolutions():
-    op = ScdownConv2d(4, kernel_size=(3, 5))
-    assert sum(p.numel() for p in op.parameters() if p.dim() == 4) == 4**2 + 15 * 4

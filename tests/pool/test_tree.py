@@ -14,13 +14,6 @@ def test_hand_worked_example():
     assert_close(tree_pool2d(x, leaves, gates, 2).item(), 4.5)
 
 
-def test_one_leaf_is_a_convolution_and_even_weights_its_average():
-    x, leaf = torch.randn(2, 3, 8, 8, dtype=torch.float64), torch.randn(1, 3, 9, dtype=torch.float64)
-    expected = F.conv2d(x, leaf[0].reshape(3, 1, 3, 3), stride=2, padding=1, groups=3)
-    assert_close(tree_pool2d(x, leaf, leaf[:0], 3, 2, 1), expected)
-    assert_close(tree_pool2d(x, torch.full_like(leaf, 1 / 9), leaf[:0], 3), F.avg_pool2d(x, 3))
-
-
 def test_decided_gates_select_the_leaf_they_lead_to():
     # Gates: root, then its left and its right child; an open gate leads left.
     x = torch.ones(1, 1, 2, 2, dtype=torch.float64)
@@ -28,14 +21,6 @@ def test_decided_gates_select_the_leaf_they_lead_to():
     for signs, expected in (((1, 1, 0), 0), ((1, -1, 0), 1), ((-1, 0, 1), 2), ((-1, 0, -1), 3)):
         gates = 1e4 * torch.tensor(signs, dtype=torch.float64)[:, None, None].expand(3, 1, 4)
         assert_close(tree_pool2d(x, leaves, gates, 2).item(), float(expected))
-
-
-def test_three_levels_are_two_levels_twice_mixed_at_the_root():
-    x = torch.randn(2, 3, 6, 6, dtype=torch.float64)
-    leaves, gates = torch.randn(4, 3, 4, dtype=torch.float64), torch.randn(3, 3, 4, dtype=torch.float64)
-    root = F.conv2d(x, gates[0].reshape(3, 1, 2, 2), stride=2, groups=3).sigmoid()
-    left, right = (tree_pool2d(x, leaves[2 * i : 2 * i + 2], gates[i + 1 : i + 2], 2) for i in range(2))
-    assert_close(tree_pool2d(x, leaves, gates, 2), root * left + (1 - root) * right)
 
 
 @pytest.mark.parametrize("levels, per, copies", [(1, "layer", 1), (2, "layer", 1), (3, "channel", 5)])
@@ -65,3 +50,11 @@ def test_every_leaf_and_gate_learns_apart():
     assert losses[-1] < 0.6 * losses[0]
     assert (op.gates != 0).all()
     assert torch.pdist(op.leaves.detach().flatten(1)).min() > 0.05
+
+
+def test_three_levels_are_two_levels_twice_mixed_at_the_root():
+    x = torch.randn(2, 3, 6, 6, dtype=torch.float64)
+    leaves, gates = torch.randn(4, 3, 4, dtype=torch.float64), torch.randn(3, 3, 4, dtype=torch.float64)
+    root = F.conv2d(x, gates[0].reshape(3, 1, 2, 2), stride=2, groups=3).sigmoid()
+    left, right = (tree_pool2d(x, leaves[2 * i : 2 * i + 2], gates[i + 1 : i + 2], 2) for i in range(2))
+    assert_close(tree_pool2d(x, leaves, gates, 2), root * left + (1 - root) * right)

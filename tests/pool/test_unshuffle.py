@@ -59,16 +59,6 @@ def test_with_a_1x1_convolution_it_is_a_convolution_of_kernel_equal_to_stride(st
     assert_close(op(x), patch(x), rtol=1e-12, atol=1e-12)
 
 
-def test_larger_kernel_sees_the_neighbouring_cells():
-    op = UnshuffleConv2d(2, kernel_size=3).double()
-    x = image(1, 2, 12, 12).requires_grad_()
-    y = op(x)
-    assert_close(y, F.conv2d(F.pixel_unshuffle(x, 2), op.conv.weight, op.conv.bias, padding=1))
-    (grad,) = torch.autograd.grad(y[0, 0, 3, 3], x)
-    reached = (grad[0, 0] != 0).nonzero()
-    assert reached.amin(0).tolist() == [4, 4] and reached.amax(0).tolist() == [9, 9]
-
-
 @pytest.mark.parametrize("size", [(1, 1), (1, 6), (5, 4), (7, 9)])
 def test_ragged_cells_are_filled_with_zeros(size):
     op, x = UnshuffleConv2d(3, stride=2).double(), image(2, 3, *size)
@@ -131,3 +121,13 @@ def test_the_order_only_renames_the_weights(cells, stride, norm, layout):
     first, second = (op(x) for op in ops)
     assert_close(first, second)
     assert second.is_contiguous(memory_format=layout)
+
+
+def test_larger_kernel_sees_the_neighbouring_cells():
+    op = UnshuffleConv2d(2, kernel_size=3).double()
+    x = image(1, 2, 12, 12).requires_grad_()
+    y = op(x)
+    assert_close(y, F.conv2d(F.pixel_unshuffle(x, 2), op.conv.weight, op.conv.bias, padding=1))
+    (grad,) = torch.autograd.grad(y[0, 0, 3, 3], x)
+    reached = (grad[0, 0] != 0).nonzero()
+    assert reached.amin(0).tolist() == [4, 4] and reached.amax(0).tolist() == [9, 9]

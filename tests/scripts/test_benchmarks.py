@@ -1,5 +1,4 @@
 import dataclasses
-import json
 import math
 import subprocess
 import sys
@@ -94,52 +93,6 @@ def test_the_example_network_is_the_published_one():
     assert sum(p.numel() for p in net.parameters()) == sum(sizes) == 1_199_882
 
 
-@pytest.mark.parametrize(
-    ("accuracies", "theirs", "rival"),
-    [
-        ([0.991, 0.993], (31.0, 61.0), "the MNIST example of pytorch/examples"),
-        ([0.991, 0.999], (31.0, 91.0), "the MNIST example of pytorch/examples, not there in 3 epochs"),
-    ],
-)
-def test_both_are_timed_to_99_percent_and_to_what_ours_reached(monkeypatch, accuracies, theirs, rival):
-    left, order = iter(zip([2.0, 3.0], accuracies, strict=True)), []
-
-    def seconds(command, until=""):
-        if command[0] == "-c":
-            return 1.0
-        if until:
-            return 1.5
-        order.append("ours")
-        folder = next(c for c in command if c.startswith("hydra.run.dir=")).partition("=")[2]
-        took, accuracy = next(left)
-        said = {"test": {"accuracy": accuracy}, "steps": 30, "data": {"batch_size": 100}}
-        Path(folder, "results.json").write_text(json.dumps(said))
-        return took
-
-    monkeypatch.setattr(mnist, "seconds", seconds)
-
-    def example(root):
-        for seconds, accuracy in ((30.0, 0.9905), (60.0, 0.9935), (90.0, 0.994)):
-            order.append("theirs")
-            yield mnist.Epoch(seconds, accuracy, first=4.0)
-
-    monkeypatch.setattr(mnist, "example", example)
-    monkeypatch.setattr(mnist, "MOST_EPOCHS", 3)
-    monkeypatch.setattr(mnist.parts, "rows", lambda root, repeat: iter(()))
-    *rows, trained, shown = mnist.rows(Path("data"), 2)
-    # 2 and 3 s less 1.5 s to the first step, beside 30 s less 4 s.
-    assert (trained["ours"], trained["rival"]) == (1.0, 26.0)
-    assert trained["ratio"]["median"] == pytest.approx((26 / 0.5 + 26 / 1.5) / 2)
-    assert (shown["ours"], shown["rival"], shown["ratio"]["median"]) == (3000, 60_000, 20)
-    assert [row["rival"] for row in rows] == [theirs[0]] * 3 + [theirs[1]]
-    assert [row["ours"] for row in rows] == [2.5, 2.5, 1.5, 2.5]
-    assert rows[3]["against"] == rival
-    assert rows[0]["ratio"]["median"] == pytest.approx((31 / 2 + 31 / 3) / 2)
-    assert rows[2]["ratio"]["median"] == 31 / 1.5 and "wanted" not in rows[2]
-    # Beside each other, not one after the other; and no epoch more than it takes.
-    assert order == ["ours", "theirs"] * 2 + ["theirs"] * (accuracies[1] == 0.999)
-
-
 def test_the_example_learns_epoch_by_epoch_on_a_clock_that_stops_between(monkeypatch):
     torch.manual_seed(0)
     images, labels = torch.randn(64, 1, 28, 28), torch.arange(64) % 10
@@ -150,21 +103,6 @@ def test_the_example_learns_epoch_by_epoch_on_a_clock_that_stops_between(monkeyp
     one, two = next(epochs), next(epochs)
     assert (one.seconds, two.seconds) == (2.0, 5.0) and one.first == two.first == 0.5
     assert 0 <= one.accuracy <= 1 and 0 <= two.accuracy <= 1
-
-
-def test_every_part_of_the_way_to_ours_is_timed_beside_the_one_before(monkeypatch):
-    asked, speeds = [], dict(zip(parts.WAYS.values(), (1, 2, 3, 6, 12, 18), strict=True))
-
-    def speed(way, root):
-        asked.append(way)
-        return float(speeds[way])
-
-    monkeypatch.setattr(parts, "_speed", speed)
-    rows = list(parts.rows(Path("data"), 2))
-    assert [row["ratio"]["median"] for row in rows] == [2, 1.5, 2, 2, 1.5]
-    assert [(row["ours"], row["rival"]) for row in rows[:2]] == [(2, 1), (3, 2)]
-    assert rows[1]["against"] == "its images from memory"
-    assert len(asked) == 3 * len(parts.WAYS)
 
 
 @pytest.mark.parametrize("way", parts.WAYS.values())
@@ -201,38 +139,6 @@ def test_a_run_and_the_bare_loop_are_timed_on_the_same_images(monkeypatch):
     monkeypatch.setattr(train, "_dataset", few)
     case = train.Case("tiny", "sprint", 2, 8, 6)
     assert train._speed(case, None) > 0 and train._bare(case, None) > 0
-
-
-def test_a_run_a_rival_and_the_bound_are_timed_in_the_same_turns(monkeypatch):
-    order = []
-
-    def says(name, speed):
-        return lambda case, root: order.append((name, case)) or speed
-
-    speeds = {"_speed": 600.0, "_torchvision": 100.0, "_convolutions": 900.0, "_bare": 800.0}
-    for name, speed in speeds.items():
-        monkeypatch.setattr(train, name, says(name, speed))
-    monkeypatch.setattr(train, "_probes", lambda *asked: iter(()))
-    monkeypatch.setattr(train.logging, "disable", lambda level: None)
-    rows = list(train.rows(Path("data"), 2))
-    assert [row["ratio"]["median"] for row in rows[:2]] == [0.75, 0.75]
-    assert rows[2]["ours"] == pytest.approx(1e3 * 8 * (1 / 600 - 1 / 800))
-    assert [row["ratio"]["median"] for row in rows[3:]] == [6, 9, 6, 9]
-    titles = ["run", "bound, its convolutions alone"]
-    assert [row["case"] for row in rows[3:5]] == [f"images/s, {train.SMALL.title}: {t}" for t in titles]
-    forth = ["_speed", "_torchvision", "_convolutions"]
-    said = [name for name, case in order if case is train.LENET[1]]
-    assert said == [*forth, *forth[::-1], *forth], "and the first turn is not counted"
-
-
-def test_convolutions_alone_are_faster_than_the_loop_around_them(monkeypatch):
-    monkeypatch.setattr(train, "_dataset", few)
-    case = train.Case("tiny", "sprint", 8, 32, 6)
-    train._bare(case, None)
-    turns = [(train._bare(case, None), train._convolutions(case, None)) for _ in range(5)]
-    # The turn that neighbours disturbed least.
-    loop, alone = map(max, zip(*turns, strict=True))
-    assert loop < alone < 1000 * loop
 
 
 def test_a_run_with_its_probe_is_timed_beside_one_without(monkeypatch):
@@ -377,21 +283,3 @@ def test_photographs_are_further_names_of_a_few_files(tmp_path, monkeypatch):
     assert len(list((tmp_path / "test").glob("*/*.jpg"))) == memory.TEST
     source = data.build("image_folder", root=str(tmp_path), size=memory.SIZE, val_size=8, stream=True)
     assert source.train.rows.nbytes == 42 * 224 * 224 * 3
-
-
-def test_the_first_run_of_a_turn_decodes_and_the_second_does_not(monkeypatch):
-    caches = []
-
-    def peak(arguments, folder):
-        root = Path(next(a for a in arguments if a.startswith("data.root=")).removeprefix("data.root="))
-        cache = root / ".cnnpool-cache"
-        caches.append(cache.exists() and any(cache.iterdir()))
-        cache.mkdir(exist_ok=True)
-        (cache / "images").touch()
-        return 1500.0 if len(caches) % 2 else 2100.0
-
-    monkeypatch.setattr(memory, "peak", peak)
-    first, second = memory.rows(32, repeat=3)
-    assert caches == [False, True] * 3
-    assert (first["ours"], first["reached"], second["reached"]) == (1500, True, False)
-    assert first["rival"] == 32 * 224 * 224 * 3 / 2**20 and first["wanted"] == "at most 2048 MiB"
