@@ -63,13 +63,29 @@ def jobs_of(request: Request) -> list[Job]:
             config = composer.job(overrides)
             if config.hydra.mode != RunMode.MULTIRUN:
                 _refuse(overrides, OF_SWEEPS, "is for sweeps, by -m; a single run's folder is hydra.run.dir")
-                return [_job(config)]
+                return _addressed([_job(config)], overrides)
         whole = composer.sweep([_first(composer, override) for override in overrides])
         if not request.multirun and whole.hydra.mode != RunMode.MULTIRUN:
             raise ValueError(_no_sweep(swept))
         _refuse(overrides, OF_RUNS, "is for a single run; the folder of a sweep is out, or hydra.sweep.dir")
         axes = _axes(composer, overrides, whole, request.most_jobs)
-        return _sweep(composer, whole, axes)
+        return _addressed(_sweep(composer, whole, axes), overrides)
+
+
+def _addressed(jobs: list[Job], overrides: Sequence[Override]) -> list[Job]:
+    """``jobs``, unless a file names the cluster that runs them: it and this machine exchange code.
+
+    Raises:
+        ValueError: if so.
+    """
+    given = any(override.key_or_group == "launch.address" for override in overrides)
+    for job in jobs:
+        if not given and (address := job.settings.get("launch", {}).get("address")) is not None:
+            raise ValueError(
+                f"launch.address={address}: a cluster's address comes from the command line or RAY_ADDRESS, "
+                "not from a file"
+            )
+    return jobs
 
 
 def _first(composer: Composer, override: Override) -> Override:
@@ -152,6 +168,7 @@ def _job(config: DictConfig, number: int | None = None) -> Job:
     except ValueError as error:
         mistake = str(error)
     refuse_code(settings)
+    refuse_code(str(folder), "hydra.sweep.dir." if sweep else "hydra.run.dir.")
     return Job(folder, list(hydra.overrides.task), settings, mistake, sweep)
 
 

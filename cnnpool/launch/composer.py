@@ -15,7 +15,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.launch import conf_dir
+from cnnpool.launch.errors import explain
 from cnnpool.launch.overrides import expanded, is_choice, line_of
+from cnnpool.launch.untrusted import check_folder
 
 PRIMARY = "train"
 
@@ -26,11 +28,10 @@ class Composer:
     Args:
         name: of the file to begin with.
         more: a further folder to look in.
-        ours: Hydra's settings as this package leaves them, if others could have changed them.
     """
 
-    def __init__(self, name: str, more: Path | None = None, ours: DictConfig | None = None):
-        self._name, self._ours = name, ours
+    def __init__(self, name: str, more: Path | None = None):
+        self._name = name
         folder = QuotedString(f"file://{more}", Quote.single).with_quotes()
         self.search = [f"hydra.searchpath=[{folder}]"] if more else []
         self._shared: dict[tuple[str, ...], DictConfig] = {}
@@ -43,7 +44,7 @@ class Composer:
         """
         lines = self._lines(overrides)
         with _explained(overrides):
-            return self._checked(compose(self._name, lines, return_hydra_config=True))
+            return compose(self._name, lines, return_hydra_config=True)
 
     def sweep(self, overrides: Sequence[Override]) -> DictConfig:
         """The configuration of a whole sweep, which may leave open what its jobs choose.
@@ -54,9 +55,7 @@ class Composer:
         lines = self._lines(overrides)
         loader = GlobalHydra.instance().config_loader()
         with _explained(overrides):
-            return self._checked(
-                loader.load_configuration(self._name, lines, RunMode.MULTIRUN, from_shell=False)
-            )
+            return loader.load_configuration(self._name, lines, RunMode.MULTIRUN, from_shell=False)
 
     def one_of_many(self, overrides: Sequence[Override]) -> DictConfig:
         """As :meth:`job`, at a tenth of the time where only plain values differ from an earlier one.
@@ -86,13 +85,6 @@ class Composer:
         loader = GlobalHydra.instance().config_loader()
         return loader.get_group_options(key, ObjectType.CONFIG, overrides=self.search)
 
-    def _checked(self, config: DictConfig) -> DictConfig:
-        if self._ours is not None:
-            from cnnpool.launch.untrusted import check_hydra
-
-            check_hydra(config.hydra, self._ours)
-        return config
-
 
 @contextmanager
 def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
@@ -108,19 +100,15 @@ def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
         with _initialized(ours):
             yield Composer(name)
         return
-    from cnnpool.launch.untrusted import check_folder, check_primary
-
     more = more.absolute()
     check_folder(more, ours)
-    with _initialized(ours):
-        settings = Composer(PRIMARY).job([]).hydra
     own = not (ours / f"{name}.yaml").is_file()
-    if own:
-        check_primary(more / f"{name}.yaml")
+    if own and not (more / f"{name}.yaml").is_file():
+        raise ValueError(f"no {name}.yaml in conf or {more}")
     # Hydra looks for the file to begin with in the first folder alone.
     first, second = (more, ours) if own else (ours, more)
     with _initialized(first):
-        yield Composer(name, second, settings)
+        yield Composer(name, second)
 
 
 @contextmanager
@@ -135,8 +123,6 @@ def _explained(overrides: Sequence[Override]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        from cnnpool.launch.errors import explain
-
         raise ValueError(explain(error, overrides)) from error
 
 

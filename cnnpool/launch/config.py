@@ -10,6 +10,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from cnnpool.run_folder.layout import maker
 from cnnpool.system.atomic import write_text
+from cnnpool.system.output import shortened
 
 SECTIONS = (
     "data",
@@ -30,7 +31,12 @@ NEEDED = ("data", "model", "pool", "readout", "fit", "seed")
 CODE = ("_target_", "_partial_", "_args_", "_recursive_", "_convert_")
 NO_CODE = "a configuration cannot name code; own code comes from installed packages, by entry point"
 TOO_DEEP = "references are nested too deep; write the value itself"
+ONE_LINE = "a setting is one line, without control characters"
 NO_SECRET = "settings are saved with the run; give a secret by the environment"
+HYDRA_KEYS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.mode")
+"""Those of Hydra's own settings that can be given."""
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Ends of lines, and characters that command a terminal."""
 SECRET = re.compile(r"(^|[._])(api_?key|credentials?|passw(or)?d|secret|token)s?$", re.IGNORECASE)
 
 
@@ -85,8 +91,22 @@ def _unset(error: BaseException | None) -> str:
     return ""
 
 
+def refuse_hydra(place: str) -> ValueError:
+    """The error for a setting of Hydra's own, or a plugin of it, that has no effect here.
+
+    Args:
+        place: the setting, with its file if it stands in one.
+    """
+    if "launcher" in place:
+        return ValueError(f"{place}: launch=NAME says where jobs run: local, processes, slurm or ray")
+    if "hydra/sweeper" in place:
+        return ValueError(f"{place}: a sweep runs every combination of the values that are given, by -m")
+    return ValueError(f"{place}: of Hydra's settings only {', '.join(HYDRA_KEYS)} can be given; {NO_CODE}")
+
+
 def refuse_code(node: Any, path: str = "") -> None:
-    """Refuse keys that make Hydra import and call code, secrets, and values that JSON lacks.
+    """Refuse keys that make Hydra import and call code, secrets, texts of several lines (a script could take
+    the second for a command of its own), and values that JSON lacks.
 
     Raises:
         ValueError: naming the key.
@@ -103,7 +123,10 @@ def refuse_code(node: Any, path: str = "") -> None:
     elif isinstance(node, list):
         for value in node:
             refuse_code(value, path)
-    elif not isinstance(node, str | int | float | None):
+    elif isinstance(node, str):
+        if CONTROL.search(node):
+            raise ValueError(f"{path[:-1]}={shortened(repr(node))}: {ONE_LINE}")
+    elif not isinstance(node, int | float | None):
         raise ValueError(f"{path[:-1]}: {node!r} is neither a number nor a text, true, false or null")
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
-from itertools import accumulate, islice
+from itertools import islice
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
@@ -11,23 +11,23 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.launch import conf_dir
-from cnnpool.launch.config import NO_CODE, NO_SECRET, SECTIONS, is_secret, refuse_code
+from cnnpool.launch.config import (
+    CONTROL,
+    HYDRA_KEYS,
+    NO_SECRET,
+    ONE_LINE,
+    SECTIONS,
+    is_secret,
+    refuse_code,
+    refuse_hydra,
+)
 from cnnpool.system.output import shortened
-from cnnpool.tables import printable
 
-FOLDERS = ("out", "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
+FOLDERS = ("out", *HYDRA_KEYS[:3])
 PACKAGES = ("timm", "torchvision")
 """Of networks that ``model=PACKAGE:ARCH`` names."""
-HYDRA_KEYS = (*FOLDERS[1:], "hydra.mode")
-"""Those of Hydra's own settings that a command line may give."""
-UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-"""Ends of lines, and characters that command a terminal."""
-DEEPEST = 100
-"""Brackets that may be open at once: Hydra's parser takes a millisecond for each."""
-LONGEST = 8192
+LONGEST = 4096
 """Characters of a setting: Hydra's parser takes some seconds for as many."""
-LONGEST_NAME = 200
-"""Characters of a choice, which is a file's name."""
 
 Names = Callable[[str], list[str]]
 
@@ -123,15 +123,13 @@ def _parser() -> OverridesParser:
 
 
 def _parse(line: str) -> Override:
-    if UNSHOWN.search(line):
-        raise ValueError(f"{printable(line)}: a setting is one line, without control characters")
+    if CONTROL.search(line):
+        raise ValueError(f"{shortened(repr(line))}: {ONE_LINE}")
     if len(line) > LONGEST:
         raise ValueError(
             f"{shortened(line)}: longer than {LONGEST:,} characters; range(0,1000) stands for many numbers, "
             "and a file in the folder of --config-dir for many values"
         )
-    if _depth(line) > DEEPEST:
-        raise ValueError(f"{shortened(line)}: nested too deep, more than {DEEPEST} brackets are open at once")
     try:
         override = _parser().parse_override(line)
     except (HydraException, RecursionError, ValueError):
@@ -142,12 +140,6 @@ def _parse(line: str) -> Override:
     return override
 
 
-def _depth(line: str) -> int:
-    """How many brackets of ``line`` are open at most."""
-    steps = ((mark in "([{") - (mark in ")]}") for mark in line)
-    return max(accumulate(steps), default=0)
-
-
 def _check(override: Override, line: str) -> None:
     key = override.key_or_group
     section = key.partition(".")[0].partition("/")[0]
@@ -155,9 +147,7 @@ def _check(override: Override, line: str) -> None:
         raise ValueError(f"{key}: {NO_SECRET}")
     if section == "hydra" or (override.package or "").partition(".")[0] == "hydra":
         if key not in HYDRA_KEYS or override.package or override.is_delete():
-            raise ValueError(
-                f"{line}: of Hydra's settings only {', '.join(HYDRA_KEYS)} can be given: {NO_CODE}"
-            )
+            raise refuse_hydra(line)
         if override.is_sweep_override():
             raise ValueError(f"{line}: the jobs of a sweep share Hydra's own settings")
     elif section not in SECTIONS and (override.is_add() or override.is_force_add()):
@@ -175,5 +165,5 @@ def _check_value(override: Override, line: str) -> None:
     refuse_code(value, f"{key}.")
     if key in FOLDERS and (value is None or not str(value).strip()):
         raise ValueError(f"{line}: names no folder; leave it out for the default")
-    if is_choice(key) and (not isinstance(value, str) or len(value) > LONGEST_NAME):
+    if is_choice(key) and not isinstance(value, str):
         raise ValueError(f"{shortened(line)}: a choice is made by its name, such as pool=max")

@@ -86,7 +86,7 @@ Equal means to the bit.
 | a killed or halted process of several ends the others | `tests/launch/test_worker.py` |
 | jobs can be stopped once the server that forked them is killed | `tests/launch/test_worker.py` |
 | all operators in torch's deterministic mode: equal gradients | `tests/pool/test_deterministic.py` |
-| no code from a file, no port open to others | `tests/setup/test_security.py` |
+| no code from a file, no address of ours open to other machines | `tests/setup/test_security.py` |
 | every dependency hashed, no release known to be bad | `tests/setup/test_lock.py` |
 
 ## What a run promises
@@ -126,7 +126,13 @@ Equal means to the bit.
 - **Exit status**: 0 done, 1 a run failed, 2 a mistake in what was asked, 128 + signal when stopped.
 - **Own code** comes from installed packages only. The composed configuration is checked: `_target_`,
   `hydra.searchpath`, `hydra.callbacks` and logging are refused, on the command line and in files.
-- **Secrets** are no settings: a key such as `token` or `password` is refused, since settings are saved.
+- **Secrets** are no settings: a key such as `token` or `password` is refused, since settings are saved. So is
+  `oc.env` in a file of `--config-dir`; on the command line it is the user's own.
+- **Files of others** in `--config-dir` name no cluster (`launch.address`), and no setting has a second line,
+  which SLURM would run as a command.
+- **Ports**: no command of ours listens to other machines, and the TensorBoard that it names listens to this
+  one alone. `fit.devices` above 1 opens the port of torch's store, on all interfaces and without a password,
+  while it trains; `launch=ray` opens those of Ray. On a network with strangers keep a firewall before them.
 - **Deterministic**: on a CPU, where it is free, torch is told to refuse operations that do not repeat
   (`fit.deterministic=true`); on a GPU they are named in a warning, or refused if asked. `results.json`
   records it.

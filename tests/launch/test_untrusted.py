@@ -36,7 +36,8 @@ REFUSED = [
 def test_no_argument_names_code(call, tmp_path, argument):
     status, _, err = call("train", *call.quick, argument)
     assert status == 2 and err.count("\n") == 1
-    assert "cannot name code" in err or "a choice is made by its name" in err
+    said = ("cannot name code", "a choice is made by its name", "launch=NAME says where jobs run")
+    assert any(map(err.__contains__, said)), err
     assert not list(tmp_path.rglob("*"))
 
 
@@ -47,19 +48,19 @@ FILES = {
     # The content of a file, and the key that is named. Each file is chosen, and a logging group too.
     EXPERIMENT: {
         f"hydra:\n  {CALLBACKS}\n": "hydra.callbacks.x",
-        'hydra: {callbacks: {x: {"\\x5ftarget_": harm.run}}}\n': "hydra.callbacks.x",
         f'"\\x68ydra": {{{CALLBACKS}}}\n': "hydra.callbacks.x",
         'hydra: {job_logging: {x: {"\\x28\\x29": harm.run}}}\n': "hydra.job_logging.x",
         f"data: {{mine: {{x: {HARM}}}}}\nhydra: {{callbacks: '${{data.mine}}'}}\n": "hydra.callbacks",
-        f"data: {{mine: &a {HARM}}}\nhydra: {{callbacks: {{x: *a}}}}\n": "hydra.callbacks.x",
-        "defaults: [{override /hydra/job_logging: stdout}]\n": "hydra.job_logging",
-        f"hydra: {{launcher: {HARM}}}\n": "hydra.launcher",
-        "hydra: {job: {env_set: {PATH: x}}}\n": "hydra.job.env_set.PATH",
+        "defaults: [{override /hydra/job_logging: stdout}]\n": "hydra/job_logging",
+        "defaults: [{override /hydra/launcher: joblib}]\n": "launch=NAME says where jobs run",
+        "defaults: [{override /hydra/sweeper: optuna}]\n": "a sweep runs every combination",
+        f"hydra: {{launcher: {HARM}}}\n": "launch=NAME says where jobs run",
+        "hydra: {job: {env_set: {PATH: x}}}\n": "hydra.job.env_set",
         "hydra: {sweeper: {_target_: harm.run}}\n": "hydra.sweeper._target_",
         "hydra:\n  searchpath: [pkg://harm]\n": "hydra.searchpath",
     },
     POOL: {
-        "# @package hydra.callbacks.x\nname: max\n": "hydra.callbacks.x",
+        "# @package hydra.callbacks.x\nname: max\n": "pool is missing",
         "defaults:\n  - max@_global_.hydra.callbacks.x\nname: max\n": "hydra.callbacks.x",
         "name: max\n_target_: harm.run\n": "pool._target_",
         'name: max\n"\\x5ftarget_": harm.run\n': "pool._target_",
@@ -67,7 +68,7 @@ FILES = {
     },
     PRIMARY: {
         "defaults: [train, _self_]\nhydra: {searchpath: [pkg://harm]}\n": "hydra.searchpath",
-        "x: {searchpath: ['pkg://harm']}\nhydra: ${x}\n": "hydra.searchpath",
+        "x: {searchpath: ['pkg://harm']}\nhydra: ${x}\n": "hydra: of Hydra's settings only",
         f"defaults: [train, _self_]\nhydra: {{{CALLBACKS}}}\n": "hydra.callbacks.x",
     },
 }
@@ -86,19 +87,18 @@ def harm(tmp_path, monkeypatch):
     sys.modules.pop("harm", None)
 
 
-@pytest.mark.parametrize("linked", [False, True], ids=["plain", "behind links"])
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name in FILES for text in FILES[name]])
-def test_no_file_of_a_configuration_folder_names_code(name, text, linked, call, tmp_path, harm):
+def test_no_file_of_a_configuration_folder_names_code(name, text, call, tmp_path, harm):
     path = tmp_path / "mine" / name
     path.parent.mkdir(parents=True)
-    if linked and name != PRIMARY:
+    if name == POOL:
+        # Behind a link, which is followed.
         path.parent.rmdir()
         (tmp_path / "real").mkdir()
         path.parent.symlink_to(tmp_path / "real")
     path.write_text("# @package _global_\n" * (name == EXPERIMENT) + text)
-    for folder in (["--config-dir", "mine"], ["--config-dir=mine"], ["-cd", "mine"]):
-        status, _, err = call("train", *folder, *call.quick, CHOSEN[name])
-        assert status == 2 and FILES[name][text] in err and err.count("\n") == 1, err
+    status, _, err = call("train", "-cd", "mine", *call.quick, CHOSEN[name])
+    assert status == 2 and FILES[name][text] in err and err.count("\n") == 1, err
     assert not harm.exists() and not (tmp_path / "outputs").exists()
 
 
@@ -154,18 +154,15 @@ def test_no_secret_hides_in_a_value(call, tmp_path, override):
     assert not list(tmp_path.rglob("*"))
 
 
-TREE = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10))])
 UNREADABLE = {
     "pool/mine.yaml": {
         "name: max\n\tk: 2": "is not valid YAML",
-        TREE: "by its aliases",
-        "a: &a [*a]": "by its aliases",
-        "[" * 5000: "nested too deep",
+        "[" * 5000 + "]" * 5000: "nested too deep",
         "name: max\nname: avg": "duplicate key",
         "name: max\n1: 2": "not 1",
         "name: max\nwhen: 2020-01-01": "when",
         "name: max\nraw: !!binary aGFybQ==": "pool.raw",
-        "name: max\npath: !!python/object/apply:pathlib.Path [x]": "pool.path",
+        "name: max\npath: !!python/object/apply:pathlib.Path [x]": "mine.yaml",
         "name: max\ncode: !!python/object/apply:os.system [touch done]": "mine.yaml",
         "- a list": "pool holds options by name",
         "defaults: [nope]\nname: max": "nope",
@@ -208,11 +205,6 @@ def test_a_range_among_values_is_refused_in_one_line(call):
     assert code == 2 and err.count("\n") == 1 and "seed=range(0,3),5" in err and "stands alone" in err
 
 
-def test_a_very_long_setting_is_not_repeated_whole(call):
-    code, _, err = call("train", f"fit.lr=[{'9' * 50_000}")
-    assert code == 2 and err.startswith("error: fit.lr=[999") and "longer than" in err and len(err) < 300
-
-
 def test_a_copy_of_our_own_configuration_adds_nothing_and_does_no_harm(call, tmp_path):
     from cnnpool.launch import conf_dir
 
@@ -228,39 +220,25 @@ def test_folders_that_contain_themselves_are_read_once(call, tmp_path):
 
 
 @pytest.mark.parametrize("further", [[], ["--cfg", "job", "--resolve"]])
-def test_references_nested_too_deep_are_refused_in_a_line(call, tmp_path, further):
-    (tmp_path / "mine" / "pool").mkdir(parents=True)
-    deep = "${" * 300 + "a" + "}" * 300
-    (tmp_path / "mine" / "pool" / "deep.yaml").write_text(f"name: max\nx: '{deep}'\n")
-    status, _, err = call("train", *call.quick, "--config-dir", str(tmp_path / "mine"), "pool=deep", *further)
-    assert status == 2 and err.count("\n") == 1
-    assert "references are nested too deep" in err
-
-
-@pytest.mark.parametrize("open_close", [("[", "]"), ("{a:", "}"), ("int(", ")")])
-def test_a_word_nested_too_deep_is_refused_before_it_is_parsed(call, open_close):
-    opened, closed = open_close
-    status, out, err = call("train", *call.quick, f"data.limit={opened * 1500}1{closed * 1500}")
-    assert status == 2 and not out and err.count("\n") == 1 and len(err) < 200
-    assert "nested too deep, more than 100 brackets are open at once" in err
-    # A hundred are left to the parser, which knows what they mean.
-    status, _, err = call("train", *call.quick, f"data.limit={'int(' * 100}5{')' * 100}", "--cfg", "job")
-    assert status == 0, err
+def test_references_nested_too_deep_are_refused_in_a_line(call, further):
+    status, _, err = call("train", *call.quick, "+pool.x='" + "${" * 300 + "a" + "}" * 300 + "'", *further)
+    assert status == 2 and err.count("\n") == 1 and "references are nested too deep" in err
 
 
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        (f"data.limit=[{'1,' * 5000}1]", "longer than 8,192 characters"),
-        (f"pool={'a' * 300}", "a choice is made by its name, such as pool=max"),
-        (f"seed={'1' * 5000}", "not of the form key=value"),
+        (f"data.limit=[{'1,' * 5000}1]", "longer than 4,096 characters"),
+        ("data.limit=" + "[" * 30_000, "longer than 4,096 characters"),
+        ("data.limit=" + "{a:" * 1000, "not of the form key=value"),
+        (f"pool={'a' * 300}", "no pool/aaa"),
         ("out=[a,b]", "out=['a', 'b']: names no folder"),
         ("out={a:b}", "out={'a': 'b'}: names no folder"),
     ],
 )
 def test_words_that_are_too_long_or_no_folder_are_refused_in_a_short_line(call, word, said):
     status, out, err = call("train", *call.quick, word)
-    assert status == 2 and not out and err.count("\n") == 1 and len(err) < 300
+    assert status == 2 and not out and err.count("\n") == 1 and len(err) < 1000
     assert said in err
 
 
@@ -280,3 +258,62 @@ def test_a_key_twice_in_the_file_to_begin_with_is_refused_in_a_line(call, tmp_pa
 def test_a_probe_without_options_is_refused_in_a_line(call, word):
     status, _, err = call("train", *call.quick, "probe=default", word)
     assert status == 2 and err.count("\n") == 1 and "leave the probe out by ~probe.gradient" in err
+
+
+HARMFUL = "gpu\\ntouch harm #"
+"""As YAML writes it between quotes: sbatch takes what follows the end of the line for a command."""
+
+
+@pytest.mark.parametrize("setting", ["partition", "account", "qos", "constraint", "out"])
+def test_no_file_adds_a_line_to_the_script_of_a_job(call, tmp_path, setting):
+    own = f'out: "{HARMFUL}"' if setting == "out" else f'launch: {{{setting}: "{HARMFUL}"}}'
+    path = tmp_path / "mine" / "experiment" / "paper.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"# @package _global_\ndefaults: [{{override /launch: slurm}}]\n{own}\n")
+    status, _, err = call("train", "--config-dir", "mine", "experiment=paper", *call.quick)
+    assert status == 2 and setting in err and "a setting is one line" in err and err.count("\n") == 1
+    assert not (tmp_path / "harm").exists() and not (tmp_path / "outputs").exists()
+
+
+def test_the_address_of_a_cluster_comes_from_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "mine" / "experiment" / "paper.yaml"
+    path.parent.mkdir(parents=True)
+    text = "defaults: [{override /launch: ray}]\nlaunch: {address: 'ray://evil:10001'}\n"
+    path.write_text(f"# @package _global_\n{text}")
+    for words, multirun in ((["experiment=paper"], False), (["experiment=paper", "seed=0,1"], True)):
+        with pytest.raises(ValueError, match=r"^launch\.address=ray://evil:10001: .* from the command line"):
+            jobs_of(Request(words, multirun, tmp_path / "mine"))
+    path.write_text("# @package _global_\nhydra: {sweeper: {params: {launch.address: 'evil:1'}}}\n")
+    with pytest.raises(ValueError, match=r"^launch\.address=evil:1: "):
+        jobs_of(Request(["experiment=paper", "launch=ray"], True, tmp_path / "mine"))
+    (job,) = jobs_of(Request(["launch=ray", "launch.address=ours:6379"]))
+    assert job.settings["launch"]["address"] == "ours:6379"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: max\nties: ${oc.env:TOKEN}\n",
+        'name: max\nties: "${\\x6fc.env:TOKEN}"\n',
+        "name: max\nx: env\nties: ${oc.${x}:TOKEN}\n",
+        "name: max\nx: e\nties: '${oc.decode:\"$${oc.${.x}nv:TOKEN}\"}'\n",
+        "defaults: ['${oc.env:TOKEN}']\nname: max\n",
+    ],
+)
+def test_no_file_of_a_configuration_folder_reads_the_environment(text, call, tmp_path, monkeypatch):
+    monkeypatch.setenv("TOKEN", "s3cr3t")
+    path = tmp_path / "mine" / "pool" / "mine.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    status, out, err = call("train", "--config-dir", "mine", "pool=mine", "--cfg", "job", "--resolve")
+    assert status == 2 and "not to the environment" in err and err.count("\n") == 1
+    assert "s3cr3t" not in out + err
+
+
+def test_a_file_of_a_configuration_folder_refers_to_other_keys(call, tmp_path):
+    path = tmp_path / "mine" / "pool" / "mine.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("name: max\nkernel_size: ${seed}\n")
+    status, out, err = call("train", "-cd", "mine", "pool=mine", "seed=2", "--cfg", "job", "--resolve")
+    assert status == 0 and "kernel_size: 2" in out, err

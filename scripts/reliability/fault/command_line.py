@@ -3,8 +3,6 @@
 from scripts.reliability.fault.attempt import MINE, Fault
 from scripts.reliability.fault.setting import write
 
-TREE = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10))])
-
 UNSET = ("environment variable NOPE is not set", "set it, or give a default by ${oc.env:NOPE,DEFAULT}")
 
 COMMAND_LINE = [
@@ -86,12 +84,6 @@ COMMAND_LINE = [
         MINE,
         ("mine.yaml", "UTF-8", "save it"),
         before=write("mine/pool/mine.yaml", b"name: max\xff"),
-    ),
-    Fault(
-        "a file that swells to gigabytes",
-        MINE,
-        ("mine.yaml", "at most"),
-        before=write("mine/pool/mine.yaml", TREE),
     ),
     Fault(
         "a file that stands for one of ours",

@@ -19,7 +19,7 @@ SECURITY = [
     Fault(
         "code by an escaped key in a file",
         EVIL,
-        ("hydra.callbacks.x._target_", "cannot name code", "entry point"),
+        ("hydra.callbacks.x", "cannot name code", "entry point"),
         before=write(
             "mine/experiment/evil.yaml",
             f'{GLOBAL}hydra: {{callbacks: {{x: {{"\\x5ftarget_": os.system}}}}}}\n',
