@@ -1,7 +1,7 @@
 """Jobs of a command line and their outcomes: plain data that can be passed to any process."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,3 +63,22 @@ class Outcome:
     log: Path
     out_of_memory: bool = False
     no_download: bool = False
+
+
+class NoDownload:
+    """The data of one command's jobs that could not be downloaded, so that no other job tries it again."""
+
+    def __init__(self) -> None:
+        self._failed: list[tuple[Any, Outcome]] = []
+
+    def note(self, job: Job, outcome: Outcome) -> None:
+        """Keep the ``outcome`` of ``job`` if its download failed, the first one for these data."""
+        if outcome.no_download and not self.outcome(job):
+            self._failed.append((job.settings["data"], outcome))
+
+    def outcome(self, job: Job) -> Outcome | None:
+        """The outcome of a job that asks for data which could not be downloaded; None for other jobs."""
+        for data, failed in self._failed:
+            if data == job.settings.get("data"):
+                return replace(failed, run=job.name)
+        return None

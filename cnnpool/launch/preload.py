@@ -19,6 +19,6 @@ with suppress(Exception), importing():
 
     import cnnpool.fit  # noqa: F401
     from cnnpool import pool
-    from cnnpool.launch import build, run_here  # noqa: F401
+    from cnnpool.launch import build, run_job  # noqa: F401
 
     pool.build("max", channels=1)(torch.zeros(1, 1, 128, 128))

@@ -4,9 +4,8 @@ import os
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
 
-from cnnpool.launch.job import Job, Outcome, Workers
-from cnnpool.launch.no_download import NoDownload
-from cnnpool.launch.run_here import already, announce, failed
+from cnnpool.launch.job import Job, NoDownload, Outcome, Workers
+from cnnpool.launch.run_job import already, announce, failed
 from cnnpool.launch.worker import StartError, Worker, start_method
 from cnnpool.run_folder.layout import OUTPUT
 from cnnpool.system.signals import Stopped

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from annotated_types import Ge, Le
 
 from cnnpool.launch.job import Job, Outcome, Workers
-from cnnpool.launch.run_here import already, run
+from cnnpool.launch.run_job import already, run
 from cnnpool.run_folder import status
 from cnnpool.system.signals import Signals, Stopped
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt, Le
 
 from cnnpool.launch.job import Job, Outcome, Workers
-from cnnpool.launch.run_here import already, announce, run, stopped
+from cnnpool.launch.run_job import already, announce, run, stopped
 from cnnpool.launch.run_processes import run_processes
 from cnnpool.run_folder import status
 from cnnpool.system.signals import Signals, Stopped

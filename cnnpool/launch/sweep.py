@@ -11,6 +11,7 @@ from typing import Any
 from cnnpool import registry, tables
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_here import run_here, run_local
+from cnnpool.launch.runners import RUNNERS
 from cnnpool.run_folder.plan import planned
 from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.process import in_group, rank
@@ -61,9 +62,6 @@ def _launched(jobs: Sequence[Job]) -> Iterator[Outcome]:
             break
     if name == "local" and not options and all(job.devices == 1 for job in jobs):
         return run_local(jobs)
-    # Late, since most commands need no other way than this process.
-    from cnnpool.launch.runners import RUNNERS
-
     # Checked even if a single job does not use them.
     options = registry.check(registry.lookup(RUNNERS, "launchers", name), name, options, "launch")
     if in_group() or (name == "processes" and len(jobs) == 1 and jobs[0].devices == 1):

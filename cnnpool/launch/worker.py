@@ -16,7 +16,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
 from cnnpool.launch.job import Job, Outcome
-from cnnpool.launch.run_here import run, stopped
+from cnnpool.launch.run_job import run, stopped
 from cnnpool.run_folder import status
 from cnnpool.run_folder.layout import LOG
 from cnnpool.system.output import lost, outlive_readers

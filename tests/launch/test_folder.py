@@ -127,7 +127,7 @@ def test_a_folder_may_be_called_by_a_number(call, in_a_folder):
 
 
 def test_nothing_is_written_into_a_folder_put_in_the_place_of_a_runs(call, tmp_path, monkeypatch):
-    from cnnpool.launch import run_here
+    from cnnpool.launch import run_job
 
     run = tmp_path / "run"
 
@@ -137,7 +137,7 @@ def test_nothing_is_written_into_a_folder_put_in_the_place_of_a_runs(call, tmp_p
         (run / "mine.txt").write_text("mine")
         raise RuntimeError("its folder is gone")
 
-    monkeypatch.setattr(run_here, "_train", put_another)
+    monkeypatch.setattr(run_job, "_train", put_another)
     assert call("train", *call.quick, f"hydra.run.dir={run}")[0] == 1
     assert [path.name for path in run.iterdir() if path.name not in (".lock", "train.log")] == ["mine.txt"]
     monkeypatch.undo()

@@ -1,0 +1,189 @@
+"""One job in this process: in its folder, with its log and status file, to its outcome."""
+
+import logging
+import os
+import re
+import sys
+import traceback
+from contextlib import suppress
+from dataclasses import replace
+
+from cnnpool.launch import check
+from cnnpool.launch.finished import finished
+from cnnpool.launch.job import Job, Outcome
+from cnnpool.run_folder import layout, status
+from cnnpool.run_folder.errors import InUseError, LostError, OccupiedError
+from cnnpool.run_folder.hold import held, refuse_foreign
+from cnnpool.run_folder.log import logged
+from cnnpool.run_folder.results import Results
+from cnnpool.system.process import importing, rank
+from cnnpool.system.progress import Progress, make_way
+from cnnpool.system.signals import Stopped
+
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|not enough memory|(can't|cannot) allocate memory"
+    # oneDNN and the loader of shared objects do not say what they lacked.
+    r"|could not create a primitive|failed to map segment",
+    re.IGNORECASE,
+)
+UNANSWERED = re.compile(r"\bgloo\b|\bnccl\b|connection (closed|reset) by peer", re.IGNORECASE)
+
+
+def announce(job: Job, number: int, total: int) -> None:
+    """Print which of several jobs starts."""
+    if total > 1:
+        make_way()
+        sys.stdout.write(f"[{number}/{total}] {job.name}\n")
+        sys.stdout.flush()
+
+
+def run(job: Job) -> Outcome:
+    """Train unless the folder holds the finished run; never raises, so that a sweep goes on."""
+    if rank():
+        return _assist(job)
+    try:
+        with held(job.folder) as folder:
+            with logged(job.folder) as written:
+                outcome = _run(job)
+            if written.failure and outcome.state == "done":
+                sys.stderr.write(f"{outcome.log}: {written.failure.strerror}; the rest of it is lost\n")
+            if outcome.status == 2 and not job.sweep and not (job.folder / layout.SETTINGS).exists():
+                folder.withdraw()
+            return outcome
+    except (InUseError, OccupiedError) as error:
+        return _outcome(job, "refused", str(error), 2)
+    except OSError as error:
+        return failed(job, error)
+
+
+def already(job: Job) -> Outcome | None:
+    """The outcome of a job that need not start: done earlier, or refused."""
+    try:
+        refuse_foreign(job.folder)
+        results = finished(job)
+    except OccupiedError as error:
+        return _outcome(job, "refused", str(error), 2)
+    return None if results is None else _done(job, results.accuracy)
+
+
+def failed(job: Job, error: BaseException) -> Outcome:
+    """The outcome of a job that ``error`` ended; a ValueError is a mistake in what was asked."""
+    of_memory = is_of_memory(error)
+    mistake = isinstance(error, ValueError) and not of_memory
+    outcome = _outcome(job, "failed", _described(error, job), 2 if mistake else 1)
+    return replace(outcome, out_of_memory=of_memory, no_download=_is_of_download(error))
+
+
+def stopped(job: Job, stop: Stopped) -> Outcome:
+    """The outcome of a job that a signal ended."""
+    return _outcome(job, "stopped", f"{stop}; the same command goes on from there", stop.status)
+
+
+def is_of_memory(error: BaseException | None) -> bool:
+    """Whether ``error``, or an error that led to it, says that memory ran out."""
+    while error is not None:
+        if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _is_of_download(error: BaseException) -> bool:
+    # Not imported: torch would be with it, which takes seconds, and such an error means that it is already.
+    errors = sys.modules.get("cnnpool.data.errors")
+    return errors is not None and isinstance(error, errors.DownloadError)
+
+
+def _described(error: BaseException, job: Job) -> str:
+    """Cause, place and remedy in one line."""
+    message = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+    if isinstance(error, SystemExit):
+        return f"something called exit({error.code}) while it trained"
+    if is_of_memory(error):
+        size = job.settings.get("data", {}).get("batch_size")
+        return (
+            f"out of memory with data.batch_size={size}: lower it, or raise fit.accumulate, "
+            "or take a smaller model or smaller images"
+        )
+    if message.startswith("Expected more than 1 value per channel"):
+        size, pieces = job.settings["data"]["batch_size"], job.settings["fit"]["accumulate"]
+        return (
+            "batch normalisation of a 1x1 map needs at least two images at once: "
+            f"give it more by data.batch_size={size} and fit.accumulate={pieces}"
+        )
+    if job.devices > 1 and UNANSWERED.search(message):
+        return "another process of this training ended, or does not answer; the same command goes on"
+    if isinstance(error, OSError) and error.strerror:
+        return (
+            f"{error.filename or job.folder}: {error.strerror}; put that right, and the same command goes on"
+        )
+    if isinstance(error, ValueError) or type(error).__module__.startswith("cnnpool."):
+        return message
+    return f"{type(error).__name__}: {message}"
+
+
+def _run(job: Job) -> Outcome:
+    name = ""
+    try:
+        results = finished(job)
+        if results is None:
+            name = layout.begin(job.folder)
+            status.write(job.folder, "running")
+            results = _train(job)
+        status.write(job.folder, "done")
+        return _done(job, results.accuracy if results else None)
+    except OccupiedError:
+        raise
+    except Stopped as stop:
+        outcome = stopped(job, stop)
+        status.write(job.folder, "stopped", outcome.said, outcome.status)
+    except (Exception, SystemExit) as error:
+        outcome = failed(job, error)
+        # On a full disk, or where somebody has put another folder, the terminal alone gets the message.
+        with suppress(OSError, LostError):
+            if name:
+                layout.refuse_lost(job.folder, name)
+            status.write(job.folder, "failed", outcome.said, outcome.status)
+            _record(job)
+    return outcome
+
+
+def _assist(job: Job) -> Outcome:
+    """Train as a process of rank above 0; the first process writes the folder and the output."""
+    logging.disable(logging.INFO)
+    try:
+        _train(job)
+    except Stopped as stop:
+        return stopped(job, stop)
+    except (Exception, SystemExit) as error:
+        with suppress(OSError):
+            _record(job)
+        return failed(job, error)
+    return _outcome(job, "done", "", 0)
+
+
+def _record(job: Job) -> None:
+    """Append the traceback of the exception that is being handled to the job's log."""
+    if os.environ.get("CNNPOOL_TRACEBACK"):
+        traceback.print_exc()
+    with (job.folder / layout.LOG).open("a", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(traceback.format_exc())
+
+
+def _train(job: Job) -> Results | None:
+    if job.mistake:
+        raise ValueError(job.mistake)
+    recipe = check.check(job.settings)
+    # torch takes seconds to import; finished runs and mistakes are reported before.
+    with Progress("loading PyTorch"), importing():
+        from cnnpool.launch.build import train
+
+    return train(job.settings, recipe, job.folder, job.name, job.overrides)
+
+
+def _done(job: Job, accuracy: float | None) -> Outcome:
+    return _outcome(job, "done", "" if accuracy is None else f"test accuracy {100 * accuracy:.2f} %", 0)
+
+
+def _outcome(job: Job, state: str, message: str, code: int) -> Outcome:
+    return Outcome(job.name, state, message, code, job.folder / layout.LOG)
