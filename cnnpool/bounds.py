@@ -26,6 +26,16 @@ def odd(number: int) -> bool:
     return number % 2 == 1
 
 
+def other_than_0(number: int) -> bool:
+    """Whether a number can divide."""
+    return number != 0
+
+
+def is_norm(p: float) -> bool:
+    """Whether the norm of that order is one of those that are computed."""
+    return p in (1, 2, math.inf)
+
+
 KINDS: dict[Any, str] = {
     int: "a whole number",
     float: "a number",
@@ -48,6 +58,17 @@ def describe(hint: Any) -> str:
     if origin is tuple:
         return f"a list, each {describe(parts[0])}" if parts[-1] is ... else _listed(parts)
     return KINDS.get(hint, "") or str(getattr(hint, "__name__", hint))
+
+
+def choices(hint: Any) -> tuple[str, ...]:
+    """The legal values of a type as the command line has them, if they are few."""
+    if hint is bool:
+        return "true", "false"
+    if get_origin(hint) is Literal:
+        return tuple(map(str, get_args(hint)))
+    if get_origin(hint) in (Union, types.UnionType):
+        return tuple(one for part in get_args(hint) for one in choices(part))
+    return ("null",) if hint in (None, types.NoneType) else ()
 
 
 def _listed(parts: tuple[Any, ...]) -> str:

@@ -166,10 +166,10 @@ def train(arguments: list[str]) -> int:
 
 
 def _show(asked: Namespace, request: "Request") -> int:
-    from cnnpool.launch import help, show
+    from cnnpool.launch import show
 
     if asked.help:
-        help.show_help(request)
+        show.show_help(request)
     elif asked.cfg:
         show.show_configuration(request, asked.cfg, asked.package, asked.resolve)
     else:

@@ -7,17 +7,21 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 import argcomplete
+import yaml
 from argcomplete.shell_integration import shellcode
 
 from cnnpool.cli_parser import Parser
-from cnnpool.launch.keys import keys_of, names_of
+from cnnpool.launch import conf_dir, defaults, names_of
+from cnnpool.schema import ROOMS, options_of
 
 SHELLS = ("bash", "zsh", "fish")
-FOLDERS = ("DIR", "FOLDER", "RUNS")
+PLACES = ("DIR", "FOLDER", "RUNS")
+FOLDERS = ("data.root", "out", "hydra.run.dir", "hydra.sweep.dir")
 HELP = """\
 examples:
   eval "$(cnnpool completion bash)"                                   (in ~/.bashrc)
@@ -87,7 +91,7 @@ def complete(
         return [*names_of("pool"), *names_of("readout")]
     if action.dest == "data":
         return names_of("data")
-    if kind in FOLDERS:
+    if kind in PLACES:
         return _paths(prefix, folders=True)
     return _paths(prefix) if kind in ("FILE", "MODEL") else []
 
@@ -138,3 +142,33 @@ def _paths(prefix: str, folders: bool = False) -> list[str]:
         return []
     shown = [one for one in found if start.startswith(".") or not one.name.startswith(".")]
     return sorted(f"{before}{one.name}{'/' * one.is_dir()}" for one in shown if one.is_dir() or not folders)
+
+
+def keys_of(overrides: Iterable[str], more: Path | None = None) -> dict[str, list[str] | None]:
+    """Every key with its values; an empty list for values that cannot be listed, None for a folder.
+
+    Args:
+        overrides: those on the command line, whose choices decide which options there are.
+        more: a folder with choices of the user's own.
+    """
+    chosen = defaults() | dict(override.partition("=")[::2] for override in overrides)
+    stages = [key for key in chosen if key.startswith("pool@")]
+    found: dict[str, list[str] | None] = {key: names_of(key, more) for key in (*ROOMS, "experiment")}
+    found |= {key: [*names_of("pool", more), "inherit"] for key in stages}
+    found["seed"] = []
+    for key in (*ROOMS, *stages):
+        room, where = key.partition("@")[0], key.removeprefix("pool@")
+        for name in chosen.get(key, "").split(","):
+            for entry, place in [(name, where)] if room != "probe" else _probes(name):
+                # An installed package's options are not known before it is imported.
+                with suppress(KeyError):
+                    options = options_of(room, entry)
+                    found |= {f"{place}.{option}": list(one.choices) for option, one in options.items()}
+    return found | dict.fromkeys(FOLDERS)
+
+
+def _probes(name: str) -> list[tuple[str, str]]:
+    """(name, place on the command line) of the probes in a file of ``conf/probe``."""
+    path = conf_dir() / "probe" / f"{name}.yaml"
+    content = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path.is_file() else {}
+    return [(probe, f"probe.{probe}") for probe in content]

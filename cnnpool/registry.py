@@ -11,7 +11,7 @@ from functools import cache, cached_property, wraps
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar, get_type_hints
 
-from cnnpool.bounds import describe
+from cnnpool.bounds import choices, describe
 
 log = logging.getLogger(__name__)
 
@@ -29,15 +29,22 @@ class Option:
     Args:
         hint: type and bounds, as the signature declares them.
         default: its value unless it is set; ``inspect.Parameter.empty`` where there is none.
+        text: a sentence or two on it, where that is known.
     """
 
     hint: Any
     default: Any = inspect.Parameter.empty
+    text: str = ""
 
     @cached_property
     def words(self) -> str:
         """The legal values in words: ``a whole number, at least 1``."""
         return describe(self.hint)
+
+    @cached_property
+    def choices(self) -> tuple[str, ...]:
+        """The legal values as the command line has them, where they can be listed."""
+        return choices(self.hint)
 
     def take(self, key: str, value: Any) -> Any:
         """``value`` as the option takes it; lists become tuples.
@@ -148,7 +155,13 @@ def check(
     Raises:
         ValueError: in one line, naming the option, its value, and what it may be.
     """
-    known = options_of(entry)
+    return check_options(options_of(entry), name, options, path)
+
+
+def check_options(
+    known: Mapping[str, Option], name: str, options: Mapping[str, Any], path: str | None = None
+) -> dict[str, Any]:
+    """As :func:`check`, by the options that are ``known``."""
     checked = {}
     for key, value in options.items():
         if key not in known:

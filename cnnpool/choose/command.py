@@ -24,7 +24,6 @@ from cnnpool.launch import conf_dir
 from cnnpool.registry import did_you_mean
 from cnnpool.run_folder.identity import asked
 from cnnpool.system.next_command import BOARD
-from cnnpool.system.progress import loading
 from cnnpool.system.signals import Signals, Stopped
 from cnnpool.tables import text
 
@@ -81,9 +80,7 @@ def prepare(options: Options, network: Network) -> Study:
         ValueError: in one line.
     """
     candidates = [candidate(label) for label in options.pools]
-    # The operators, which torch comes with, know what their options may be.
-    with loading("PyTorch"):
-        settings = [network.checked(one) for one in candidates]
+    settings = [network.checked(one) for one in candidates]
     key = metric_key(options, settings[0])
     if options.tune and not settings[0]["data"].get("val_size"):
         raise ValueError("choose.tune needs validation images, but data.val_size is 0")

@@ -12,7 +12,7 @@ import torch
 
 from cnnpool import data, model, pool, probe, published, readout, registry
 from cnnpool.data import Dataset
-from cnnpool.launch.check import changed_options, check_values, is_published, located, log_of
+from cnnpool.launch.check import changed_options, is_published, located, log_of
 from cnnpool.launch.config import own_operators, save, stage_settings
 from cnnpool.launch.prepared import preset_of, sentence, sized
 from cnnpool.model import Cnn
@@ -38,7 +38,6 @@ def train(config: Settings, recipe: Recipe, out: Path, name: str, overrides: lis
     Raises:
         ValueError: if a setting is out of range or does not fit the others.
     """
-    check_values(config)
     probes = {key: probe.build(key, **options) for key, options in config["probe"].items()}
     seed = config["seed"]
     make: Callable[[Settings, Dataset], tuple[Cnn, Stages]] = published_network

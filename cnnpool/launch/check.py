@@ -1,4 +1,4 @@
-"""Settings checked before anything is read or built: names as plain text, values by their signatures."""
+"""Settings checked before anything is made, read or built, by the options that the schema has."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -7,48 +7,73 @@ from typing import Any
 
 import yaml
 
-from cnnpool import registry
-from cnnpool.bounds import Seed
-from cnnpool.launch import conf_dir, signatures
+from cnnpool import registry, schema
+from cnnpool.launch import conf_dir
 from cnnpool.launch.config import own_operators
 from cnnpool.loggers import LOGGERS, TensorBoard
-from cnnpool.recipe import Recipe
-from cnnpool.registry import KEEP
+from cnnpool.registry import KEEP, Option
 
-ENTRIES = {
-    "data": "datasets",
-    "model": "models",
-    "pool": "operators",
-    "readout": "readouts",
-    "probe": "probes",
-    "log": "loggers",
-}
 PUBLISHED = ("installed", "timm", "torchvision")
 """Models of other packages, by their stems in ``conf/model``."""
 
 
-def check(settings: Mapping[str, Any]) -> Recipe:
-    """Refuse unknown names and values out of range, without torch, which takes seconds to import.
-
-    Returns:
-        How to train, its values checked.
+def check(settings: Mapping[str, Any]) -> None:
+    """Refuse unknown names and values out of range, without torch unless an installed package is chosen.
 
     Raises:
-        ValueError: naming the setting, its value and what it may be.
+        ValueError: naming the setting as on the command line, its value and what it may be.
     """
-    recipe = Recipe(**registry.check(Recipe, "fit", settings["fit"], "fit"))
-    registry.Option(Seed).take("seed", settings["seed"])
+    schema.OWN["seed"].take("seed", settings["seed"])
     if isinstance(out := settings.get("out"), list | dict):
         raise ValueError(f"out={out}: names no folder, which is one word")
+    registry.check_options(schema.options_of("fit", ""), "fit", settings["fit"], "fit")
     for room, path, chosen in _choices(settings):
-        _check_choice(room, path, chosen)
-        if chosen["name"] == KEEP and not is_published(settings):
+        name, options = chosen.get("name"), _options(chosen)
+        if not isinstance(name, str):
+            raise ValueError(f"{path}.name={name} is not a name; a choice is made by {path}=NAME")
+        registry.check_options(_known(room, name), name, options, path)
+        if name == KEEP and not is_published(settings):
             raise ValueError(
                 f"{path}=keep: keeps what a published network has, such as model=torchvision:resnet18; "
                 f"model={settings['model']['name']} has none of its own"
             )
     log_of(settings).refuse_missing()
-    return recipe
+
+
+def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """(room, place on the command line, name and options) of everything that is chosen."""
+    for room in schema.ROOMS:
+        if room == "probe":
+            for name, options in settings[room].items():
+                if not isinstance(options, Mapping):
+                    raise ValueError(
+                        f"probe.{name} holds a probe's options: leave the probe out by ~probe.{name}"
+                    )
+                yield room, f"probe.{name}", {"name": name, **options}
+        elif room in settings and room != "fit":
+            yield room, room, settings[room]
+    for stage, spec in own_operators(settings).items():
+        common = settings["pool"] if spec.get("name") == "inherit" else {}
+        yield "pool", f"stage.{stage}", {**common, **{k: v for k, v in spec.items() if v != "inherit"}}
+
+
+def _options(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    return {option: value for option, value in chosen.items() if option != "name"}
+
+
+def _known(room: str, name: str) -> Mapping[str, Option]:
+    """The options of a choice: by the schema, or by the signature of an installed package's.
+
+    Raises:
+        ValueError: for an unknown name.
+    """
+    if name == KEEP and room in ("pool", "readout"):
+        return {}
+    try:
+        return schema.options_of(room, name)
+    except KeyError:
+        names = dict.fromkeys(schema.names(room), dict)
+        return registry.options_of(registry.lookup(names, schema.ROOMS[room].entries, name))
 
 
 def log_of(settings: Mapping[str, Any]) -> TensorBoard:
@@ -58,7 +83,7 @@ def log_of(settings: Mapping[str, Any]) -> TensorBoard:
         ValueError: if an option is out of range.
     """
     chosen = settings.get("log", {"name": "tensorboard"})
-    entry = registry.lookup(LOGGERS, ENTRIES["log"], chosen["name"])
+    entry = registry.lookup(LOGGERS, schema.ROOMS["log"].entries, chosen["name"])
     made: TensorBoard = entry(**registry.check(entry, chosen["name"], _options(chosen), "log"))
     return made
 
@@ -73,33 +98,16 @@ def changed_options(room: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
     In a published network an operator takes all others from what it replaces.
     """
-    if chosen["name"] not in _names(room):
-        return dict(chosen)
     usual = _content(room, chosen["name"])
-    return {k: v for k, v in chosen.items() if k == "name" or v != usual.get(k)}
+    return {k: v for k, v in chosen.items() if k == "name" or k not in usual or v != usual[k]}
 
 
-def check_values(settings: Mapping[str, Any]) -> None:
-    """Refuse the options that the signatures of the chosen entries refuse.
-
-    Raises:
-        ValueError: naming the option as on the command line, its value and what it may be.
-    """
-    from cnnpool import data, model, pool, probe, published, readout
-
-    tables: dict[str, Mapping[str, Any]] = {
-        "data": data.DATASETS,
-        "model": {**model.MODELS, **published.PUBLISHED},
-        "pool": pool.OPERATORS,
-        "readout": readout.READOUTS,
-        "probe": probe.PROBES,
-        "log": LOGGERS,
-    }
-    for room, path, chosen in _choices(settings):
-        name, options = chosen["name"], _options(chosen)
-        if name == KEEP:
-            continue
-        registry.check(registry.lookup(tables[room], ENTRIES[room], name), name, options, path)
+@cache
+def _content(room: str, stem: str) -> dict[str, Any]:
+    """All options of a choice at their usual values; none where a file of the user's own has them."""
+    path = conf_dir() / room / f"{stem}.yaml"
+    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return content
 
 
 @contextmanager
@@ -111,54 +119,3 @@ def located(path: str, chosen: Mapping[str, Any]) -> Iterator[None]:
         if str(error).partition(" ")[0] in _options(chosen):
             raise ValueError(f"{path}.{error}") from None
         raise
-
-
-def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """(room, place on the command line, name and options) of everything that is chosen."""
-    for room in ("data", "model", "pool", "readout"):
-        yield room, room, settings[room]
-    if "log" in settings:
-        yield "log", "log", settings["log"]
-    for name, options in settings["probe"].items():
-        if not isinstance(options, Mapping):
-            raise ValueError(f"probe.{name} holds a probe's options: leave the probe out by ~probe.{name}")
-        yield "probe", f"probe.{name}", {"name": name, **options}
-    for stage, spec in own_operators(settings).items():
-        common = settings["pool"] if spec.get("name") == "inherit" else {}
-        yield "pool", f"stage.{stage}", {**common, **{k: v for k, v in spec.items() if v != "inherit"}}
-
-
-def _options(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    return {option: value for option, value in chosen.items() if option != "name"}
-
-
-def _check_choice(room: str, path: str, chosen: Mapping[str, Any]) -> None:
-    name = chosen.get("name")
-    if not isinstance(name, str):
-        raise ValueError(f"{path}.name={name} is not a name; a choice is made by {path}=NAME")
-    names = _names(room)
-    if name not in names:
-        # Either unknown, or of an installed package, whose signature has its options.
-        registry.lookup(dict.fromkeys(names, dict), ENTRIES[room], name)
-        return
-    known = _content(room, "full")[name] if room == "probe" else _options(_content(room, name))
-    declared = signatures.options_of(room, name)
-    for option, value in _options(chosen).items():
-        if option not in known:
-            remedy = registry.did_you_mean(option, known)
-            raise ValueError(f"{path}.{option}: {name} has no option {option!r}; {remedy}")
-        if option in declared:
-            registry.Option(declared[option].hint).take(f"{path}.{option}", value)
-
-
-def _names(room: str) -> list[str]:
-    if room == "probe":
-        return list(_content(room, "full"))
-    return [path.stem for path in (conf_dir() / room).glob("*.yaml") if path.stem != "inherit"]
-
-
-@cache
-def _content(room: str, stem: str) -> dict[str, Any]:
-    """The choice's file, which holds all its options."""
-    content: dict[str, Any] = yaml.safe_load((conf_dir() / room / f"{stem}.yaml").read_text())
-    return {key: value for key, value in content.items() if key != "defaults"}

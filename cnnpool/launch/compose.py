@@ -3,8 +3,7 @@
 import math
 import os
 import sys
-import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -18,16 +17,15 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.cli_parser import MOST_JOBS
+from cnnpool.launch.check import check
 from cnnpool.launch.composer import PRIMARY, Composer, opened
 from cnnpool.launch.config import refuse_code, resolve, unresolved
 from cnnpool.launch.folders import distinct, is_harmless, run_name
 from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import alternatives, is_choice, line_of, parse
+from cnnpool.system.progress import Progress
 
-COUNTED, SILENT_S = 32, 2.0
-"""So many jobs are counted while they are composed, with a line after so many seconds."""
 OF_RUNS, OF_SWEEPS = ("hydra.run.dir",), ("hydra.sweep.dir", "hydra.sweep.subdir")
-Combination = tuple[Override, ...]
 
 
 @dataclass(frozen=True)
@@ -138,13 +136,15 @@ def _sweep(composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Overri
     except OmegaConfBaseException as error:
         raise ValueError(unresolved(error)) from None
     jobs = []
-    for number, chosen in enumerate(counted(product(*axes), math.prod(map(len, axes)))):
-        config = composer.one_of_many(chosen)
-        if config.hydra.sweeper.params != whole.hydra.sweeper.params:
-            name = config.hydra.runtime.choices.experiment
-            raise ValueError(f"experiment={name} is a sweep of its own: run it by a command of its own")
-        OmegaConf.copy_cache(whole, config)
-        jobs.append(_job(config, number))
+    with Progress("composing", math.prod(map(len, axes)), "jobs") as progress:
+        for number, chosen in enumerate(product(*axes)):
+            config = composer.one_of_many(chosen)
+            if config.hydra.sweeper.params != whole.hydra.sweeper.params:
+                name = config.hydra.runtime.choices.experiment
+                raise ValueError(f"experiment={name} is a sweep of its own: run it by a command of its own")
+            OmegaConf.copy_cache(whole, config)
+            jobs.append(_job(config, number))
+            progress.step()
     different = distinct(jobs)
     if len(different) < len(jobs):
         note(f"{len(jobs) - len(different)} of {len(jobs)} jobs repeat others and are left out")
@@ -168,6 +168,11 @@ def _job(config: DictConfig, number: int | None = None) -> Job:
     except ValueError as error:
         mistake = str(error)
     refuse_code(settings)
+    try:
+        if settings:
+            check(settings)
+    except ValueError as error:
+        mistake = str(error)
     refuse_code(str(folder), "hydra.sweep.dir." if sweep else "hydra.run.dir.")
     return Job(folder, list(hydra.overrides.task), settings, mistake, sweep)
 
@@ -193,16 +198,6 @@ def norm_of_model(*, _root_: DictConfig) -> str:
 def show_to_resolvers(config: DictConfig) -> None:
     """Let ``${hydra:...}`` in a configuration find ``config``, and what changes in it."""
     cast(Any, HydraConfig.instance()).cfg = config
-
-
-def counted(combinations: Iterable[Combination], count: int) -> Iterator[Combination]:
-    """Yield the combinations; every few seconds a line on stderr reports the number done."""
-    said = time.monotonic()
-    for done, combination in enumerate(combinations):
-        if count >= COUNTED and time.monotonic() - said > SILENT_S:
-            said = time.monotonic()
-            note(f"composed {done} of {count} jobs")
-        yield combination
 
 
 def note(text: str) -> None:

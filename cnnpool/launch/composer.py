@@ -4,17 +4,17 @@ import copy
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override, OverrideType, Quote, QuotedString
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from cnnpool.launch import conf_dir
+from cnnpool.launch import conf_dir, names_of
 from cnnpool.launch.errors import explain
 from cnnpool.launch.overrides import expanded, is_choice, line_of
 from cnnpool.launch.untrusted import check_folder
@@ -27,13 +27,15 @@ class Composer:
 
     Args:
         name: of the file to begin with.
-        more: a further folder to look in.
+        further: the folder to look in after that file's.
+        own: the user's folder.
     """
 
-    def __init__(self, name: str, more: Path | None = None):
+    def __init__(self, name: str, further: Path | None = None, own: Path | None = None):
         self._name = name
-        folder = QuotedString(f"file://{more}", Quote.single).with_quotes()
-        self.search = [f"hydra.searchpath=[{folder}]"] if more else []
+        self.names = partial(names_of, more=own)
+        folder = QuotedString(f"file://{further}", Quote.single).with_quotes()
+        self.search = [f"hydra.searchpath=[{folder}]"] if further else []
         self._shared: dict[tuple[str, ...], DictConfig] = {}
 
     def job(self, overrides: Sequence[Override]) -> DictConfig:
@@ -80,11 +82,6 @@ class Composer:
     def _lines(self, overrides: Sequence[Override]) -> list[str]:
         return [*(line for override in overrides for line in expanded(override)), *self.search]
 
-    def names(self, key: str) -> list[str]:
-        """The files from which the choice ``key`` is made."""
-        loader = GlobalHydra.instance().config_loader()
-        return loader.get_group_options(key, ObjectType.CONFIG, overrides=self.search)
-
 
 @contextmanager
 def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
@@ -108,7 +105,7 @@ def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
     # Hydra looks for the file to begin with in the first folder alone.
     first, second = (more, ours) if own else (ours, more)
     with _initialized(first):
-        yield Composer(name, second)
+        yield Composer(name, second, more)
 
 
 @contextmanager

@@ -9,25 +9,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from cnnpool.run_folder.layout import maker
+from cnnpool.schema import ROOMS, SECTIONS
 from cnnpool.system.atomic import write_text
 from cnnpool.system.output import shortened
 
-SECTIONS = (
-    "data",
-    "model",
-    "pool",
-    "stage",
-    "readout",
-    "probe",
-    "fit",
-    "seed",
-    "out",
-    "experiment",
-    "launch",
-    "log",
-)
-ROOMS = ("data", "model", "pool", "stage", "readout", "probe", "fit", "launch", "log")
-NEEDED = ("data", "model", "pool", "readout", "fit", "seed")
 CODE = ("_target_", "_partial_", "_args_", "_recursive_", "_convert_")
 NO_CODE = "a configuration cannot name code; own code comes from installed packages, by entry point"
 TOO_DEEP = "references are nested too deep; write the value itself"
@@ -49,7 +34,7 @@ def resolve(config: DictConfig) -> dict[str, Any]:
     plain = {}
     try:
         for key in config:
-            if key in ROOMS and not OmegaConf.is_dict(config[key]):
+            if key in (*ROOMS, "stage") and not OmegaConf.is_dict(config[key]):
                 raise ValueError(f"{key} holds options by name, not {config[key]}")
             if key in SECTIONS:
                 value = config[key]
@@ -59,7 +44,8 @@ def resolve(config: DictConfig) -> dict[str, Any]:
                 )
             elif key != "hydra":
                 raise ValueError(f"unknown key {key!r}; known are {', '.join(SECTIONS)}")
-        if missing := [key for key in NEEDED if key not in plain]:
+        needed = [*(room for room, about in ROOMS.items() if about.needed), "seed"]
+        if missing := [key for key in needed if key not in plain]:
             raise ValueError(
                 f"{missing[0]} is missing: the file that was chosen for it sets something else; give it no "
                 "other '# @package', and a name"

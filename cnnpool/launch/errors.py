@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 
-import yaml
 from hydra.core.override_parser.types import Override
 from hydra.errors import MissingConfigException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from cnnpool.launch import conf_dir
-from cnnpool.launch.config import SECTIONS, TOO_DEEP, unresolved
+from cnnpool.launch import defaults
+from cnnpool.launch.config import TOO_DEEP, unresolved
 from cnnpool.launch.overrides import is_of_late_stage
 from cnnpool.registry import did_you_mean, nearest
+from cnnpool.schema import ROOMS, SECTIONS, names, options_of
 
 
 def explain(error: Exception, overrides: Iterable[Override] = ()) -> str:
@@ -32,11 +32,14 @@ def explain(error: Exception, overrides: Iterable[Override] = ()) -> str:
         return f"the configuration: {TOO_DEEP}"
     if isinstance(cause, OmegaConfBaseException) and not str(error):
         return unresolved(cause)
+    known = [key for key in defaults() if "@" in key]
     for override in overrides:
         place = f"{override.key_or_group}@{override.package}"
         if is_of_late_stage(override):
             continue
-        if override.package and override.get_key_element() not in (known := stages()):
+        if override.package and override.get_key_element() not in (
+            known := [key for key in defaults() if "@" in key]
+        ):
             if place in known:
                 return f"{override.input_line}: leave out the sign before {place}"
             return f"no {place!r} to override; there are {', '.join(known)}"
@@ -70,25 +73,15 @@ def _no_key(key: str) -> str:
     return f"unknown key {key!r}; choose from {', '.join(inside or SECTIONS)}"
 
 
-def stages() -> list[str]:
-    """``pool@stage.s1`` and so on, as the command line may name them."""
-    defaults = yaml.safe_load((conf_dir() / "train.yaml").read_text())["defaults"]
-    return [key for one in defaults if isinstance(one, dict) for key in one if key.startswith("pool@stage.")]
-
-
 def _keys() -> dict[str, list[str]]:
-    """Every key of our own files, as on the command line, and the choices that have it.
+    """Every option of our own choices, as on the command line, and the choices that have it.
 
     Of several keys with one last word the recipe's comes last.
     """
     keys: dict[str, list[str]] = {}
-    for section in ("data", "model", "pool", "readout", "probe", "fit"):
-        for path in sorted((conf_dir() / section).glob("*.yaml")):
-            content = yaml.safe_load(path.read_text()) or {}
-            found = [f"{section}.{option}" for option in content if option not in ("defaults", "name")]
-            for part, options in content.items():
-                if section == "probe" and isinstance(options, dict):
-                    found += [f"probe.{part}.{option}" for option in options]
-            for key in found:
-                keys.setdefault(key, []).append(path.stem)
+    for room in sorted(ROOMS, key="fit".__eq__):
+        for name in sorted(names(room)):
+            place = f"{room}.{name}" if room == "probe" else room
+            for option in options_of(room, name):
+                keys.setdefault(f"{place}.{option}", []).append("full" if room == "probe" else name)
     return keys

@@ -101,6 +101,6 @@ def distinct(jobs: Iterable[Job]) -> list[Job]:
 
 
 def _differences(one: Job, other: Job) -> list[str]:
-    if one.mistake or other.mistake:
+    if not (one.settings and other.settings):
         return [] if one.overrides == other.overrides else [*one.overrides, "and", *other.overrides]
     return differences(one.settings, other.settings)

@@ -18,8 +18,8 @@ class Job:
     Args:
         folder: of the run.
         overrides: the job's own part of the command line.
-        settings: all settings, resolved; empty where they are a mistake.
-        mistake: what is wrong with the settings, in one line, or nothing.
+        settings: all settings, resolved; empty where they cannot be.
+        mistake: what is wrong with the settings, in one line, or nothing; such a job is not run.
         sweep: whether it is one of several jobs of one command.
     """
 

@@ -16,11 +16,11 @@ from cnnpool.launch.config import (
     HYDRA_KEYS,
     NO_SECRET,
     ONE_LINE,
-    SECTIONS,
     is_secret,
     refuse_code,
     refuse_hydra,
 )
+from cnnpool.schema import SECTIONS
 from cnnpool.system.output import shortened
 
 FOLDERS = ("out", *HYDRA_KEYS[:3])

@@ -8,9 +8,9 @@ import traceback
 from contextlib import suppress
 from dataclasses import replace
 
-from cnnpool.launch import check
 from cnnpool.launch.finished import finished
 from cnnpool.launch.job import Job, Outcome
+from cnnpool.recipe import Recipe
 from cnnpool.run_folder import layout, status
 from cnnpool.run_folder.errors import InUseError, LostError, OccupiedError
 from cnnpool.run_folder.hold import held, refuse_foreign
@@ -171,9 +171,7 @@ def _record(job: Job) -> None:
 
 
 def _train(job: Job) -> Results | None:
-    if job.mistake:
-        raise ValueError(job.mistake)
-    recipe = check.check(job.settings)
+    recipe = Recipe(**job.settings["fit"])
     # torch takes seconds to import; finished runs and mistakes are reported before.
     with Progress("loading PyTorch"), importing():
         from cnnpool.launch.build import train

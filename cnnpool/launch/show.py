@@ -1,16 +1,113 @@
-"""``cnnpool train --cfg`` and ``--info``: the composed configuration, and the files it comes from."""
+"""``cnnpool train --help``, ``--cfg`` and ``--info``: what can be chosen and set, and how it is composed."""
 
 import logging
 import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+import yaml
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from cnnpool.cli_parser import train_parser
 from cnnpool.launch.compose import Request, name_runs_by, show_to_resolvers
 from cnnpool.launch.composer import opened
 from cnnpool.launch.config import unresolved
 from cnnpool.launch.overrides import parse
+from cnnpool.registry import Option
+from cnnpool.schema import OWN, ROOMS, SECTIONS, options_of
+
+WIDTH, COLUMN = 100, 34
+AT_ONE_STAGE = "the same for the stage s2 alone, or inherit; options of its own are stage.s2.KEY=VALUE"
+CLOSING = """\
+examples:
+  cnnpool train data=mnist pool=max
+  cnnpool train pool=max pool.kernel_size=3 pool.ties=split
+  cnnpool train pool=blur pool@stage.s2=avg stage.s2.kernel_size=3
+  cnnpool train readout=gap fit=smoke
+  cnnpool train -m pool=max,avg,strided seed=0,1,2,3,4
+  cnnpool train pool=lp --help              (the keys of another choice)
+  cnnpool train pool=max --cfg job          (print the configuration, run nothing)
+
+exit status:
+  0 done, 1 a run failed, 2 a mistake in what was asked, 128 + the signal when stopped
+  (130: Ctrl-C, 143: SIGTERM)
+"""
+
+
+def show_help(request: Request) -> None:
+    """Print the help of ``cnnpool train`` with the choices of ``request``.
+
+    Raises:
+        ValueError: if these cannot be composed.
+    """
+    with opened(request.config_name, request.config_dir) as composer:
+        config = composer.job(parse(request.overrides))
+        names = {key: composer.names(key) for key in SECTIONS}
+    chosen = config.hydra.runtime.choices
+    named = textwrap.fill(
+        " ".join(f"{key}={chosen[key]}" for key in SECTIONS if chosen.get(key)),
+        WIDTH,
+        initial_indent="  ",
+        subsequent_indent="  ",
+    )
+    sys.stdout.write(
+        f"{train_parser().format_help()}\n"
+        f"choices (KEY=NAME):\n{''.join(_choice(key, found) for key, found in names.items() if found)}"
+        f"{_line('pool@stage.s2=', AT_ONE_STAGE, 17)}\n"
+        f"settings (KEY=VALUE) with\n{named}\n\n{''.join(_settings(config))}\n{CLOSING}"
+    )
+
+
+def _choice(key: str, names: list[str]) -> str:
+    return _line(f"{key}=", ", ".join(names), 14)
+
+
+def _settings(config: DictConfig) -> Iterator[str]:
+    for room in ROOMS:
+        options = OmegaConf.to_container(config[room], resolve=True)
+        assert isinstance(options, dict)
+        if room == "probe":
+            for name, values in options.items():
+                yield from _room(f"probe.{name!s}", values, _described(room, str(name)))
+        else:
+            yield from _room(room, options, _described(room, str(options.get("name", ""))))
+    yield from _room("", {key: config[key] for key in OWN}, OWN)
+
+
+def _described(room: str, name: str) -> Mapping[str, Option]:
+    try:
+        return options_of(room, name)
+    except KeyError:
+        # Of an installed package, which is not imported for a help.
+        return {}
+
+
+def _room(where: str, values: Mapping[Any, Any], described: Mapping[str, Option]) -> Iterator[str]:
+    for key, value in values.items():
+        if key == "name":
+            continue
+        text, legal = "", ""
+        if key in described:
+            text = described[key].text.replace("``", "").removesuffix(".")
+            legal = f"({described[key].words.replace('a whole number', 'whole', 1)})"
+        shown = yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("\n...\n").strip()
+        path = f"{where}.{key}" if where else key
+        yield _line(f"{path}={shown}", f"{text} {legal}".strip())
+
+
+def _line(left: str, right: str, column: int = COLUMN) -> str:
+    """``left``, and from the column on ``right``, which goes on below itself."""
+    indent = " " * column
+    lines = textwrap.wrap(right, WIDTH, initial_indent=indent, subsequent_indent=indent) or [indent]
+    start = f"  {left}"
+    if len(start) < column:
+        lines[0] = start + lines[0][len(start) :]
+    else:
+        lines.insert(0, start)
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def show_configuration(

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from cnnpool import registry, tables
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_here import run_here, run_local
 from cnnpool.launch.runners import RUNNERS
+from cnnpool.run_folder.layout import LOG
 from cnnpool.run_folder.plan import planned
+from cnnpool.schema import ROOMS
 from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.process import in_group, rank
 from cnnpool.system.progress import Progress
@@ -20,16 +21,16 @@ from cnnpool.system.signals import Signals, Stopped
 
 
 def run_all(jobs: Sequence[Job]) -> int:
-    """Run every job, say how each ended, and return the exit status of the command.
+    """Run every job whose settings are no mistake, and return the exit status of the command.
 
-    Raises:
-        ValueError: if the options of ``launch`` are out of range.
+    How each of them ended is printed.
     """
-    outcomes: list[Outcome] = []
+    outcomes = [Outcome(job.name, "failed", job.mistake, 2, job.folder / LOG) for job in jobs if job.mistake]
+    valid = [job for job in jobs if not job.mistake]
     status = 0
     with Signals():
         try:
-            for outcome in outcomes_of(jobs):
+            for outcome in outcomes_of(valid) if valid else ():
                 outcomes.append(outcome)
         except Stopped as stop:
             status = stop.status
@@ -39,11 +40,7 @@ def run_all(jobs: Sequence[Job]) -> int:
 
 
 def outcomes_of(jobs: Sequence[Job]) -> Iterator[Outcome]:
-    """Run ``jobs`` as the first valid one of them asks; several leave their plan until all have ended.
-
-    Raises:
-        ValueError: if the options of ``launch`` are out of range.
-    """
+    """Run ``jobs`` as the first of them asks; several leave their plan until all have ended."""
     outcomes = _launched(jobs)
     return outcomes if len(jobs) == 1 or rank() else _planned(outcomes, jobs)
 
@@ -54,23 +51,18 @@ def _planned(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outco
 
 
 def _launched(jobs: Sequence[Job]) -> Iterator[Outcome]:
-    name, options = "local", dict[str, Any]()
-    for job in jobs:
-        if job.settings:
-            options = dict(job.settings.get("launch", {}))
-            name = options.pop("name", name)
-            break
-    if name == "local" and not options and all(job.devices == 1 for job in jobs):
+    options = dict(jobs[0].settings.get("launch", {}))
+    name = options.pop("name", "local")
+    if name == "local" and all(job.devices == 1 for job in jobs):
         return run_local(jobs)
-    # Checked even if a single job does not use them.
-    options = registry.check(registry.lookup(RUNNERS, "launchers", name), name, options, "launch")
     if in_group() or (name == "processes" and len(jobs) == 1 and jobs[0].devices == 1):
         return run_here(jobs)
     if name == "local":
         threads = os.environ.get("OMP_NUM_THREADS", "")
         one_each = {"jobs": 1, "threads": int(threads) if threads.isdigit() else None}
         return _counted(RUNNERS["processes"](jobs, **one_each), jobs)
-    return _counted(RUNNERS[name](jobs, **options), jobs)
+    runner = registry.lookup(RUNNERS, ROOMS["launch"].entries, name)
+    return _counted(runner(jobs, **options), jobs)
 
 
 def _counted(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:

@@ -7,6 +7,7 @@ import torch
 from annotated_types import Predicate, doc
 from torch import Tensor
 
+from cnnpool.bounds import is_norm
 from cnnpool.pool.autograd.kernels import PhaseKernels
 from cnnpool.pool.autograd.phases import blocks, complete, sample_phase
 from cnnpool.pool.base import Size, Taps, pair
@@ -16,13 +17,7 @@ from cnnpool.pool.polyphase import PolyphasePool2d
 from cnnpool.pool.precision import wide
 
 Choose = Literal["max", "min"]
-
-
-def _is_norm(p: float) -> bool:
-    return p in (1, 2, math.inf)
-
-
-Norm = Annotated[float, Predicate(_is_norm), doc("1, 2 or inf")]
+Norm = Annotated[float, Predicate(is_norm), doc("1, 2 or inf")]
 
 
 def aps_pool2d(

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from annotated_types import Ge, Le, Predicate
 from torch import Tensor, nn
 
+from cnnpool.bounds import other_than_0
 from cnnpool.pool.autograd.averaging import Average, summed
 from cnnpool.pool.autograd.linear_maps import Counting, counting_of
 from cnnpool.pool.autograd.transforms import apply
@@ -14,11 +15,6 @@ from cnnpool.pool.dispatch import AVERAGE, torch_is_faster
 from cnnpool.pool.exporting import is_exported
 from cnnpool.pool.precision import summed_wide
 from cnnpool.pool.window import Window, check_map, remembered, window_like, window_of
-
-
-def other_than_0(number: int) -> bool:
-    return number != 0
-
 
 Divisor = Annotated[int, Ge(-(10**9)), Le(10**9), Predicate(other_than_0)]
 

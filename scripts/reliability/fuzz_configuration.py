@@ -24,7 +24,6 @@ from pathlib import Path
 from cnnpool import cli
 from cnnpool.cli_parser import train_parser
 from cnnpool.launch import conf_dir
-from cnnpool.launch.check import check, check_values
 from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.system.output import Visible
 from scripts.reliability.configuration_cases import Case, cases
@@ -150,8 +149,6 @@ def _checked(words: list[str]) -> None:
         for job in jobs_of(request):
             if job.mistake:
                 raise ValueError(job.mistake)
-            check(job.settings)
-            check_values(job.settings)
     except ValueError as error:
         cli.fail(str(error))
     except OSError as error:

@@ -15,8 +15,8 @@ import torchvision
 from cnnpool.fit.metrics_callback import MetricsCallback
 from cnnpool.launch import build, sweep
 from cnnpool.launch.compose import Request, jobs_of
-from cnnpool.launch.run_job import is_of_memory
 from cnnpool.launch.job import Job, Outcome
+from cnnpool.launch.run_job import is_of_memory
 from cnnpool.launch.run_processes import shares
 from cnnpool.launch.runners import RUNNERS
 from cnnpool.launch.sweep import conclude, outcomes_of

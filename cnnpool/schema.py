@@ -1,0 +1,117 @@
+"""The rooms of a configuration, their choices and their options, read from ``schema.json`` without torch.
+
+``python scripts/schema.py`` writes that file from the signatures; a test compares the two.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union
+
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, Predicate, doc
+
+from cnnpool import bounds
+from cnnpool.bounds import Seed
+from cnnpool.registry import Option
+
+PATH = Path(__file__).with_suffix(".json")
+KINDS: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "null": None, "any": Any}
+BOUNDS: dict[str, Any] = {
+    "ge": Ge,
+    "gt": Gt,
+    "le": Le,
+    "lt": Lt,
+    "min_length": MinLen,
+    "max_length": MaxLen,
+    "predicate": lambda name: Predicate(getattr(bounds, name)),
+    "doc": doc,
+}
+FORMS: dict[str, Any] = {"one_of": Literal, "any_of": Union, "list": tuple, "bounded": Annotated}
+
+
+@dataclass(frozen=True)
+class Room:
+    """A group of choices, with a folder in ``conf``.
+
+    Args:
+        entries: the group of entry points by which installed packages add to it, without ``cnnpool.``.
+        tables: where its classes and functions stand by name, or the one class of all its choices, as
+            ``module:NAME``.
+        needed: whether every run has one.
+    """
+
+    entries: str
+    tables: tuple[str, ...]
+    needed: bool = False
+
+
+ROOMS = {
+    "data": Room("datasets", ("cnnpool.data:DATASETS",), needed=True),
+    "model": Room("models", ("cnnpool.model:MODELS", "cnnpool.published.build:PUBLISHED"), needed=True),
+    "pool": Room("operators", ("cnnpool.pool:OPERATORS",), needed=True),
+    "readout": Room("readouts", ("cnnpool.readout:READOUTS",), needed=True),
+    "fit": Room("", ("cnnpool.recipe:Recipe",), needed=True),
+    "probe": Room("probes", ("cnnpool.probe:PROBES",)),
+    "launch": Room("launchers", ("cnnpool.launch.runners:RUNNERS",)),
+    "log": Room("loggers", ("cnnpool.loggers:LOGGERS",)),
+}
+SECTIONS = (*ROOMS, "stage", "seed", "out", "experiment")
+"""The first parts of the keys of a run's configuration."""
+OWN = {
+    "seed": Option(Seed, 0, "of the weights, the order of the images, and all draws"),
+    "out": Option(str, "outputs", "folder below which every run gets its own"),
+}
+"""Options without a room."""
+
+
+def names(room: str) -> list[str]:
+    """The names of the classes and functions of a room; a single empty one where all choices share one."""
+    return list(_content()[room])
+
+
+def options_of(room: str, name: str) -> Mapping[str, Option]:
+    """The options of a choice.
+
+    Raises:
+        KeyError: if the room has no such name; it may be of an installed package.
+    """
+    return _options(room, name if name in _content()[room] else _shared(room, name))
+
+
+def _shared(room: str, name: str) -> str:
+    if "" not in _content()[room]:
+        raise KeyError(name)
+    return ""
+
+
+@cache
+def _options(room: str, name: str) -> Mapping[str, Option]:
+    return {
+        key: Option(_hint(content["type"]), text=content["text"])
+        for key, content in _content()[room][name].items()
+    }
+
+
+@cache
+def _content() -> dict[str, dict[str, dict[str, Any]]]:
+    content: dict[str, dict[str, dict[str, Any]]] = json.loads(PATH.read_text(encoding="utf-8"))
+    return content
+
+
+def _hint(node: Any) -> Any:
+    """The type that ``node`` describes, as scripts/schema.py writes it."""
+    if isinstance(node, str):
+        return KINDS[node]
+    match node:
+        case {"one_of": values}:
+            return FORMS["one_of"][tuple(values)]
+        case {"list_of": part}:
+            return FORMS["list"][_hint(part), ...]
+        case {"kind": kind, **rest}:
+            found = (BOUNDS[name](math.inf if value == "inf" else value) for name, value in rest.items())
+            return FORMS["bounded"][(_hint(kind), *found)]
+    ((form, parts),) = node.items()
+    return FORMS[form][tuple(map(_hint, parts))]
