@@ -1,4 +1,4 @@
-"""Unknown names and values out of range are refused before torch is imported, the rest before data."""
+"""Unknown names and values out of range are refused before torch is imported, for all jobs of a command."""
 
 import subprocess
 import sys
@@ -6,16 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cnnpool import cli, data, model, pool, probe, published, readout, registry
+from cnnpool import cli, registry
 from cnnpool.launch import check
-
-TABLES = {
-    "pool": pool.OPERATORS,
-    "readout": readout.READOUTS,
-    "model": {**model.MODELS, **published.PUBLISHED},
-    "data": data.DATASETS,
-    "probe": probe.PROBES,
-}
+from cnnpool.launch.compose import Request, jobs_of
 
 EARLY = [
     "fit.lr=-1", "fit.epochs=0", "fit.precision=8", "seed=-1", "seed=4294967296", "seed=true",
@@ -40,18 +33,6 @@ LATE = {
     "probe.gradient.samples=0": "probe.gradient.samples must be a whole number from 1 to 10^9, got 0",
     "probe.gradient.epsilon=2": "probe.gradient.epsilon must be a number from 0 to 1, got 2",
 }
-
-
-def choices():
-    return [(room, name) for room, table in TABLES.items() for name in table]
-
-
-@pytest.mark.parametrize(("room", "name"), choices())
-def test_every_choice_has_its_options_in_its_file(room, name):
-    content = check._content(room, "full")[name] if room == "probe" else check._content(room, name)
-    known = set(registry.options_of(TABLES[room][name]))
-    assert set(content) - {"name"} == known - ({"pool", "readout"} if room == "model" else set())
-    assert name in check._names(room)
 
 
 def test_names_are_refused_before_torch_is_imported(tmp_path):
@@ -85,16 +66,28 @@ def test_a_value_is_refused_in_one_line_that_names_it_as_the_command_line_does(
     assert not list(Path().rglob("results.json"))
 
 
-def test_a_value_is_refused_before_the_data_is_read(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit):
-        cli.main(["train", "data=mnist", "data.root=nowhere", "data.download=false", "pool.stride=0"])
-    assert "pool.stride must be" in capsys.readouterr().err
-
-
-def test_every_job_of_a_sweep_is_refused_for_itself(tmp_path, monkeypatch, capsys):
+def test_every_job_of_a_sweep_is_checked_before_the_first_folder_is_made(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stop:
         cli.main(["train", "-m", "data=digits", "pool.stride=0,-1"])
-    assert stop.value.code == 2
+    assert stop.value.code == 2 and not list(tmp_path.iterdir())
     assert capsys.readouterr().err.count("pool.stride must be a whole number from 1 to 1,024") == 2
+    wrong = [job.mistake for job in jobs_of(Request(["pool=max,avg", "pool.stride=2,-1"], multirun=True))]
+    assert [bool(mistake) for mistake in wrong] == [False, True, False, True]
+
+
+def test_an_operator_of_an_installed_package_is_checked_by_its_signature(tmp_path, monkeypatch):
+    class Foreign:
+        def __init__(self, channels: int, *, fancy: int = 1):
+            pass
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_foreign", lambda group: {"mine": group} if "operators" in group else {})
+    monkeypatch.setattr(registry, "_loaded", lambda point: Foreign)
+    (job,) = jobs_of(Request(["pool.name=mine", "~pool.ties", "+pool.fancy=2"]))
+    assert "pool.kernel_size: mine has no option 'kernel_size'; choose from fancy" in job.mistake
+    settings = {**job.settings, "pool": {"name": "mine", "fancy": 2}}
+    check.check(settings)
+    settings["pool"]["fancy"] = "x"
+    with pytest.raises(ValueError, match=r"^pool\.fancy must be a whole number, got 'x'$"):
+        check.check(settings)

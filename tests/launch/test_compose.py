@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -253,16 +252,6 @@ def test_a_sweep_of_as_many_jobs_as_it_may_have_is_composed(tmp_path, monkeypatc
 def test_a_number_of_jobs_is_a_whole_number_from_one_on(number, call):
     status, _, err = call("train", "--max-jobs", number)
     assert status == 2 and "--max-jobs" in err and err.count("\n") == 1
-
-
-def test_composing_for_long_is_counted_on_stderr(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    clock = itertools.count(step=1)
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    jobs_of(asked("-m seed=range(40)"))
-    assert re.fullmatch(r"(composed \d+ of 40 jobs\n)+", capsys.readouterr().err)
-    jobs_of(asked("-m seed=range(10)"))
-    assert capsys.readouterr().err == ""
 
 
 def test_jobs_that_differ_only_in_what_changes_no_result_get_folders_of_their_own(

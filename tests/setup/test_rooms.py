@@ -72,10 +72,11 @@ ROOMS = {
             TABLES,
             *LAYERS,
             *SCHEMA,
+            "cnnpool.schema",
         ),
     },
     "cli_parser": set(),
-    "completion": {"argcomplete", "cnnpool.cli_parser", "cnnpool.launch"},
+    "completion": {"argcomplete", "yaml", "cnnpool.cli_parser", "cnnpool.launch", "cnnpool.schema"},
     "loggers": SCHEMA,
     "recipe": SCHEMA,
     "run_folder": {"torch", "numpy", "filelock", SYSTEM},
@@ -97,6 +98,7 @@ ROOMS = {
     "bounds": {"annotated_types"},
     "quantity": set(),
     "registry": {"pydantic", "cnnpool.bounds"},
+    "schema": SCHEMA,
 }
 DUMPING_GROUNDS = {"util", "utils", "helper", "helpers", "common", "misc", "tools"}
 

@@ -1,0 +1,97 @@
+"""The committed schema is that of the signatures, and of the files of ``conf``; help says what it says."""
+
+import json
+import re
+import subprocess
+import sys
+from typing import Literal
+
+import pytest
+import yaml
+
+from cnnpool import registry, schema
+from cnnpool.bounds import Count, choices
+from cnnpool.launch import conf_dir, names_of
+from scripts.schema import BUILT, entries, generate
+
+ROOMS = pytest.mark.parametrize("room", schema.ROOMS)
+
+
+def test_the_committed_schema_is_that_of_the_signatures():
+    remedy = "run python scripts/schema.py"
+    assert json.loads(schema.PATH.read_text(encoding="utf-8")) == generate(), remedy
+
+
+@ROOMS
+def test_an_option_has_the_type_of_its_parameter_and_a_sentence(room):
+    for name, entry in entries(room).items():
+        known, expected = schema.options_of(room, name), registry.options_of(entry)
+        assert set(known) == set(expected) - set(BUILT.get(room, ()))
+        for key, option in known.items():
+            assert option.hint == expected[key].hint and option.words == expected[key].words, (name, key)
+            assert option.text, (name, key)
+
+
+@ROOMS
+def test_every_choice_has_its_options_in_its_file(room):
+    for name in schema.names(room):
+        stem = name if room not in ("fit", "probe") else "default" if room == "fit" else "full"
+        content = yaml.safe_load((conf_dir() / room / f"{stem}.yaml").read_text())
+        keys = set(content[name] if room == "probe" else content) - {"name", "defaults"}
+        assert keys == set(schema.options_of(room, name)), name
+    if room not in ("fit", "probe"):
+        assert set(names_of(room)) - {"keep"} == set(schema.names(room))
+
+
+def test_an_unknown_name_has_no_options():
+    with pytest.raises(KeyError, match="nosuch"):
+        schema.options_of("pool", "nosuch")
+    assert schema.options_of("fit", "smoke") == schema.options_of("fit", "default")
+
+
+@pytest.mark.parametrize(
+    ("hint", "listed"),
+    [
+        (bool, ("true", "false")),
+        (Literal["a", "b"], ("a", "b")),
+        (Literal["auto"] | bool, ("auto", "true", "false")),
+        (Count | None, ("null",)),
+        (int, ()),
+    ],
+)
+def test_values_are_listed_where_they_are_few(hint, listed):
+    assert choices(hint) == listed
+
+
+def command(*words, cwd=None):
+    return subprocess.run([sys.executable, "-m", "cnnpool", *words], cwd=cwd, capture_output=True, text=True)
+
+
+def test_help_names_every_choice_and_key_with_its_value_and_range(tmp_path):
+    (tmp_path / "mine" / "pool").mkdir(parents=True)
+    (tmp_path / "mine" / "pool" / "foreign.yaml").write_text("name: foreign\nfancy: 3\n")
+    done = command("train", "pool=lp", "pool.p=3", "--help", cwd=tmp_path)
+    out = done.stdout
+    assert (done.returncode, done.stderr) == (0, "") and "(130: Ctrl-C, 143: SIGTERM)\n" in out[-60:]
+    assert re.search(r"^  pool\.p=3 +power, > 0 .*\n.*\(a number above 0, or inf\)$", out, re.MULTILINE)
+    assert re.search(r"^  fit\.optimizer=adamw +adamw, sgd", out, re.MULTILINE)
+    assert re.search(
+        r"^  seed=0 .*\(whole from 0 to 4,294,967,295\)", out.replace("\n" + " " * 34, " "), re.M
+    )
+    assert re.search(r"^  data\.root=\S+ +folder of the data", out, re.MULTILINE) and "${" not in out
+    assert "pool.dilation" not in out and max(map(len, out.splitlines())) <= 100
+    assert "\nsettings (KEY=VALUE) with\n  data=digits model=convnet pool=lp " in out
+    keys = re.findall(r"^  ([\w.]+)=", out, re.MULTILINE)
+    for name in ("data.root", "model.width", "probe.invariance.presets", "out", "readout.hidden"):
+        assert keys.count(name) == 1
+    # An installed package's choice has its keys without a sentence.
+    out = command("train", "--config-dir", "mine", "pool=foreign", "--help", cwd=tmp_path).stdout
+    assert "\n  pool.fancy=3\n" in out and out.count("foreign") >= 2
+
+
+def test_help_is_given_without_torch():
+    code = (
+        "import sys\nfrom cnnpool import cli\ntry: cli.main(['train', '--help'])\nexcept SystemExit: pass\n"
+        "sys.exit(bool({'torch', 'numpy', 'lightning', 'pydantic'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
