@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cnnpool import __version__
 from cnnpool.cli_parser import Parser, train_parser
-from cnnpool.system.output import lost, outlive_readers, shortened
+from cnnpool.system.output import ignore_broken_pipes, shortened, write_error
 from cnnpool.system.process import has_folder, leave, share_cores
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             from cnnpool.completion import answer
 
             answer(_parsers())
-        streams = outlive_readers()
+        streams = ignore_broken_pipes()
         try:
             main(sys.argv[1:])
         except SystemExit as end:
-            if said := lost(streams):
+            if said := write_error(streams):
                 sys.stderr.write(f"error: standard output: {said}\n")
             leave(end.code or int(bool(said)))
     if not arguments or arguments[0] in ("-h", "--help", "help"):

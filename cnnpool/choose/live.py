@@ -12,7 +12,7 @@ from cnnpool.choose.live_file import FILE, Live, content
 from cnnpool.choose.page import Ending, verdict
 from cnnpool.choose.standing import columns, order, rounds
 from cnnpool.choose.study import Study, View
-from cnnpool.system.living import Living
+from cnnpool.system.lock_file import LockedFile
 
 
 class Broadcast:
@@ -24,7 +24,7 @@ class Broadcast:
 
     def __init__(self, study: Study):
         self._study = study
-        self._file = Living(study.ledger.folder / FILE)
+        self._file = LockedFile(study.ledger.folder / FILE)
 
     def __enter__(self) -> "Broadcast":
         return self

@@ -19,7 +19,7 @@ from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_job import run, stopped
 from cnnpool.run_folder import status
 from cnnpool.run_folder.layout import LOG
-from cnnpool.system.output import lost, outlive_readers
+from cnnpool.system.output import ignore_broken_pipes, write_error
 from cnnpool.system.signals import Signals, Stopped
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def _work(
     if output:
         _write_into(output)
     # Line-buffered, so that a killed job loses no output.
-    streams = outlive_readers(by_lines=True)
+    streams = ignore_broken_pipes(by_lines=True)
     with Signals():
         try:
             outcome = run(job)
@@ -220,7 +220,7 @@ def _work(
             outcome = stopped(job, stop)
     if output and outcome.status:
         sys.stderr.write(f"error: {outcome.said}\n")
-    if (said := lost(streams, ("stdout", "stderr"))) and output:
+    if (said := write_error(streams, ("stdout", "stderr"))) and output:
         outcome = replace(outcome, said=f"{outcome.said} ({output.name}: {said})")
     reports.send((time.monotonic(), outcome))
     # Clean-up in libraries may wait for processes that are gone.

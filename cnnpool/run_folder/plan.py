@@ -13,7 +13,7 @@ from typing import Any
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.hold import is_run
 from cnnpool.run_folder.reading import read_json
-from cnnpool.system.living import Living, lives
+from cnnpool.system.lock_file import LockedFile, is_locked
 
 FOLDER = ".sweeps"
 """Lies in the deepest folder that holds all runs of the sweep."""
@@ -45,7 +45,7 @@ def planned(jobs: Mapping[Path, Sequence[str]]) -> Iterator[None]:
     """
     home = _home(jobs)
     made = [place for place in (home, *home.parents) if not place.exists()]
-    living: Living | None = None
+    living: LockedFile | None = None
     with suppress(OSError):
         living = _write(home / FOLDER, jobs)
     try:
@@ -85,14 +85,14 @@ def _home(jobs: Mapping[Path, Sequence[str]]) -> Path:
     return home.parent if home in jobs else home
 
 
-def _write(place: Path, jobs: Mapping[Path, Sequence[str]]) -> Living:
+def _write(place: Path, jobs: Mapping[Path, Sequence[str]]) -> LockedFile:
     names = {folder.relative_to(place.parent).as_posix(): list(words) for folder, words in jobs.items()}
     # The same sweep has the same file.
     path = place / f"{hashlib.sha256(json.dumps(sorted(names)).encode()).hexdigest()[:16]}{SUFFIX}"
     place.mkdir(parents=True, exist_ok=True)
     for part in place.glob(f".{path.name}.*"):
         part.unlink(missing_ok=True)
-    living = Living(path)
+    living = LockedFile(path)
     content = {"schema": SCHEMA, "time": time.time(), "jobs": names}
     living.write(json.dumps(content, indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace"))
     _remove_replaced(path, jobs)
@@ -102,7 +102,7 @@ def _write(place: Path, jobs: Mapping[Path, Sequence[str]]) -> Living:
 def _remove_replaced(path: Path, jobs: Mapping[Path, Sequence[str]]) -> None:
     """Remove the plans beside ``path`` of which nothing is left to do but what ``jobs`` do."""
     for other in path.parent.glob(f"*{SUFFIX}"):
-        if other == path or lives(other):
+        if other == path or is_locked(other):
             continue
         with suppress(DamagedError):
             plan = read(other)
@@ -110,7 +110,7 @@ def _remove_replaced(path: Path, jobs: Mapping[Path, Sequence[str]]) -> None:
                 other.unlink(missing_ok=True)
 
 
-def _remove(living: Living | None, made: Sequence[Path]) -> None:
+def _remove(living: LockedFile | None, made: Sequence[Path]) -> None:
     with suppress(OSError):
         if living:
             living.remove()

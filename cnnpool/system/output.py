@@ -61,7 +61,7 @@ class Lasting(io.FileIO):
             return memoryview(data).nbytes
 
 
-def outlive_readers(*, by_lines: bool = False) -> dict[str, Lasting]:
+def ignore_broken_pipes(*, by_lines: bool = False) -> dict[str, Lasting]:
     """Make ``sys.stdout`` and ``sys.stderr`` last; returns what is behind those that were open, by name.
 
     Args:
@@ -86,7 +86,7 @@ def outlive_readers(*, by_lines: bool = False) -> dict[str, Lasting]:
     return found
 
 
-def lost(streams: dict[str, Lasting], names: Collection[str] = ("stdout",)) -> str:
+def write_error(streams: dict[str, Lasting], names: Collection[str] = ("stdout",)) -> str:
     """A line on what could not be written to the streams called ``names``, if anything."""
     for name in names:
         with suppress(ValueError):

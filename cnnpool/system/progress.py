@@ -1,4 +1,4 @@
-"""Progress of long work: one line, redrawn on a terminal, repeated at intervals in a log.
+"""Progress of long work by tqdm: a bar on a terminal, a line now and then in a log.
 
 For work that may take longer than two seconds::
 
@@ -15,90 +15,98 @@ import logging
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
-from itertools import chain, repeat
-from threading import Event, Thread
+from threading import Timer
+
+from tqdm import tqdm
 
 from cnnpool.system.process import rank
 
 log = logging.getLogger(__name__)
 
 SILENT_S = 2.0
-"""What ends sooner is not mentioned."""
-REDRAWN_S = 0.2
-LINES_S = (8.0, 20.0, 30.0, 60.0, 120.0, 300.0)
-"""Between the lines of a log, the last of them again and again."""
+"""Shorter work is not mentioned."""
+REDRAWN_S, LINES_S = 0.2, 60.0
+"""Between two pictures of a bar, and between two lines of a log."""
 CLEAR = "\r\x1b[K"
+COUNTED = "{desc}: {n:,} of {total:,} {unit} ({percentage:.0f} %), {remaining} left"
 
 
-class Progress:
-    """Within the context, shows the progress: on stderr if that is a terminal, else by ``logging``.
+class Progress(tqdm):  # type: ignore[misc]
+    """A bar on stderr if that is a terminal, else lines by ``logging``.
 
-    Where logging is not set up to show it, lines go to stderr too. ``step`` costs next to nothing, since a
-    thread of its own does the talking.
+    Where logging is not set up to show them, they go to stderr. Only the first process of a training shows
+    anything.
 
     Args:
-        what: that goes on, such as ``"decoding"``.
+        what: the work, such as ``"decoding"``.
         total: steps until it is done; None if that is not known.
         unit: of the steps, in the plural.
-        silent_s: nothing is said before so many seconds have passed; None: ``SILENT_S``.
+        silent_s: nothing is shown before so many seconds have passed; None: ``SILENT_S``.
     """
 
-    def __init__(self, what: str, total: int | None = None, unit: str = "", *, silent_s: float | None = None):
-        self.what, self.total, self.unit = what, total, unit
-        self.silent_s = SILENT_S if silent_s is None else silent_s
-        self.done = 0
-        self._begun = self._stepped = time.monotonic()
-        self._ended = Event()
-        self._thread = Thread(target=self._speak, daemon=True)
+    monitor_interval = 0
 
-    def __enter__(self) -> "Progress":
-        self._begun = self._stepped = time.monotonic()
-        if not rank():
-            self._thread.start()
-        return self
+    def __init__(self, what: str, total: int | None = None, unit: str = "", *, silent_s: float | None = None):
+        self.what, self._on_terminal = what, sys.stderr.isatty()
+        silent_s = SILENT_S if silent_s is None else silent_s
+        plain = f"{{desc}}: {{n:,}} {unit}" if unit else "{desc}"
+        super().__init__(
+            desc=what,
+            total=total,
+            unit=f" {unit}" if self._on_terminal else unit,
+            leave=False,
+            file=sys.stderr,
+            delay=silent_s,
+            mininterval=REDRAWN_S if self._on_terminal else LINES_S,
+            miniters=1,
+            dynamic_ncols=True,
+            disable=bool(rank()),
+            bar_format=plain if not total else None if self._on_terminal else COUNTED,
+        )
+        # Work without steps is shown too.
+        self._timer = Timer(silent_s, self._appear)
+        self._timer.daemon = True
+        if not self.disable:
+            self._timer.start()
 
     def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self.close()
+
+    @property
+    def done(self) -> int:
+        """The steps that are done."""
+        return int(self.n)
+
+    @done.setter
+    def done(self, count: int) -> None:
+        self.update(count - self.n)
 
     def step(self, count: int = 1) -> None:
         """Note that ``count`` more steps are done."""
-        self.done += count
-        self._stepped = time.monotonic()
+        self.update(count)
 
-    def __str__(self) -> str:
-        """``decoding: 1,234 of 20,000 images (6 %), 48 s left``."""
-        if not self.total:
-            count = f": {self.done:,} {self.unit}".rstrip() if self.done else ""
-            return f"{self.what}{count}"
-        share = self.done / self.total
-        text = (
-            f"{self.what}: {self.done:,} of {self.total:,} {self.unit}".rstrip() + f" ({100 * share:.0f} %)"
-        )
-        if not 0 < share < 1:
-            return text
-        # As it was after the last step, so that a long one does not make the time left grow.
-        left = (self._stepped - self._begun) * (1 - share) / share - (time.monotonic() - self._stepped)
-        return f"{text}, {duration(left)} left" if left > 0 else text
+    def close(self) -> None:
+        """Wipe the bar."""
+        self._timer.cancel()
+        super().close()
+        _drawn.discard(self)
 
-    def _speak(self) -> None:
-        on_terminal = sys.stderr.isatty()
-        pauses = repeat(REDRAWN_S) if on_terminal else chain(LINES_S, repeat(LINES_S[-1]))
-        if self._ended.wait(self.silent_s):
-            return
-        try:
-            while True:
-                if on_terminal:
-                    _draw(str(self))
-                elif log.isEnabledFor(logging.INFO) and log.hasHandlers():
-                    log.info("%s", str(self))
-                else:
-                    sys.stderr.write(f"{self}\n")
-                if self._ended.wait(next(pauses)):
-                    break
-        finally:
-            make_way()
+    def display(self, msg: str | None = None, pos: int | None = None) -> bool:
+        """Draw the bar, or write a line; tqdm calls it."""
+        text = str(self) if msg is None else msg
+        if self._on_terminal:
+            _drawn.add(self)
+            return bool(super().display(text, pos))
+        if text and log.isEnabledFor(logging.INFO) and log.hasHandlers():
+            log.info("%s", text)
+        elif text:
+            sys.stderr.write(f"{text}\n")
+        return False
+
+    def _appear(self) -> None:
+        # tqdm wipes only what was drawn by an update.
+        self.last_print_t = time.time()
+        self.refresh()
 
 
 def loading(packages: str) -> AbstractContextManager[object]:
@@ -106,19 +114,13 @@ def loading(packages: str) -> AbstractContextManager[object]:
     return Progress(f"loading {packages}") if sys.stderr.isatty() else nullcontext()
 
 
+_drawn: set[Progress] = set()
+
+
 def make_way() -> None:
-    """Wipe the line that stands on the terminal now, before something else is printed."""
-    if _drawn.is_set():
-        _draw("")
-
-
-_drawn = Event()
-
-
-def _draw(text: str) -> None:
-    sys.stderr.write(f"{CLEAR}{text}")
-    sys.stderr.flush()
-    (_drawn.set if text else _drawn.clear)()
+    """Wipe the bars that stand on the terminal now, before something else is printed."""
+    for bar in list(_drawn):
+        bar.clear()
 
 
 def duration(seconds: float) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from cnnpool.run_folder.errors import DamagedError
-from cnnpool.system.living import lives
+from cnnpool.system.lock_file import is_locked
 from cnnpool.tensorboard.scan import Found, Kind, Signature
 
 Content = TypeVar("Content")
@@ -49,7 +49,7 @@ def _one(
     read: Callable[[Path], Content | None],
     known: Mapping[tuple[Path, Signature], Watched[Content]],
 ) -> Watched[Content]:
-    alive, old = lives(found.path), known.get((found.path, found.signature))
+    alive, old = is_locked(found.path), known.get((found.path, found.signature))
     if old:
         return old if old.lives == alive else replace(old, lives=alive)
     try:

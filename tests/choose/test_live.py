@@ -11,7 +11,7 @@ from cnnpool.choose.live import Broadcast
 from cnnpool.choose.live_file import FILE, content, read
 from cnnpool.choose.page import Ending
 from cnnpool.run_folder.errors import DamagedError
-from cnnpool.system.living import lives
+from cnnpool.system.lock_file import is_locked
 from cnnpool.system.signals import Stopped
 
 
@@ -31,11 +31,11 @@ def followed(make_study, bench):
 
             def watch(view, batch):
                 live.show(view, batch)
-                seen.append((read(path), lives(path)))
+                seen.append((read(path), is_locked(path)))
 
             view, reason = Driver(study, clock, watch, bench(accuracy)).drive()
             live.end(Ending(view, reason, ["cnnpool", "choose"]))
-            seen.append((read(path), lives(path)))
+            seen.append((read(path), is_locked(path)))
         return study, seen, path
 
     return run
@@ -47,7 +47,7 @@ def fails_where_strided(pool, seed, settings):
 
 def test_a_study_says_what_runs_who_is_in_and_who_has_gone_why(followed):
     _, seen, path = followed(fails_where_strided, pools=("max", "avg", "strided"), rounds=8)
-    assert all(alive for _, alive in seen) and not lives(path)
+    assert all(alive for _, alive in seen) and not is_locked(path)
     first = seen[0][0]
     assert (first.said, first.rounds, first.planned, first.asked) == ("0 rounds done", 0, None, 0)
     assert list(first.left) == [True] * 3 and first.verdict == ""
@@ -82,7 +82,7 @@ def test_a_study_that_is_stopped_says_nothing_of_its_end(make_study, bench):
     with pytest.raises(KeyboardInterrupt), Broadcast(study) as live, Clock(study, lambda: None) as clock:
         Driver(study, clock, live.show, bench(interrupt)).drive()
     path = study.ledger.folder / FILE
-    assert not lives(path) and read(path).verdict == ""
+    assert not is_locked(path) and read(path).verdict == ""
 
 
 def test_where_nothing_can_be_written_the_study_goes_on(make_study, bench):

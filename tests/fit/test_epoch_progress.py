@@ -14,7 +14,7 @@ from cnnpool.system import progress
 def slow(monkeypatch):
     """Every third step takes half a second, and an epoch may be silent for a tenth of one."""
     monkeypatch.setattr(epoch_progress, "SILENT_S", 0.1)
-    monkeypatch.setattr(progress, "LINES_S", (0.2, 30.0))
+    monkeypatch.setattr(progress, "LINES_S", 0.2)
     step = Net.training_step
 
     def late(module, batch, batch_idx):
@@ -54,5 +54,7 @@ def test_no_thread_is_left_after_an_error(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(Net, "training_step", fail)
     with pytest.raises(ArithmeticError):
         runs.run(tmp_path, probes={}, progress="auto")
-    assert seen and not any(one._thread.is_alive() for one in seen)
+    for one in seen:
+        one._timer.join(10)
+    assert seen and not any(one._timer.is_alive() for one in seen)
     assert trainer.EpochProgress is epoch_progress.EpochProgress

@@ -23,7 +23,7 @@ from cnnpool.launch.sweep import conclude, outcomes_of
 from cnnpool.run_folder import plan
 from cnnpool.run_folder.checkpoint import load
 from cnnpool.system import progress
-from cnnpool.system.living import lives
+from cnnpool.system.lock_file import is_locked
 
 SWEEP = ["-m", "pool=max,avg,sum"]
 
@@ -337,7 +337,7 @@ def test_the_ends_of_failed_runs_name_no_results(capsys):
 def test_processes_say_how_many_of_their_jobs_have_ended(monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(progress, "SILENT_S", 0.0)
-    monkeypatch.setattr(progress, "LINES_S", (0.01,))
+    monkeypatch.setattr(progress, "LINES_S", 0.01)
 
     def run(jobs, **options):
         for job in jobs:
@@ -360,14 +360,14 @@ def test_a_sweep_that_is_stopped_leaves_its_plan_and_one_that_ends_does_not(call
     seen = []
 
     def interrupt(self, trainer, module):
-        seen.extend((path, lives(path)) for path, _ in plans(tmp_path))
+        seen.extend((path, is_locked(path)) for path, _ in plans(tmp_path))
         os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
         patch.setattr(MetricsCallback, "on_validation_start", interrupt)
         call("train", *SWEEP, *call.quick)
     [(path, left)] = plans(tmp_path)
-    assert seen == [(path, True)] and not lives(path)
+    assert seen == [(path, True)] and not is_locked(path)
     assert path.parent.parent == tmp_path / "outputs" / "digits" / "convnet"
     pools = [words[0] for words in left.jobs.values()]
     assert pools == ["pool=max", "pool=avg", "pool=sum"]

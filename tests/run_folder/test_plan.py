@@ -10,7 +10,7 @@ import pytest
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.plan import FOLDER, planned, read
-from cnnpool.system.living import lives
+from cnnpool.system.lock_file import is_locked
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_the_plan_stands_above_the_runs_while_they_run_and_goes_with_the_last(tm
     with planned(jobs):
         [path] = plans()
         plan = read(path)
-        assert lives(path)
+        assert is_locked(path)
         assert list(plan.jobs.items()) == list(jobs.items())
         assert before <= plan.time <= time.time()
     assert os.listdir(tmp_path) == []
@@ -58,7 +58,7 @@ def test_folders_that_were_there_or_hold_something_stay(tmp_path, jobs):
 def test_a_stopped_sweep_leaves_its_plan_and_nobody_who_works_on_it(jobs, plans):
     leave(jobs)
     [path] = plans()
-    assert not lives(path) and list(read(path).jobs) == list(jobs)
+    assert not is_locked(path) and list(read(path).jobs) == list(jobs)
 
 
 def test_a_mistake_leaves_nothing(tmp_path, jobs):
@@ -71,7 +71,7 @@ def test_the_same_sweep_again_replaces_its_plan(jobs, plans):
     leave(jobs)
     (before,) = plans()
     with planned(jobs):
-        assert plans() == [before] and lives(before)
+        assert plans() == [before] and is_locked(before)
     assert plans() == []
 
 
@@ -94,7 +94,7 @@ def test_a_larger_sweep_replaces_what_it_goes_on_with_and_leaves_others(tmp_path
 def test_two_sweeps_at_once_have_plans_of_their_own(tmp_path, jobs, plans):
     root = tmp_path / "outputs" / "digits"
     with planned(jobs), planned({root / "sum" / "seed0": [], root / "lp" / "seed0": []}):
-        assert len(plans()) == 2 and all(map(lives, plans()))
+        assert len(plans()) == 2 and all(map(is_locked, plans()))
 
 
 def test_a_plan_does_not_lie_in_a_run_of_its_own(tmp_path):
@@ -111,9 +111,9 @@ def test_a_killed_sweep_is_known_as_such_and_its_unfinished_file_goes(tmp_path, 
     with subprocess.Popen([sys.executable, "-c", code, *map(str, jobs)], stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"planned\n"
         [path] = plans()
-        assert lives(path)
+        assert is_locked(path)
         process.send_signal(signal.SIGKILL)
-    assert not lives(path)
+    assert not is_locked(path)
     path.with_name(f".{path.name}.12345678.part").write_text("{")
     with planned(jobs):
         assert plans() == [path]

@@ -43,7 +43,7 @@ ROOMS = {
     },
     "tensorboard": {
         *("tensorboard", "werkzeug", "matplotlib", "yaml", "cnnpool.report", RUN_FOLDER, TABLES),
-        *("cnnpool.choose.live_file", "cnnpool.system.living"),
+        *("cnnpool.choose.live_file", "cnnpool.system.lock_file"),
     },
     "explain": {
         *("torch", "matplotlib"),

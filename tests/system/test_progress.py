@@ -5,15 +5,20 @@ import time
 import pytest
 
 from cnnpool.system import progress as module
-from cnnpool.system.progress import CLEAR, Progress, duration, loading, make_way
+from cnnpool.system.progress import Progress, duration, loading, make_way
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     monkeypatch.setattr(module, "SILENT_S", 0.05)
     monkeypatch.setattr(module, "REDRAWN_S", 0.01)
-    monkeypatch.setattr(module, "LINES_S", (0.05, 30.0))
+    monkeypatch.setattr(module, "LINES_S", 0.05)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
 
 
 def wait_for(look):
@@ -24,10 +29,13 @@ def wait_for(look):
 
 
 def test_a_short_task_says_nothing(caplog, capsys, monkeypatch):
-    monkeypatch.setattr(module, "SILENT_S", 30.0)
     caplog.set_level(logging.INFO)
+    monkeypatch.setattr(module, "SILENT_S", 30.0)
     with Progress("decoding", 3) as progress:
         progress.step(3)
+    monkeypatch.setattr(module, "SILENT_S", 0.0)
+    with Progress("epoch 1/5", silent_s=30.0):
+        time.sleep(0.1)
     assert not caplog.records and capsys.readouterr() == ("", "")
 
 
@@ -35,76 +43,55 @@ def test_a_log_gets_a_line_now_and_then(caplog, capsys):
     caplog.set_level(logging.INFO)
     with Progress("decoding", 20_000, "images") as progress:
         progress.step(1234)
-        wait_for(lambda: len(caplog.messages) == 2)
-        time.sleep(0.2)
-    assert len(caplog.messages) == 2
-    assert all(line.startswith("decoding: 1,234 of 20,000 images (6 %)") for line in caplog.messages)
+        wait_for(lambda: caplog.messages)
+        time.sleep(0.1)
+        progress.step(766)
+        assert len(caplog.messages) == 2
+    first, second = caplog.messages
+    assert first.startswith("decoding: 1,234 of 20,000 images (6 %), 00:0")
+    assert second.startswith("decoding: 2,000 of 20,000 images (10 %), ")
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_time_left_falls_until_the_next_step(monkeypatch):
-    now = 100.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
-    progress = Progress("probing", 5, "probes")
-    now = 110.0
-    progress.step()
-    assert str(progress) == "probing: 1 of 5 probes (20 %), 40 s left"
-    now = 120.0
-    assert str(progress) == "probing: 1 of 5 probes (20 %), 30 s left"
-    # A step that takes longer than those before: nothing is known.
-    now = 151.0
-    assert str(progress) == "probing: 1 of 5 probes (20 %)"
-    progress.step()
-    assert str(progress) == "probing: 2 of 5 probes (40 %), 76 s left"
+def test_without_a_total_it_only_says_that_it_goes_on(caplog):
+    caplog.set_level(logging.INFO)
+    with Progress("compiling kernels"):
+        wait_for(lambda: caplog.messages)
+    with Progress("reading", unit="runs") as progress:
+        progress.done = 1500
+        wait_for(lambda: len(caplog.messages) == 2)
+    assert progress.done == 1500 and caplog.messages == ["compiling kernels", "reading: 1,500 runs"]
 
 
 def test_without_a_log_that_shows_it_standard_error_gets_the_lines(capsys, monkeypatch):
     monkeypatch.setattr(module.log, "isEnabledFor", lambda level: False)
-    seen = ""
+    seen = []
     with Progress("comparing", 7, "runs"):
-
-        def has_line():
-            nonlocal seen
-            seen += capsys.readouterr().err
-            return "comparing: 0 of 7 runs (0 %)\n" in seen
-
-        wait_for(has_line)
+        wait_for(lambda: seen.append(capsys.readouterr().err) or "comparing: 0 of 7 runs" in "".join(seen))
+    assert "".join(seen) + capsys.readouterr().err == "comparing: 0 of 7 runs (0 %), ? left\n"
 
 
-def test_who_is_to_be_patient_waits_longer(caplog):
+def test_a_terminal_gets_one_bar_that_makes_way_and_is_wiped(caplog, capsys, terminal):
     caplog.set_level(logging.INFO)
-    with Progress("epoch 1/5", silent_s=30.0):
-        time.sleep(0.2)
-    assert not caplog.records
-
-
-def test_a_line_on_the_terminal_makes_way_for_others(capsys, monkeypatch):
-    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
-    monkeypatch.setattr(module, "REDRAWN_S", 30.0)
-    make_way()
-    assert capsys.readouterr().err == ""
-    with Progress("probing"):
-        wait_for(module._drawn.is_set)
-        make_way()
-        assert capsys.readouterr().err == f"{CLEAR}probing{CLEAR}"
-    assert capsys.readouterr().err == ""
-
-
-def test_a_terminal_gets_one_line_that_is_redrawn_and_wiped(caplog, capsys, monkeypatch):
-    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
-    caplog.set_level(logging.INFO)
-    seen = ""
+    seen = []
 
     def has(text):
-        nonlocal seen
-        seen += capsys.readouterr().err
-        return text in seen
+        seen.append(capsys.readouterr().err)
+        return text in "".join(seen)
 
-    with Progress("probing", 4) as progress:
-        wait_for(lambda: has(f"{CLEAR}probing: 0 of 4 (0 %){CLEAR}"))
+    make_way()
+    assert not has("\r")
+    with Progress("probing", 4, "probes") as progress:
+        wait_for(lambda: has("probing:   0%"))
+        time.sleep(0.02)
         progress.step()
-        wait_for(lambda: has("probing: 1 of 4 (25 %), 0 s left"))
-    assert has("") and seen.endswith(CLEAR) and "\n" not in seen
+        wait_for(lambda: has("1/4"))
+        make_way()
+        assert has("") or "".join(seen).endswith("\r")
+    with Progress("drawing pictures"):
+        wait_for(lambda: has("drawing pictures"))
+    text = "".join(seen) + capsys.readouterr().err
+    assert "\n" not in text and text.rpartition("\r")[2].strip() == "" and not module._drawn
     assert not caplog.records
 
 
@@ -118,28 +105,20 @@ def test_imports_are_announced_on_a_terminal_alone(capsys, monkeypatch):
         wait_for(lambda: said.append(capsys.readouterr().err) or "loading torch" in "".join(said))
 
 
-def test_without_a_total_it_only_says_that_it_goes_on(caplog):
-    caplog.set_level(logging.INFO)
-    with Progress("compiling kernels"):
-        wait_for(lambda: caplog.messages)
-    assert caplog.messages[0] == "compiling kernels"
-    progress = Progress("reading", unit="runs")
-    progress.step(1500)
-    assert str(progress) == "reading: 1,500 runs"
-
-
 def test_only_the_first_process_of_a_training_speaks(caplog, monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "1")
     caplog.set_level(logging.INFO)
-    with Progress("decoding"):
-        time.sleep(0.2)
+    with Progress("decoding", 3) as progress:
+        progress.step()
+        time.sleep(0.1)
     assert not caplog.records
 
 
-def test_an_error_ends_it(caplog):
+def test_an_error_ends_it():
     with pytest.raises(ZeroDivisionError), Progress("dividing") as progress:
         progress.step(1 // 0)
-    assert not progress._thread.is_alive()
+    progress._timer.join(10)
+    assert not progress._timer.is_alive()
 
 
 @pytest.mark.parametrize(

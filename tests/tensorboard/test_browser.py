@@ -14,7 +14,7 @@ import pytest
 from cnnpool.choose.live_file import FILE, Live, content
 from cnnpool.report import main
 from cnnpool.run_folder.plan import planned
-from cnnpool.system.living import Living
+from cnnpool.system.lock_file import LockedFile
 from cnnpool.tables import Column
 
 # Test modules are no package: the browser's driver is a file beside this one.
@@ -204,7 +204,7 @@ def test_two_runs_of_one_choice_are_told_apart_by_a_click(browser, serve, new_sh
 def test_a_study_and_the_jobs_that_wait_are_followed(browser, serve, new_shelf, tmp_path):
     shelf = new_shelf(tmp_path / "outputs")
     shelf.sweep(max=[0.9], avg=[0.8])
-    study = Living(shelf.root / FILE)
+    study = LockedFile(shelf.root / FILE)
     columns = [Column("candidate", ["max", "avg"], True), Column("seeds", ["3", "3"])]
     live = Live(
         **{"said": "round 4 of at most 9", "rounds": 3, "planned": 9, "ended": 0, "asked": 2},

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from cnnpool.choose.live_file import FILE, Live, content
-from cnnpool.system.living import Living
+from cnnpool.system.lock_file import LockedFile
 from cnnpool.tables import Column
 
 
@@ -22,7 +22,7 @@ def study(shelf):
             "candidates": [Column("candidate", ["max", "avg"], True), Column("seeds", ["3", "3"])],
             **{"left": [True, False], "gone": [("avg", "after round 3: worse than max")]},
         }
-        file = Living(folder / FILE)
+        file = LockedFile(folder / FILE)
         file.write(content(Live(**(facts | changes))))
         return file
 

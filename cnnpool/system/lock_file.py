@@ -1,4 +1,4 @@
-"""Files that show whether their writer lives: it holds a lock on them, dropped by the kernel."""
+"""Files whose writer holds a lock on them, dropped by the kernel when it ends."""
 
 import io
 import os
@@ -10,11 +10,11 @@ from cnnpool.system.atomic import replacing
 try:
     import fcntl
 except ImportError:
-    # Windows: nobody can see whether the writer lives.
+    # Windows: nobody can see whether the writer has ended.
     fcntl = None  # type: ignore[assignment]
 
 
-class Living:
+class LockedFile:
     """A file that this process replaces now and then, locked as long as it may do so.
 
     The lock is on the content, not on the name: readers cannot get into the way of the next writer.
@@ -52,7 +52,7 @@ class Living:
         self.release()
 
 
-def lives(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Whether the process that wrote ``path`` may write it again; False where there is no such file."""
     if fcntl is None:
         return False
@@ -66,7 +66,7 @@ def lives(path: Path) -> bool:
     return False
 
 
-def unheld(path: Path) -> bool:
+def is_unlocked(path: Path) -> bool:
     """Whether certainly no process of this machine holds a lock on ``path``; False where nobody can tell."""
     if fcntl is None:
         return False

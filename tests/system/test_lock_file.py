@@ -4,14 +4,14 @@ import sys
 
 import pytest
 
-from cnnpool.system import living
-from cnnpool.system.living import Living, lives, unheld
+from cnnpool.system import lock_file
+from cnnpool.system.lock_file import LockedFile, is_locked, is_unlocked
 
 WRITER = """
 import sys
 from pathlib import Path
-from cnnpool.system.living import Living
-kept = Living(Path(sys.argv[1]))
+from cnnpool.system.lock_file import LockedFile
+kept = LockedFile(Path(sys.argv[1]))
 kept.write(b"first")
 kept.write(b"second")
 print("written", flush=True)
@@ -30,57 +30,57 @@ def writer(tmp_path):
         process.kill()
 
 
-def test_a_file_is_unheld_only_where_that_is_certain(writer, tmp_path):
+def test_a_file_is_unlocked_only_where_that_is_certain(writer, tmp_path):
     process, path = writer
-    assert not unheld(path) and not unheld(tmp_path / "missing")
+    assert not is_unlocked(path) and not is_unlocked(tmp_path / "missing")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("file")
     process.kill()
     process.wait()
-    assert unheld(path) and unheld(path) and not unheld(tmp_path / "link")
+    assert is_unlocked(path) and is_unlocked(path) and not is_unlocked(tmp_path / "link")
     # A pipe that nobody writes does not block.
-    unheld(tmp_path / "pipe")
+    is_unlocked(tmp_path / "pipe")
 
 
 def test_a_writer_lives_until_it_is_killed(writer):
     process, path = writer
-    assert path.read_bytes() == b"second" and lives(path)
+    assert path.read_bytes() == b"second" and is_locked(path)
     # Looking changes nothing.
-    assert lives(path)
+    assert is_locked(path)
     process.kill()
     process.wait()
-    assert not lives(path) and path.read_bytes() == b"second"
+    assert not is_locked(path) and path.read_bytes() == b"second"
 
 
 def test_a_reader_keeps_no_writer_from_the_file(tmp_path):
     path = tmp_path / "file"
-    one, other = Living(path), Living(path)
+    one, other = LockedFile(path), LockedFile(path)
     one.write(b"first")
     one.release()
     with path.open("rb") as read:
-        living.fcntl.flock(read, living.fcntl.LOCK_SH | living.fcntl.LOCK_NB)
+        lock_file.fcntl.flock(read, lock_file.fcntl.LOCK_SH | lock_file.fcntl.LOCK_NB)
         other.write(b"second")
-    assert lives(path)
+    assert is_locked(path)
     other.release()
-    assert not lives(path)
+    assert not is_locked(path)
 
 
 def test_what_another_process_has_put_there_is_not_removed(tmp_path):
     path = tmp_path / "file"
-    one, other = Living(path), Living(path)
+    one, other = LockedFile(path), LockedFile(path)
     one.write(b"one")
     other.write(b"other")
     one.remove()
-    assert path.read_bytes() == b"other" and lives(path)
+    assert path.read_bytes() == b"other" and is_locked(path)
     other.remove()
-    assert os.listdir(tmp_path) == [] and not lives(path)
+    assert os.listdir(tmp_path) == [] and not is_locked(path)
 
 
 def test_without_locks_the_file_is_written_and_nobody_lives(tmp_path, monkeypatch):
-    monkeypatch.setattr(living, "fcntl", None)
-    one = Living(tmp_path / "file")
+    monkeypatch.setattr(lock_file, "fcntl", None)
+    one = LockedFile(tmp_path / "file")
     one.write(b"one")
-    assert not lives(one.path) and one.path.read_bytes() == b"one"
+    assert not is_locked(one.path) and one.path.read_bytes() == b"one"
     one.remove()
     assert os.listdir(tmp_path) == []
 
@@ -89,7 +89,7 @@ def test_a_disk_without_locks_is_no_failure(tmp_path, monkeypatch):
     def refuse(*arguments):
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr(living.fcntl, "flock", refuse)
-    one = Living(tmp_path / "file")
+    monkeypatch.setattr(lock_file.fcntl, "flock", refuse)
+    one = LockedFile(tmp_path / "file")
     one.write(b"one")
-    assert not lives(one.path) and one.path.read_bytes() == b"one"
+    assert not is_locked(one.path) and one.path.read_bytes() == b"one"
