@@ -114,4 +114,4 @@ def _hint(node: Any) -> Any:
             found = (BOUNDS[name](math.inf if value == "inf" else value) for name, value in rest.items())
             return FORMS["bounded"][(_hint(kind), *found)]
     ((form, parts),) = node.items()
-    return FORMS[form][tuple(map(_hint, parts))]
+    return FORMS[str(form)][tuple(map(_hint, parts))]
