@@ -15,7 +15,7 @@ import logging
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
-from threading import Timer
+from threading import RLock, Timer
 
 from tqdm import tqdm
 
@@ -114,6 +114,8 @@ def loading(packages: str) -> AbstractContextManager[object]:
     return Progress(f"loading {packages}") if sys.stderr.isatty() else nullcontext()
 
 
+# tqdm's own lock is shared with other processes, which would leave a semaphore behind when one is killed.
+Progress.set_lock(RLock())
 _drawn: set[Progress] = set()
 
 
