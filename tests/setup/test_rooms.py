@@ -80,7 +80,7 @@ ROOMS = {
     "loggers": SCHEMA,
     "recipe": SCHEMA,
     "run_folder": {"torch", "numpy", "filelock", SYSTEM},
-    "system": {"torch"},
+    "system": {"torch", "tqdm"},
     "lightning": {
         *("torch", "lightning", "torchmetrics", "matplotlib"),
         *("cnnpool.explain", "cnnpool.probe", "cnnpool.surgery"),
