@@ -57,7 +57,7 @@ settings without one, from [claims.csv](claims.csv); `conf/experiment/claims.yam
 
 @dataclass(frozen=True)
 class Sentence:
-    """What a textbook says, and where its numbers are, as claims.yaml explains."""
+    """A sentence of a textbook and the place of its numbers, as claims.yaml explains."""
 
     key: str
     text: str
