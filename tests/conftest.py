@@ -28,18 +28,24 @@ ARCHETYPES |= {"aps", "wavelet", "flc", "lip", "none", "keep"}
 REST_ROOMS = ("docs", "scripts")
 REST = {
     "tests": "completion swap_zoo",
+    "bench": "pool_suite replay",
     "choose": "command live",
     "explain": "catalogue",
-    "fit": "by_class ddp foreign_probe gpu layers loggers published routing",
-    "inspection": "maps",
-    "launch": "folder help run_ray slurm sweep torchvision_data untrusted worker",
-    "pool": "compiling deterministic disk_cache export extremes integers internals kernels_choice opinfo"
-    " pages processes triton",
+    "fit": "by_class ddp foreign_probe gpu layers loggers published resume routing",
+    "inspection": "examine maps",
+    "launch": "folder run_ray slurm sweep torchvision_data untrusted worker",
+    "pool": "compiling deterministic disk_cache export extremes integers internals kernels_choice"
+    " kernels_curved opinfo pages plain_tensors processes triton",
     "readout": "export",
     "report": "looks maps outputs",
     "setup": "documented make package quickstart wheel",
     "system": "load output process",
     "tensorboard": "browser sweeps",
+}
+# Tests of those files that stay, so that every command runs once; tests/wiring resumes.
+KEPT = {
+    "choose/test_command.py": "test_a_study_of_digits_ends_with_a_report_and_goes_on_where_it_was",
+    "inspection/test_examine.py": "test_a_run_is_measured_as_its_model_in_memory",
 }
 
 
@@ -83,20 +89,20 @@ def git(*arguments: str) -> str:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     # To import them all takes a good part of the time that the others run.
-    within = collection_path.is_relative_to(TESTS) and collection_path.suffix == ".py"
-    return (within and config.option.markexpr == "not rest" and of_the_rest(collection_path)) or None
+    if config.option.markexpr != "not rest" or collection_path.suffix != ".py":
+        return None
+    kept = collection_path.relative_to(TESTS).as_posix() in KEPT
+    return (of_the_rest(collection_path) and not kept) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     others = OPERATORS - ARCHETYPES - set(config.option.operators.split(","))
     for item in items:
+        name = item.name.partition("[")[0]
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        if (
-            item.get_closest_marker("slow")
-            or of_the_rest(item.path)
-            or item.name.partition("[")[0] in GRAPHS
-            or others.intersection(value for value in values if isinstance(value, str))
-        ):
+        operators = others.intersection(value for value in values if isinstance(value, str))
+        slow = item.get_closest_marker("slow") is not None
+        if name not in KEPT.values() and (slow or operators or name in GRAPHS or of_the_rest(item.path)):
             item.add_marker("rest")
     # Long ones first: the last to end would run alone.
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
