@@ -3,12 +3,24 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cnnpool.launch.python import classifier, datamodule, load, train
     from cnnpool.pool import avg_pool2d, max_pool2d
     from cnnpool.surgery import as_modules, swap
     from cnnpool.system.hardware import keep_memory
 
 __version__ = "0.3.0"
-__all__ = ["__version__", "as_modules", "avg_pool2d", "keep_memory", "max_pool2d", "swap"]
+__all__ = [
+    "__version__",
+    "as_modules",
+    "avg_pool2d",
+    "classifier",
+    "datamodule",
+    "keep_memory",
+    "load",
+    "max_pool2d",
+    "swap",
+    "train",
+]
 
 
 # Hidden from type checkers, which would believe in any name.
@@ -17,18 +29,16 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         # Imported on first use, since `cnnpool --help` must not wait for torch.
         if name in ("as_modules", "swap"):
-            from cnnpool import surgery
-
-            return getattr(surgery, name)
-        if name in ("avg_pool2d", "max_pool2d"):
-            from cnnpool import pool
-
-            return getattr(pool, name)
-        if name == "keep_memory":
-            from cnnpool.system.hardware import keep_memory
-
-            return keep_memory
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from cnnpool import surgery as room
+        elif name in ("avg_pool2d", "max_pool2d"):
+            from cnnpool import pool as room
+        elif name in ("classifier", "datamodule", "load", "train"):
+            from cnnpool.launch import python as room
+        elif name == "keep_memory":
+            from cnnpool.system import hardware as room
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(room, name)
 
 
 def __dir__() -> list[str]:

@@ -1,15 +1,18 @@
-"""How to train: the options of ``conf/fit``, checked."""
+"""How to train: the options of ``conf/fit`` and ``conf/trainer``, checked."""
 
 import math
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, doc
 
 from cnnpool.bounds import AboveZero, AtLeastZero, Count, CountOrZero, ShareBelowOne
 from cnnpool.registry import check_fields
 
 LEAST_LOGGED = 20
+Devices = Annotated[
+    Literal[-1] | Annotated[int, Ge(1), Le(1024)], doc("a whole number from 1 to 1024, or -1")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +33,11 @@ class Recipe:
             and at most 1 (Howard 2018, arXiv:1801.06146, by resolutions in place of layers).
         freeze: resolutions, the image's first, whose layers are not trained, >= 0.
         freeze_norm: train no batch normalisation, and keep its statistics.
-        accumulate: micro-batches into which each batch is split to save memory, >= 1. The gradient is that
-            of the whole batch, but batch normalisation sees micro-batches.
-        precision: 32-true, bf16-mixed (autocast), or auto: bf16-mixed where the processor multiplies bf16.
-        devices: number of devices, >= 1; each takes its share of every batch.
+        accumulate: micro-batches into which each batch is split to save memory, >= 1; it divides the batch.
+            The gradient is that of the whole batch, but batch normalisation sees micro-batches.
+        precision: 32-true, bf16-mixed or 16-mixed (autocast; the latter for GPUs without bf16), or auto:
+            bf16-mixed where the processor multiplies bf16.
+        devices: number of devices on each machine; each takes its share of every batch. -1: all (1 on a CPU).
         strategy: ddp (a process per device, gradients averaged), or auto: that, where there are several.
         channels_last: memory format of model and images.
         keep_memory: let the C library keep freed blocks, which saves page faults on a CPU (Linux).
@@ -64,8 +68,8 @@ class Recipe:
     freeze: CountOrZero = 0
     freeze_norm: bool = False
     accumulate: Count = 1
-    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
-    devices: Annotated[int, Ge(1), Le(1024)] = 1
+    precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
+    devices: Devices = 1
     strategy: Literal["auto", "ddp"] = "auto"
     channels_last: bool = True
     keep_memory: bool = True
@@ -98,3 +102,77 @@ class Recipe:
             case "cosine":
                 return self.lr * (1 + math.cos(math.pi * progress)) / 2
         return self.lr
+
+
+Part = Annotated[
+    Count | Annotated[float, Gt(0), Le(1)] | None, doc("a number of batches, or a share of them")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerFlags:
+    """Flags of Lightning's ``Trainer`` that a run hands on as they are; Lightning documents them.
+
+    Args:
+        gradient_clip_val: largest norm or value of the gradients, > 0; null: no limit.
+        gradient_clip_algorithm: norm or value; null: norm.
+        max_time: stop after so long, as DD:HH:MM:SS; null: no limit.
+        num_nodes: machines, each with ``fit.devices`` devices, >= 1.
+        min_epochs: train at least so many, whatever a callback wants; null: no limit.
+        limit_train_batches, limit_val_batches, limit_test_batches: of an epoch; null: all.
+        check_val_every_n_epoch: validate after every so many epochs, >= 1.
+        profiler: simple, advanced or pytorch: where the time goes; null: none.
+        detect_anomaly: name the operation that first gave a gradient of NaN; slow.
+        sync_batchnorm: statistics of batch normalisation over all devices.
+        inference_mode: validate and test in torch's inference mode; false: without gradients only.
+        enable_model_summary: a table of the layers before training.
+
+    Raises:
+        ValueError: if a flag is out of range.
+    """
+
+    gradient_clip_val: AboveZero | None = None
+    gradient_clip_algorithm: Literal["norm", "value"] | None = None
+    max_time: str | None = None
+    num_nodes: Annotated[int, Ge(1), Le(1024)] = 1
+    min_epochs: Count | None = None
+    limit_train_batches: Part = None
+    limit_val_batches: Part = None
+    limit_test_batches: Part = None
+    check_val_every_n_epoch: Count = 1
+    profiler: Literal["simple", "advanced", "pytorch"] | None = None
+    detect_anomaly: bool = False
+    sync_batchnorm: bool = False
+    inference_mode: bool = True
+    enable_model_summary: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self, "trainer")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The flags that differ from Lightning's defaults, or from a run's."""
+        return {one.name: v for one in fields(self) if (v := getattr(self, one.name)) != one.default}
+
+
+REFUSED = {
+    "accumulate_grad_batches": "fit.accumulate=K splits each batch into K parts",
+    "barebones": "it switches off what a run records",
+    "callbacks": "choose them by callback=NAME",
+    "default_root_dir": "a run's folder is hydra.run.dir",
+    "deterministic": "use fit.deterministic",
+    "devices": "use fit.devices",
+    "enable_checkpointing": "a run keeps its own checkpoints",
+    "fast_dev_run": "use fit=smoke",
+    "logger": "choose one by log=NAME",
+    "max_epochs": "use fit.epochs",
+    "max_steps": "use fit.max_steps",
+    "overfit_batches": "use data.limit",
+    "plugins": "the run sets them",
+    "precision": "use fit.precision",
+    "reload_dataloaders_every_n_epochs": "an epoch's order follows the seed and the epoch",
+    "strategy": "use fit.strategy",
+    "use_distributed_sampler": "the run's own sampler shares images out among devices",
+    "val_check_interval": "a run validates at the end of epochs: use trainer.check_val_every_n_epoch",
+}
+"""Flags that the promises of a run fix, and what to use instead."""

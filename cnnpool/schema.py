@@ -54,6 +54,8 @@ ROOMS = {
     "pool": Room("operators", ("cnnpool.pool:OPERATORS",), needed=True),
     "readout": Room("readouts", ("cnnpool.readout:READOUTS",), needed=True),
     "fit": Room("", ("cnnpool.recipe:Recipe",), needed=True),
+    "trainer": Room("", ("cnnpool.recipe:TrainerFlags",)),
+    "callback": Room("callbacks", ("cnnpool.fit.callbacks:CALLBACKS",)),
     "probe": Room("probes", ("cnnpool.probe:PROBES",)),
     "launch": Room("launchers", ("cnnpool.launch.runners:RUNNERS",)),
     "log": Room("loggers", ("cnnpool.loggers:LOGGERS",)),
@@ -111,7 +113,7 @@ def _hint(node: Any) -> Any:
         case {"list_of": part}:
             return FORMS["list"][_hint(part), ...]
         case {"kind": kind, **rest}:
-            found = (BOUNDS[name](math.inf if value == "inf" else value) for name, value in rest.items())
+            found = (BOUNDS[str(name)](math.inf if value == "inf" else value) for name, value in rest.items())
             return FORMS["bounded"][(_hint(kind), *found)]
     ((form, parts),) = node.items()
     return FORMS[str(form)][tuple(map(_hint, parts))]

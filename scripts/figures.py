@@ -14,7 +14,7 @@ from typing import NamedTuple
 from cnnpool import tables
 
 ROOT = Path(__file__).resolve().parents[1]
-DOORS = ("cnnpool.launch.compose", "cnnpool.launch.sweep", "cnnpool.launch.build")
+DOORS = ("cnnpool.launch.compose", "cnnpool.launch.sweep", "cnnpool.training")
 """Modules of ``launch`` that a plain run imports by name: compose the job, run it, build it."""
 TWINS = {
     "atomic writers": (r"os\.(replace|rename)\(|\.(replace|rename)\((path|target|self\.path)\)",),

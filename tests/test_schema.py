@@ -35,11 +35,11 @@ def test_an_option_has_the_type_of_its_parameter_and_a_sentence(room):
 @ROOMS
 def test_every_choice_has_its_options_in_its_file(room):
     for name in schema.names(room):
-        stem = name if room not in ("fit", "probe") else "default" if room == "fit" else "full"
+        stem = {"fit": "default", "trainer": "default", "probe": "full"}.get(room, name)
         content = yaml.safe_load((conf_dir() / room / f"{stem}.yaml").read_text())
         keys = set(content[name] if room == "probe" else content) - {"name", "defaults"}
         assert keys == set(schema.options_of(room, name)), name
-    if room not in ("fit", "probe"):
+    if room not in ("fit", "trainer", "probe"):
         assert set(names_of(room)) - {"keep"} == set(schema.names(room))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from cnnpool import registry
 from cnnpool.data.augment import augment, mirror, translate
 from cnnpool.data.base import Raw, Source, Split, from_pixels
-from cnnpool.data.batches import Batches
+from cnnpool.data.batches import EpochSampler, ImageDataset, Loader
 from cnnpool.data.dataset import Dataset, assemble, digest
 from cnnpool.data.digits import Digits
 from cnnpool.data.errors import DataError
@@ -57,13 +57,15 @@ __all__ = [
     "CIFAR100",
     "DATASETS",
     "MNIST",
-    "Batches",
     "DataError",
     "Dataset",
     "Digits",
+    "EpochSampler",
     "FashionMNIST",
     "HuggingFace",
+    "ImageDataset",
     "ImageFolder",
+    "Loader",
     "Raw",
     "Source",
     "Split",

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from cnnpool.data.auto_augment import Policy
 from cnnpool.data.auto_augment import auto_augment as by_policy
 from cnnpool.data.colors import color_jitter as jitter
+from cnnpool.data.draw import Draws
 from cnnpool.data.resized_crop import random_resized_crop as resized_crop
 
 
@@ -36,10 +37,10 @@ def translate(x: Tensor, offset: Tensor, *, margin: int, fill: Literal["zero", "
     return _cut_out(padded, margin - offset, (height, width)).permute(0, 3, 1, 2)
 
 
-def random_cut(x: Tensor, generator: torch.Generator, size: tuple[int, int]) -> Tensor:
+def random_cut(x: Tensor, draws: Draws, size: tuple[int, int]) -> Tensor:
     """A part of ``size``, (H, W), of each image of ``x``, (N, C, H', W'), at a random place."""
     room = torch.tensor(x.shape[2:]) - torch.tensor(size) + 1
-    corner = (torch.rand(len(x), 2, generator=generator, dtype=torch.float64) * room).long()
+    corner = (draws.rand(2) * room).long()
     pixels = x.permute(0, 2, 3, 1).contiguous()
     return _cut_out(pixels, _send(corner, x.device), size).permute(0, 3, 1, 2)
 
@@ -90,7 +91,7 @@ def flip_pixels(pixels: Tensor, chosen: Tensor) -> Tensor:
 
 def augment(
     x: Tensor,
-    generator: torch.Generator,
+    draws: Draws,
     *,
     crop: int = 0,
     shift: int = 0,
@@ -106,7 +107,7 @@ def augment(
 
     Args:
         x: images, (N, C, H, W), uint8; any dtype for ``crop``, ``shift`` and ``flip``.
-        generator: on the CPU; the only source of chance, so that any device sees the same draws.
+        draws: of these images; the only source of chance, so that any device sees the same draws.
         crop: reflected pixels on every side to crop from, >= 0.
         shift: largest translation in pixels, >= 0, zeros where nothing is left.
         flip: mirror with probability 1/2.
@@ -117,19 +118,19 @@ def augment(
             ``x``.
     """
     if random_resized_crop is not None:
-        x = resized_crop(x, generator, random_resized_crop, size)
+        x = resized_crop(x, draws, random_resized_crop, size)
     elif size is not None and size != tuple(x.shape[2:]):
-        x = random_cut(x, generator, size)
+        x = random_cut(x, draws, size)
     if flip:
-        x = mirror(x, _send(torch.rand(len(x), generator=generator).lt(0.5), x.device))
+        x = mirror(x, _send(draws.rand().lt(0.5), x.device))
     steps: tuple[tuple[int, Literal["reflect", "zero"]], ...] = ((crop, "reflect"), (shift, "zero"))
     for margin, fill in steps:
         if margin:
-            offset = torch.randint(-margin, margin + 1, (len(x), 2), generator=generator)
+            offset = draws.randint(-margin, margin + 1, 2)
             x = translate(x, _send(offset, x.device), margin=margin, fill=fill)
     if auto_augment is not None:
-        x = by_policy(x, generator, auto_augment)
-    return jitter(x, generator, color_jitter) if color_jitter else x
+        x = by_policy(x, draws, auto_augment)
+    return jitter(x, draws, color_jitter) if color_jitter else x
 
 
 def _send(draws: Tensor, device: torch.device) -> Tensor:

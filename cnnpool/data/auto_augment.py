@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cnnpool.data.colors import brightness, contrast, saturation, sharpness
+from cnnpool.data.draw import Draws
 
 Policy = Literal["randaugment", "trivialaugment"]
 BINS = 30
@@ -21,15 +22,15 @@ STRENGTH = 9
 OPERATIONS = {"randaugment": 2, "trivialaugment": 1}
 
 
-def auto_augment(x: Tensor, generator: torch.Generator, policy: Policy) -> Tensor:
-    """``x``, (N, C, H, W) of uint8, after random operations, drawn for each image from ``generator``."""
+def auto_augment(x: Tensor, draws: Draws, policy: Policy) -> Tensor:
+    """``x``, (N, C, H, W) of uint8, after random operations, drawn for each image from ``draws``."""
     wide = policy == "trivialaugment"
     for _ in range(OPERATIONS[policy]):
-        chosen = torch.randint(len(TABLE), (len(x),), generator=generator)
+        chosen = draws.randint(0, len(TABLE))
         strength = torch.full((len(x),), STRENGTH)
         if wide:
-            strength = torch.randint(BINS + 1, (len(x),), generator=generator)
-        sign = 1 - 2 * torch.randint(2, (len(x),), generator=generator)
+            strength = draws.randint(0, BINS + 1)
+        sign = 1 - 2 * draws.randint(0, 2)
         out = x.clone(memory_format=torch.channels_last)
         for number, operation in enumerate(TABLE.values()):
             own = (chosen == number).nonzero()[:, 0]

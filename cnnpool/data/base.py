@@ -11,7 +11,7 @@ import torch
 from annotated_types import Gt, Le, doc
 from torch import Tensor
 
-from cnnpool.bounds import AtLeastZero, Count, CountOrZero, Share, ShareBelowOne
+from cnnpool.bounds import AtLeastZero, Count, CountOrZero, Seed, Share, ShareBelowOne
 from cnnpool.data.auto_augment import Policy
 from cnnpool.data.rows import InMemory, Rows
 from cnnpool.registry import check_fields
@@ -141,8 +141,10 @@ class Source:
             pixels of 512 images of 64 x 64 if that is fewer (41 at 224 x 224).
         val_size: training images put aside for validation: a number of images, or a fraction below 1; 0 for
             none.
-        limit: train on at most this many images (stratified, the same for every seed but for what the
-            validation cut takes); null for all. The test images and the validation cut stay whole.
+        limit: train on at most this many images, stratified by class and drawn anew for every seed; null for
+            all. The test images and the validation cut stay whole.
+        limit_seed: draws the images of ``limit`` in place of the run's seed, so that all seeds train on the
+            same images, but for those that their validation cut takes; null for the run's seed.
         crop: random crop out of the image with this many reflected pixels added on every side (Jordan 2024).
         shift: random translation by up to this many pixels, black where nothing is left: the random crop of
             a zero-padded image (He 2016, who pad by 4).
@@ -165,6 +167,7 @@ class Source:
     eval_batch_size: Count | None = None
     val_size: ValSize = 5000
     limit: Count | None = None
+    limit_seed: Seed | None = None
     crop: CountOrZero = 0
     shift: CountOrZero = 0
     flip: bool = False

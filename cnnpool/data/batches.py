@@ -1,67 +1,59 @@
-"""Batches of images: reproducible, resumable, without worker processes."""
+"""Images for torch's DataLoader: whole batches at once, in orders and with changes that can be repeated."""
 
 import math
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from cnnpool.data.augment import augment, centre
 from cnnpool.data.auto_augment import Policy
 from cnnpool.data.base import Split
-from cnnpool.data.draw import generator
+from cnnpool.data.draw import Draws, generator
 from cnnpool.data.mix import mix
 from cnnpool.data.prefetch import prefetched
 
 SLOW = 1 << 21
 """Values of a batch, as it is read, from which on it is made in a thread."""
+Item = tuple[int, int]
+"""(epoch, index) of an image."""
+Batch = tuple[Tensor, Tensor]
+"""Images (B, C, H, W), normalised, and labels (B,), or shares of classes (B, num_classes)."""
 
 
-class Batches:
-    """Normalised batches of a split: yields (images, labels), images (B, C, H, W) in channels_last format.
+class ImageDataset(Dataset[Batch]):
+    """Normalised images of a split by (epoch, index), a whole batch at a time.
 
-    The order of an epoch depends on (seed, epoch) and the augmentation of a batch on (seed, epoch, step),
-    drawn from generators of its own: nothing else can change them, and a run that stopped anywhere goes on
-    with exactly the batches it had not seen. The position is two integers, ``state_dict``.
-
-    An iteration begins at the first batch (after ``load_state_dict``: at the next one), and reads the epoch
-    when its first batch is asked for, not before. Batches that take long to make, of many pixels or of images
-    that are not in memory, are made in a thread, some of them before they are needed.
+    The augmentation of an image is a function of (seed, epoch, index) alone, drawn for a batch at once, so
+    that neither the order, nor the number of workers or processes, nor an interruption changes it. The
+    partners of ``mixup`` and ``cutmix`` are images of the same batch.
 
     Args:
         split: the images.
-        batch_size: images per batch, >= 1.
-        mean: what is subtracted from each channel, (C,), in units where white is 1.
-        std: what each channel is divided by, (C,), > 0.
-        seed: of order and augmentation.
-        shuffle: a new order every epoch; false for the split's own order.
-        drop_last: leave out a last batch that is not full; false keeps it.
-        crop, shift, flip, random_resized_crop, auto_augment, color_jitter: random augmentation, see
+        mean: subtracted from each channel, (C,), in units where white is 1.
+        std: each channel is divided by it, (C,), > 0.
+        seed: of the augmentation.
+        crop, shift, flip, random_resized_crop, auto_augment, color_jitter: see
             ``cnnpool.data.augment.augment``.
         mixup, cutmix: see ``cnnpool.data.mix.mix``; labels are then the shares of classes, (B, num_classes).
         num_classes: needed for these two.
         size: (H, W) of the part of each image that is handed out; None for the whole.
         random_place: that part lies anywhere (or is made by ``random_resized_crop``); false for the centre.
-        shard: (rank, world): every world-th image of the order, from rank on, for one of several processes.
-            Shuffled shards are of equal length (up to world - 1 images are left out), others cover all.
-        dtype: of the images that are handed out.
+        channels_last: memory format of the images.
 
     Raises:
-        ValueError: if a number is out of range, or there would be no batch at all.
+        ValueError: if a number is out of range.
     """
 
     def __init__(
         self,
         split: Split,
         *,
-        batch_size: int,
         mean: Sequence[float],
         std: Sequence[float],
         seed: int = 0,
-        shuffle: bool = False,
-        drop_last: bool = False,
         crop: int = 0,
         shift: int = 0,
         flip: bool = False,
@@ -73,22 +65,16 @@ class Batches:
         num_classes: int = 0,
         size: tuple[int, int] | None = None,
         random_place: bool = False,
-        shard: tuple[int, int] = (0, 1),
-        dtype: torch.dtype = torch.float32,
+        channels_last: bool = True,
     ):
         channels, *whole = split.shape
         self.size = height, width = size or (whole[0], whole[1])
         if height > whole[0] or width > whole[1]:
             raise ValueError(f"size must be at most that of the images, {whole[0]}x{whole[1]}, got {size}")
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-        if not 0 <= shard[0] < shard[1]:
-            raise ValueError(f"shard must be (rank, world) with 0 <= rank < world, got {shard}")
         for key, pixels in (("crop", crop), ("shift", shift)):
             if not 0 <= pixels < min(height, width):
                 raise ValueError(f"{key} must be at least 0 and less than {min(height, width)}, got {pixels}")
-        self.split, self.batch_size, self.seed, self.shuffle = split, batch_size, seed, shuffle
-        self.drop_last, self.shard, self.dtype = drop_last, shard, dtype
+        self.split, self.seed = split, seed
         self.augmentation: dict[str, Any] = {
             **{"crop": crop, "shift": shift, "flip": flip, "random_resized_crop": random_resized_crop},
             **{"auto_augment": auto_augment, "color_jitter": color_jitter},
@@ -96,65 +82,30 @@ class Batches:
         self.mixing: dict[str, float] = {"mixup": mixup, "cutmix": cutmix}
         self.num_classes = num_classes
         self.random_place = random_place
+        self.channels_last = channels_last
         self._scale, self._bias = (
             v.repeat(height * width).to(split.labels.device) for v in _normalisation(mean, std, channels)
         )
-        self.epoch = self._step = self._start = 0
-        if len(self) == 0:
-            raise ValueError(f"no batch of {batch_size} in {self.num_images} images: lower batch_size")
-
-    @property
-    def num_images(self) -> int:
-        """Images of this shard, before ``drop_last``."""
-        rank, world = self.shard
-        return (len(self.split) + (0 if self.shuffle else world - 1 - rank)) // world
 
     def __len__(self) -> int:
-        return (self.num_images + (0 if self.drop_last else self.batch_size - 1)) // self.batch_size
+        return len(self.split)
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        # A thread may still make batches of this epoch when the next one has been set.
-        start, self._start, epoch = self._start, 0, self.epoch
-        order = self._order().to(self.split.labels.device)
+    def __getitem__(self, item: Item) -> Batch:
+        images, labels = self.__getitems__([item])
+        return images[0], labels[0]
 
-        def read(step: int) -> tuple[Tensor, Tensor]:
-            return self._read(order[step * self.batch_size : (step + 1) * self.batch_size])
-
-        def make(step: int) -> tuple[Tensor, Tensor]:
-            return self._finished(*read(step), epoch, step)
-
-        steps = range(start, len(self))
-        batches: Iterator[tuple[Tensor, Tensor]]
-        if not self._is_slow:
-            batches = map(make, steps)
-        elif self._device.type == "cpu":
-            # Of numbers that take four times the memory of pixels, no more than one at a time.
-            batches = prefetched(make, steps, ahead=1)
-        else:
-            # A GPU finishes them: only the reading and sending takes long.
-            read_batches = prefetched(read, steps)
-            batches = (
-                self._finished(*batch, epoch, step) for step, batch in zip(steps, read_batches, strict=True)
-            )
-        for step, batch in zip(steps, batches, strict=True):
-            self._step = step + 1
-            yield batch
-
-    @property
-    def batch_sampler(self) -> SimpleNamespace:
-        """Place in which Lightning looks for ``set_epoch``, before the first batch of an epoch."""
-        return SimpleNamespace(sampler=self)
-
-    @property
-    def _is_slow(self) -> bool:
-        """Whether a batch is better made while the network trains on another."""
-        if not self.split.rows.in_memory or self._device != self.split.labels.device:
-            return True
-        return self._device.type == "cpu" and self.batch_size * math.prod(self.split.shape) >= SLOW
-
-    @property
-    def _device(self) -> torch.device:
-        return self._scale.device
+    def __getitems__(self, items: Sequence[Item]) -> Batch:
+        """The batch of ``items``, all of one epoch."""
+        epoch = items[0][0]
+        index = torch.tensor([number for _, number in items])
+        here = index.to(self.split.labels.device)
+        pixels, labels = self.split.rows.read(here), self.split.labels.index_select(0, here)
+        images, labels = self._images(self._sent(pixels), epoch, index), self._sent(labels)
+        if any(self.mixing.values()):
+            # Apart from the augmentation, whose draws it leaves as they are.
+            chance = generator(self.seed, *items[0], 1)
+            images, labels = mix(images, labels, chance, num_classes=self.num_classes, **self.mixing)
+        return images, labels
 
     def move(self, device: torch.device, *, images: bool = True) -> None:
         """Make the batches on ``device`` from now on: of the same draws.
@@ -167,14 +118,143 @@ class Batches:
             self.split = self.split.to(device)
         self._scale, self._bias = self._scale.to(device), self._bias.to(device)
 
+    @property
+    def device(self) -> torch.device:
+        """Device on which batches are made."""
+        return self._scale.device
+
+    def ahead(self, batch_size: int) -> int:
+        """Batches that are worth making in a thread before they are needed, because they take long."""
+        if not self.split.rows.in_memory or self.device != self.split.labels.device:
+            return 3
+        # Of numbers that take four times the memory of pixels, no more than one at a time.
+        slow = self.device.type == "cpu" and batch_size * math.prod(self.split.shape) >= SLOW
+        return 1 if slow else 0
+
+    def _sent(self, values: Tensor) -> Tensor:
+        if self.device.type == "cuda" and values.device.type == "cpu":
+            values = values.pin_memory()
+        return values.to(self.device, non_blocking=True)
+
+    def _images(self, pixels: Tensor, epoch: int, index: Tensor) -> Tensor:
+        images = pixels.permute(0, 3, 1, 2)
+        if not self.random_place:
+            images = centre(images, self.size)
+        if any(self.augmentation.values()) or self.size != tuple(images.shape[2:]):
+            draws = Draws(self.seed, epoch, index)
+            images = augment(images, draws, size=self.size, **self.augmentation)
+        pixels = images.permute(0, 2, 3, 1).contiguous()
+        flat = torch.addcmul(self._bias, pixels.flatten(1).float(), self._scale)
+        images = flat.view(pixels.shape).permute(0, 3, 1, 2)
+        if self.channels_last:
+            return images
+        # A copy: images of one channel are contiguous in both formats, and convolutions go by the strides.
+        return images.clone(memory_format=torch.contiguous_format)
+
+
+class EpochSampler(DistributedSampler[Item]):
+    """(epoch, index) of one process's images, in an order that depends on (seed, epoch) alone.
+
+    A ``DistributedSampler``, so that every Trainer calls its ``set_epoch`` and none puts another in its
+    place; unlike torch's it repeats no image. Items carry the epoch, since workers that persist from epoch to
+    epoch never see ``set_epoch``.
+
+    Args:
+        images: number of them, >= 1.
+        seed: of the orders.
+        shuffle: a new order every epoch; false for the images' own order.
+        shard: (rank, world): every world-th image of the order, from rank on, for one of several processes.
+            Shuffled shards are of equal length (up to world - 1 images are left out), others cover all.
+        multiple: images are left out of each epoch until their number is a multiple of this, >= 1.
+
+    Raises:
+        ValueError: if a number is out of range.
+    """
+
+    def __init__(
+        self,
+        images: int,
+        *,
+        seed: int = 0,
+        shuffle: bool = False,
+        shard: tuple[int, int] = (0, 1),
+        multiple: int = 1,
+    ):
+        rank, world = shard
+        if not 0 <= rank < world:
+            raise ValueError(f"shard must be (rank, world) with 0 <= rank < world, got {shard}")
+        super().__init__(range(images), world, rank, shuffle, seed)  # type: ignore[arg-type]
+        own = (images + (0 if shuffle else world - 1 - rank)) // world
+        self.images, self.length = images, own // multiple * multiple
+        self.start = 0
+        """Images of the epoch that the next iteration leaves out, since they were handed out before."""
+
+    def __len__(self) -> int:
+        return self.length
+
     def set_epoch(self, epoch: int) -> None:
         """Go to the beginning of ``epoch``; if it is the current one, stay at the position within it."""
         if epoch != self.epoch:
-            self.epoch, self._step, self._start = epoch, 0, 0
+            self.start = 0
+        super().set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[Item]:
+        start, self.start = self.start, 0
+        order = torch.arange(self.images)
+        if self.shuffle:
+            order = torch.randperm(self.images, generator=generator(self.seed, self.epoch))
+        own = order[self.rank :: self.num_replicas][: self.length]
+        return iter([(self.epoch, index) for index in own[start:].tolist()])
+
+
+class Loader(DataLoader[Batch]):
+    """A ``DataLoader`` of whole batches that knows its position, ``state_dict``, and can go on from it.
+
+    Its iterations are generators: nothing is read before the first batch is asked for, since Lightning
+    begins an iteration before it sets the epoch. Without workers, batches that take long are made in a
+    thread, which needs no copy of the images and no start of a process.
+
+    Args:
+        images: makes the batches.
+        sampler: the order.
+        batch_size: images per batch, >= 1.
+        num_workers: processes that make batches; 0 for a thread of this one.
+
+    Raises:
+        ValueError: if there would be no batch at all.
+    """
+
+    dataset: ImageDataset
+    sampler: EpochSampler
+    batch_size: int
+
+    def __init__(self, images: ImageDataset, sampler: EpochSampler, *, batch_size: int, num_workers: int = 0):
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        # A generator of its own: each iteration draws from it, from torch's global one else.
+        super().__init__(
+            images,
+            batch_size=batch_size,
+            sampler=sampler,
+            num_workers=num_workers,
+            persistent_workers=num_workers > 0,
+            collate_fn=as_it_is,
+            generator=torch.Generator(),
+        )
+        if len(self) == 0:
+            raise ValueError(f"no batch of {batch_size} in {len(images)} images: lower batch_size")
+        self._handed_out = 0
+
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+        self._handed_out = self.sampler.start // self.batch_size
+        ahead = 0 if self.num_workers else self.dataset.ahead(self.batch_size)
+        for batch in prefetched(super().__iter__(), ahead):
+            self._handed_out += 1
+            yield batch
 
     def state_dict(self) -> dict[str, int]:
         """The position: the epoch and the batches handed out in it."""
-        return {"epoch": self.epoch, "step": self._step}
+        return {"epoch": self.sampler.epoch, "batch": self._handed_out}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Go on after the batches that ``state`` says were handed out; after a whole epoch, with the next.
@@ -182,51 +262,19 @@ class Batches:
         Raises:
             ValueError: if an epoch has fewer batches than that.
         """
-        epoch, step = state["epoch"], state["step"]
-        if not 0 <= step <= len(self):
+        epoch, batch = state["epoch"], state["batch"]
+        if not 0 <= batch <= len(self):
             raise ValueError(
-                f"cannot resume after batch {step}: an epoch has {len(self)} (other data or batch_size?)"
+                f"cannot resume after batch {batch}: an epoch has {len(self)} (other data or batch_size?)"
             )
-        self.epoch = epoch + step // len(self)
-        self._step = self._start = step % len(self)
+        self._handed_out = batch % len(self)
+        self.sampler.set_epoch(epoch + batch // len(self))
+        self.sampler.start = self._handed_out * self.batch_size
 
-    def _order(self) -> Tensor:
-        rank, world = self.shard
-        if not self.shuffle:
-            return torch.arange(rank, len(self.split), world)
-        order = torch.randperm(len(self.split), generator=generator(self.seed, self.epoch))
-        return order[rank::world][: self.num_images]
 
-    def _read(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Pixels (B, H, W, C) and labels; pinned if they are to be sent to a GPU."""
-        pixels, labels = self.split.rows.read(index), self.split.labels.index_select(0, index)
-        if self._device.type == "cuda" and labels.device.type == "cpu":
-            return pixels.pin_memory(), labels.pin_memory()
-        return pixels, labels
-
-    def _finished(self, pixels: Tensor, labels: Tensor, epoch: int, step: int) -> tuple[Tensor, Tensor]:
-        """The batch of pixels and labels as they were read."""
-        labels = labels.to(self._device, non_blocking=True)
-        return self._mixed(self._batch(pixels, epoch, step), labels, epoch, step)
-
-    def _mixed(self, images: Tensor, labels: Tensor, epoch: int, step: int) -> tuple[Tensor, Tensor]:
-        if not any(self.mixing.values()):
-            return images, labels
-        # Apart from the augmentation, whose draws it leaves as they are.
-        chance = generator(self.seed, epoch, step, *self.shard, 1)
-        return mix(images, labels, chance, num_classes=self.num_classes, **self.mixing)
-
-    def _batch(self, pixels: Tensor, epoch: int, step: int) -> Tensor:
-        pixels = pixels.to(self._device, non_blocking=True)
-        images = pixels.permute(0, 3, 1, 2)
-        if not self.random_place:
-            images = centre(images, self.size)
-        if any(self.augmentation.values()) or self.size != tuple(images.shape[2:]):
-            chance = generator(self.seed, epoch, step, *self.shard)
-            images = augment(images, chance, size=self.size, **self.augmentation)
-        pixels = images.permute(0, 2, 3, 1).contiguous()
-        flat = torch.addcmul(self._bias, pixels.flatten(1).float(), self._scale).to(self.dtype)
-        return flat.view(pixels.shape).permute(0, 3, 1, 2)
+def as_it_is(batch: Any) -> Any:
+    """``batch``, which is whole already: the ``collate_fn`` of loaders of ``ImageDataset``."""
+    return batch
 
 
 def _normalisation(mean: Sequence[float], std: Sequence[float], channels: int) -> tuple[Tensor, Tensor]:

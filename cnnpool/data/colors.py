@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cnnpool.data.draw import Draws
+
 GREY = (0.2989, 0.587, 0.114)
 """Weights of red, green and blue."""
 
@@ -39,12 +41,12 @@ def sharpness(x: Tensor, factor: Tensor) -> Tensor:
     return _blend(x, blurred, factor)
 
 
-def color_jitter(x: Tensor, generator: torch.Generator, strength: float) -> Tensor:
+def color_jitter(x: Tensor, draws: Draws, strength: float) -> Tensor:
     """Brightness, contrast and saturation of each image times factors from 1 - strength to 1 + strength.
 
     In this order; torchvision draws the order too.
     """
-    factors = 1 + strength * (2 * torch.rand(3, len(x), generator=generator) - 1)
+    factors = 1 + strength * (2 * draws.rand(3).float().T - 1)
     for change, factor in zip((brightness, contrast, saturation), factors.to(x.device), strict=True):
         x = change(x, factor)
     return x

@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from cnnpool.data.base import Raw, Source, Split
-from cnnpool.data.batches import Batches
-from cnnpool.data.draw import stratified
+from cnnpool.data.batches import EpochSampler, ImageDataset, Loader
+from cnnpool.data.draw import seed_of, stratified
 from cnnpool.data.errors import DataError
 from cnnpool.data.rows import InMemory
 
+LIMIT = 1
+"""Tells the draw of ``limit`` from that of the validation cut."""
 EVAL_IMAGES, EVAL_SIDE = 512, 64
 """Images of a validation or test batch, up to this height and width; of larger ones as many pixels."""
 
@@ -70,21 +72,40 @@ class Dataset:
         """(H, W) of every image as a network gets it."""
         return self.source.part or self.test.shape[1:]
 
-    def train_batches(self, *, shard: tuple[int, int] = (0, 1)) -> Batches:
+    def train_loader(
+        self,
+        *,
+        shard: tuple[int, int] = (0, 1),
+        parts: int = 1,
+        channels_last: bool = True,
+        num_workers: int = 0,
+    ) -> Loader:
         """Shuffled and augmented; a last batch that is not full is left out, unless it is the only one.
 
+        Args:
+            shard: (rank, world) of this process; all of them together take the batch asked for.
+            parts: into which each process splits its share of a batch, >= 1.
+            channels_last: memory format of the images.
+            num_workers: processes that make batches, >= 0.
+
         Raises:
-            ValueError: if there would be no batch.
+            ValueError: if there would be no batch, or a batch cannot be divided.
         """
-        source = self.source
-        return Batches(
+        source, world = self.source, shard[1]
+        if source.batch_size % (world * parts):
+            raise ValueError(
+                f"data.batch_size={source.batch_size} must be a multiple of fit.devices x fit.accumulate, "
+                f"here {world} x {parts}"
+            )
+        batch_size, own = source.batch_size // world, len(self.train) // world
+        if own < batch_size:
+            # The only batch: all images there are, in equal parts.
+            batch_size = own // parts * parts
+        images = ImageDataset(
             self.train,
-            batch_size=source.batch_size,
             mean=self.mean,
             std=self.std,
             seed=self.seed,
-            shuffle=True,
-            drop_last=len(self.train) // shard[1] >= source.batch_size,
             crop=source.crop,
             shift=source.shift,
             flip=source.flip,
@@ -96,20 +117,37 @@ class Dataset:
             num_classes=self.num_classes,
             size=self.size,
             random_place=True,
-            shard=shard,
+            channels_last=channels_last,
+        )
+        if not batch_size:
+            raise ValueError(f"{len(self.train)} training images give {world} x {parts} parts no image each")
+        order = EpochSampler(len(self.train), seed=self.seed, shuffle=True, shard=shard, multiple=batch_size)
+        return Loader(images, order, batch_size=batch_size // parts, num_workers=num_workers)
+
+    def val_loader(self, *, shard: tuple[int, int] = (0, 1), channels_last: bool = True) -> Loader | None:
+        """Every validation image once, in order, as it is; None if ``val_size`` is 0."""
+        return (
+            self.plain_loader(self.val, shard=shard, channels_last=channels_last) if len(self.val) else None
         )
 
-    def val_batches(self, *, shard: tuple[int, int] = (0, 1)) -> Batches | None:
-        """Every validation image once, in order, as it is; None if ``val_size`` is 0."""
-        return self._plain(self.val, shard) if len(self.val) else None
-
-    def test_batches(self, *, shard: tuple[int, int] = (0, 1)) -> Batches:
+    def test_loader(self, *, shard: tuple[int, int] = (0, 1), channels_last: bool = True) -> Loader:
         """Every test image once, in order, as it is."""
-        return self._plain(self.test, shard)
+        return self.plain_loader(self.test, shard=shard, channels_last=channels_last)
 
-    def _plain(self, split: Split, shard: tuple[int, int]) -> Batches:
-        size = self.source.eval_batch_size or _eval_batch_size(*self.size)
-        return Batches(split, batch_size=size, mean=self.mean, std=self.std, shard=shard, size=self.size)
+    def plain_loader(
+        self,
+        split: Split,
+        *,
+        shard: tuple[int, int] = (0, 1),
+        channels_last: bool = True,
+        batch_size: int | None = None,
+    ) -> Loader:
+        """Every image of ``split`` once, in order, normalised and nothing else."""
+        size = batch_size or self.source.eval_batch_size or _eval_batch_size(*self.size)
+        images = ImageDataset(
+            split, mean=self.mean, std=self.std, size=self.size, channels_last=channels_last
+        )
+        return Loader(images, EpochSampler(len(split), shard=shard), batch_size=size)
 
 
 def _eval_batch_size(height: int, width: int) -> int:
@@ -133,8 +171,10 @@ def assemble(name: str, source: Source, *, seed: int) -> Dataset:
     # Sorted, so that a split's own order says nothing about the seed.
     val, rest = order[:val_size].sort().values, order[val_size:].sort().values
     if source.limit is not None and source.limit < len(rest):
-        fixed = stratified(labels, seed=0)
-        rest = fixed[torch.isin(fixed, rest)][: source.limit].sort().values
+        # An order of its own: that of the validation cut has put its images to the front.
+        drawn = seed if source.limit_seed is None else source.limit_seed
+        mixed = stratified(labels, seed=seed_of(drawn, LIMIT))
+        rest = mixed[torch.isin(mixed, rest)][: source.limit].sort().values
     train = raw.train.take(rest)
     mean, std = _moments(train.rows.sums(), len(train) * train.shape[1] * train.shape[2])
     if min(std) == 0:
@@ -162,11 +202,12 @@ def digest(raw: Raw, source: Source) -> str:
 
     Args:
         raw: what ``source`` reads.
-        source: of its options only ``limit`` counts, where it takes effect.
+        source: of its options only ``limit`` and ``limit_seed`` count, where they take effect.
     """
     if source.limit is None or source.limit >= len(raw.train) - _cut_size(raw, source):
         return raw.sha256
-    return hashlib.sha256(f"{raw.sha256} limit={source.limit}".encode()).hexdigest()
+    text = f"{raw.sha256} limit={source.limit} limit_seed={source.limit_seed}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -2,14 +2,62 @@
 
 import hashlib
 
+import numpy as np
 import torch
 from torch import Tensor
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 divided by the golden ratio: the step of SplitMix64."""
 
 
 def generator(*words: int) -> torch.Generator:
     """A generator of its own for e.g. (seed, epoch, step); torch's global generator is left alone."""
+    return torch.Generator().manual_seed(seed_of(*words))
+
+
+def seed_of(*words: int) -> int:
+    """A seed of 64 bits that depends on nothing but ``words``."""
     digest = hashlib.sha256(repr(words).encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little"))
+    return int.from_bytes(digest[:8], "little")
+
+
+class Draws:
+    """Random numbers of the images of a batch: of each, a function of (seed, epoch, index) alone.
+
+    SplitMix64 (Steele 2014, doi:10.1145/2660193.2660195) with a stream for each image. Torch and numpy have
+    generators by seed, but none that draws for many seeds at once.
+
+    Args:
+        seed, epoch: of the training.
+        index: of the images in their split, (B,) of int64.
+    """
+
+    def __init__(self, seed: int, epoch: int, index: Tensor):
+        with np.errstate(over="ignore"):
+            self._state = _scrambled(
+                index.numpy().astype(np.uint64) * GOLDEN + np.uint64(seed_of(seed, epoch))
+            )
+        self._drawn = 0
+
+    def rand(self, *shape: int) -> Tensor:
+        """The next numbers of each image, uniform in [0, 1): (B, *shape) of float64."""
+        count = int(np.prod(shape))
+        places = np.arange(self._drawn + 1, self._drawn + count + 1, dtype=np.uint64)
+        self._drawn += count
+        with np.errstate(over="ignore"):
+            bits = _scrambled(self._state[:, None] + places * GOLDEN)
+        return torch.from_numpy((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53).view(-1, *shape)
+
+    def randint(self, low: int, high: int, *shape: int) -> Tensor:
+        """The next whole numbers of each image, uniform in [low, high): (B, *shape) of int64."""
+        return (self.rand(*shape) * (high - low)).long() + low
+
+
+def _scrambled(z: np.ndarray) -> np.ndarray:
+    """The output function of SplitMix64 of each number of ``z``, uint64."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(z ^ (z >> np.uint64(31)))
 
 
 def stratified(labels: Tensor, *, seed: int) -> Tensor:

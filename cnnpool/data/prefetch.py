@@ -1,30 +1,28 @@
-"""Results of the next few calls, made in a thread while the last one is used."""
+"""Items of an iterator, made in a thread while the last one is used."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
 
-AHEAD = 3
-"""Results that are ready or being made, where nobody says how many."""
 
+def prefetched(items: Iterator[T], ahead: int) -> Iterator[T]:
+    """``items`` in their order, up to ``ahead`` of them made before they are asked for; 0: as they are.
 
-def prefetched(make: Callable[[int], T], steps: Iterable[int], ahead: int = AHEAD) -> Iterator[T]:
-    """``make(step)`` for every step in order, up to ``ahead`` of them made before they are asked for.
-
-    One thread makes one after another. An error is raised where its result is due.
+    One thread makes one after another. An error is raised where its item is due.
     """
-    left = iter(steps)
+    if not ahead:
+        yield from items
+        return
+    end = object()
     pool = ThreadPoolExecutor(1, thread_name_prefix="cnnpool-batches")
     try:
-        ready = deque(pool.submit(make, step) for step in islice(left, ahead))
-        while ready:
-            result = ready.popleft().result()
-            ready.extend(pool.submit(make, step) for step in islice(left, 1))
-            yield result
-            del result
+        ready = deque(pool.submit(next, items, end) for _ in range(ahead))
+        while (item := ready.popleft().result()) is not end:
+            ready.append(pool.submit(next, items, end))
+            yield item  # type: ignore[misc]
+            del item
     finally:
         pool.shutdown(cancel_futures=True)

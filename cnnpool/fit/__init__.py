@@ -1,9 +1,7 @@
-"""Training: one function, ``fit``. With ``cnnpool.lightning`` the only room that imports Lightning."""
+"""Lightning's parts of a training. With ``cnnpool.lightning`` the only room that imports Lightning."""
 
-from cnnpool.fit.fit import fit
-from cnnpool.fit.module import DivergedError
-from cnnpool.fit.prepare import Facts
-from cnnpool.recipe import Recipe
-from cnnpool.run_folder.errors import DamagedError
+from cnnpool.fit.classifier import Classifier, DivergedError, Prediction
+from cnnpool.fit.images import Images
+from cnnpool.fit.run import Run
 
-__all__ = ["DamagedError", "DivergedError", "Facts", "Recipe", "fit"]
+__all__ = ["Classifier", "DivergedError", "Images", "Prediction", "Run"]

@@ -1,4 +1,4 @@
-"""A run's numbers and pictures in Lightning's loggers, beside the run's own files."""
+"""A run's numbers and pictures in Lightning's loggers of services and tables, beside the run's record."""
 
 import json
 import logging
@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, WandbLogger
+from lightning.pytorch.utilities import rank_zero_only
 from matplotlib.figure import Figure
 
-from cnnpool.fit.prepare import Facts
+from cnnpool.fit.run import Run
 from cnnpool.lightning.pictures import log_figure
 from cnnpool.loggers import Csv, MLflow, TensorBoard, Wandb
 from cnnpool.run_folder import layout
@@ -22,38 +23,53 @@ from cnnpool.system.atomic import write_json
 log = logging.getLogger(__name__)
 
 
-class RunLogger:
-    """One of Lightning's loggers, or none; when it fails, a warning says so and the run goes on without it.
+class Guarded(Logger):
+    """One of Lightning's loggers; when it fails, a warning says so and the run goes on without it.
 
     Args:
-        name: what the user calls it.
+        name: the user's name for it.
         logger: Lightning's.
     """
 
-    def __init__(self, name: str = "", logger: Logger | None = None):
-        self.name = name
-        self.logger = logger
+    def __init__(self, name: str, logger: Logger):
+        super().__init__()
+        self.called = name
+        self.logger: Logger | None = logger
 
-    def scalars(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
-        """Log numbers by tag."""
+    @property
+    def name(self) -> str:
+        return self.called
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    @property
+    def experiment(self) -> Any:
+        """The logger's own; None once it has failed."""
+        return getattr(self.logger, "experiment", None)
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         # In MLflow's store of files, one number cannot be called epoch and another epoch/train_loss.
-        more = {} if isinstance(self.logger, MLFlowLogger) else {"epoch": epoch}
-        self._try(lambda logger: logger.log_metrics({**values, **more}, step))
+        left_out = ("epoch",) if isinstance(self.logger, MLFlowLogger) else ()
+        values = {tag: v for tag, v in metrics.items() if v is not None and tag not in left_out}
+        self._try(lambda logger: logger.log_metrics(values, step))
+
+    @rank_zero_only
+    def log_hyperparams(self, params: Any, *rest: Any, **more: Any) -> None:
+        self._try(lambda logger: logger.log_hyperparams(dict(params)))
 
     def replay(self, records: Iterable[Mapping[str, float]]) -> None:
         """Log what a run that goes on has logged before, where the logger has forgotten it."""
         if isinstance(self.logger, CSVLogger):
             for record in records:
-                values = {tag: value for tag, value in record.items() if tag not in ("step", "epoch")}
-                self.scalars(int(record["step"]), int(record["epoch"]), values)
+                values = {tag: value for tag, value in record.items() if tag != "step"}
+                self.log_metrics(values, int(record["step"]))
 
-    def figure(self, tag: str, figure: Figure, step: int) -> None:
+    def figure(self, tag: str, figure: Figure, step: int | None) -> None:
         """Log a picture, if the logger takes pictures."""
-        self._try(lambda logger: log_figure(logger, tag, figure, step))
-
-    def settings(self, asked: Mapping[str, Any]) -> None:
-        """Log what was asked."""
-        self._try(lambda logger: logger.log_hyperparams(dict(asked)))
+        self._try(lambda logger: log_figure(logger, tag, figure, step or 0))
 
     def close(self, status: str) -> None:
         """End the logger's own run: ``success``, or ``failed``, where it may go on later."""
@@ -67,44 +83,46 @@ class RunLogger:
             action(self.logger)
         # A server may fail in any way, and a long training is not to fail with it.
         except Exception as error:
-            said = str(error).partition("\n")[0]
+            reason = str(error).partition("\n")[0]
             log.warning(
-                "log=%s receives nothing more of this run (%s); the run's own files do", self.name, said
+                "log=%s receives nothing more of this run (%s); the run's own files do", self.called, reason
             )
             self.logger = None
 
 
 @contextmanager
-def logging_to(asked: TensorBoard, out: Path, facts: Facts) -> Iterator[RunLogger]:
-    """The logger of a run in ``out``, which goes on where the run does, and is closed at the end.
+def logging_to(asked: TensorBoard, run: Run) -> Iterator[list[Guarded]]:
+    """The logger beside TensorBoard, if ``asked`` is one; it goes on where ``run`` does, and is closed.
 
     Raises:
         ValueError: if it cannot be opened.
     """
-    logger = _open(asked, out, facts)
+    loggers = _opened(asked, run)
     status = "failed"
     try:
-        logger.settings({"run": facts.run, **(facts.asked or {"stages": facts.stages})})
-        yield logger
+        for logger in loggers:
+            logger.log_hyperparams({"run": run.run, **(run.asked or {"stages": run.stages})})
+        yield loggers
         status = "success"
     finally:
-        logger.close(status)
+        for logger in loggers:
+            logger.close(status)
 
 
-def _open(asked: TensorBoard, out: Path, facts: Facts) -> RunLogger:
+def _opened(asked: TensorBoard, run: Run) -> list[Guarded]:
     asked.refuse_missing()
     try:
         match asked:
             case Csv():
-                return RunLogger("csv", _csv(out))
+                return [Guarded("csv", _csv(run.out))]
             case Wandb(project=project):
-                return RunLogger("wandb", _wandb(out, project, facts))
+                return [Guarded("wandb", _wandb(run, project))]
             case MLflow(experiment=experiment):
-                return RunLogger("mlflow", _mlflow(out, experiment, facts.run))
+                return [Guarded("mlflow", _mlflow(run, experiment))]
     except Exception as error:
         name = type(asked).__name__.lower()
         raise ValueError(f"log={name} cannot be opened: {str(error).partition(chr(10))[0]}") from error
-    return RunLogger()
+    return []
 
 
 def _csv(out: Path) -> CSVLogger:
@@ -113,28 +131,28 @@ def _csv(out: Path) -> CSVLogger:
     return CSVLogger(out, name="csv", version="")
 
 
-def _wandb(out: Path, project: str, facts: Facts) -> WandbLogger:
-    key = _remembered(out, "wandb") or secrets.token_hex(4)
+def _wandb(run: Run, project: str) -> WandbLogger:
+    key = _remembered(run.out, "wandb") or secrets.token_hex(4)
     logger = WandbLogger(
-        facts.run,
-        str(out),
+        run.run,
+        str(run.out),
         id=key,
         resume="allow",
         project=project,
-        group=facts.choice,
+        group=run.choice,
         # Our output stays on our terminal, and it says little.
         settings={"console": "off", "quiet": True},
     )
     # Only now does it look for the server.
     _ = logger.experiment
-    _remember(out, "wandb", key)
+    _remember(run.out, "wandb", key)
     return logger
 
 
-def _mlflow(out: Path, experiment: str, run: str) -> MLFlowLogger:
+def _mlflow(run: Run, experiment: str) -> MLFlowLogger:
     address = os.environ["MLFLOW_TRACKING_URI"]
-    logger = MLFlowLogger(experiment, run, tracking_uri=address, run_id=_remembered(out, "mlflow"))
-    _remember(out, "mlflow", str(logger.run_id))
+    logger = MLFlowLogger(experiment, run.run, tracking_uri=address, run_id=_remembered(run.out, "mlflow"))
+    _remember(run.out, "mlflow", str(logger.run_id))
     return logger
 
 

@@ -118,15 +118,15 @@ def build(recipe: Recipe, parameters: Iterable[nn.Parameter], levels: Iterable[L
     Args:
         recipe: how to train.
         parameters: all of the network; those that need no gradient are left out.
-        levels: groups of them with rates of their own, in the entry ``scale``; none where all are alike.
+        levels: groups of them with rates of their own; none where all are alike.
     """
-    parts = [(level.parameters, {"scale": level.scale}) for level in levels]
+    parts = [(level.parameters, level.scale) for level in levels]
     groups = []
-    for own, settings in parts or [([p for p in parameters if p.requires_grad], {})]:
+    for own, scale in parts or [([p for p in parameters if p.requires_grad], 1.0)]:
         for weights, decay in (
             ([p for p in own if p.ndim > 1], recipe.weight_decay),
             ([p for p in own if p.ndim <= 1], 0.0),
         ):
             if weights or not parts:
-                groups.append({"params": weights, "weight_decay": decay, **settings})
+                groups.append({"params": weights, "weight_decay": decay, "lr": recipe.lr * scale})
     return OPTIMIZERS[recipe.optimizer](groups, lr=recipe.lr)

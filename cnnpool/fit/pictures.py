@@ -1,35 +1,54 @@
-"""The pictures that loggers show of a finished run, drawn with fixed colour limits.
+"""Pictures of a finished run: those that loggers show, with fixed colour limits, and that of the report.
 
 Their tags sort behind those of the scalars that matter: test/, train/, val/.
 """
 
+from collections.abc import Sequence
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+from torch.nn import functional as F
+
 from cnnpool.explain.example import examples
 from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure, winner_panels
 from cnnpool.explain.picture import figure
-from cnnpool.fit.metrics_writer import MetricsWriter
+from cnnpool.fit.loggers import Guarded
+from cnnpool.fit.record import Record
 from cnnpool.model import Cnn
 from cnnpool.probe import Batch
 from cnnpool.probe.gradient_taps import stage_gradients
 from cnnpool.probe.receptive_field import at_once, receptive_fields
 from cnnpool.registry import KEEP
 from cnnpool.run_folder.results import Results
+from cnnpool.run_folder.routing import Routing
 
 MAPPED = 128
 SHOWN = 8
+ROUTED = 4
+LARGEST = 128
+"""Pixels of the longer side of a picture in the report, beyond which it is no clearer."""
 
 
-def draw(writer: MetricsWriter, model: Cnn, batch: Batch, results: Results) -> None:
+def draw(loggers: Sequence[Record | Guarded], model: Cnn, batch: Batch, results: Results) -> None:
     """Shift, routing, winner and receptive-field maps, worked examples, histograms of gradients."""
     images, labels = batch.images, batch.labels
     step, measured = results.steps, results.measured
+
+    def show(tag: str, picture: Figure, step: int | None = step) -> None:
+        for logger in loggers:
+            logger.figure(tag, picture, step)
+
     if accuracy := measured.get("invariance", {}).get("accuracy_over_shifts"):
         maps = {"test accuracy of shifted images": accuracy}
-        writer.figure("view/shifted_accuracy", shift_figure(maps, "accuracy"), step)
+        show("view/shifted_accuracy", shift_figure(maps, "accuracy"), step)
     taps = stage_gradients(model, model.stages, images[:SHOWN], labels[:SHOWN])
     gradients = {stage: tap.gradient for stage, tap in taps.items()}
-    writer.figure("view/gradient_routing", routing_figure(images[:SHOWN], gradients), step)
+    show("view/gradient_routing", routing_figure(images[:SHOWN], gradients), step)
     for stage, gradient in gradients.items():
-        writer.board.add_histogram(f"gradient/at_input/{stage}", gradient, step)
+        for logger in loggers:
+            if isinstance(logger, Record):
+                logger.experiment.add_histogram(f"gradient/at_input/{stage}", gradient, step)
     # Each stage is a backward pass of its own: hundreds of large images take minutes.
     mapped = images[: min(MAPPED, at_once(images))]
     fields = {
@@ -37,10 +56,33 @@ def draw(writer: MetricsWriter, model: Cnn, batch: Batch, results: Results) -> N
         for stage, field in receptive_fields(model, model.stages, mapped).items()
     }
     if fields:
-        writer.figure("view/receptive_field", field_figure(fields, "mean |gradient|, largest 1"), step)
+        show("view/receptive_field", field_figure(fields, "mean |gradient|, largest 1"), step)
     if winners := winner_panels(measured.get("gradient", {})):
-        writer.figure("view/winners", winner_figure(winners), step)
+        show("view/winners", winner_figure(winners), step)
     for name in (results.pool["name"], results.readout["name"]):
         if name == KEEP:
             continue
-        writer.figure(f"view/worked_example/{name}", figure(examples(name)[0]), step)
+        show(f"view/worked_example/{name}", figure(examples(name)[0]), step)
+
+
+def routing_of(model: Cnn, batch: Batch) -> Routing:
+    """The first images of ``batch``, each in its own range, and the shares of channels with gradient."""
+    images, labels, *_ = batch.first(ROUTED)
+    taps = stage_gradients(model, model.stages, images, labels)
+    shares = {stage: (tap.gradient != 0).double().mean(1, keepdim=True) for stage, tap in taps.items()}
+    low, high = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)
+    grey = images if images.shape[1] == 3 else images.mean(1, keepdim=True)
+    shown = _reduced(255 * (grey - low) / (high - low).clamp_min(1e-9)).round().to(torch.uint8)
+    return Routing(
+        shown.permute(0, 2, 3, 1).cpu().numpy(),
+        {stage: _reduced(share).squeeze(1).cpu().numpy() for stage, share in shares.items()},
+    )
+
+
+def _reduced(maps: Tensor) -> Tensor:
+    """``maps`` (N, C, H, W), averaged down until no side is longer than ``LARGEST``."""
+    longest = max(maps.shape[-2:])
+    if longest <= LARGEST:
+        return maps
+    size = [max(1, side * LARGEST // longest) for side in maps.shape[-2:]]
+    return F.interpolate(maps, size, mode="area")

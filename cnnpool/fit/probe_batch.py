@@ -1,13 +1,16 @@
-"""The images that probes look at."""
+"""The images that probes look at, and the callbacks that read them during training."""
 
 from collections.abc import Iterable
 
 import torch
 
-from cnnpool.data import Batches, Dataset
+from cnnpool.data import Dataset
 from cnnpool.data.base import Split
 from cnnpool.data.draw import stratified
+from cnnpool.fit.run import Run
+from cnnpool.lightning import ProbeCallback
 from cnnpool.probe import Batch, Probe
+from cnnpool.probe.base import ends_of
 
 SAMPLES = 2048
 LARGEST = 320 << 20
@@ -23,6 +26,26 @@ def looked_at(probes: Iterable[Probe]) -> int:
     return max((max(own, default=SAMPLES) for own in counts), default=1)
 
 
+def measuring(run: Run) -> list[ProbeCallback]:
+    """The probes read while ``run`` trains, on validation images or, without any, on training images."""
+    probes = [probe for probe in run.probes.values() if probe.every_epochs]
+    if not probes:
+        return []
+    split = run.dataset.val if len(run.dataset.val) else run.dataset.train
+    # Large images take much memory, and probes at the end have theirs.
+    batch, net = sample(run.dataset, split, looked_at(probes)), run.network
+    return [
+        ProbeCallback(
+            probe,
+            every_epochs=probe.every_epochs,
+            batch=batch,
+            stages=net.stages,
+            network=lambda module: net,
+        )
+        for probe in probes
+    ]
+
+
 def sample(dataset: Dataset, split: Split, most: int = SAMPLES) -> Batch:
     """Up to ``most`` normalised images of ``split`` and their labels, the same in every run.
 
@@ -32,12 +55,10 @@ def sample(dataset: Dataset, split: Split, most: int = SAMPLES) -> Batch:
     count = max(1, min(most, SAMPLES, LARGEST // (4 * channels * height * width)))
     chosen = split.take(stratified(split.labels, seed=0)[:count])
     # In parts, since all at once would take their memory three times.
-    size = min(64, len(chosen))
-    parts = Batches(chosen, batch_size=size, mean=dataset.mean, std=dataset.std, size=dataset.size)
+    parts = dataset.plain_loader(chosen, batch_size=min(64, len(chosen)))
     images = torch.empty(len(chosen), channels, height, width).contiguous(memory_format=torch.channels_last)
     done = 0
     for some, _ in parts:
         images[done : done + len(some)] = some
         done += len(some)
-    mean, std = torch.tensor(dataset.mean), torch.tensor(dataset.std)
-    return Batch(images, chosen.labels, -mean / std, (1 - mean) / std)
+    return Batch(images, chosen.labels, *ends_of(dataset.mean, dataset.std))

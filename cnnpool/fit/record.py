@@ -1,111 +1,206 @@
-"""The end of a run on disk: the last scalars, TensorBoard's pages, results.json."""
+"""The record of a run as a Lightning ``Logger``: metrics.jsonl for reports, events for TensorBoard."""
 
-import dataclasses
-import logging
-import math
-from collections.abc import Mapping
-from datetime import UTC, datetime
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import torch
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities import rank_zero_only
+from matplotlib.figure import Figure
+from tensorboard.backend.event_processing import event_file_loader
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+from torch.utils.tensorboard import SummaryWriter
+from torch.utils.tensorboard.summary import hparams
 
-from cnnpool.data import Dataset
-from cnnpool.fit import chance
-from cnnpool.fit.by_class import sentence
-from cnnpool.fit.measure import Measured
-from cnnpool.fit.metrics_writer import MetricsWriter
-from cnnpool.fit.pictures import draw
-from cnnpool.fit.prepare import Training
-from cnnpool.fit.routing import routing_of
-from cnnpool.fit.train import Trained
-from cnnpool.model import Cnn
-from cnnpool.pool.dispatch import kernels_in_use
-from cnnpool.probe import Batch
-from cnnpool.probe.tags import scalars
-from cnnpool.quantity import records
-from cnnpool.run_folder import layout, routing
-from cnnpool.run_folder.correct import packed
-from cnnpool.run_folder.results import Results, write
-from cnnpool.system.hardware import environment, release_memory
-from cnnpool.system.progress import Progress
+from cnnpool.quantity import Quantity
+from cnnpool.run_folder import metrics
+from cnnpool.run_folder.metrics import MetricsFile
+from cnnpool.run_folder.pages import charts, pages
+from cnnpool.run_folder.results import NAMED, Results
+from cnnpool.tables import markdown_text
 
-log = logging.getLogger(__name__)
-
-LEFT = (f"{layout.CHECKPOINTS}/{layout.LAST}", f"{layout.CHECKPOINTS}/{layout.BEST}")
+EVENTS = "events.out.tfevents.*"
 
 
-def record(run: Training, trained: Trained, measured: Measured, writer: MetricsWriter) -> Results:
-    """Write the end of ``run`` into its folder, results.json last.
+class Record(Logger):
+    """Scalars of one run: all appended to ``metrics.jsonl``, those with a chart to TensorBoard's event file.
+
+    Lightning's TensorBoardLogger cannot: after an interruption it repeats steps, or loses them.
+
+    A run that goes on makes its event file anew from the lines of ``metrics.jsonl`` that it keeps, so that
+    each number stands in it once and in order, wherever the run was stopped and however the clock was set.
+
+    Args:
+        folder: of the run.
+        kept_bytes: of ``metrics.jsonl`` up to the checkpoint to go on from; what a stopped run wrote later is
+            dropped.
+        quantities: of which TensorBoard shows the definitions beside the charts.
 
     Raises:
-        LostError: if somebody else has deleted any of what the run left before.
+        DamagedError: if the file is shorter than that.
     """
-    results = results_of(run, trained, measured)
-    # Probes read during training have a curve already, on the validation images.
-    curves = {probe.section for probe in run.probes.values() if probe.every_epochs}
-    final = {section: result for section, result in measured.sections.items() if section not in curves}
-    values = scalars(run.quantities, {"test": trained.test, **final})
-    close(writer, results, values, run.model, measured.batch, pictures=run.recipe.pictures)
-    layout.refuse_lost(run.out, run.name, LEFT)
-    if "gradient" in measured.sections:
-        routing.write(run.out, routing_of(run.model, measured.batch))
-    results = dataclasses.replace(
-        results,
-        metrics_sha256=writer.metrics.digest(),
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-    write(run.out, results)
-    log.info("test accuracy %.2f %%   loss %.4f", 100 * trained.test["accuracy"], trained.test["loss"])
-    if "class_accuracy" in trained.test:
-        log.info("%s", sentence(trained.test))
-    # A run with a limit of steps is a quick check, of which nobody expects much.
-    if run.recipe.max_steps is None and (
-        said := chance.warning(trained.test["accuracy"], run.dataset.counts["test"])
+
+    def __init__(
+        self,
+        folder: Path,
+        kept_bytes: int = 0,
+        quantities: Sequence[Quantity] = (),
     ):
-        log.warning("%s", said)
-    return results
+        super().__init__()
+        self.folder = folder
+        self.metrics = MetricsFile(folder, kept_bytes)
+        self.epoch = 0
+        old = list(folder.glob(EVENTS))
+        self.board = SummaryWriter(folder, max_queue=1000)
+        # The writer's own methods take no description of a scalar.
+        self.events: Any = self.board.file_writer
+        self.quantities = quantities
+        self.charts: dict[str, list[str]] = {}
+        self.definitions: dict[str, str] = {}
+        self.latest = 0.0
+        times = wall_times(old)
+        for record in self.records:
+            step = int(record.pop("step"))
+            for tag, value in record.items():
+                if tag != "epoch":
+                    self._scalar(tag, value, step, times.get((tag, step), self.latest))
+        self.board.flush()
+        for path in old:
+            path.unlink()
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """All lines so far."""
+        return metrics.read(self.folder).records
+
+    @property
+    def name(self) -> str:
+        return "cnnpool"
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    @property
+    def save_dir(self) -> str:
+        return str(self.folder)
+
+    @property
+    def experiment(self) -> SummaryWriter:
+        """Torch's writer of the event file."""
+        return self.board
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float | None], step: int | None = None) -> None:
+        """Append one line; ``epoch`` among the values says which, and a value of null is left out."""
+        measured = {tag: float(value) for tag, value in metrics.items() if value is not None}
+        self.epoch = int(measured.pop("epoch", self.epoch))
+        self.metrics.append(step or 0, self.epoch, measured)
+        for tag, value in measured.items():
+            self._scalar(tag, value, step or 0, time.time())
+
+    @rank_zero_only
+    def log_hyperparams(self, params: Any, *rest: Any, **more: Any) -> None:
+        """Nothing: settings are written with the results, as a row that compares runs."""
+
+    def figure(self, tag: str, figure: Figure, step: int | None) -> None:
+        """Show one picture."""
+        self.board.add_figure(tag, figure, step)
+
+    def sync(self) -> int:
+        """Flush all scalars to the disk; returns the size of ``metrics.jsonl`` in bytes."""
+        size = self.metrics.sync()
+        self.board.flush()
+        return size
+
+    def finish(self, results: Results) -> None:
+        """Write the pages that compare runs: custom scalars, a row of HParams, the configuration as text."""
+        self._layout()
+        # No seed: a row is a mean over seeds, and a fifth column would push the accuracy out of 1,400 pixels.
+        settings = {room: getattr(results, room)["name"] for room in NAMED}
+        where, _, choice = results.choice.rpartition("/")
+        self._hyperparameters(f"{choice} ({where})" if where else choice, settings, _headline(results))
+        own = {stage: node for stage, node in results.stages.items() if node != results.pool}
+        asked = {key: getattr(results, key) for key in (*NAMED, "fit", "seed")}
+        asked |= {f"stage.{stage}": node for stage, node in own.items()}
+        self.board.add_text("configuration", _listed(asked), results.steps)
+        self.board.add_text("results", _listed(_headline(results)), results.steps)
+
+    def _scalar(self, tag: str, value: float, step: int, wall_time: float) -> None:
+        # Never back, also where the clock was set back.
+        self.latest = max(self.latest, wall_time)
+        if tag not in self.charts:
+            one = next((q for q in self.quantities if q.has_tag(tag)), None)
+            self.charts[tag] = charts(tag, one.shown if one else "compare")
+            self.definitions |= {name: one.definition for name in self.charts[tag] if one}
+        for name in self.charts[tag]:
+            self.events.add_summary(self._summary(name, value), step, self.latest)
+
+    def _summary(self, tag: str, value: float) -> Summary:
+        """One scalar; the first of its tag carries the definition."""
+        definition = self.definitions.pop(tag, None)
+        scalar = SummaryMetadata.PluginData(plugin_name="scalars")
+        metadata = definition and SummaryMetadata(plugin_data=scalar, summary_description=definition)
+        return Summary(value=[Summary.Value(tag=tag, simple_value=value, metadata=metadata)])
+
+    def _layout(self) -> None:
+        layout = {
+            title: {tag: ["Multiline", [f"^{tag}$"]] for tag in tags}
+            for title, tags in pages(tag for tag in self.charts if self.charts[tag]).items()
+        }
+        self.board.add_custom_scalars(layout)
+
+    def _hyperparameters(self, group: str, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
+        experiment, start, end = hparams(dict(settings), dict(metrics))
+        content = start.value[0].metadata.plugin_data
+        plugin = HParamsPluginData.FromString(content.content)
+        # Runs of one group become one row with averaged metrics.
+        plugin.session_start_info.group_name = group
+        content.content = plugin.SerializeToString()
+        for summary in (experiment, start, end):
+            self.events.add_summary(summary)
+
+    def close(self) -> None:
+        """Flush and close the event file."""
+        self.sync()
+        self.board.close()
 
 
-def results_of(run: Training, trained: Trained, measured: Measured) -> Results:
-    """The results of the run, without the time of its end."""
-    sections = {"test": trained.test, **trained.metrics.latest, **measured.sections}
-    return Results(
-        **dataclasses.asdict(run.facts),
-        deterministic=torch.are_deterministic_algorithms_enabled(),
-        data_sha256=run.dataset.sha256,
-        fit=dataclasses.asdict(run.recipe),
-        precision=trained.precision,
-        seed=run.seed,
-        epochs=math.ceil(run.module.steps / len(run.train)),
-        steps=run.module.steps,
-        measured=sections,
-        quantities=records(run.quantities, sections),
-        correct=packed(trained.correct.numpy()),
-        images=images_of(run.dataset),
-        environment={**environment(trained.device), "kernels": kernels_in_use()},
-    )
+def _headline(results: Results) -> dict[str, float]:
+    """The main results of a run, by the tags of their scalars."""
+    measured = results.measured
+    tags = {f"test/{name}": measured["test"][name] for name in ("accuracy", "loss")}
+    if invariance := measured.get("invariance"):
+        tags |= {f"invariance/consistency/{name}": v for name, v in invariance["consistency"].items()}
+    if gradient := measured.get("gradient"):
+        stage = next(iter(gradient))
+        tags[f"gradient/zero_fraction/{stage}"] = gradient[stage]["zero_fraction"]
+    if "parameters" in measured["cost"]:
+        tags["cost/parameters"] = measured["cost"]["parameters"]
+    return tags
 
 
-def images_of(dataset: Dataset) -> dict[str, Any]:
-    """The classes, how many images of each there were in every split, and the files left out."""
-    return {"classes": list(dataset.classes), **dataset.counts, "skipped": dict(dataset.skipped)}
+def _listed(content: Mapping[str, Any]) -> str:
+    """Markdown's list, not its table: TensorBoard breaks the words in a narrow first column."""
+    rows = {
+        key: ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, Mapping) else str(value)
+        for key, value in content.items()
+    }
+    return "\n".join(f"- **{markdown_text(key)}**: {markdown_text(value)}" for key, value in rows.items())
 
 
-def close(
-    writer: MetricsWriter,
-    results: Results,
-    values: Mapping[str, float],
-    model: Cnn,
-    batch: Batch,
-    *,
-    pictures: bool,
-) -> None:
-    """Write the last scalars and the pages of a finished run to its loggers."""
-    assert results.steps is not None and results.epochs is not None
-    writer.scalars(results.steps, results.epochs, values)
-    writer.finish(results)
-    if pictures:
-        release_memory(garbage=False)
-        with Progress("drawing pictures"):
-            draw(writer, model, batch, results)
-    writer.close()
+def wall_times(files: Iterable[Path]) -> dict[tuple[str, int], float]:
+    """(tag, step) -> seconds since 1970 at which the scalar was written, the first time if there are several.
+
+    A file is read as far as it is whole.
+    """
+    found: dict[tuple[str, int], float] = {}
+    for path in sorted(files):
+        # The other loader turns scalars into tensors.
+        loader: Any = event_file_loader.LegacyEventFileLoader(str(path))
+        for event in loader.Load():
+            for value in event.summary.value:
+                found.setdefault((value.tag, event.step), event.wall_time)
+    return found

@@ -4,7 +4,7 @@ import logging
 
 import torch
 
-from cnnpool.fit.prepare import Training
+from cnnpool.fit.run import Run
 from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.run_folder.checkpoint import Checkpoint, latest, refuse_other
 from cnnpool.run_folder.layout import CHECKPOINTS
@@ -12,7 +12,7 @@ from cnnpool.run_folder.layout import CHECKPOINTS
 log = logging.getLogger(__name__)
 
 
-def resume(run: Training) -> Checkpoint | None:
+def resume(run: Run) -> Checkpoint | None:
     """The checkpoint that ``run`` goes on from; None where it has none and begins.
 
     Raises:
@@ -22,8 +22,8 @@ def resume(run: Training) -> Checkpoint | None:
     found = latest(run.out / CHECKPOINTS)
     if found is None:
         return None
-    refuse_other(found, run.asked, run.module.state_dict())
-    log.info("resumed at step %s of %s", f"{found.steps:,}", f"{run.module.total_steps:,}")
+    refuse_other(found, run.classifier.header["asked"], run.classifier.state_dict())
+    log.info("resumed at step %s of %s", f"{found.steps:,}", f"{found.total_steps:,}")
     _warn_of_other_bits(found)
     return found
 

@@ -1,45 +1,109 @@
-"""Lightning's trainer as we want it: our own records and checkpoints, and silence."""
+"""Lightning's Trainer for a run: its own records and checkpoints, the cluster told, and silence."""
 
 import logging
 import os
 import sys
+import time
 import warnings
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import torch
+from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
-from lightning.pytorch import Callback, Trainer
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
+from lightning.pytorch.loggers import Logger
 
-from cnnpool.fit.checkpoint_io import SafeCheckpointIO
-from cnnpool.fit.epoch_progress import EpochProgress
+from cnnpool.fit.checkpoints import SafeCheckpointIO
 from cnnpool.recipe import Recipe
 from cnnpool.system.hardware import Precision, fast_precision
 
+log = logging.getLogger(__name__)
 
-def build_trainer(recipe: Recipe, callbacks: Sequence[Callback]) -> Trainer:
-    """Lightning's trainer without its own loggers, checkpoints and summaries: the callbacks do these."""
+LINE_S = 30.0
+"""Seconds between two lines of a long epoch in a log."""
+
+
+def build_trainer(
+    recipe: Recipe,
+    flags: Mapping[str, Any],
+    callbacks: Sequence[Callback],
+    loggers: Sequence[Logger],
+) -> Trainer:
+    """Lightning's Trainer as ``recipe`` says, with further ``flags``.
+
+    Raises:
+        ValueError: if Lightning refuses a flag.
+    """
     bar = sys.stderr.isatty() if recipe.progress == "auto" else recipe.progress
-    shown = [TQDMProgressBar(refresh_rate=50)] if bar else [EpochProgress()] if recipe.progress else []
+    shown: list[Callback] = [TQDMProgressBar(refresh_rate=50)] if bar else []
+    if recipe.progress and not bar:
+        shown = [LongEpochs()]
     on_cpu = not torch.cuda.is_available()
     repeat_bits(recipe.deterministic, on_cpu)
-    return Trainer(
-        accelerator="cpu" if on_cpu else "auto",
-        devices=recipe.devices,
-        strategy="ddp" if recipe.devices > 1 else recipe.strategy,
-        precision=precision_of(recipe),
-        max_epochs=recipe.epochs,
-        logger=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=bar,
-        callbacks=[*callbacks, *shown],
-        # Processes that are there already are used, also where SLURM has one task for all of them.
-        plugins=[SafeCheckpointIO(), *([LightningEnvironment()] if "LOCAL_RANK" in os.environ else [])],
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-    )
+    several = recipe.devices != 1 or flags.get("num_nodes", 1) > 1
+    settings: dict[str, Any] = {
+        "accelerator": "cpu" if on_cpu else "auto",
+        "devices": 1 if on_cpu and recipe.devices == -1 else recipe.devices,
+        "strategy": "ddp" if several else recipe.strategy,
+        "precision": precision_of(recipe),
+        "max_epochs": recipe.epochs,
+        "accumulate_grad_batches": recipe.accumulate,
+        "logger": list(loggers) or False,
+        # For callbacks that log by steps; a run's own losses have their own interval.
+        "log_every_n_steps": 10 if recipe.log_every_steps == "auto" else recipe.log_every_steps,
+        "enable_checkpointing": True,
+        "enable_model_summary": False,
+        "enable_progress_bar": bar,
+        "callbacks": [*callbacks, *shown],
+        "plugins": [SafeCheckpointIO(), cluster()],
+        "num_sanity_val_steps": 0,
+        "use_distributed_sampler": False,
+    }
+    try:
+        return Trainer(**settings | dict(flags))
+    except (TypeError, ValueError, MisconfigurationException) as error:
+        line = str(error).partition("\n")[0]
+        given = " ".join(f"trainer.{key}={value}" for key, value in flags.items())
+        raise ValueError(f"{given or 'fit'}: Lightning's Trainer refuses this ({line})") from error
+
+
+def cluster() -> ClusterEnvironment:
+    """Processes that torchrun or srun has started, else those that Lightning or this program starts.
+
+    Never left to Lightning to find out, which takes an interactive shell on a cluster for a job.
+    """
+    if TorchElasticEnvironment.detect():
+        return TorchElasticEnvironment()
+    by_srun = "SLURM_PROCID" in os.environ and os.environ.get("SLURM_NTASKS", "1") != "1"
+    if by_srun and "LOCAL_RANK" not in os.environ:
+        return SLURMEnvironment(auto_requeue=False)
+    return LightningEnvironment()
+
+
+class LongEpochs(Callback):
+    """A line now and then within an epoch that takes long, in a log; a terminal shows a bar instead."""
+
+    def __init__(self) -> None:
+        self._spoken = time.monotonic()
+
+    def on_train_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
+        self._spoken = time.monotonic()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if time.monotonic() - self._spoken > LINE_S:
+            self._spoken = time.monotonic()
+            epoch, epochs = trainer.current_epoch + 1, trainer.max_epochs
+            done, total = batch_idx + 1, int(trainer.num_training_batches)
+            log.info(
+                "epoch %d/%d   %d of %d batches (%.0f %%)", epoch, epochs, done, total, 100 * done / total
+            )
 
 
 def repeat_bits(asked: Literal["auto", "warn"] | bool, on_cpu: bool) -> None:
@@ -74,4 +138,11 @@ def quieten() -> None:
     # Lightning's own use of torch, nothing that a user could change; and no validation is a choice.
     for what in ("LeafSpec.*", "all_gather"):
         warnings.filterwarnings("ignore", message=f".*{what} is deprecated", category=FutureWarning)
-    warnings.filterwarnings("ignore", message=".*no `val_dataloader`")
+    warnings.filterwarnings("ignore", message=".*no `val_dataloader")
+    # Lightning looks for SLURM also where it is told the cluster, and finds ``srun`` on every login node.
+    warnings.filterwarnings("ignore", message="The `srun` command is available")
+    # Batches are made whole, in a thread where that takes long; workers would only copy them.
+    warnings.filterwarnings("ignore", message=".*does not have many workers")
+    # Frozen statistics are asked for, and training losses are logged at intervals of the run's own.
+    warnings.filterwarnings("ignore", message="Found .* module.s. in eval mode")
+    warnings.filterwarnings("ignore", message=".*smaller than the logging interval")

@@ -2,15 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from cnnpool.run_folder.layout import maker
 from cnnpool.schema import ROOMS, SECTIONS
-from cnnpool.system.atomic import write_text
 from cnnpool.system.output import shortened
 
 CODE = ("_target_", "_partial_", "_args_", "_recursive_", "_convert_")
@@ -119,48 +116,3 @@ def refuse_code(node: Any, path: str = "") -> None:
 def is_secret(key: str) -> bool:
     """Whether a setting called ``key`` holds a password or the like."""
     return bool(SECRET.search(key))
-
-
-def stage_settings(config: Mapping[str, Any], stages: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """The operator of every stage of a model with its options: its own, or the common one.
-
-    Raises:
-        ValueError: if an operator is set for a stage that the model does not have.
-    """
-    own = own_operators(config)
-    for stage, spec in own.items():
-        if stage not in stages and spec["name"] != "inherit":
-            raise ValueError(
-                f"stage.{stage}: model {config['model']['name']} has no stage {stage}; "
-                f"it has {', '.join(stages)}"
-            )
-    settled = {}
-    for stage in stages:
-        spec = own.get(stage, {"name": "inherit"})
-        common = dict(config["pool"]) if spec["name"] == "inherit" else {}
-        settled[stage] = common | {k: v for k, v in spec.items() if v != "inherit"}
-    return settled
-
-
-def own_operators(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The operators set for single stages, by stage.
-
-    Raises:
-        ValueError: if that is no operator with its options.
-    """
-    own = config.get("stage") or {}
-    for stage, spec in own.items():
-        if not isinstance(spec, Mapping):
-            raise ValueError(
-                f"stage.{stage}={spec}: a stage's operator is chosen by pool@stage.{stage}={spec}, "
-                f"its options by stage.{stage}.OPTION=VALUE"
-            )
-    return {stage: dict(spec) for stage, spec in own.items()}
-
-
-def save(settings: Mapping[str, Any], overrides: list[str], folder: Path) -> None:
-    """Write ``config.yaml``, the resolved settings, and ``overrides.yaml`` into ``folder``."""
-    folder.mkdir(exist_ok=True)
-    name = maker(folder.parent)
-    write_text(folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(dict(settings))), maker=name)
-    write_text(folder / "overrides.yaml", OmegaConf.to_yaml(OmegaConf.create(overrides)), maker=name)

@@ -9,6 +9,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from cnnpool.launch import defaults
 from cnnpool.launch.config import TOO_DEEP, unresolved
 from cnnpool.launch.overrides import is_of_late_stage
+from cnnpool.recipe import REFUSED
 from cnnpool.registry import did_you_mean, nearest
 from cnnpool.schema import ROOMS, SECTIONS, names, options_of
 
@@ -60,6 +61,8 @@ def _no_key(key: str) -> str:
     if section == "stage" and "." in rest:
         stage = rest.partition(".")[0]
         return f"{key}: a stage's options follow its operator; choose that too: pool@stage.{stage}=NAME"
+    if section == "trainer" and (remedy := REFUSED.get(rest)):
+        return f"{key}: {remedy}"
     owners = _keys()
     if choices := owners.get(key):
         return f"{key!r} is an option of {section}={','.join(choices)}, not of the {section} that is chosen"
@@ -81,7 +84,7 @@ def _keys() -> dict[str, list[str]]:
     keys: dict[str, list[str]] = {}
     for room in sorted(ROOMS, key="fit".__eq__):
         for name in sorted(names(room)):
-            place = f"{room}.{name}" if room == "probe" else room
+            place = f"{room}.{name}" if room in ("probe", "callback") else room
             for option in options_of(room, name):
                 keys.setdefault(f"{place}.{option}", []).append("full" if room == "probe" else name)
     return keys

@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from cnnpool.launch.job import Job
-from cnnpool.run_folder.identity import HARMLESS, differences
+from cnnpool.run_folder.identity import differences, effect
 
 UNNAMED = (
     "seed",
@@ -24,7 +24,7 @@ UNNAMED = (
 )
 """Overrides that a run's folder does not repeat because its path says them, or they are none of its business.
 
-Neither does it repeat those that change no result, ``cnnpool.run_folder.identity.HARMLESS``.
+Neither does it repeat those that change nothing, by ``cnnpool.run_folder.identity.EFFECTS``.
 """
 
 
@@ -56,8 +56,7 @@ def _which(data: DictConfig) -> str | None:
 
 def is_harmless(key: str) -> bool:
     """Whether a setting changes no result, so that a run's name leaves it out."""
-    section, _, option = key.partition(".")
-    return option in HARMLESS.get(section, ())
+    return effect(key) == "nothing"
 
 
 def _is_named(key: str, swept: Collection[str]) -> bool:

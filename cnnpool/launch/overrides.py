@@ -165,5 +165,6 @@ def _check_value(override: Override, line: str) -> None:
     refuse_code(value, f"{key}.")
     if key in FOLDERS and (value is None or not str(value).strip()):
         raise ValueError(f"{line}: names no folder; leave it out for the default")
-    if is_choice(key) and not isinstance(value, str):
+    several = key == "callback" and isinstance(value, list)
+    if is_choice(key) and not isinstance(value, str) and not several:
         raise ValueError(f"{shortened(line)}: a choice is made by its name, such as pool=max")

@@ -17,8 +17,9 @@ atexit.register(os._exit, 0)
 with suppress(Exception), importing():
     import torch
 
-    import cnnpool.fit  # noqa: F401
+    import cnnpool.fit
+    import cnnpool.training  # noqa: F401
     from cnnpool import pool
-    from cnnpool.launch import build, run_job  # noqa: F401
+    from cnnpool.launch import run_job  # noqa: F401
 
     pool.build("max", channels=1)(torch.zeros(1, 1, 128, 128))

@@ -8,6 +8,7 @@ import traceback
 from contextlib import suppress
 from dataclasses import replace
 
+from cnnpool.launch.check import log_of
 from cnnpool.launch.finished import finished
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.recipe import Recipe
@@ -174,9 +175,10 @@ def _train(job: Job) -> Results | None:
     recipe = Recipe(**job.settings["fit"])
     # torch takes seconds to import; finished runs and mistakes are reported before.
     with Progress("loading PyTorch"), importing():
-        from cnnpool.launch.build import train
+        from cnnpool.training import train
 
-    return train(job.settings, recipe, job.folder, job.name, job.overrides)
+    logger = log_of(job.settings)
+    return train(job.settings, recipe, job.folder, job.name, job.overrides, logger)
 
 
 def _done(job: Job, accuracy: float | None) -> Outcome:

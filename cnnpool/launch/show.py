@@ -66,12 +66,12 @@ def _choice(key: str, names: list[str]) -> str:
 
 
 def _settings(config: DictConfig) -> Iterator[str]:
-    for room in ROOMS:
+    for room in filter(config.__contains__, ROOMS):
         options = OmegaConf.to_container(config[room], resolve=True)
         assert isinstance(options, dict)
-        if room == "probe":
+        if room in ("probe", "callback"):
             for name, values in options.items():
-                yield from _room(f"probe.{name!s}", values, _described(room, str(name)))
+                yield from _room(f"{room}.{name!s}", values, _described(room, str(name)))
         else:
             yield from _room(room, options, _described(room, str(options.get("name", ""))))
     yield from _room("", {key: config[key] for key in OWN}, OWN)

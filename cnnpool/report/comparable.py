@@ -6,14 +6,12 @@ from typing import Any
 
 from cnnpool.registry import did_you_mean
 from cnnpool.report.runs import UNSET, Run
+from cnnpool.run_folder.identity import EFFECTS
 from cnnpool.run_folder.results import NAMED
 
 # Where a run lies, what it shows while it runs and on what machine: noted in the report, no reason to refuse.
-FREE = ("deterministic", "environment", "fit.deterministic", "fit.channels_last", "data.eval_batch_size")
-SILENT = (
-    *("data.root", "data.download", "data.skip_unreadable", "data.stream"),
-    *("fit.log_every_steps", "fit.pictures", "fit.progress"),
-)
+FREE = ("deterministic", "environment", *(key for key, what in EFFECTS.items() if what == "bits"))
+SILENT = tuple(key for key, what in EFFECTS.items() if what == "nothing")
 # On these the last bits of a training depend, and with them a part of its result.
 BITS = tuple(f"environment.{name}" for name in ("device", "kernels", "threads", "torch"))
 # How measurements were made.

@@ -24,11 +24,11 @@ from cnnpool.system.atomic import beside, rename, replacing
 log = logging.getLogger(__name__)
 
 SCHEMA = 3
-"""2 has the state of torch's own optimisers; up to 2 every epoch repeated the first."""
+"""3 is of Lightning's automatic optimisation; up to 2 every epoch repeated the first."""
 OURS = "cnnpool"
 FOLDER = 0x10
 """The attribute of a folder in a zip archive: torch takes whatever memory holds for the content of one."""
-METRICS = "MetricsCallback"
+METRICS = "Checkpoints"
 """The entry of the callback that counts the bytes of metrics.jsonl."""
 
 
@@ -43,6 +43,11 @@ class Checkpoint:
     def steps(self) -> int:
         """Steps trained so far."""
         return int(self.content[OURS]["steps"])
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of the whole training."""
+        return int(self.content[OURS]["total_steps"])
 
     @property
     def threads(self) -> int:

@@ -3,29 +3,44 @@
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-DECIDING = ("data", "model", "pool", "stage", "readout", "probe", "fit", "seed")
-HARMLESS = {
-    "data": ("root", "download", "skip_unreadable", "stream"),
-    "fit": (
-        "progress",
-        "pictures",
-        "devices",
-        "strategy",
-        "keep_memory",
-        "log_every_steps",
-        "checkpoint_every_minutes",
-    ),
+DECIDING = (
+    *("data", "model", "pool", "stage", "readout", "probe", "fit", "seed"),
+    *("trainer", "callback"),
+)
+EFFECTS: dict[str, Literal["nothing", "bits"]] = {
+    "data.root": "nothing",
+    "data.download": "nothing",
+    "data.skip_unreadable": "nothing",
+    "data.stream": "nothing",
+    "data.eval_batch_size": "bits",
+    "fit.progress": "nothing",
+    "fit.pictures": "nothing",
+    "fit.log_every_steps": "nothing",
+    "fit.checkpoint_every_minutes": "nothing",
+    "fit.keep_memory": "nothing",
+    "fit.strategy": "bits",
+    "fit.channels_last": "bits",
+    "fit.deterministic": "bits",
 }
-"""Options that change no bit of the weights (``devices`` and ``strategy``: nothing but rounding)."""
+"""Settings that change nothing in the result, or its last bits alone; every other one changes it.
+
+``fit.devices`` is among the others: batch normalisation sees each device's share of a batch.
+"""
+
+
+def effect(key: str) -> Literal["nothing", "bits", "result"]:
+    """Effect of the setting ``key``, as on the command line, on a run's result."""
+    return EFFECTS.get(key, "result")
 
 
 def asked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that decide a run's result, in plain JSON."""
+    """The settings that decide a run's result, to the bit, in plain JSON."""
     kept = {key: config.get(key) for key in DECIDING}
-    for section, harmless in HARMLESS.items():
-        kept[section] = {k: v for k, v in (kept[section] or {}).items() if k not in harmless}
+    for section in ("data", "fit"):
+        options = kept[section] or {}
+        kept[section] = {k: v for k, v in options.items() if effect(f"{section}.{k}") != "nothing"}
     plain: dict[str, Any] = json.loads(json.dumps(as_json(kept)))
     return plain
 

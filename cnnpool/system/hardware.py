@@ -13,7 +13,7 @@ import torch
 
 from cnnpool import __version__
 
-Precision = Literal["32-true", "bf16-mixed"]
+Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 """Arithmetic of a training, in Lightning's words."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 LARGEST = 1 << 30

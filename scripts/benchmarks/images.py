@@ -145,7 +145,7 @@ def ours(case: Case, root: Path, *, stream: bool) -> Callable[[int], Iterable]:
         batch_size=case.batch_size,
         stream=stream,
     )
-    batches = dataset.train_batches()
+    batches = dataset.train_loader()
 
     def epoch(number: int) -> Iterable:
         batches.set_epoch(number)

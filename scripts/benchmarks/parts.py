@@ -10,7 +10,8 @@ import torch
 
 from cnnpool import data
 from cnnpool.bench.measure import ratio
-from cnnpool.fit import Recipe, optimizers
+from cnnpool.fit import optimizers
+from cnnpool.recipe import Recipe
 from cnnpool.system.hardware import fast_precision
 from scripts.benchmarks.figures import row
 from scripts.benchmarks.loops import ExampleNet, as_torchvision_has_it, bare, flat, in_turn, with_torch_pools
@@ -74,6 +75,6 @@ def _speed(way: Way, root: Path) -> float:
     return bare(net, batches, optimizer, half=way.fast and fast_precision() == "bf16-mixed")
 
 
-def _batches(root: Path, size: int) -> data.Batches:
+def _batches(root: Path, size: int) -> data.Loader:
     whole = data.build("mnist", root=str(root), batch_size=size, val_size=0, shift=1, limit=IMAGES)
-    return whole.train_batches()
+    return whole.train_loader()

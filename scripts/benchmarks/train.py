@@ -13,14 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.pytorch import Callback
 from torch import Tensor, nn
 
 from cnnpool import data, probe
 from cnnpool.bench.measure import ratio
 from cnnpool.data.base import Split
-from cnnpool.fit import Facts, Recipe, fit
-from cnnpool.run_folder.results import Results
+from cnnpool.fit import Classifier, Images
+from cnnpool.fit.checkpoints import Checkpoints
+from cnnpool.fit.probe_batch import sample
+from cnnpool.fit.record import Record
+from cnnpool.fit.trainer import build_trainer, quieten
+from cnnpool.lightning import ProbeCallback
+from cnnpool.run_folder import layout
 from cnnpool.system.hardware import fast_precision
+from cnnpool.system.signals import Signals
 from scripts.benchmarks.figures import Wanted, row
 from scripts.benchmarks.loops import as_torchvision_has_it, bare, flat, in_turn, with_torch_pools
 
@@ -110,39 +117,45 @@ def _network(case: Case) -> nn.Module:
 
 
 def _speed(case: Case, root: Path) -> float:
-    """Images per second of one epoch of a run, as the run itself reports it."""
-    return _ours(case, root, {}).measured["cost"]["train_images_per_s"]
+    """Images per second of one epoch of a training with all its files, as a run itself reports it."""
+    speed = _ours(case, root, {})["train_images_per_s"]
+    assert speed is not None
+    return speed
 
 
-def _ours(case: Case, root: Path, probes: dict[str, probe.Probe]) -> Results:
-    """Results of a run of one epoch, with all its files except pictures."""
-    named = {"name": "max"}
-    facts = Facts(
-        run="bench",
-        choice="bench",
-        pool=named,
-        stages={"s1": named, "s2": named},
-        readout={"name": "flatten"},
-        model={"name": case.network},
-        data={"name": "mnist"},
-    )
-    recipe = Recipe(epochs=1, pictures=False, progress=True)
-    network, dataset = _network(case), _dataset(case, root)
-    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-        results = fit(network, dataset, probes, recipe=recipe, seed=0, out=Path(folder), facts=facts)
-    assert results is not None
-    return results
+def _ours(case: Case, root: Path, probes: dict[str, "Timed"]) -> dict[str, float | None]:
+    """Cost of a training of one epoch, with its record and its checkpoints."""
+    net, dataset = _network(case), _dataset(case, root)
+    classifier = Classifier(None, None, {"epochs": 1, "progress": True}, model=net)
+    callbacks: list[Callback] = []
+    for each in probes.values():
+        batch = sample(dataset, dataset.train)
+        callbacks.append(ProbeCallback(each, batch=batch, stages=net.stages, network=lambda module: net))
+    quieten()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Path(os.devnull).open("w") as nowhere,
+        redirect_stdout(nowhere),
+        Signals() as signals,
+    ):
+        out = Path(folder)
+        record = Record(out)
+        saving = Checkpoints(out, layout.begin(out), record, signals)
+        trainer = build_trainer(classifier.recipe, {}, [*callbacks, saving], [record])
+        trainer.fit(classifier, datamodule=Images(dataset))
+        record.close()
+    return saving.cost
 
 
 def _bare(case: Case, root: Path) -> float:
-    net, batches = _network(case), _dataset(case, root).train_batches()
+    net, batches = _network(case), _dataset(case, root).train_loader()
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, fused=True)
     return bare(net, batches, optimizer, half=fast_precision() == "bf16-mixed")
 
 
 def _convolutions(case: Case, root: Path) -> float:
     """Images per second if all but the convolutions, forward and backward, took no time."""
-    net, (images, _) = _network(case), next(iter(_dataset(case, root).train_batches()))
+    net, (images, _) = _network(case), next(iter(_dataset(case, root).train_loader()))
     met: list[tuple[nn.Module, Tensor]] = []
 
     def note(layer: nn.Module, inputs: tuple[Tensor]) -> None:
@@ -174,7 +187,7 @@ class Timed:
     def __init__(self, measuring: probe.Probe):
         self.measuring = measuring
         self.section, self.every_epochs = measuring.section, measuring.every_epochs
-        self.quantities = measuring.quantities
+        self.quantities, self.tried = measuring.quantities, False
         self.seconds: list[float] = []
 
     def measure(self, *batch: Any) -> dict[str, Any]:
@@ -194,11 +207,10 @@ def _probes(case: Case, root: Path, repeat: int) -> Iterator[dict[str, Any]]:
             start = time.perf_counter()
             _ours(case, root, probes)
             seconds[len(probes)] = time.perf_counter() - start
-        # The last reading is that of the finished run, on the test images.
         if turn >= 0:
-            with_it.append(seconds[1] - reading.seconds[-1])
+            with_it.append(seconds[1])
             without.append(seconds[0])
-            inside.append(sum(reading.seconds[:-1]))
+            inside.append(sum(reading.seconds))
     title = f"{case.title}: a run with probes at their frequency / without"
     figures = _median(with_it), _median(without), "no probe", ratio(with_it, without)
     yield row(title, "s", *figures, Wanted(1.01, most=True))

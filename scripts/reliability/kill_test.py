@@ -22,7 +22,7 @@ import torch
 
 # Once here, not in every process, or most kills would hit an import.
 import cnnpool.fit
-import cnnpool.launch.build  # noqa: F401
+import cnnpool.training  # noqa: F401
 from cnnpool import cli
 from cnnpool.run_folder.checkpoint import DamagedError, load
 

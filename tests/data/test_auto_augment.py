@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from loaders import draws
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
@@ -65,11 +66,11 @@ def test_an_operation_is_that_of_torchvision(name, wide):
 @pytest.mark.parametrize("policy", ["randaugment", "trivialaugment"])
 def test_every_image_draws_for_itself(policy, channels):
     x = images(1, channels).expand(300, -1, -1, -1)
-    found = auto_augment(x, torch.Generator().manual_seed(3), policy)
+    found = auto_augment(x, draws(len(x), 3), policy)
     assert found.shape == x.shape and found.is_contiguous(memory_format=torch.channels_last)
     assert len({image.numpy().tobytes() for image in found}) > (25 if policy == "randaugment" else 80)
-    assert torch.equal(found, auto_augment(x, torch.Generator().manual_seed(3), policy))
-    assert not torch.equal(found, auto_augment(x, torch.Generator().manual_seed(4), policy))
+    assert torch.equal(found, auto_augment(x, draws(len(x), 3), policy))
+    assert not torch.equal(found, auto_augment(x, draws(len(x), 4), policy))
 
 
 def test_strengths_are_those_of_the_papers():

@@ -4,8 +4,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loaders import loader
 
-from cnnpool.data import Batches, from_pixels
+from cnnpool.data import EpochSampler, ImageDataset, Loader, from_pixels
 
 PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 
@@ -25,8 +26,8 @@ def seen(batches) -> list[int]:
 @settings(max_examples=50)
 @given(n=st.integers(1, 40), size=st.integers(1, 12), epoch=st.integers(0, 3))
 def test_an_epoch_shows_every_image_once(n, size, epoch):
-    batches = Batches(split(n), batch_size=size, shuffle=True, **PLAIN)
-    batches.set_epoch(epoch)
+    batches = loader(split(n), batch_size=size, shuffle=True, **PLAIN)
+    batches.sampler.set_epoch(epoch)
     lengths = [len(labels) for _, labels in batches]
     assert len(lengths) == len(batches)
     assert set(lengths[:-1]) <= {size} and 1 <= lengths[-1] <= size
@@ -34,15 +35,15 @@ def test_an_epoch_shows_every_image_once(n, size, epoch):
 
 
 def test_dropping_the_last_batch_leaves_only_full_ones():
-    batches = Batches(split(10), batch_size=4, shuffle=True, drop_last=True, **PLAIN)
+    batches = loader(split(10), batch_size=4, shuffle=True, drop_last=True, **PLAIN)
     assert [len(labels) for _, labels in batches] == [4, 4]
     assert len(set(seen(batches))) == 8
 
 
 def test_the_order_follows_seed_and_epoch_and_nothing_else():
     def order(seed, epoch):
-        batches = Batches(split(50), batch_size=7, shuffle=True, seed=seed, **PLAIN)
-        batches.set_epoch(epoch)
+        batches = loader(split(50), batch_size=7, shuffle=True, seed=seed, **PLAIN)
+        batches.sampler.set_epoch(epoch)
         return seen(batches)
 
     orders = {(seed, epoch): tuple(order(seed, epoch)) for seed in (0, 1) for epoch in (0, 1, 2)}
@@ -53,13 +54,13 @@ def test_the_order_follows_seed_and_epoch_and_nothing_else():
 
 
 def test_without_shuffling_the_order_is_the_splits_own():
-    assert seen(Batches(split(10), batch_size=3, **PLAIN)) == list(range(10))
+    assert seen(loader(split(10), batch_size=3, **PLAIN)) == list(range(10))
 
 
 def test_images_are_normalised_in_channels_last_format():
     data = split(5)
     mean, std = (0.1, 0.5, 0.9), (0.2, 0.3, 1.5)
-    ((images, labels),) = Batches(data, batch_size=5, mean=mean, std=std)
+    ((images, labels),) = loader(data, batch_size=5, mean=mean, std=std)
     shape = (1, 3, 1, 1)
     exact = data.images.double() / 255
     exact = (exact - torch.tensor(mean).double().view(shape)) / torch.tensor(std).double().view(shape)
@@ -69,16 +70,10 @@ def test_images_are_normalised_in_channels_last_format():
     assert labels.dtype == torch.int64
 
 
-def test_another_dtype_is_the_rounded_float32():
-    ((expected, _),) = Batches(split(4), batch_size=4, **PLAIN)
-    ((images, _),) = Batches(split(4), batch_size=4, dtype=torch.bfloat16, **PLAIN)
-    assert torch.equal(images, expected.bfloat16())
-
-
 def test_a_batch_is_its_images_augmented():
     data = split(20)
-    plain = Batches(data, batch_size=20, shuffle=True, **PLAIN)
-    shifted = Batches(data, batch_size=20, shuffle=True, shift=1, **PLAIN)
+    plain = loader(data, batch_size=20, shuffle=True, **PLAIN)
+    shifted = loader(data, batch_size=20, shuffle=True, shift=1, **PLAIN)
     (before, labels), (after, same) = next(iter(plain)), next(iter(shifted))
     assert torch.equal(labels, same)
     moves = set()
@@ -94,12 +89,12 @@ def test_a_batch_is_its_images_augmented():
 
 
 def epoch_of(batches, epoch):
-    batches.set_epoch(epoch)
+    batches.sampler.set_epoch(epoch)
     return list(batches)
 
 
-def loader(**options):
-    return Batches(split(23), batch_size=5, shuffle=True, shift=1, flip=True, seed=3, **PLAIN, **options)
+def augmented(**options):
+    return loader(split(23), batch_size=5, shuffle=True, shift=1, flip=True, seed=3, **PLAIN, **options)
 
 
 def same(first, second) -> bool:
@@ -110,51 +105,51 @@ def same(first, second) -> bool:
 
 @pytest.mark.parametrize("stop", range(6))
 def test_a_run_resumed_after_any_batch_sees_exactly_the_rest(stop):
-    whole = epoch_of(loader(), 2)
-    first = loader()
-    first.set_epoch(2)
+    whole = epoch_of(augmented(), 2)
+    first = augmented()
+    first.sampler.set_epoch(2)
     list(itertools.islice(first, stop))
     state = first.state_dict()
     assert all(type(value) is int for value in state.values())
-    second = loader()
+    second = augmented()
     second.load_state_dict(state)
     if stop < 5:
-        second.set_epoch(2)
+        second.sampler.set_epoch(2)
         assert same(list(second), whole[stop:])
-        assert same(epoch_of(second, 3), epoch_of(loader(), 3))
+        assert same(epoch_of(second, 3), epoch_of(augmented(), 3))
     else:
         # The epoch was whole: the next thing is the next one.
-        assert same(list(second), epoch_of(loader(), 3))
+        assert same(list(second), epoch_of(augmented(), 3))
 
 
 def test_an_iterator_made_before_the_epoch_is_set_follows_it():
-    batches = loader()
+    batches = augmented()
     iterator = iter(batches)
-    batches.set_epoch(4)
-    assert same(list(iterator), epoch_of(loader(), 4))
+    batches.sampler.set_epoch(4)
+    assert same(list(iterator), epoch_of(augmented(), 4))
 
 
 def test_an_iteration_that_was_left_starts_again_from_the_front():
-    batches = Batches(split(9), batch_size=2, **PLAIN)
+    batches = loader(split(9), batch_size=2, **PLAIN)
     next(iter(batches))
     assert seen(batches) == list(range(9))
 
 
 def test_where_the_images_lie_changes_no_batch_and_no_position():
-    whole = epoch_of(loader(), 2)
-    moved = loader()
-    moved.set_epoch(2)
+    whole = epoch_of(augmented(), 2)
+    moved = augmented()
+    moved.sampler.set_epoch(2)
     begun = list(itertools.islice(moved, 2))
-    moved.move(torch.device("cpu"))
-    again = loader()
-    again.move(torch.device("cpu"))
+    moved.dataset.move(torch.device("cpu"))
+    again = augmented()
+    again.dataset.move(torch.device("cpu"))
     again.load_state_dict(moved.state_dict())
     assert same([*begun, *again], whole)
 
 
 def test_a_batch_is_made_where_the_images_lie():
-    plain = Batches(split(8), batch_size=4, shuffle=True, **PLAIN)
-    plain.move(torch.device("meta"))
+    plain = loader(split(8), batch_size=4, shuffle=True, **PLAIN)
+    plain.dataset.move(torch.device("meta"))
     for images, labels in plain:
         assert images.device.type == labels.device.type == "meta"
         assert images.shape == (4, 3, 6, 5) and images.is_contiguous(memory_format=torch.channels_last)
@@ -162,9 +157,9 @@ def test_a_batch_is_made_where_the_images_lie():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_makes_the_batches_of_a_cpu():
-    expected = epoch_of(loader(crop=2), 1)
-    moved = loader(crop=2)
-    moved.move(torch.device("cuda"))
+    expected = epoch_of(augmented(crop=2), 1)
+    moved = augmented(crop=2)
+    moved.dataset.move(torch.device("cuda"))
     for (images, labels), (x, y) in zip(epoch_of(moved, 1), expected, strict=True):
         assert images.is_contiguous(memory_format=torch.channels_last)
         torch.testing.assert_close(images.cpu(), x, rtol=1e-6, atol=1e-6)
@@ -173,36 +168,57 @@ def test_a_gpu_makes_the_batches_of_a_cpu():
 
 def test_a_state_beyond_the_epoch_is_refused():
     with pytest.raises(ValueError, match="cannot resume after batch 9: an epoch has 5"):
-        loader().load_state_dict({"epoch": 0, "step": 9})
+        augmented().load_state_dict({"epoch": 0, "batch": 9})
 
 
 def test_the_global_generator_is_left_alone():
     torch.manual_seed(0)
     state = torch.get_rng_state()
-    batches = loader(crop=2)
+    batches = augmented(crop=2)
     for epoch in range(2):
         epoch_of(batches, epoch)
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_augmentation_differs_between_epochs_and_steps():
+def test_the_augmentation_of_an_image_depends_on_seed_epoch_and_its_index_alone():
     same_image = from_pixels(split(1).pixels.repeat(40, 1, 1, 1), torch.arange(40))
-    batches = Batches(same_image, batch_size=20, shift=2, **PLAIN)
-    (first, _), (second, _) = batches
-    batches.set_epoch(1)
-    third, _ = next(iter(batches))
-    assert not torch.equal(first, second) and not torch.equal(first, third)
+
+    def made(size, epoch, seed=0, **options):
+        batches = loader(same_image, batch_size=size, shift=2, shuffle=True, seed=seed, **PLAIN, **options)
+        batches.sampler.set_epoch(epoch)
+        return {
+            int(label): image
+            for images, labels in batches
+            for image, label in zip(images, labels, strict=True)
+        }
+
+    whole = made(20, 1)
+    assert len({image.sum().item() for image in whole.values()}) > 10
+    for other in (made(7, 1), made(40, 1), made(5, 1, shard=(0, 2)) | made(5, 1, shard=(1, 2))):
+        assert all(torch.equal(other[label], image) for label, image in whole.items())
+    for other in (made(20, 2), made(20, 1, seed=1)):
+        assert sum(torch.equal(other[label], image) for label, image in whole.items()) < 20
+
+
+@pytest.mark.slow
+def test_the_number_of_workers_changes_no_bit():
+    images = ImageDataset(split(23), seed=3, shift=1, flip=True, **PLAIN)
+    epochs = []
+    for workers in (0, 2):
+        batches = Loader(images, EpochSampler(23, seed=3, shuffle=True), batch_size=5, num_workers=workers)
+        epochs.append([batch for epoch in range(2) for batch in epoch_of(batches, epoch)])
+    assert same(*epochs)
 
 
 @pytest.mark.parametrize("world", [2, 3])
 def test_shards_share_out_the_images(world):
-    shards = [Batches(split(20), batch_size=4, shuffle=True, shard=(r, world), **PLAIN) for r in range(world)]
+    shards = [loader(split(20), batch_size=4, shuffle=True, shard=(r, world), **PLAIN) for r in range(world)]
     assert len({len(b) for b in shards}) == 1
     parts = [seen(b) for b in shards]
     assert len({len(p) for p in parts}) == 1
     together = [label for part in parts for label in part]
     assert len(together) == len(set(together)) == 20 // world * world
-    plain = [seen(Batches(split(20), batch_size=4, shard=(r, world), **PLAIN)) for r in range(world)]
+    plain = [seen(loader(split(20), batch_size=4, shard=(r, world), **PLAIN)) for r in range(world)]
     assert sorted(label for part in plain for label in part) == list(range(20))
 
 
@@ -220,12 +236,12 @@ def test_shards_share_out_the_images(world):
 )
 def test_options_out_of_range_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        Batches(split(10), **{**PLAIN, **options})
+        loader(split(10), **{**PLAIN, **options})
 
 
 def test_an_empty_split_is_refused():
     with pytest.raises(ValueError, match="no batch of 4 in 0 images"):
-        Batches(split(0), batch_size=4, **PLAIN)
+        loader(split(0), batch_size=4, **PLAIN)
 
 
 @pytest.mark.parametrize("size", [6, 300])
@@ -234,11 +250,11 @@ def test_batches_of_an_epoch_that_goes_on_are_its_own_when_the_next_one_is_set(s
     options = {"batch_size": 16, "shuffle": True, "flip": True, "shift": 2, **PLAIN}
 
     def epoch(number, then):
-        batches = Batches(split(48, size, size), **options)
-        batches.set_epoch(number)
+        batches = loader(split(48, size, size), **options)
+        batches.sampler.set_epoch(number)
         shown = iter(batches)
         first = next(shown)
-        batches.set_epoch(then)
+        batches.sampler.set_epoch(then)
         return [first, *shown]
 
     for one, other in zip(epoch(3, 3), epoch(3, 8), strict=True):
@@ -249,8 +265,8 @@ def test_large_batches_are_made_in_a_thread_to_the_same_bits(monkeypatch):
     from cnnpool.data import batches as room
 
     def shown():
-        made = Batches(split(64, 300, 200), batch_size=32, shuffle=True, flip=True, shift=3, **PLAIN)
-        assert made._is_slow == (room.SLOW < 1 << 62)
+        made = loader(split(64, 300, 200), batch_size=32, shuffle=True, flip=True, shift=3, **PLAIN)
+        assert bool(made.dataset.ahead(32)) == (room.SLOW < 1 << 62)
         return list(made)
 
     in_thread = shown()

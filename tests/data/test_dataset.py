@@ -107,16 +107,17 @@ def test_statistics_see_the_training_part_alone():
 
 def test_batches_come_as_the_options_say():
     dataset = build(seed=4, batch_size=16, eval_batch_size=7, shift=1, flip=True, crop=2)
-    train = dataset.train_batches()
-    assert (len(train), train.batch_size, train.seed, train.shuffle) == (81 // 16, 16, 4, True)
+    train = dataset.train_loader()
+    assert (len(train), train.batch_size) == (81 // 16, 16)
+    assert (train.sampler.seed, train.sampler.shuffle, train.dataset.seed) == (4, True, 4)
     off = {"random_resized_crop": None, "auto_augment": None, "color_jitter": 0.0}
-    assert train.augmentation == {"crop": 2, "shift": 1, "flip": True, **off}
-    assert train.mixing == {"mixup": 0.0, "cutmix": 0.0} and train.num_classes == 3
-    for batches, split in ((dataset.val_batches(), dataset.val), (dataset.test_batches(), dataset.test)):
+    assert train.dataset.augmentation == {"crop": 2, "shift": 1, "flip": True, **off}
+    assert train.dataset.mixing == {"mixup": 0.0, "cutmix": 0.0} and train.dataset.num_classes == 3
+    for batches, split in ((dataset.val_loader(), dataset.val), (dataset.test_loader(), dataset.test)):
         assert torch.equal(torch.cat([labels for _, labels in batches]), split.labels)
         assert [len(labels) for _, labels in batches][:-1] == [7] * (len(split) // 7)
-        assert not any(batches.augmentation.values())
-    images = torch.cat([images for images, _ in build(batch_size=81, limit=81).train_batches()])
+        assert not any(batches.dataset.augmentation.values())
+    images = torch.cat([images for images, _ in build(batch_size=81, limit=81).train_loader()])
     torch.testing.assert_close(images.mean((0, 2, 3)), torch.zeros(2), atol=1e-5, rtol=0)
     torch.testing.assert_close(images.std((0, 2, 3), correction=0), torch.ones(2), atol=1e-5, rtol=0)
 
@@ -129,18 +130,18 @@ def test_evaluation_takes_fewer_images_at_once_where_they_are_large(height, widt
             labels = np.arange(4) % 2
             return Raw(("a", "b"), from_pixels(pixels, labels), from_pixels(pixels, labels))
 
-    assert assemble("sized", Sized(val_size=2), seed=0).test_batches().batch_size == images
+    assert assemble("sized", Sized(val_size=2), seed=0).test_loader().batch_size == images
     mine = assemble("sized", Sized(val_size=2, eval_batch_size=7), seed=0)
-    assert mine.test_batches().batch_size == mine.val_batches().batch_size == 7
+    assert mine.test_loader().batch_size == mine.val_loader().batch_size == 7
 
 
 def test_a_training_part_smaller_than_a_batch_is_one_batch():
-    batches = build(batch_size=1000).train_batches()
+    batches = build(batch_size=1000).train_loader()
     assert [len(labels) for _, labels in batches] == [81]
 
 
 def test_no_validation_gives_no_validation_batches():
-    assert build(val_size=0).val_batches() is None
+    assert build(val_size=0).val_loader() is None
 
 
 def test_a_class_without_training_images_is_named():

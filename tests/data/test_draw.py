@@ -1,8 +1,9 @@
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from cnnpool.data.draw import generator, stratified
+from cnnpool.data.draw import Draws, generator, stratified
 
 
 @settings(max_examples=50)
@@ -37,3 +38,33 @@ def test_generators_of_different_words_differ():
     words = [(), (0,), (0, 0), (0, 1), (1, 0), (10,), (1, 0, 0), (-1,), (2**70,)]
     draws = {torch.randint(2**62, (1,), generator=generator(*w)).item() for w in words}
     assert len(draws) == len(words)
+
+
+def test_draws_are_uniform_and_those_of_an_image_whatever_the_batch():
+    many = Draws(3, 1, torch.arange(20_000))
+    numbers = many.rand(2, 3)
+    assert numbers.shape == (20_000, 2, 3) and numbers.min() >= 0 and numbers.max() < 1
+    for column in numbers.flatten(1).T:
+        assert stats.kstest(column.numpy(), "uniform").pvalue > 1e-4
+    # Neither the numbers of one image nor those of neighbours say anything of each other.
+    assert numbers.flatten(1).T.corrcoef().fill_diagonal_(0).abs().max() < 0.04
+    assert abs(torch.stack((numbers[1:, 0, 0], numbers[:-1, 0, 0])).corrcoef()[0, 1]) < 0.04
+    few = Draws(3, 1, torch.tensor([17, 4]))
+    assert torch.equal(few.rand(2, 3), numbers[[17, 4]])
+    assert torch.equal(few.rand(), many.rand()[[17, 4]])
+    assert not torch.equal(few.rand(), Draws(3, 2, torch.tensor([17, 4])).rand())
+
+
+def test_whole_draws_reach_every_value_between_their_bounds():
+    found = Draws(0, 0, torch.arange(5000)).randint(-2, 3, 2)
+    counts = (found + 2).flatten().bincount(minlength=5)
+    assert found.dtype == torch.int64 and len(counts) == 5
+    assert counts.min() > 1850 and counts.max() < 2150
+
+
+def test_draws_are_splitmix64():
+    # The first outputs of the published algorithm from state 0, as its reference implementation prints them.
+    expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    draws = Draws(0, 0, torch.tensor([0]))
+    draws._state[:] = 0
+    assert draws.rand(3)[0].tolist() == [(bits >> 11) * 2.0**-53 for bits in expected]

@@ -49,7 +49,7 @@ def test_a_run_is_built_from_it(root):
     dataset = data.build("image_folder", root=str(root), seed=1, val_size=3, batch_size=4)
     assert [len(split) for split in (dataset.train, dataset.val, dataset.test)] == [9, 3, 6]
     assert dataset.val.labels.tolist() == [0, 1, 2]
-    assert len(list(dataset.train_batches())) == 2
+    assert len(list(dataset.train_loader())) == 2
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "JPEG", "bmp", "gif", "webp", "tif"])

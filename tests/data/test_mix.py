@@ -1,8 +1,9 @@
 import pytest
 import torch
+from loaders import loader
 from torch.nn import functional as F
 
-from cnnpool.data import Batches, from_pixels
+from cnnpool.data import from_pixels
 from cnnpool.data.draw import generator
 from cnnpool.data.mix import mix
 
@@ -71,13 +72,13 @@ def batches(**options):
     pixels = torch.randint(0, 256, (20, 6, 5, 3), dtype=torch.uint8, generator=generator(1))
     options = {"shuffle": True, "flip": True, "seed": 3, "num_classes": 4, "cutmix": 1.0, **options}
     split = from_pixels(pixels, torch.arange(20) % 4)
-    return Batches(split, batch_size=6, mean=(0.5,) * 3, std=(0.2,) * 3, **options)
+    return loader(split, batch_size=6, mean=(0.5,) * 3, std=(0.2,) * 3, **options)
 
 
 def test_mixed_batches_go_on_where_a_run_stopped_and_leave_other_draws_alone():
     whole = list(batches())
     again = batches()
-    again.load_state_dict({"epoch": 0, "step": 2})
+    again.load_state_dict({"epoch": 0, "batch": 2})
     for own, other in zip(again, whole[2:], strict=True):
         assert all(map(torch.equal, own, other))
     (unmixed, labels), (mixed, shares) = next(iter(batches(cutmix=0.0))), whole[0]

@@ -5,11 +5,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from loaders import loader
 from PIL import Image
 from torchvision.transforms import v2
 
 from cnnpool import data
-from cnnpool.data import Batches, ImageFolder, from_pixels
+from cnnpool.data import ImageFolder, from_pixels
 from cnnpool.data.augment import centre
 from cnnpool.fit.probe_batch import sample
 
@@ -40,7 +41,7 @@ def test_evaluation_sees_what_torchvisions_preset_gives(root):
     )
     paths = sorted((root / "test").glob("*/*.png"))
     expected = torch.stack([preset(Image.open(path)) for path in paths]).float() / 255
-    found = torch.cat([images for images, _ in dataset.test_batches()])
+    found = torch.cat([images for images, _ in dataset.test_loader()])
     shape = (1, 3, 1, 1)
     found = found * torch.tensor(dataset.std).view(shape) + torch.tensor(dataset.mean).view(shape)
     assert found.shape == expected.shape == (12, 3, 28, 28)
@@ -52,7 +53,7 @@ def test_the_network_and_its_probes_see_the_part(root):
     dataset = build(root, size=(24, 28))
     assert dataset.size == (24, 28) and dataset.train.shape == (3, 32, 32)
     assert sample(dataset, dataset.test).images.shape == (12, 3, 24, 28)
-    for batches in (dataset.train_batches(), dataset.val_batches(), dataset.test_batches()):
+    for batches in (dataset.train_loader(), dataset.val_loader(), dataset.test_loader()):
         for images, _ in batches:
             assert images.shape[1:] == (3, 24, 28)
             assert images.is_contiguous(memory_format=torch.channels_last)
@@ -76,7 +77,7 @@ def places(n: int = 400) -> torch.Tensor:
 
 def corners(**options) -> torch.Tensor:
     split = from_pixels(places(), torch.arange(400))
-    ((images, labels),) = Batches(split, batch_size=400, size=(8, 9), **PLAIN, **options)
+    ((images, labels),) = loader(split, batch_size=400, size=(8, 9), **PLAIN, **options)
     values = (images * 255).round().long()
     assert values.shape == (400, 3, 8, 9) and torch.equal(values[:, 2, 0, 0], labels % 256)
     top, left = values[:, 0, 0, 0], values[:, 1, 0, 0]
@@ -107,7 +108,7 @@ def test_the_centre_is_torchvisions(size):
 def test_resized_crops_come_from_the_whole_and_have_the_size_asked_for():
     split = from_pixels(places(50), torch.arange(50))
     options = {"size": (8, 9), "random_place": True, "random_resized_crop": (0.9, 1.0)}
-    ((images, _),) = Batches(split, batch_size=50, **PLAIN, **options)
+    ((images, _),) = loader(split, batch_size=50, **PLAIN, **options)
     assert images.shape == (50, 3, 8, 9)
     # Nearly the whole image: its last rows are within.
     assert (images[:, 0, -1] * 255).max() > 10
@@ -115,4 +116,4 @@ def test_resized_crops_come_from_the_whole_and_have_the_size_asked_for():
 
 def test_a_size_above_that_of_the_images_is_refused():
     with pytest.raises(ValueError, match=r"size must be at most that of the images, 12x10, got \(13, 5\)"):
-        Batches(from_pixels(places(2), torch.arange(2)), batch_size=2, size=(13, 5), **PLAIN)
+        loader(from_pixels(places(2), torch.arange(2)), batch_size=2, size=(13, 5), **PLAIN)

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from cnnpool import data
-from cnnpool.data import Batches, DataError, ImageFolder, draft
+from cnnpool.data import DataError, ImageFolder, draft
 from cnnpool.data.decoded import Decoded
 from cnnpool.data.rows import InMemory, OnDisk
 from cnnpool.fit.probe_batch import sample
@@ -58,10 +58,10 @@ def build(monkeypatch):
     return build
 
 
-def epochs(batches: Batches, count: int = 2) -> list[torch.Tensor]:
+def epochs(batches, count: int = 2) -> list[torch.Tensor]:
     found = []
     for epoch in range(count):
-        batches.set_epoch(epoch)
+        batches.sampler.set_epoch(epoch)
         found += [tensor for batch in batches for tensor in batch]
     return found
 
@@ -80,7 +80,7 @@ def test_streamed_images_give_the_bits_of_those_in_memory(root, build, kind):
         assert (found.mean, found.std, found.counts) == (expected.mean, expected.std, expected.counts)
         assert (found.size, found.in_channels) == (expected.size, expected.in_channels)
     for shard in ((0, 1), (0, 2), (1, 2)):
-        for name in ("train_batches", "val_batches", "test_batches"):
+        for name in ("train_loader", "val_loader", "test_loader"):
             own, other = (getattr(each, name)(shard=shard) for each in (expected, streamed))
             assert same(epochs(own), epochs(other))
     for split in ("train", "val", "test"):
@@ -100,14 +100,14 @@ def test_limit_and_identity_are_those_in_memory(root, build, kind):
 @pytest.mark.parametrize("stop", [0, 1, 3])
 def test_a_streamed_run_resumed_after_any_batch_sees_exactly_the_rest(tmp_path, build, kind, stop):
     dataset = build(fill(tmp_path / "images", ("train", "test")), kind, flip=True, crop=1, batch_size=3)
-    whole = dataset.train_batches()
-    whole.set_epoch(1)
+    whole = dataset.train_loader()
+    whole.sampler.set_epoch(1)
     expected = list(whole)
-    first = dataset.train_batches()
-    first.set_epoch(1)
+    first = dataset.train_loader()
+    first.sampler.set_epoch(1)
     # Batches that were read before they are asked for are not counted as seen.
     list(itertools.islice(first, stop))
-    second = dataset.train_batches()
+    second = dataset.train_loader()
     second.load_state_dict(first.state_dict())
     rest = list(second)
     assert len(rest) == len(expected) - stop
@@ -121,8 +121,8 @@ def test_unreadable_images_are_left_out_of_a_file_as_of_memory(tmp_path, build):
     found = {kind: build(root, kind, skip_unreadable=True) for kind in KINDS}
     assert len({each.sha256 for each in found.values()}) == 1
     assert {len(each.skipped) for each in found.values()} == {2}
-    assert same(*(epochs(found[kind].train_batches()) for kind in ("memory", "file")))
-    assert same(*(epochs(found[kind].train_batches()) for kind in ("memory", "anew")))
+    assert same(*(epochs(found[kind].train_loader()) for kind in ("memory", "file")))
+    assert same(*(epochs(found[kind].train_loader()) for kind in ("memory", "anew")))
 
 
 def read(root, **options):
@@ -166,36 +166,36 @@ def test_a_file_that_changes_while_it_is_decoded_anew_is_named(tmp_path, build):
     dataset = build(root, "anew")
     os.utime(root / "test" / "bee" / "8.jpg", (0, 0))
     with pytest.raises(DataError, match=r"test/bee/8.jpg was changed while it was in use: run again"):
-        list(dataset.test_batches())
+        list(dataset.test_loader())
     (root / "test" / "ant" / "0.jpg").unlink()
     with pytest.raises(DataError, match=r"cannot read .*ant/0.jpg any more \(No such file"):
-        list(dataset.test_batches())
+        list(dataset.test_loader())
 
 
 def test_a_cache_that_is_made_anew_meanwhile_changes_nothing_for_a_run(tmp_path, build):
     root = fill(tmp_path / "images", ("train", "test"))
     dataset = build(root, "file")
-    expected = epochs(dataset.train_batches())
+    expected = epochs(dataset.train_loader())
     (root / "train" / "ant" / "9.jpg").write_bytes((root / "train" / "ant" / "8.jpg").read_bytes())
     assert build(root, "file").sha256 != dataset.sha256
-    assert same(epochs(dataset.train_batches()), expected)
+    assert same(epochs(dataset.train_loader()), expected)
 
 
 def test_reading_leaves_the_global_generator_and_the_main_threads_warnings_alone(tmp_path, build):
     dataset = build(fill(tmp_path / "images", ("train", "test")), "anew", flip=True)
     state = torch.get_rng_state()
     with pytest.warns(UserWarning, match="mine") as caught:
-        for _ in dataset.train_batches():
+        for _ in dataset.train_loader():
             warnings.warn("mine", stacklevel=1)
-    assert len(caught) == len(dataset.train_batches())
+    assert len(caught) == len(dataset.train_loader())
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_batches_of_streamed_images_are_made_where_they_are_needed(tmp_path, build):
     dataset = build(fill(tmp_path / "images", ("train", "test")), "file", flip=True)
     for keep in (True, False):
-        batches = dataset.train_batches()
-        batches.move(torch.device("meta"), images=keep)
+        batches = dataset.train_loader()
+        batches.dataset.move(torch.device("meta"), images=keep)
         for images, labels in batches:
             assert images.device.type == labels.device.type == "meta"
             assert images.shape == (4, 3, 8, 8) and images.is_contiguous(memory_format=torch.channels_last)
@@ -204,10 +204,10 @@ def test_batches_of_streamed_images_are_made_where_they_are_needed(tmp_path, bui
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_gets_the_batches_of_a_cpu(tmp_path, build):
     root = fill(tmp_path / "images", ("train", "test"))
-    expected = epochs(build(root, "memory", flip=True, crop=2).train_batches())
+    expected = epochs(build(root, "memory", flip=True, crop=2).train_loader())
     for kind, keep in itertools.product(KINDS, (True, False)):
-        moved = build(root, kind, flip=True, crop=2).train_batches()
-        moved.move(torch.device("cuda"), images=keep)
+        moved = build(root, kind, flip=True, crop=2).train_loader()
+        moved.dataset.move(torch.device("cuda"), images=keep)
         for own, other in zip(epochs(moved), expected, strict=True):
             assert own.device.type == "cuda"
             torch.testing.assert_close(own.cpu(), other, rtol=1e-6, atol=1e-6)
@@ -221,7 +221,7 @@ def peak():
 options = {"val_size": 0.1, "size": 224, "batch_size": 16, "eval_batch_size": 16, "crop": 8, "flip": True}
 before = peak()
 dataset = data.build("image_folder", root=sys.argv[1], stream=True, **options)
-for batches in (dataset.train_batches(), dataset.val_batches(), dataset.test_batches()):
+for batches in (dataset.train_loader(), dataset.val_loader(), dataset.test_loader()):
     for batch in batches:
         pass
 print(peak() - before)

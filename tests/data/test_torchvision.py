@@ -92,7 +92,7 @@ def test_a_run_is_built_from_it(tmp_path, monkeypatch):
     dataset = data.build("torchvision", dataset="SVHN", root=str(tmp_path), val_size=10, batch_size=8)
     assert (dataset.num_classes, dataset.in_channels, dataset.size) == (10, 3, (32, 32))
     assert [len(part) for part in (dataset.train, dataset.val, dataset.test)] == [30, 10, 20]
-    images, labels = next(iter(dataset.train_batches()))[:2]
+    images, labels = next(iter(dataset.train_loader()))[:2]
     assert images.shape == (8, 3, 32, 32) and len(labels) == 8
 
 

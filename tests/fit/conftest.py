@@ -7,19 +7,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cnnpool import data, model, pool, probe, readout
-from cnnpool.fit import Facts, Recipe, fit
+import cnnpool
 from cnnpool.loggers import TensorBoard
+from cnnpool.recipe import Recipe
+from cnnpool.training import train
 
-FACTS = {
-    "run": "digits/convnet/max/seed0",
-    "choice": "digits/convnet/max",
-    "pool": {"name": "max"},
-    "stages": {"s1": {"name": "max"}, "s2": {"name": "max"}},
-    "readout": {"name": "gap"},
-    "model": {"name": "convnet"},
-    "data": {"name": "digits"},
-}
 PROBES = {
     "gradient": {"samples": 16},
     "invariance": {"samples": 32, "stage_samples": 8, "max_shift_px": 2, "worst_px": 0},
@@ -40,35 +32,33 @@ def run(
     operator="max",
     batch_size=64,
     limit=256,
-    asked=None,
-    facts=None,
     log=TENSORBOARD,
     images=None,
-    network=None,
+    model=None,
+    readout="gap",
+    trainer=None,
+    callbacks=None,
     **options,
 ):
-    """(results, model) of a run in ``out``; ``network`` makes a model of the images' (H, W)."""
-    torch.manual_seed(seed)
-    dataset = data.build("digits", seed=seed, limit=limit, batch_size=batch_size, shift=1, **images or {})
-    net = (network or convnet)(dataset.size, operator)
-    recipe = Recipe(**{"epochs": 2, "pictures": False, "progress": False, "log_every_steps": 2} | options)
-    built = {name: probe.build(name, **settings) for name, settings in probes.items()}
-    facts = Facts(**FACTS | (facts or {}), asked=asked or {})
-    return fit(net, dataset, built, recipe=recipe, seed=seed, out=out, facts=facts, log=log), net
-
-
-def convnet(size, operator):
-    """The small network of most of these tests."""
-    return model.build(
-        "convnet",
-        1,
-        size,
-        10,
-        pool=lambda stage, channels: pool.build(operator, channels),
-        readout=lambda channels, size: readout.build("gap", channels, size),
-        width=4,
-        dropout=0.1,
-    )
+    """(results, network) of a run in ``out``: the network is that of its last checkpoint."""
+    fit = {"epochs": 2, "pictures": False, "progress": False, "log_every_steps": 2} | options
+    model = model or {"name": "convnet", "width": 4, "dropout": 0.1}
+    source = {"name": "digits", "limit": limit, "batch_size": batch_size, "shift": 1} | (images or {})
+    settings = {
+        "seed": seed,
+        "data": source,
+        "model": model,
+        "pool": {"name": operator},
+        "stage": {},
+        "readout": {"name": readout},
+        "probe": probes,
+        "fit": fit,
+        "trainer": trainer or {},
+        "callback": callbacks or {},
+    }
+    name = f"{source['name']}/{model['name']}/{operator}/seed{seed}"
+    results = train(settings, Recipe(**fit), out, name, [], log)
+    return results, cnnpool.load(out).model.train()
 
 
 def same(a, b):
@@ -97,6 +87,4 @@ def results(out):
 @pytest.fixture(scope="session")
 def runs():
     """The functions of this file: tests are no package to import them from."""
-    return SimpleNamespace(
-        run=run, same=same, metrics=metrics, results=results, facts=FACTS, probes=PROBES | COST
-    )
+    return SimpleNamespace(run=run, same=same, metrics=metrics, results=results, probes=PROBES | COST)

@@ -8,8 +8,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-from cnnpool import data, model, pool, readout
-from cnnpool.fit import DivergedError, Facts, Recipe, fit
+from cnnpool import data
+from cnnpool.fit import DivergedError
 from cnnpool.run_folder.correct import unpacked
 from cnnpool.run_folder.results import read
 from cnnpool.system.hardware import fast_precision
@@ -45,7 +45,7 @@ def test_the_test_accuracy_is_that_of_the_final_weights_over_all_test_images(fin
     net.eval()
     half = fast_precision() == "bf16-mixed"
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=half):
-        right = torch.cat([net(images).argmax(1) == labels for images, labels in dataset.test_batches()])
+        right = torch.cat([net(images).argmax(1) == labels for images, labels in dataset.test_loader()])
     assert len(right) == len(dataset.test)
     assert results.accuracy == pytest.approx(right.double().mean().item())
     assert unpacked(results.correct).tolist() == right.tolist()
@@ -98,7 +98,7 @@ def test_tensorboard_shows_the_documented_tags_pictures_and_pages(runs, finished
     assert len(events.Scalars("gradient/zero_fraction/s1")) == 3
     plugin = events.PluginTagToContent("hparams")
     start = plugin["_hparams_/session_start_info"]
-    assert runs.facts["choice"].rpartition("/")[2].encode() in start
+    assert b"max (digits/convnet)" in start
     # Trial, metrics and four settings are as wide as leaves the accuracy in sight.
     columns = HParamsPluginData.FromString(start).session_start_info.hparams
     assert set(columns) == {"pool", "readout", "model", "data"}
@@ -132,34 +132,23 @@ def test_checkpoints_hold_the_final_weights(finished):
     assert (out / "checkpoints" / "best.ckpt").exists()
 
 
-def test_accumulating_micro_batches_takes_the_step_of_the_whole_batch(monkeypatch):
-    from cnnpool.fit.module import Net
-
-    torch.manual_seed(0)
-    images, labels = torch.randn(12, 1, 16, 16, dtype=torch.float64), torch.arange(12) % 10
-    gradients = []
-    for pieces in (1, 3, 5):
-        torch.manual_seed(1)
-        net = model.build(
-            "allconv",
-            1,
-            (16, 16),
-            10,
-            pool=lambda stage, channels: pool.build("max", channels),
-            readout=lambda channels, size: readout.build("gap", channels, size),
-            width=3,
-            norm=False,
-        ).double()
-        module = Net(net, Recipe(accumulate=pieces, optimizer="sgd"), seed=0, total_steps=10)
-        optimizer = module.configure_optimizers()
-        monkeypatch.setattr(module, "optimizers", lambda optimizer=optimizer, **_: optimizer)
-        monkeypatch.setattr(optimizer, "step", lambda: None)
-        module.training_step((images, labels), 0)
-        gradients.append([p.grad.clone() for p in net.parameters()])
-        assert module.training_sums[0][2] == 12
-    for other in gradients[1:]:
-        for whole, summed in zip(gradients[0], other, strict=True):
-            torch.testing.assert_close(summed, whole, rtol=1e-10, atol=1e-12)
+@pytest.mark.parametrize("limit", [256, 50])
+def test_accumulating_micro_batches_takes_the_step_of_the_whole_batch(runs, tmp_path, limit):
+    options = {"limit": limit, "optimizer": "sgd", "precision": "32-true", "probes": {}, "epochs": 1}
+    options |= {"model": {"name": "allconv", "width": 3, "norm": False}, "log_every_steps": 1}
+    nets, losses = [], []
+    for pieces in (1, 2, 4):
+        out = tmp_path / str(pieces)
+        results, net = runs.run(out, accumulate=pieces, **options)
+        # Of 50 images, which are one batch, those are left out that four parts of equal size leave.
+        assert results.steps == max(limit // 64, 1) and results.epochs == 1
+        nets.append(net)
+        losses.append([line["train/loss"] for line in runs.metrics(out) if "train/loss" in line])
+    if limit == 256:
+        for net, loss in zip(nets[1:], losses[1:], strict=True):
+            assert loss == pytest.approx(losses[0], rel=1e-5)
+            for part, whole in zip(net.parameters(), nets[0].parameters(), strict=True):
+                torch.testing.assert_close(part, whole, rtol=1e-4, atol=1e-6)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(runs, tmp_path):
@@ -181,18 +170,6 @@ def test_bf16_and_accumulation_train(runs, tmp_path):
 
 
 def test_a_run_without_validation_keeps_its_last_checkpoint(runs, tmp_path):
-    torch.manual_seed(0)
-    dataset = data.build("digits", seed=0, limit=128, batch_size=64, val_size=0)
-    net = model.build(
-        "convnet",
-        1,
-        dataset.size,
-        10,
-        pool=lambda stage, channels: pool.build("avg", channels),
-        readout=lambda channels, size: readout.build("gmp", channels, size),
-        width=2,
-    )
-    recipe = Recipe(epochs=1, pictures=False, progress=False)
-    results = fit(net, dataset, {}, recipe=recipe, seed=0, out=tmp_path, facts=Facts(**runs.facts))
+    results, _ = runs.run(tmp_path, epochs=1, limit=128, images={"val_size": 0}, probes={})
     assert "val" not in results.measured
-    assert (tmp_path / "checkpoints" / "last.ckpt").exists()
+    assert (tmp_path / "checkpoints" / "best.ckpt").exists()

@@ -64,11 +64,9 @@ def installed(tmp_path, monkeypatch):
 def test_it_gets_a_tag_a_column_a_chart_and_a_verdict(installed, runs, tmp_path, capsys):
     for operator in ("max", "avg"):
         for seed in range(6):
-            facts = {"pool": {"name": operator}, "stages": {s: {"name": operator} for s in ("s1", "s2")}}
             out = tmp_path / "outputs" / operator / f"seed{seed}"
-            runs.run(
-                out, seed=seed, operator=operator, probes={"loudness": {}}, epochs=1, limit=64, facts=facts
-            )
+            options = {"operator": operator, "probes": {"loudness": {}}, "epochs": 1, "limit": 64}
+            runs.run(out, seed=seed, **options, images={"limit_seed": 0})
     results = json.loads((out / "results.json").read_text())
     assert results["loudness"].keys() == {"silent", "samples", "stages"}
     assert results["quantities"]["loudness.stages.<stage>.level"]["better"] == "lower"

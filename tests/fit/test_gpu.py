@@ -6,32 +6,30 @@ import pytest
 import torch
 
 from cnnpool import data
-from cnnpool.fit.module import Net
-from cnnpool.fit.train import move
+from cnnpool.data import ImageDataset
+from cnnpool.fit import Classifier, Images, optimizers
 from cnnpool.fit.trainer import repeat_bits
 from cnnpool.model.airbench import Airbench
 from cnnpool.pool import MaxPool2d
 from cnnpool.readout import build
-from cnnpool.recipe import Recipe
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-def batches(count, moved):
-    """A stand-in for ``Batches`` of ``count`` images of 1000 bytes; ``moved`` records its moves."""
-    split = SimpleNamespace(rows=SimpleNamespace(nbytes=1000 * count))
-    return SimpleNamespace(split=split, move=lambda device, images: moved.append((device, images)))
-
-
-@pytest.mark.parametrize(
-    ("device", "free", "moves"),
-    [("cuda", 40_000, [True] * 2), ("cuda", 39_999, [False] * 2), ("cpu", 0, [])],
-)
-def test_images_are_moved_to_a_gpu_that_has_four_times_their_room(device, free, moves, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 80_000))
-    moved = []
-    move([batches(7, moved), batches(3, moved)], torch.device(device))
-    assert moved == [(torch.device(device), images) for images in moves]
+@pytest.mark.parametrize(("free", "kept"), [(4, True), (3, False)])
+def test_images_are_kept_on_a_gpu_that_has_four_times_their_room(free, kept, monkeypatch):
+    images = Images(data.build("digits", limit=64))
+    splits = (images.dataset.train, images.dataset.val, images.dataset.test)
+    nbytes = sum(split.rows.nbytes for split in splits)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free * nbytes, 80 * nbytes))
+    device, moved = torch.device("cuda"), []
+    images.trainer = SimpleNamespace(
+        strategy=SimpleNamespace(root_device=device), global_rank=0, world_size=1
+    )
+    monkeypatch.setattr(ImageDataset, "move", lambda self, device, *, images: moved.append((device, images)))
+    for loader in (images.train_dataloader, images.val_dataloader, images.test_dataloader):
+        loader()
+    assert moved == [(device, kept)] * 3
 
 
 @pytest.fixture
@@ -66,8 +64,8 @@ def test_no_step_waits_for_the_gpu(optimizer):
     torch.manual_seed(0)
     source = {"limit": 512, "batch_size": 64, "crop": 2, "shift": 1, "flip": True}
     dataset = data.build("digits", seed=0, **source)
-    train, device = dataset.train_batches(), torch.device("cuda")
-    move([train], device)
+    train, device = dataset.train_loader(), torch.device("cuda")
+    train.dataset.move(device)
     net = Airbench(
         1,
         dataset.size,
@@ -76,18 +74,18 @@ def test_no_step_waits_for_the_gpu(optimizer):
         readout=lambda channels, size: build("flatten", channels, size, hidden=0),
         width=8,
     )
-    recipe = Recipe(optimizer=optimizer, deterministic=False)
-    module = Net(net.to(device, memory_format=torch.channels_last), recipe, seed=0, total_steps=100).to(
-        device
-    )
-    module.configure_optimizers()
+    module = Classifier(None, None, {"optimizer": optimizer, "deterministic": False}, model=net).to(device)
+    stepping = optimizers.build(module.recipe, net.parameters())
     for step, batch in enumerate(train):
         # The first step makes what all others use: the epoch's order, the optimiser's state, the kernels.
         torch.cuda.set_sync_debug_mode("error" if step else "default")
         try:
             module.on_train_batch_start(batch, step)
             with torch.autocast("cuda", torch.bfloat16):
-                module.training_step(batch, step)
+                loss = module.training_step(batch, step)
+            stepping.zero_grad()
+            loss.backward()
+            stepping.step()
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    assert torch.stack(module.training_sums).isfinite().all()
+    assert loss.isfinite()

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from cnnpool.fit import optimizers
+from cnnpool.fit import Classifier, optimizers
 from cnnpool.fit.layers import frozen_norms, is_uniform, levels, plan
-from cnnpool.fit.module import Net
 from cnnpool.model import build
 from cnnpool.pool import build as build_pool
 from cnnpool.readout import build as build_readout
@@ -41,8 +40,9 @@ def test_rates_fall_with_every_level_and_the_head_has_its_own(model):
     found = plan(model, recipe, EXAMPLE)
     assert [level.scale for level in found] == [0.125, 0.25, 0.5, 10.0]
     optimizer = optimizers.build(recipe, model.parameters(), found)
-    held = {p: group["scale"] for group in optimizer.param_groups for p in group["params"]}
-    assert held[model.classifier.weight] == 10.0 and held[next(model.parameters())] == 0.125
+    held = {p: group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    assert held[model.classifier.weight] == pytest.approx(1.0)
+    assert held[next(model.parameters())] == pytest.approx(0.0125)
     assert set(held) == set(model.parameters())
     decays = {p.ndim > 1: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
     assert decays == {True: recipe.weight_decay, False: 0.0}
@@ -53,8 +53,8 @@ def test_frozen_levels_take_no_gradient_and_keep_their_statistics(model):
     found = plan(model, recipe, EXAMPLE)
     assert [level.trained for level in found] == [False, False, True, True]
     assert [bool(level.parameters) for level in found] == [False, False, True, True]
-    net = Net(model, recipe, 0, 1, {}, found)
-    net.train()
+    data = {"in_channels": 1, "size": [16, 16], "classes": list("0123456789")}
+    Classifier(None, data, {"freeze": 2}, model=model).train()
     norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
     assert [norm.training for norm in norms] == [False, False, True, True]
     before = norms[0].running_mean.clone()

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from cnnpool.fit.loggers import RunLogger
+from cnnpool.fit.loggers import Guarded
 from cnnpool.loggers import LOGGERS, Csv, MLflow, TensorBoard, Wandb
 from cnnpool.run_folder.errors import DamagedError
 
@@ -51,9 +51,9 @@ def test_csv_holds_every_scalar_and_changes_no_bit(runs, tmp_path):
 
 def test_csv_of_a_run_that_went_on_is_whole(runs, tmp_path, monkeypatch):
     stop = tmp_path / "stopped"
-    from cnnpool.fit import record
+    from cnnpool.fit.record import Record
 
-    monkeypatch.setattr(record, "close", lambda *_, **__: (_ for _ in ()).throw(DamagedError("cut")))
+    monkeypatch.setattr(Record, "close", lambda *_, **__: (_ for _ in ()).throw(DamagedError("cut")))
     with pytest.raises(DamagedError, match="cut"):
         runs.run(stop, probes={}, log=Csv())
     monkeypatch.undo()
@@ -70,9 +70,9 @@ def test_a_logger_that_fails_is_left_out_with_a_warning_and_nothing_is_lost(capl
             raise ConnectionError("no route to host\nand more")
 
     failing = Failing()
-    logger = RunLogger("mlflow", failing)
+    logger = Guarded("mlflow", failing)
     for step in range(3):
-        logger.scalars(step, 0, {"train/loss": 1.0})
+        logger.log_metrics({"train/loss": 1.0}, step)
     assert failing.calls == 1
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
         "log=mlflow receives nothing more of this run (no route to host); the run's own files do"

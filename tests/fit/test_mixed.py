@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from cnnpool.fit.module import score
+from cnnpool.fit.classifier import score
 
 
 def test_the_class_with_the_largest_share_is_the_correct_one():

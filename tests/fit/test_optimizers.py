@@ -4,8 +4,9 @@ import io
 import pytest
 import torch
 
-from cnnpool.fit import Recipe, optimizers
+from cnnpool.fit import optimizers
 from cnnpool.fit.optimizers import Muon
+from cnnpool.recipe import Recipe
 
 NAMES = ("adamw", "muon", "sgd")
 DECAY = 0.1

@@ -2,9 +2,7 @@
 
 import pytest
 
-from cnnpool import published
-from cnnpool.fit.checkpoint_callback import Checkpoints
-from cnnpool.published import Operators
+from cnnpool.fit.checkpoints import Checkpoints
 from cnnpool.report import main as compare
 
 FEW = {
@@ -14,31 +12,12 @@ FEW = {
 }
 
 
-def mobilenet(size, operator):
-    chosen = Operators({"name": operator}, {})
-    return published.build(
-        "torchvision", 1, size, 10, operators=chosen, readout={"name": "keep"}, arch="mobilenet_v3_small"
-    )
-
-
 def options(operator):
-    facts = {
-        "pool": {"name": operator},
-        "stages": {},
-        "readout": {"name": "keep"},
-        "model": {"name": "torchvision", "arch": "mobilenet_v3_small"},
-        "run": f"digits/mobilenet_v3_small/{operator}/seed0",
-        "choice": f"digits/mobilenet_v3_small/{operator}",
-    }
+    model = {"name": "torchvision", "arch": "mobilenet_v3_small"}
     return {
-        **{"operator": operator, "network": mobilenet, "facts": facts, "probes": FEW, "limit": 40},
-        **{
-            "images": {"size": 32},
-            "batch_size": 2,
-            "epochs": 1,
-            "max_steps": 4,
-            "checkpoint_every_minutes": 0.0,
-        },
+        **{"operator": operator, "model": model, "readout": "keep", "probes": FEW, "limit": 40},
+        **{"images": {"size": 32, "shift": 0}, "batch_size": 2, "epochs": 1, "max_steps": 4},
+        "checkpoint_every_minutes": 0.0,
     }
 
 

@@ -8,14 +8,12 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from cnnpool.fit import DamagedError, DivergedError, record
-from cnnpool.fit.checkpoint_callback import Checkpoints
-from cnnpool.fit.checkpoint_io import SafeCheckpointIO
-from cnnpool.fit.metrics_callback import MetricsCallback
+from cnnpool.fit import Classifier, DivergedError, results
+from cnnpool.fit.checkpoints import Checkpoints, SafeCheckpointIO
 from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.checkpoint import SCHEMA, load
-from cnnpool.run_folder.errors import LostError
+from cnnpool.run_folder.errors import DamagedError, LostError
 from cnnpool.system.signals import Signals, Stopped
 
 EVERY_AUGMENTATION = {
@@ -139,16 +137,16 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_to_the_same_bits(
     runs, whole, tmp_path, monkeypatch, signum, hook
 ):
     out, net = whole("one_cycle")
-    kept, step = getattr(MetricsCallback, hook), 11 if hook == "on_train_batch_end" else 16
+    kept, step = getattr(Checkpoints, hook), 11 if hook == "on_train_batch_end" else 16
 
     def with_signal(self, trainer, module, *rest):
-        kept(self, trainer, module, *rest)
         if module.steps == step:
             os.kill(os.getpid(), signum)
+        kept(self, trainer, module, *rest)
 
     before = signal.getsignal(signum)
     with monkeypatch.context() as patch:
-        patch.setattr(MetricsCallback, hook, with_signal)
+        patch.setattr(Checkpoints, hook, with_signal)
         with pytest.raises(Stopped, match=f"stopped by {signum.name} at step {step}") as stop:
             runs.run(tmp_path, **EVERY)
     assert stop.value.status == 128 + signum
@@ -177,7 +175,7 @@ def test_a_second_signal_stops_at_once_and_leaves_the_checkpoint_whole(runs, tmp
             os.kill(os.getpid(), signal.SIGINT)
             pytest.fail("went on after the second signal")
 
-    monkeypatch.setattr(MetricsCallback, "on_validation_start", impatient)
+    monkeypatch.setattr(Checkpoints, "on_validation_start", impatient)
     with pytest.raises(Stopped):
         runs.run(tmp_path, **EVERY)
     assert load(tmp_path / "checkpoints" / "last.ckpt")["cnnpool"]["steps"] == 8
@@ -209,11 +207,9 @@ def test_a_folder_with_nothing_but_damaged_checkpoints_is_refused(runs, tmp_path
 
 
 def test_a_checkpoint_of_other_settings_is_refused_old_and_new_named(runs, tmp_path, monkeypatch):
-    asked = {"pool": {"name": "max"}, "fit": {"lr": 0.01, "epochs": 3}}
-    stopped_after_an_epoch(runs, tmp_path, monkeypatch, asked=asked)
-    other = {"pool": {"name": "avg"}, "fit": {"lr": 0.01, "epochs": 4}}
-    with pytest.raises(ValueError, match=r"pool.name: max -> avg; fit.epochs: 3 -> 4"):
-        runs.run(tmp_path, **EVERY, asked=other)
+    stopped_after_an_epoch(runs, tmp_path, monkeypatch)
+    with pytest.raises(ValueError, match=r"pool.name: stochastic -> avg; fit.epochs: 3 -> 4"):
+        runs.run(tmp_path, **EVERY | {"operator": "avg", "epochs": 4})
 
 
 def test_a_checkpoint_of_another_architecture_is_refused_with_both_shapes(runs, tmp_path, monkeypatch):
@@ -259,18 +255,18 @@ def test_other_threads_another_torch_and_other_kernels_are_reported(runs, tmp_pa
     assert "trained with compiled kernels: some so far, now with compiled kernels: " in caplog.text
     environment = runs.results(tmp_path)["environment"]
     assert environment["kernels"] == kernels_in_use() and environment["threads"] == torch.get_num_threads()
-    assert f"resumed at step {content['cnnpool']['steps']} of " in caplog.text
+    assert f"resumed at step {content['cnnpool']['steps']}" in caplog.text
 
 
 def test_weights_that_are_not_finite_are_never_saved(runs, tmp_path, monkeypatch):
-    kept = MetricsCallback.on_train_epoch_end
+    kept = Classifier.on_train_epoch_end
 
-    def spoil(self, trainer, module):
-        kept(self, trainer, module)
+    def spoil(module):
+        kept(module)
         if module.steps == 16:
             next(module.parameters()).data.view(-1)[0] = float("nan")
 
-    monkeypatch.setattr(MetricsCallback, "on_train_epoch_end", spoil)
+    monkeypatch.setattr(Classifier, "on_train_epoch_end", spoil)
     with pytest.raises(DivergedError, match="nan or infinite by step 16"):
         runs.run(tmp_path, **EVERY)
     saved = load(tmp_path / "checkpoints" / "last.ckpt")
@@ -322,7 +318,7 @@ def killed_after_the_last_record(runs, out, monkeypatch, times=1):
     """A run that is killed between its closing record and results.json, so many times."""
     for _ in range(times):
         with monkeypatch.context() as patch:
-            patch.setattr(record, "write", lambda *_: power_cut())
+            patch.setattr(results, "write", lambda *_: power_cut())
             with pytest.raises(RuntimeError, match="power cut"):
                 runs.run(out, **EVERY)
 

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from cnnpool import cli
+from cnnpool.choices import stage_settings
 from cnnpool.launch import conf_dir
-from cnnpool.launch.config import refuse_code, stage_settings
+from cnnpool.launch.config import refuse_code
 from cnnpool.launch.folders import choice_name
 from cnnpool.run_folder.checkpoint import load
 from cnnpool.system.progress import Progress

@@ -77,7 +77,7 @@ def test_a_stopped_run_of_other_settings_in_the_same_folder_is_refused(call, tmp
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["cnnpool.fit.record"], "close", power_cut)
+        patch.setattr(sys.modules["cnnpool.fit.record"].Record, "close", power_cut)
         assert call("train", *call.quick, FOLDER)[0] == 1
     status, _, err = call("train", *call.quick, FOLDER, "pool=avg", "fit.lr=0.5")
     assert status == 2

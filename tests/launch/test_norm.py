@@ -1,7 +1,7 @@
 import pytest
 
+from cnnpool.choices import stage_settings
 from cnnpool.launch.compose import Request, jobs_of
-from cnnpool.launch.config import stage_settings
 
 CONVOLVING = (
     "strided", "conv_blur", "conv_pool", "depthwise", "patchify", "avg_conv", "reduction", "unshuffle",

@@ -97,7 +97,7 @@ def test_weights_of_a_file_are_recorded_and_fine_tuned(call, tmp_path):
 
 
 def test_a_stopped_run_goes_on_to_the_same_bits(call, monkeypatch):
-    from cnnpool.fit.checkpoint_callback import Checkpoints
+    from cnnpool.fit.checkpoints import Checkpoints
 
     words = [*TINY, "pool=max_blur", "fit.checkpoint_every_minutes=0"]
     assert call("train", *words, "out=whole")[0] == 0

@@ -12,8 +12,9 @@ import pytest
 import torch
 import torchvision
 
-from cnnpool.fit.metrics_callback import MetricsCallback
-from cnnpool.launch import build, sweep
+from cnnpool import training
+from cnnpool.fit.checkpoints import Checkpoints
+from cnnpool.launch import sweep
 from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_job import is_of_memory
@@ -30,7 +31,7 @@ SWEEP = ["-m", "pool=max,avg,sum"]
 
 def fail_at(monkeypatch, number, how):
     """Let the training that is started ``number``-th (from 0) end by ``how()``."""
-    kept, count = build.train, [0]
+    kept, count = training.train, [0]
 
     def train(*arguments):
         count[0] += 1
@@ -38,7 +39,7 @@ def fail_at(monkeypatch, number, how):
             how()
         return kept(*arguments)
 
-    monkeypatch.setattr(build, "train", train)
+    monkeypatch.setattr(training, "train", train)
 
 
 def raise_error():
@@ -133,7 +134,7 @@ def test_a_signal_ends_the_sweep_with_a_table_and_the_same_command_goes_on(call,
         os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(MetricsCallback, "on_validation_start", interrupt)
+        patch.setattr(Checkpoints, "on_validation_start", interrupt)
         status, out, err = call("train", *SWEEP, *call.quick)
     assert status == 128 + signal.SIGTERM
     assert "3 jobs: 1 stopped, 2 not run" in out
@@ -146,8 +147,8 @@ def test_ctrl_c_in_a_single_run_saves_says_how_to_go_on_and_exits_130(call, tmp_
         os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(MetricsCallback, "on_train_start", interrupt)
-        patch.setattr(MetricsCallback, "on_validation_start", interrupt)
+        patch.setattr(Checkpoints, "on_train_start", interrupt)
+        patch.setattr(Checkpoints, "on_validation_start", interrupt)
         status, _, err = call("train", *call.quick)
     # Two signals: the second, during validation, ends the run at once.
     assert status == 130 and err.startswith("stopped: by SIGINT")
@@ -364,7 +365,7 @@ def test_a_sweep_that_is_stopped_leaves_its_plan_and_one_that_ends_does_not(call
         os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(MetricsCallback, "on_validation_start", interrupt)
+        patch.setattr(Checkpoints, "on_validation_start", interrupt)
         call("train", *SWEEP, *call.quick)
     [(path, left)] = plans(tmp_path)
     assert seen == [(path, True)] and not is_locked(path)

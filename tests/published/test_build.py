@@ -5,8 +5,7 @@ import torch
 import torchvision
 from torch import nn
 
-from cnnpool import published
-from cnnpool.launch import check
+from cnnpool import choices, published
 from cnnpool.pool import AvgPool2d, MaxBlurPool2d
 from cnnpool.published import Operators, sources
 
@@ -143,7 +142,7 @@ def test_an_installed_package_brings_its_network(monkeypatch):
 
 
 def test_published_packages_are_known_without_torch():
-    assert set(check.PUBLISHED) == set(published.PUBLISHED)
+    assert set(choices.PUBLISHED) == set(published.PUBLISHED)
 
 
 def test_published_weights_bring_their_scale(monkeypatch):

@@ -64,12 +64,12 @@ def test_a_plain_run_imports_no_module_that_only_a_function_names():
         **{
             "launch.compose": "from cnnpool.launch.job import Job",
             "launch.sweep": "def f():\n    import cnnpool.launch.ray",
-            "launch.build": "import cnnpool.fit",
+            "training": "import cnnpool.fit",
             **dict.fromkeys(("launch.job", "launch.ray", "fit"), ""),
         }
     )
     found = launched(imports(trees, lazy=False))
-    assert {name.rpartition(".")[2] for name in found} == {"build", "compose", "job", "sweep"}
+    assert {name.rpartition(".")[2] for name in found} == {"compose", "job", "sweep"}
 
 
 def test_a_plain_run_loads_no_way_to_run_jobs_elsewhere():

@@ -29,7 +29,8 @@ ROOMS = {
     },
     "probe": {"torch", "PIL", "cnnpool.quantity", *SCHEMA, *BASES},
     "fit": {
-        *("torch", "lightning", "torchmetrics", "tensorboard", "matplotlib"),
+        *("torch", "torchvision", "lightning", "torchmetrics", "tensorboard", "matplotlib", "PIL"),
+        *("cnnpool.bounds", "cnnpool.network"),
         *("cnnpool.explain", "cnnpool.lightning", "cnnpool.loggers", "cnnpool.quantity", "cnnpool.recipe"),
         "cnnpool.registry",
         *(RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
@@ -50,7 +51,15 @@ ROOMS = {
         *("cnnpool.cli_parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", SYSTEM, TABLES),
     },
     "bench": {"torch", *RIVALS, "cnnpool.pool", "cnnpool.cli_parser", RUN_FOLDER, SYSTEM, TABLES},
-    "__init__": {"cnnpool.pool", "cnnpool.surgery", "cnnpool.system.hardware"},
+    "__init__": {"cnnpool.launch.python", "cnnpool.pool", "cnnpool.surgery", "cnnpool.system.hardware"},
+    "choices": set(),
+    "network": {
+        *("torch", "cnnpool.choices", "cnnpool.published", "cnnpool.registry", RUN_FOLDER, *LAYERS),
+    },
+    "training": {
+        *("torch", "yaml", "cnnpool.choices", "cnnpool.fit", "cnnpool.loggers", "cnnpool.network"),
+        *("cnnpool.published", "cnnpool.recipe", RUN_FOLDER, SYSTEM, *LAYERS),
+    },
     "__main__": {"cnnpool.cli"},
     "tables": set(),
     "choose": {
@@ -60,12 +69,14 @@ ROOMS = {
     },
     "cli": {"cnnpool"},
     "launch": {
-        *("hydra", "omegaconf", "ray", "submitit", "yaml", "torch"),
+        *("hydra", "omegaconf", "ray", "submitit", "yaml", "torch", "numpy"),
         *(
+            "cnnpool.choices",
             "cnnpool.cli_parser",
             "cnnpool.fit",
             "cnnpool.loggers",
             "cnnpool.published",
+            "cnnpool.training",
             "cnnpool.recipe",
             RUN_FOLDER,
             SYSTEM,
@@ -87,7 +98,7 @@ ROOMS = {
     },
     "published": {
         *("torch", "torchvision", "timm", "safetensors", "cnnpool.model", "cnnpool.surgery"),
-        *("cnnpool.bounds", "cnnpool.registry", RUN_FOLDER),
+        *("cnnpool.bounds", "cnnpool.choices", "cnnpool.registry", RUN_FOLDER),
     },
     "surgery": {"torch", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", *BASES},
     "inspection": {
@@ -216,7 +227,7 @@ BREACHES = {
     ],
     "cnnpool/pool/utils.py": [""],
     "cnnpool/helpers/sizes.py": [""],
-    "cnnpool/training/loop.py": [""],
+    "cnnpool/trainers/loop.py": [""],
     "cnnpool/model/vgg.py": ["from cnnpool.pool import OPERATORS"],
     "cnnpool/__init__.py": ["import torch"],
 }

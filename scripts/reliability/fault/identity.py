@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from cnnpool.fit.metrics_callback import MetricsCallback
+from cnnpool.fit.checkpoints import Checkpoints
 from cnnpool.pool import dispatch
 from scripts.reliability.fault.attempt import Fault
 from scripts.reliability.fault.setting import HELD, cut_with, failing, images, raised, trained, write
@@ -41,14 +41,14 @@ def meanwhile(change):
     """``change`` is done once the run has trained its first epoch."""
 
     def before():
-        kept = MetricsCallback.on_train_epoch_end
+        kept = Checkpoints.on_train_epoch_end
 
         def then(self, trainer, module):
             if trainer.current_epoch == 1:
                 change()
             kept(self, trainer, module)
 
-        MetricsCallback.on_train_epoch_end = then
+        Checkpoints.on_train_epoch_end = then
 
     return before
 

@@ -15,8 +15,8 @@ from threading import Thread
 import torch
 from PIL import Image
 
-from cnnpool.fit.metrics_callback import MetricsCallback
-from cnnpool.launch import build
+from cnnpool import training
+from cnnpool.fit.checkpoints import Checkpoints
 from cnnpool.run_folder import status
 from cnnpool.run_folder.hold import held
 from cnnpool.system.atomic import write_json
@@ -39,7 +39,7 @@ def trained(*overrides, folder="here", cut=False):
 
     def before():
         if cut:
-            sys.modules["cnnpool.fit.record"].write = lambda *content: os._exit(9)
+            sys.modules["cnnpool.fit.results"].write = lambda *content: os._exit(9)
 
     arguments = ["train", *QUICK, f"hydra.run.dir={folder}", *overrides]
     status, _, err = command(arguments, Path.cwd(), before)
@@ -95,7 +95,7 @@ def used():
 
 def signalled(signum):
     def before():
-        MetricsCallback.on_validation_start = lambda *arguments: os.kill(os.getpid(), signum)
+        Checkpoints.on_validation_start = lambda *arguments: os.kill(os.getpid(), signum)
 
     return before
 
@@ -104,14 +104,14 @@ def failing(how):
     """The training of ``avg`` ends by ``how()``."""
 
     def before():
-        kept = build.train
+        kept = training.train
 
         def train(config, *arguments):
             if config["pool"]["name"] == "avg":
                 how()
             return kept(config, *arguments)
 
-        build.train = train
+        training.train = train
 
     return before
 

@@ -10,9 +10,8 @@ from PIL import Image
 from sklearn.metrics import balanced_accuracy_score, recall_score
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from cnnpool import data, model, pool, readout
-from cnnpool.fit import Facts, Recipe, fit
-from cnnpool.fit.by_class import by_class, keys
+from cnnpool import data
+from cnnpool.fit.scores import by_class, chance_warning, keys
 from cnnpool.report import main as compare
 from cnnpool.run_folder.correct import unpacked
 from cnnpool.run_folder.results import read
@@ -59,22 +58,12 @@ def photographs(root, sizes):
     return root
 
 
-def train(runs, root, out, *, seed=0, operator="max"):
-    torch.manual_seed(seed)
-    dataset = data.build("image_folder", root=str(root), seed=seed, batch_size=16, skip_unreadable=True)
-    net = model.build(
-        "convnet",
-        3,
-        dataset.size,
-        dataset.num_classes,
-        pool=lambda stage, channels: pool.build(operator, channels),
-        readout=lambda channels, size: readout.build("gap", channels, size),
-        width=4,
+def train(runs, root, out, operator="max"):
+    images = {"name": "image_folder", "root": str(root), "skip_unreadable": True, "shift": 0}
+    results, _ = runs.run(
+        out, operator=operator, images=images, limit=None, batch_size=16, epochs=1, probes={}
     )
-    stages = {stage: {"name": operator} for stage in ("s1", "s2")}
-    facts = Facts(**runs.facts | {"pool": {"name": operator}, "stages": stages})
-    recipe = Recipe(epochs=1, pictures=False, progress=False)
-    return fit(net, dataset, {}, recipe=recipe, seed=seed, out=out, facts=facts), dataset
+    return results, data.build(root=str(root), name="image_folder", skip_unreadable=True)
 
 
 def test_a_run_on_own_images_reports_its_classes(runs, tmp_path, caplog, capsys):
@@ -126,3 +115,25 @@ def test_well_known_data_has_no_scores_by_class(runs, tmp_path):
     results, _ = runs.run(tmp_path / "run", epochs=1, probes={})
     assert results.measured["test"].keys() == {"accuracy", "loss"}
     assert results.images["classes"] == list("0123456789") and sum(results.images["test"]) == 360
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "counts", "said"),
+    [
+        (0.25, [25, 25, 25, 25], True),
+        (0.10, [25, 25, 25, 25], True),
+        # Two standard errors of a share of 1/4 of 100 images: 2 * sqrt(0.25 * 0.75 / 100) = 0.0866.
+        (0.336, [25, 25, 25, 25], True),
+        (0.337, [25, 25, 25, 25], False),
+        (0.90, [90, 10], True),
+        (0.97, [90, 10], False),
+        (1.0, [100, 0], False),
+        (1.0, [7], False),
+    ],
+)
+def test_what_chance_reaches_is_said(accuracy, counts, said):
+    text = chance_warning(accuracy, counts)
+    assert bool(text) == said
+    if said:
+        assert f"accuracy {100 * accuracy:.1f} %" in text
+        assert f"{100 * max(counts) / sum(counts):.1f} % by always naming the commonest class" in text

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from cnnpool import published, registry
-from cnnpool.launch.check import is_published, located
+from cnnpool import registry
+from cnnpool.choices import is_published, located
+from cnnpool.published.build import PUBLISHED
 from cnnpool.published.preset import Preset, Size
 
 
@@ -58,9 +59,7 @@ def sentence(preset: Preset, settings: Mapping[str, Any], data: Mapping[str, Any
 def _published(model: str) -> Preset | None:
     """The preset of the network with the settings ``model``, as JSON: asked once for all jobs of a sweep."""
     chosen = json.loads(model)
-    found: Preset | None = registry.construct(
-        published.PUBLISHED, "networks", chosen.pop("name"), **chosen
-    ).preset()
+    found: Preset | None = registry.construct(PUBLISHED, "networks", chosen.pop("name"), **chosen).preset()
     return found
 
 

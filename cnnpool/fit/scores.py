@@ -1,4 +1,4 @@
-"""Accuracy on each class and its mean, which accuracy hides where classes differ in size."""
+"""Accuracy on each class, and a warning of one that is no better than chance."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -57,4 +57,26 @@ def sentence(test: dict[str, Any]) -> str:
     return (
         f"balanced accuracy {100 * test['balanced_accuracy']:.2f} %, from {100 * shares[low]:.1f} % on {low} "
         f"to {100 * shares[high]:.1f} % on {high}"
+    )
+
+
+def chance_warning(accuracy: float, counts: Sequence[int]) -> str:
+    """The warning about an accuracy that always naming the commonest class would have reached; else nothing.
+
+    Args:
+        accuracy: share of the test images classified correctly, 0..1.
+        counts: test images of each class.
+
+    Returns:
+        A sentence where the accuracy lies no more than two standard errors (binomial, of so many images)
+        above the share of the commonest class; empty elsewhere, and where all images have one class.
+    """
+    total, most = sum(counts), max(counts)
+    share = most / total
+    error = (share * (1 - share) / total) ** 0.5
+    if most == total or accuracy > share + 2 * error:
+        return ""
+    return (
+        f"the network learned nothing that helps on the test images: accuracy {100 * accuracy:.1f} %, and "
+        f"{100 * share:.1f} % by always naming the commonest class. Try a lower fit.lr, or more fit.epochs"
     )

@@ -1,0 +1,66 @@
+"""Names and options that a run's settings choose, as plain data: no room is imported."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+PUBLISHED = ("installed", "timm", "torchvision")
+"""Models of other packages, by their stems in ``conf/model``."""
+
+
+def is_published(settings: Mapping[str, Any]) -> bool:
+    """Whether the model is a network of another package."""
+    return settings["model"]["name"] in PUBLISHED
+
+
+def options_of(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a choice, without its name."""
+    return {option: value for option, value in chosen.items() if option != "name"}
+
+
+@contextmanager
+def located(path: str, chosen: Mapping[str, Any]) -> Iterator[None]:
+    """Prefix errors that begin with an option's name by ``path``, its place on the command line."""
+    try:
+        yield
+    except ValueError as error:
+        if str(error).partition(" ")[0] in options_of(chosen):
+            raise ValueError(f"{path}.{error}") from None
+        raise
+
+
+def own_operators(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The operators set for single stages, by stage.
+
+    Raises:
+        ValueError: if that is no operator with its options.
+    """
+    own = settings.get("stage") or {}
+    for stage, spec in own.items():
+        if not isinstance(spec, Mapping):
+            raise ValueError(
+                f"stage.{stage}={spec}: a stage's operator is chosen by pool@stage.{stage}={spec}, "
+                f"its options by stage.{stage}.OPTION=VALUE"
+            )
+    return {stage: dict(spec) for stage, spec in own.items()}
+
+
+def stage_settings(settings: Mapping[str, Any], stages: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """The operator of every stage of a model with its options: its own, or the common one.
+
+    Raises:
+        ValueError: if an operator is set for a stage that the model does not have.
+    """
+    own = own_operators(settings)
+    for stage, spec in own.items():
+        if stage not in stages and spec["name"] != "inherit":
+            raise ValueError(
+                f"stage.{stage}: model {settings['model']['name']} has no stage {stage}; "
+                f"it has {', '.join(stages)}"
+            )
+    return {stage: _whole(own.get(stage, {"name": "inherit"}), settings["pool"]) for stage in stages}
+
+
+def _whole(spec: Mapping[str, Any], pool: Mapping[str, Any]) -> dict[str, Any]:
+    common = dict(pool) if spec["name"] == "inherit" else {}
+    return common | {key: value for key, value in spec.items() if value != "inherit"}

@@ -1,0 +1,170 @@
+"""Checkpoints of a run: after every epoch, at intervals within one, and at a signal."""
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.plugins.io import CheckpointIO
+
+from cnnpool.fit.classifier import Classifier, DivergedError
+from cnnpool.fit.record import Record
+from cnnpool.run_folder.checkpoint import keep, load, save
+from cnnpool.run_folder.layout import BEST, CHECKPOINTS, LAST, PREVIOUS, refuse_lost
+from cnnpool.system.load import Stopwatch
+from cnnpool.system.signals import Signals, Stopped
+
+
+class SafeCheckpointIO(CheckpointIO):
+    """Saves and loads by ``cnnpool.run_folder.checkpoint``.
+
+    Lightning's own goes through the temporary folder, which may be another file system, and torch.load does
+    not compare the archive's checksums.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        save(Path(path), checkpoint)
+
+    def load_checkpoint(
+        self, path: Any, map_location: Any = None, weights_only: Any = None
+    ) -> dict[str, Any]:
+        content: dict[str, Any] = load(Path(path), map_location)
+        return content
+
+    def remove_checkpoint(self, path: Any) -> None:
+        Path(path).unlink(missing_ok=True)
+
+
+class Checkpoints(Checkpoint):
+    """``last.ckpt`` to go on from, ``previous.ckpt`` the one before it, ``best.ckpt`` for its weights.
+
+    ``best.ckpt`` is written after epochs with the best validation accuracy so far. No file of weights that
+    are not finite is ever written. As a ``Checkpoint`` of Lightning it runs after all other callbacks, so
+    that a checkpoint holds what they decided, such as an early stop.
+
+    Its state is what the run's closing record needs over a restart.
+
+    Args:
+        out: the run's folder.
+        name: the run's own random one.
+        record: of the run; None in all processes but the first.
+        signals: while training, a signal saves and stops at the end of the step or of the epoch.
+    """
+
+    def __init__(self, out: Path, name: str, record: Record | None, signals: Signals):
+        self.out, self.name = out, name
+        self.folder = out / CHECKPOINTS
+        self.record = record
+        self.signals = signals
+        self.best = -1.0
+        self.stopped = False
+        self.images = 0
+        self.training = Stopwatch()
+        self.begun, self.saved_time = time.perf_counter(), time.monotonic()
+        self._steps = 0
+
+    def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
+        # Lightning has just installed its own handler of SIGTERM.
+        self.signals.install()
+        self.signals.patient = True
+        self.training.processes = trainer.world_size
+        # A run that goes on within an epoch is told of no epoch's start.
+        self.training.start()
+
+    def on_train_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
+        self.training.start()
+
+    def on_validation_start(self, trainer: Trainer, module: LightningModule) -> None:
+        self.training.stop()
+
+    def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
+        self.signals.patient = False
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        assert isinstance(module, Classifier)
+        self.images += len(batch[0]) * trainer.world_size
+        # The gradients of a part of a batch are not saved. The last step is saved with its epoch's end, after
+        # validation.
+        stepped, self._steps = module.steps != self._steps, module.steps
+        if not stepped or batch_idx + 1 >= trainer.num_training_batches or trainer.should_stop:
+            return
+        minutes = (time.monotonic() - self.saved_time) / 60
+        due, signum = self._agree(trainer, minutes >= module.recipe.checkpoint_every_minutes)
+        if due or signum:
+            self._save(trainer, module)
+        self._stop(module, signum)
+
+    def on_train_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
+        assert isinstance(module, Classifier)
+        self.training.stop()
+        self.stopped = trainer.should_stop
+        # Without a validation split the last epoch counts as the best.
+        accuracy = module.latest.get("val", {"accuracy": math.inf})["accuracy"]
+        if accuracy > self.best or accuracy == math.inf:
+            self.best = accuracy
+            self._check(module)
+            trainer.save_checkpoint(self.folder / BEST, weights_only=True)
+        self._save(trainer, module)
+        self._stop(module, self._agree(trainer, False)[1])
+
+    def state_dict(self) -> dict[str, Any]:
+        self.training.lap()
+        return {
+            "best": self.best,
+            "stopped": self.stopped,
+            "images": self.images,
+            "seconds": self.training.seconds,
+            "taken": self.training.taken,
+            "wall_s": time.perf_counter() - self.begun,
+            "metrics_bytes": self.record.sync() if self.record else 0,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best, self.stopped, self.images = state["best"], state["stopped"], state["images"]
+        self.training.restore(state["seconds"], state["taken"])
+        self.begun -= state["wall_s"]
+
+    @property
+    def cost(self) -> dict[str, float | None]:
+        """Speed and time of the training so far, as results.json has them."""
+        seconds = self.training.seconds
+        return {
+            "train_images_per_s": self.images / seconds if seconds else None,
+            "wall_s": time.perf_counter() - self.begun,
+            "load": self.training.load,
+        }
+
+    def _save(self, trainer: Trainer, module: Classifier) -> None:
+        self._check(module)
+        if trainer.is_global_zero:
+            keep(self.folder / LAST, self.folder / PREVIOUS)
+        trainer.save_checkpoint(self.folder / LAST, weights_only=False)
+        module.saved_steps, self.saved_time = module.steps, time.monotonic()
+
+    def _check(self, module: Classifier) -> None:
+        if module.global_rank == 0:
+            refuse_lost(self.out, self.name)
+        # One reduction over all tensors, since reading each would synchronise with a GPU.
+        if not torch.stack([value.isfinite().all() for value in module.state_dict().values()]).all():
+            raise DivergedError(
+                f"a weight or statistic became nan or infinite by step {module.steps}: lower fit.lr; "
+                f"the last checkpoint is of step {module.saved_steps}"
+            )
+
+    def _stop(self, module: Classifier, signum: int) -> None:
+        if signum:
+            raise Stopped(signum, f"stopped by {Stopped(signum).name} at step {module.saved_steps}")
+
+    def _agree(self, trainer: Trainer, due: bool) -> tuple[bool, int]:
+        """(whether a checkpoint is due, signal), combined over all processes."""
+        signum = self.signals.pending or 0
+        if trainer.world_size == 1:
+            return due, signum
+        votes = torch.tensor([int(due), signum], device=trainer.strategy.root_device)
+        due_votes, signum = trainer.strategy.reduce(votes, reduce_op="max").tolist()
+        return bool(due_votes), signum

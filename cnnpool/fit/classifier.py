@@ -1,0 +1,384 @@
+"""A network in training, as a LightningModule: loss, optimiser, rates, scores, prediction."""
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim.lr_scheduler import LambdaLR
+
+from cnnpool import network
+from cnnpool.data.draw import seed_of
+from cnnpool.fit import optimizers
+from cnnpool.fit.images import Images
+from cnnpool.fit.layers import Level, frozen_norms, is_uniform, plan
+from cnnpool.model import Cnn
+from cnnpool.recipe import Recipe
+from cnnpool.run_folder.checkpoint import load
+
+log = logging.getLogger(__name__)
+
+
+class DivergedError(RuntimeError):
+    """The loss is not finite."""
+
+
+class Prediction(NamedTuple):
+    """The most probable class of an image, and its probability, 0..1."""
+
+    name: str
+    probability: float
+
+
+class Classifier(LightningModule):
+    """Images (N, C, H, W), normalised, to logits (N, classes), and how that is trained.
+
+    Trained by any ``Trainer`` it does what ``cnnpool train`` does. All arguments but ``model`` are plain
+    names and numbers and stand in its checkpoints, so that ``load_from_checkpoint(path)`` needs nothing else.
+
+    Args:
+        network: ``model``, ``stages`` and ``readout`` as a run records them; None where ``model`` is given.
+        data: ``in_channels``, ``size`` (H, W), ``classes``, ``mean`` and ``std`` of the images.
+        fit: options of :class:`cnnpool.recipe.Recipe`.
+        seed: with epoch, step and process it fixes every draw of stochastic operators and dropout.
+        model: the network itself, (N, C, H, W) to (N, classes); None to make it from ``network``.
+
+    Raises:
+        ValueError: if neither ``network`` nor ``model`` is given, or an option is out of range.
+    """
+
+    def __init__(
+        self,
+        network: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
+        fit: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        *,
+        model: nn.Module | None = None,
+    ):
+        super().__init__()
+        self.save_hyperparameters("network", "data", "fit", "seed", logger=False)
+        if model is None:
+            model = _rebuilt(network, data, seed)
+        self.model = model
+        self.data = data
+        self.recipe = Recipe(**(fit or {}))
+        self.seed = seed
+        self.levels = [] if is_uniform(self.recipe) else _levels(model, self.recipe, data)
+        self.frozen = frozen_norms(self.levels, self.recipe)
+        if self.recipe.channels_last:
+            self.model.to(memory_format=torch.channels_last)
+        self.header: dict[str, Any] = {}
+        """Further entries of the checkpoints, in plain JSON."""
+        self.steps = self.saved_steps = self.total_steps = 0
+        self.latest: dict[str, dict[str, float]] = {}
+        """Loss and accuracy of the last epoch, by split."""
+        self.correct: Tensor | None = None
+        """Test images that were classified correctly, (N,) of bool, in the data set's order."""
+        self._is_validated = False
+        self._sums: dict[str, Tensor] = {}
+        self._correct: list[Tensor] = []
+        self._begun = time.perf_counter()
+
+    @classmethod
+    def load_from_checkpoint(  # type: ignore[override]
+        cls,
+        checkpoint_path: str | Path,
+        map_location: Any = "cpu",
+        *,
+        model: nn.Module | None = None,
+        **unused: Any,
+    ) -> Self:
+        """The classifier of a checkpoint, in evaluation mode.
+
+        The file's checksums are compared, and nothing in it is run as code.
+
+        Args:
+            checkpoint_path: of a file that a training with this class wrote.
+            map_location: device of the weights.
+            model: the network, where it was given to the constructor.
+            unused: further arguments of Lightning's method, which change nothing here.
+
+        Raises:
+            DamagedError: if the file is missing, damaged, or not plain weights.
+            ValueError: if it is of an earlier version, or of a module of one's own and ``model`` is missing.
+        """
+        content = load(Path(checkpoint_path), map_location)
+        if not isinstance(content, dict) or "hyper_parameters" not in content:
+            raise ValueError(
+                f"{checkpoint_path} says nothing of its network: it was written before version 0.3.0"
+            )
+        made = cls(**content["hyper_parameters"], model=model)
+        made.load_state_dict(content["state_dict"])
+        made.steps = made.saved_steps = content.get("cnnpool", {}).get("steps", 0)
+        return made.to(map_location).eval()
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits (N, classes)."""
+        logits: Tensor = self.model(images)
+        return logits
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        self.total_steps = self._planned_steps()
+        optimizer = optimizers.build(self.recipe, self.model.parameters(), self.levels)
+        rates = LambdaLR(optimizer, self._share_of_rate)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": rates, "interval": "step"}}
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode, but for batch normalisations that keep their statistics."""
+        super().train(mode)
+        for module in self.frozen:
+            module.eval()
+        return self
+
+    def on_train_start(self) -> None:
+        # No Trainer calls it, and frozen statistics are frozen by it.
+        self.train()
+        # A checkpoint is loaded before the model is moved.
+        self._sums = {split: sums.to(self.device) for split, sums in self._sums.items()}
+
+    def on_train_epoch_start(self) -> None:
+        self._begun = time.perf_counter()
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        # Draws depend on the step (and process) alone, so a resumed run repeats them.
+        seed = seed_of(self.seed, self.current_epoch, batch_idx, self.global_rank)
+        # torch.manual_seed also seeds backends that are not present, which takes half a millisecond a step.
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        images, labels = batch
+        logits = self(images)
+        if labels.is_floating_point():
+            # Shares of classes, which half precision would round.
+            logits = logits.to(labels.dtype)
+        loss = F.cross_entropy(logits, labels, label_smoothing=self.recipe.label_smoothing)
+        if loss.device.type == "cpu" and not loss.isfinite():
+            raise self._diverged(loss.item(), batch_idx)
+        self._add("step", loss, logits, labels)
+        return loss
+
+    def optimizer_step(self, epoch: int, batch_idx: int, *rest: Any, **more: Any) -> None:
+        # Called once a batch, after all of its parts: here a step is counted and recorded.
+        super().optimizer_step(epoch, batch_idx, *rest, **more)
+        self.steps += 1
+        step = self._sums.pop("step")
+        self._sums["train"] = self._sums["train"] + step if "train" in self._sums else step
+        if self.steps % self.recipe.log_interval(self.total_steps) == 0:
+            loss = self._mean(step)["loss"]
+            if not math.isfinite(loss):
+                raise self._diverged(loss, batch_idx)
+            rate = self.recipe.learning_rate(self.steps - 1, self.total_steps)
+            self._record({"train/loss": loss, "train/learning_rate": rate}, self.current_epoch)
+        if self.recipe.max_steps and self.steps >= self.recipe.max_steps:
+            self.trainer.should_stop = True
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        self._evaluate("val", batch)
+
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        self._correct.append(self._evaluate("test", batch).argmax(1) == batch[1])
+
+    def predict_step(self, batch: Any, batch_idx: int = 0) -> Tensor:
+        """Probabilities (N, classes) of images, or of the images of a batch (images, labels)."""
+        images = batch[0] if isinstance(batch, list | tuple) else batch
+        return self.forward(images).softmax(1)
+
+    def on_validation_epoch_end(self) -> None:
+        # Where a training goes on after its validation, none may have run.
+        if "val" in self._sums:
+            self.latest["val"], self._is_validated = self._take("val"), True
+            values = {f"val/{key}": value for key, value in self.latest["val"].items()}
+            # In a training they are recorded with its own scores, at the end of the epoch.
+            self.log_dict(values, logger=self.trainer.state.fn != TrainerFn.FITTING)
+
+    def on_train_epoch_end(self) -> None:
+        self.latest["train"] = self._take("train")
+        epoch = self.current_epoch + 1
+        # Not those of an epoch before, where a training validates now and then.
+        new = {split: self.latest[split] for split in ("train", *["val"] * self._is_validated)}
+        self._is_validated = False
+        values = {f"{split}/{key}": v for split, score in new.items() for key, v in score.items()}
+        self.log("train/accuracy", values["train/accuracy"], logger=False)
+        # train/loss is the loss of single steps; this is the mean of the epoch.
+        values["epoch/train_loss"] = values.pop("train/loss")
+        self._record(values, epoch)
+        scores = "   ".join(
+            f"{split} loss {score['loss']:.4f} accuracy {100 * score['accuracy']:.2f} %"
+            for split, score in new.items()
+        )
+        seconds = time.perf_counter() - self._begun
+        log.info("epoch %d/%d   %s   %.1f s", epoch, self.trainer.max_epochs, scores, seconds)
+
+    def on_test_epoch_end(self) -> None:
+        self.latest["test"] = self._take("test")
+        self.correct = self._gathered()
+        self.log_dict({f"test/{key}": value for key, value in self.latest["test"].items()})
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        # A checkpoint within an epoch holds the sums of the steps that the epoch's record still needs.
+        sums = self._sums.get("train", torch.zeros(3, dtype=torch.float64, device=self.device))
+        checkpoint["cnnpool"] = {
+            **self.header,
+            "steps": self.steps,
+            "total_steps": self.total_steps,
+            "seed": self.seed,
+            "latest": self.latest,
+            "training_sums": self.trainer.strategy.reduce(sums.clone(), reduce_op="sum").cpu(),
+        }
+
+    def restore(self, checkpoint: Mapping[str, Any]) -> None:
+        """Take over the weights and the scores of a run that has taken its last step."""
+        self.load_state_dict(checkpoint["state_dict"])
+        self.steps = self.saved_steps = checkpoint["cnnpool"]["steps"]
+        self.latest = checkpoint["cnnpool"]["latest"]
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.steps = self.saved_steps = checkpoint["cnnpool"]["steps"]
+        self.latest = checkpoint["cnnpool"]["latest"]
+        sums = checkpoint["cnnpool"]["training_sums"]
+        if self.global_rank == 0 and sums[2]:
+            self._sums["train"] = sums
+
+    def predict(self, image: str | Path | Tensor) -> Prediction:
+        """The class of one image.
+
+        Args:
+            image: a file, or values of 0 to 1, (C, H, W), not normalised.
+
+        Raises:
+            ValueError: if the classifier does not know its images, or the image has other channels.
+        """
+        if self.data is None:
+            raise ValueError("this classifier does not know how its images are normalised: give data=")
+        device = next(self.model.parameters()).device
+        pixels = _read(image, self.data).to(device)
+        was_training = self.training
+        try:
+            with torch.no_grad():
+                shares = self.eval()(pixels[None]).softmax(1)[0]
+        finally:
+            self.train(was_training)
+        probability, place = shares.max(0)
+        return Prediction(str(self.data["classes"][int(place)]), float(probability))
+
+    def _planned_steps(self) -> int:
+        trainer, images = self.trainer, getattr(self.trainer, "datamodule", None)
+        if isinstance(images, Images):
+            # Lightning's own count would set the loader up before its position is restored.
+            epochs, limit = trainer.max_epochs or 1, trainer.limit_train_batches
+            batches = images.batches_of_epoch
+            batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
+            steps = epochs * math.ceil(batches / trainer.accumulate_grad_batches)
+        else:
+            steps = int(trainer.estimated_stepping_batches)
+        return min(steps, self.recipe.max_steps or steps)
+
+    def _share_of_rate(self, step: int) -> float:
+        return self.recipe.learning_rate(min(step, self.total_steps - 1), self.total_steps) / self.recipe.lr
+
+    def _evaluate(self, split: str, batch: tuple[Tensor, Tensor]) -> Tensor:
+        images, labels = batch
+        logits = self.forward(images)
+        self._add(split, F.cross_entropy(logits, labels), logits, labels)
+        return logits
+
+    def _add(self, split: str, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
+        new = score(loss.detach() * len(labels), logits, labels)
+        self._sums[split] = self._sums[split] + new if split in self._sums else new
+
+    def _take(self, split: str) -> dict[str, float]:
+        """Mean loss and accuracy over the images summed up so far, over all devices; starts anew.
+
+        Raises:
+            DivergedError: if the loss is not finite.
+        """
+        found = self._mean(self._sums.pop(split))
+        if not math.isfinite(found["loss"]):
+            raise DivergedError(f"the loss became {found['loss']} before step {self.steps}: lower fit.lr")
+        return found
+
+    def _mean(self, sums: Tensor) -> dict[str, float]:
+        loss, correct, count = self.trainer.strategy.reduce(sums.clone(), reduce_op="sum").tolist()
+        return {"loss": loss / count, "accuracy": correct / count}
+
+    def _gathered(self) -> Tensor:
+        """Each of several processes has looked at every world-th image, from its rank on."""
+        own = torch.cat(self._correct)
+        self._correct.clear()
+        world = self.trainer.world_size
+        if world > 1:
+            counts = self.trainer.strategy.all_gather(torch.tensor([len(own)], device=own.device))
+            share = own.new_zeros(int(counts.max()), dtype=torch.uint8)
+            share[: len(own)] = own
+            own = self.trainer.strategy.all_gather(share).T.flatten()[: int(counts.sum())].bool()
+        return own.cpu()
+
+    def _record(self, values: Mapping[str, float], epoch: int) -> None:
+        for logger in self.loggers:
+            logger.log_metrics({**values, "epoch": epoch}, self.steps)
+
+    def _diverged(self, loss: float, batch_idx: int) -> DivergedError:
+        """The error for a loss that is not finite, with its step and remedies."""
+        rate = self.recipe.learning_rate(self.steps, max(self.total_steps, self.steps + 1))
+        return DivergedError(
+            f"the loss became {loss} at epoch {self.current_epoch}, step {self.steps} (batch {batch_idx} of "
+            f"the epoch, learning rate {rate:.3g}): lower fit.lr, or lengthen fit.warmup; "
+            f"the last checkpoint is of step {self.saved_steps}"
+        )
+
+
+def score(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
+    """(summed loss, correct answers, images) as one float64 tensor on the device.
+
+    Of mixed images the class with the largest share counts as the correct one.
+    """
+    labels = labels.argmax(1) if labels.ndim == 2 else labels
+    correct = (logits.detach().argmax(1) == labels).sum(dtype=torch.float64)
+    return torch.stack((loss.detach().double(), correct, correct.new_full((), len(labels))))
+
+
+def _rebuilt(made: Mapping[str, Any] | None, data: Mapping[str, Any] | None, seed: int) -> nn.Module:
+    if made is None or data is None:
+        raise ValueError("this classifier holds a module of its own: give it as model=")
+    images = network.Images(data["in_channels"], tuple(data["size"]), len(data["classes"]))
+    return network.rebuild(made["model"], made["stages"], made["readout"], images, seed=seed)
+
+
+def _levels(model: nn.Module, recipe: Recipe, data: Mapping[str, Any] | None) -> list[Level]:
+    if data is None or not isinstance(model, Cnn):
+        raise ValueError("rates by layer and frozen layers need a network of cnnpool and data=")
+    return plan(model, recipe, torch.zeros(1, data["in_channels"], *data["size"]))
+
+
+def _read(image: str | Path | Tensor, data: Mapping[str, Any]) -> Tensor:
+    """The image as the network takes it: resized so that it covers the size, its centre, normalised."""
+    # Late: a training reads its images elsewhere.
+    from PIL import Image
+    from torchvision.transforms.v2 import functional as transforms
+
+    if isinstance(image, Tensor):
+        values = image
+    else:
+        with Image.open(image) as file:
+            values = transforms.pil_to_tensor(file.convert("L" if data["in_channels"] == 1 else "RGB")) / 255
+    channels, *have = values.shape
+    if channels != data["in_channels"]:
+        raise ValueError(f"the image has {channels} channels, and the network takes {data['in_channels']}")
+    want = list(data["size"])
+    if have != want:
+        scale = max(side / own for side, own in zip(want, have, strict=True))
+        nearest = [max(side, round(own * scale)) for side, own in zip(want, have, strict=True)]
+        values = transforms.center_crop(transforms.resize(values, nearest, antialias=True), want)
+    normalised: Tensor = transforms.normalize(values, data["mean"], data["std"])
+    return normalised

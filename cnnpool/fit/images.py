@@ -1,0 +1,88 @@
+"""The images of a data set as a LightningDataModule: loaders for each process, the position in an epoch."""
+
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningDataModule
+from torch.utils.data import DataLoader
+
+from cnnpool.data import Dataset, Loader
+from cnnpool.data.batches import Batch, as_it_is
+
+
+class Images(LightningDataModule):
+    """Training, validation and test images in whole batches, with a position that checkpoints carry.
+
+    Every process of a training takes its share of each batch. Images that fit into a quarter of a GPU's free
+    memory are kept there.
+
+    Args:
+        dataset: the images.
+        accumulate: parts into which each batch is split, as ``fit.accumulate`` says, >= 1.
+        channels_last: memory format of the images.
+        num_workers: processes that make training batches, >= 0; they change no bit.
+    """
+
+    def __init__(
+        self, dataset: Dataset, *, accumulate: int = 1, channels_last: bool = True, num_workers: int = 0
+    ):
+        super().__init__()
+        self.dataset = dataset
+        self.accumulate = accumulate
+        self.channels_last = channels_last
+        self.num_workers = num_workers
+        self._loader: Loader | None = None
+        self._position: dict[str, int] = {}
+
+    @property
+    def batches_of_epoch(self) -> int:
+        """Batches, or parts of them, that each process takes in an epoch."""
+        return len(self._train_loader())
+
+    def train_dataloader(self) -> Loader:
+        self._loader = self._on_device(self._train_loader())
+        # A checkpoint is restored before any loader exists.
+        if self._position:
+            self._loader.load_state_dict(self._position)
+            self._position = {}
+        return self._loader
+
+    def val_dataloader(self) -> Loader | list[Loader]:
+        loader = self.dataset.val_loader(shard=self._shard, channels_last=self.channels_last)
+        return self._on_device(loader) if loader else []
+
+    def test_dataloader(self) -> Loader:
+        return self._on_device(self.dataset.test_loader(shard=self._shard, channels_last=self.channels_last))
+
+    def predict_dataloader(self) -> DataLoader[Batch]:
+        """The test images: predictions stand in the order of ``dataset.test``."""
+        loader = self.test_dataloader()
+        # For predictions Lightning makes every loader again, as only torch's own can be made.
+        settings: dict[str, Any] = {"batch_size": loader.batch_size, "sampler": loader.sampler}
+        return DataLoader(loader.dataset, collate_fn=as_it_is, **settings)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._loader.state_dict() if self._loader else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._position = dict(state_dict)
+
+    @property
+    def _shard(self) -> tuple[int, int]:
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+    def _train_loader(self) -> Loader:
+        return self.dataset.train_loader(
+            shard=self._shard,
+            parts=self.accumulate,
+            channels_last=self.channels_last,
+            num_workers=self.num_workers,
+        )
+
+    def _on_device(self, loader: Loader) -> Loader:
+        device = self.trainer.strategy.root_device if self.trainer else torch.device("cpu")
+        if device.type == "cuda":
+            splits = (self.dataset.train, self.dataset.val, self.dataset.test)
+            free, _ = torch.cuda.mem_get_info(device)
+            loader.dataset.move(device, images=4 * sum(split.rows.nbytes for split in splits) <= free)
+        return loader

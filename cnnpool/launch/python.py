@@ -1,0 +1,134 @@
+"""Training from Python, with the settings of the command line: a run, or its parts for one's own Trainer."""
+
+import logging
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from cnnpool import data, training
+from cnnpool.launch import check
+from cnnpool.launch.compose import Request, jobs_of
+from cnnpool.launch.finished import finished
+from cnnpool.launch.job import Job
+from cnnpool.recipe import Recipe
+from cnnpool.run_folder import layout
+from cnnpool.run_folder.hold import held
+from cnnpool.run_folder.results import Results
+
+if TYPE_CHECKING:
+    from cnnpool.fit import Classifier, Images
+
+
+def train(*overrides: str) -> Results:
+    """Train as ``cnnpool train`` does with these overrides, and return the run's results.
+
+    A run that was stopped goes on; of one that has finished its results are read. Threads, deterministic
+    mode, random generators, signal handlers and logging are left as they were.
+
+    Args:
+        overrides: KEY=VALUE, as on the command line.
+
+    Raises:
+        ValueError: for a mistake in what was asked, in one line.
+        DivergedError: if the loss stops being finite.
+        OccupiedError: if the run's folder holds another run.
+    """
+    job = _job(overrides)
+    check.check(job.settings)
+    recipe = Recipe(**job.settings["fit"])
+    if (found := finished(job)) is not None:
+        return found
+    with _as_found(), held(job.folder):
+        layout.begin(job.folder)
+        logger = check.log_of(job.settings)
+        results = training.train(job.settings, recipe, job.folder, job.name, list(overrides), logger)
+    assert results is not None
+    return results
+
+
+def load(path: str | Path) -> "Classifier":
+    """The trained classifier of a run's folder (its last weights) or of a checkpoint, in evaluation mode.
+
+    Raises:
+        DamagedError: if the file is missing or damaged.
+        ValueError: if it was written by an earlier version.
+    """
+    from cnnpool.fit import Classifier
+
+    path = Path(path)
+    return Classifier.load_from_checkpoint(path / layout.CHECKPOINTS / layout.LAST if path.is_dir() else path)
+
+
+def datamodule(name: str, *, seed: int = 0, num_workers: int = 0, **options: Any) -> "Images":
+    """The images of the data set ``name``, as ``cnnpool train data=NAME seed=SEED`` takes them.
+
+    Args:
+        name: a stem of ``conf/data``, such as ``"mnist"``.
+        seed: of the validation cut, the orders and the augmentation.
+        num_workers: processes that make training batches, >= 0; they change no bit.
+        options: of the data set, such as ``batch_size=128`` or ``root="data"``.
+
+    Raises:
+        ValueError: for an unknown name or option, or a value out of range.
+        DataError: if the files are missing, damaged or inconsistent.
+    """
+    from cnnpool.fit import Images
+
+    chosen = _job([f"data={name}"]).settings["data"] | options
+    return Images(data.build(**chosen, seed=seed), num_workers=num_workers)
+
+
+def classifier(*overrides: str, seed: int = 0) -> "Classifier":
+    """The untrained classifier of ``cnnpool train`` with these overrides, for one's own Trainer.
+
+    Its images are read once, for their size, their classes and their normalisation.
+
+    Args:
+        overrides: KEY=VALUE, as on the command line, such as ``"data=mnist"`` or ``"pool=max_blur"``.
+        seed: of the weights and of all draws.
+
+    Raises:
+        ValueError: for a mistake in what was asked, in one line.
+    """
+    job = _job([*overrides, f"seed={seed}"])
+    check.check(job.settings)
+    with _as_found():
+        return training.parts(job.settings, Recipe(**job.settings["fit"])).classifier
+
+
+def _job(overrides: Any) -> Job:
+    (job,) = jobs_of(Request(list(overrides)))
+    if job.mistake:
+        raise ValueError(job.mistake)
+    return job
+
+
+@contextmanager
+def _as_found() -> Iterator[None]:
+    """Leave what a training changes for its whole process as it was."""
+    threads, mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
+    filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    cudnn = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
+    drawn = random.getstate(), np.random.get_state(), torch.random.get_rng_state()
+    workspace = os.environ.get("CUBLAS_WORKSPACE_CONFIG")
+    levels = {name: logging.getLogger(name).level for name in ("lightning", "lightning.pytorch", "cnnpool")}
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_deterministic_debug_mode(mode)
+        torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
+        torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = cudnn
+        random.setstate(drawn[0])
+        np.random.set_state(drawn[1])
+        torch.random.set_rng_state(drawn[2])
+        if workspace is None:
+            os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

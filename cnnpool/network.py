@@ -1,0 +1,129 @@
+"""The network of a run: made from its settings, and made again from what the run recorded of it."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from cnnpool import model, pool, published, readout, registry
+from cnnpool.choices import is_published, located, own_operators, stage_settings
+from cnnpool.model import Cnn
+from cnnpool.published import Operators, Published
+from cnnpool.registry import KEEP
+from cnnpool.run_folder.identity import as_json
+
+Settings = Mapping[str, Any]
+Stages = dict[str, dict[str, Any]]
+
+
+class Images(NamedTuple):
+    """The images that a network takes, and the classes that it tells.
+
+    Args:
+        in_channels: C.
+        size: (H, W).
+        num_classes: of them.
+    """
+
+    in_channels: int
+    size: tuple[int, int]
+    num_classes: int
+
+
+def build(settings: Settings, images: Images) -> tuple[Cnn, Stages]:
+    """The network that ``settings`` ask for, untrained or with published weights, and every stage's operator.
+
+    Raises:
+        ValueError: naming the setting that does not fit the images or the others.
+    """
+    return _published(settings, images) if is_published(settings) else _own(settings, images)
+
+
+def rebuild(name: Settings, stages: Settings, readout_name: Settings, images: Images, *, seed: int) -> Cnn:
+    """The network that a run recorded, at random: its checkpoint brings the weights.
+
+    Args:
+        name: of the model, with its options.
+        stages: the operator of each stage.
+        readout_name: of the readout, with its options.
+        images: that it takes.
+        seed: of the weights that no checkpoint brings.
+
+    Raises:
+        ValueError: for a name or option that does not exist here.
+    """
+    torch.manual_seed(seed)
+    try:
+        if name["name"] in published.PUBLISHED:
+            return published.build(
+                name["name"],
+                *images,
+                operators=Operators({"name": KEEP}, stages),
+                readout=readout_name,
+                arch=name["arch"],
+                order=name.get("order", "after"),
+            )
+        return model.build(
+            **images._asdict(),
+            pool=lambda stage, channels: pool.build(channels=channels, **stages[stage]),
+            readout=lambda channels, size: readout.build(channels=channels, size=size, **readout_name),
+            **name,
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"what was recorded does not describe a model: {error}") from None
+
+
+def _own(settings: Settings, images: Images) -> tuple[Cnn, Stages]:
+    """One of our backbones with the operator of every stage."""
+    entry = registry.lookup(model.MODELS, "models", settings["model"]["name"])
+    stages, own = stage_settings(settings, entry.STAGES), own_operators(settings)
+
+    def make_pool(stage: str, channels: int) -> pool.Pool2d:
+        inherits = own.get(stage, {"name": "inherit"})["name"] == "inherit"
+        try:
+            with located("pool" if inherits else f"stage.{stage}", stages[stage]):
+                return pool.build(channels=channels, **stages[stage])
+        except ValueError as error:
+            raise ValueError(f"stage {stage}: {error}") from None
+
+    def make_readout(channels: int, size: tuple[int, int]) -> readout.Readout:
+        with located("readout", settings["readout"]):
+            return readout.build(channels=channels, size=size, **settings["readout"])
+
+    with located("model", settings["model"]):
+        net = model.build(**images._asdict(), pool=make_pool, readout=make_readout, **settings["model"])
+    return net, stages
+
+
+def _published(settings: Settings, images: Images) -> tuple[Published, Stages]:
+    """A network of another package with the operator of every stage."""
+    own = {s: spec for s, spec in own_operators(settings).items() if spec["name"] != "inherit"}
+    operators = Operators(
+        _changed(pool.OPERATORS, settings["pool"]),
+        {stage: _changed(pool.OPERATORS, spec) for stage, spec in own.items()},
+    )
+    with located("model", settings["model"]):
+        net = published.build(
+            in_channels=images.in_channels,
+            size=images.size,
+            num_classes=images.num_classes,
+            operators=operators,
+            readout=_changed(readout.READOUTS, settings["readout"]),
+            **settings["model"],
+        )
+    whole = {
+        stage: dict(kept) if kept["name"] == KEEP else dict(own.get(stage) or settings["pool"])
+        for stage, kept in net.operators.items()
+    }
+    return net, whole
+
+
+def _changed(table: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
+    """``chosen`` without the options at their default: in a published network an operator takes these from
+    what it replaces."""
+    if chosen["name"] == KEEP:
+        return dict(chosen)
+    signature = inspect.signature(registry.lookup(table, "choices", chosen["name"]))
+    usual = {name: as_json(parameter.default) for name, parameter in signature.parameters.items()}
+    return {k: v for k, v in chosen.items() if k == "name" or as_json(v) != usual.get(k, inspect.Parameter)}

@@ -1,0 +1,218 @@
+"""One training: settings -> data -> classifier -> Trainer -> fit -> test -> measure -> record."""
+
+import dataclasses
+import logging
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import yaml
+
+from cnnpool import data, network, probe
+from cnnpool.choices import located
+from cnnpool.data import Dataset
+from cnnpool.loggers import TensorBoard
+from cnnpool.pool.dispatch import kernels_in_use
+from cnnpool.published import Published
+from cnnpool.published.prepared import preset_of, sentence, sized
+from cnnpool.recipe import Recipe, TrainerFlags
+from cnnpool.run_folder import checkpoint, layout
+from cnnpool.run_folder.identity import as_json, asked
+from cnnpool.run_folder.results import Results
+from cnnpool.system.atomic import write_text
+from cnnpool.system.hardware import keep_memory
+from cnnpool.system.process import importing, rank
+from cnnpool.system.progress import Progress
+from cnnpool.system.signals import Signals
+
+if TYPE_CHECKING:
+    from cnnpool.fit import Classifier, Images, Run
+
+log = logging.getLogger(__name__)
+
+Settings = Mapping[str, Any]
+
+
+def train(
+    settings: Settings, recipe: Recipe, out: Path, name: str, overrides: list[str], logger: TensorBoard
+) -> Results | None:
+    """Train, test and measure the network that ``settings`` ask for, and leave the run in ``out``.
+
+    Goes on from ``out/checkpoints/last.ckpt`` where a run was stopped, to the same bits as one never stopped.
+
+    Args:
+        settings: all of them, checked.
+        recipe: made of ``settings["fit"]``.
+        out: the run's folder.
+        name: the run's name, its folder below the output root.
+        overrides: the command line, as results.json repeats it.
+        logger: gets numbers and pictures beside TensorBoard; when it fails later, a warning says so.
+
+    Returns:
+        The content of ``out/results.json``; None in all processes of a training but the first.
+
+    Raises:
+        DivergedError: if the loss stops being finite.
+        DamagedError: if the checkpoint to go on from cannot be used.
+        ValueError: if a setting does not fit the others, or the checkpoint is of other settings.
+        Stopped: after a signal, once a checkpoint is saved; at once after a second one.
+    """
+    run = prepare(settings, recipe, out, name, overrides)
+    # Late, so that missing data is named without waiting for Lightning.
+    from cnnpool.fit import callbacks
+    from cnnpool.fit.checkpoints import Checkpoints
+    from cnnpool.fit.loggers import logging_to
+    from cnnpool.fit.probe_batch import measuring
+    from cnnpool.fit.record import Record
+    from cnnpool.fit.results import conclude, test
+    from cnnpool.fit.resume import resume
+    from cnnpool.fit.trainer import build_trainer, quieten
+
+    start = resume(run)
+    quieten()
+    with logging_to(TensorBoard() if rank() else logger, run) as others, Signals() as signals:
+        kept = start.metrics["metrics_bytes"] if start else 0
+        record = None if rank() else Record(out, kept, run.quantities)
+        loggers = [record, *others] if record else []
+        saving = Checkpoints(out, run.mark, record, signals)
+        if record:
+            for other in others:
+                other.replay(record.records)
+        flags = TrainerFlags(**settings.get("trainer", {})).given
+        if not len(run.dataset.val):
+            flags["limit_val_batches"] = 0
+        chosen = callbacks.build(settings.get("callback") or {})
+        trainer = build_trainer(recipe, flags, [*chosen, *measuring(run), saving], loggers)
+        if start and (start.metrics["stopped"] or start.steps >= start.total_steps):
+            run.classifier.restore(start.content)
+            saving.load_state_dict(start.metrics)
+        else:
+            path = start.path if start else None
+            trainer.fit(
+                run.classifier, datamodule=run.images, ckpt_path=path, weights_only=bool(path) or None
+            )
+        test(run, trainer)
+        return conclude(run, trainer, saving, record, others) if record else None
+
+
+@dataclass
+class Parts:
+    """The parts of a training, before it has a folder.
+
+    Args:
+        settings: with the size of the images as published weights expect it.
+        images: of the data set.
+        classifier: the network and its training.
+        described: the chosen names of pool, readout, model and data, as results.json repeats them.
+        stages: the operator of every stage with its options.
+    """
+
+    settings: Settings
+    images: "Images"
+    classifier: "Classifier"
+    described: dict[str, dict[str, Any]]
+    stages: dict[str, dict[str, Any]]
+
+
+def parts(settings: Settings, recipe: Recipe) -> Parts:
+    """Read the images and make the network.
+
+    Raises:
+        ValueError: if a setting does not fit the others.
+        DataError: if files are missing, damaged or inconsistent.
+    """
+    seed, given = settings["seed"], settings
+    preset = preset_of(settings)
+    settings = {**settings, "data": sized(settings)}
+    if preset and (taken := sentence(preset, given, settings["data"])):
+        log.info("%s", taken)
+    dataset = data.build(**settings["data"], seed=seed)
+    # Late, so that missing data is named without waiting for Lightning.
+    with Progress("loading Lightning"), importing():
+        from cnnpool.fit import Classifier, Images
+
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if recipe.keep_memory:
+        keep_memory()
+    shapes = network.Images(dataset.in_channels, dataset.size, dataset.num_classes)
+    net, stages = network.build(settings, shapes)
+    described = {key: as_json(settings[key]) for key in ("pool", "readout", "model", "data")}
+    if isinstance(net, Published):
+        dataset = normalised(dataset, net)
+        if net.loaded.sha256:
+            described["model"] |= {
+                "weights_sha256": net.loaded.sha256,
+                "weights_new": list(net.loaded.new),
+                "mean": dataset.mean,
+                "std": dataset.std,
+            }
+    images = Images(dataset, accumulate=recipe.accumulate, channels_last=recipe.channels_last)
+    with located("data", settings["data"]):
+        net.initialize(images.train_dataloader())
+    known = {
+        "in_channels": dataset.in_channels,
+        "size": list(dataset.size),
+        "classes": list(dataset.classes),
+        "mean": list(dataset.mean),
+        "std": list(dataset.std),
+    }
+    made = {"model": described["model"], "stages": as_json(stages), "readout": described["readout"]}
+    classifier = Classifier(as_json(made), known, dataclasses.asdict(recipe), seed, model=net)
+    return Parts(settings, images, classifier, described, as_json(stages))
+
+
+def prepare(settings: Settings, recipe: Recipe, out: Path, name: str, overrides: list[str]) -> "Run":
+    """Make the parts of a run and its folder, and write down what decides the result."""
+    probes = {key: probe.build(key, **options) for key, options in settings["probe"].items()}
+    made = parts(settings, recipe)
+    from cnnpool.fit import Run
+    from cnnpool.fit.trainer import precision_of
+
+    decides, dataset = asked(settings), made.images.dataset
+    # Precision and data are not settings, but a checkpoint must match them too.
+    facts = {**decides, "precision": precision_of(recipe), "data_sha256": dataset.sha256}
+    made.classifier.header = checkpoint.header(facts, kernels_in_use())
+    out.mkdir(parents=True, exist_ok=True)
+    mark = "" if rank() else layout.begin(out)
+    if not rank() and not (out / layout.CHECKPOINTS).exists():
+        save_settings(made.settings, overrides, out / layout.SETTINGS)
+    return Run(
+        out=out,
+        run=name,
+        mark=mark,
+        recipe=recipe,
+        seed=settings["seed"],
+        dataset=dataset,
+        images=made.images,
+        classifier=made.classifier,
+        probes=probes,
+        stages=made.stages,
+        overrides=overrides,
+        asked=decides,
+        **made.described,
+    )
+
+
+def save_settings(settings: Settings, overrides: list[str], folder: Path) -> None:
+    """Write ``config.yaml``, the resolved settings, and ``overrides.yaml`` into ``folder``."""
+    folder.mkdir(exist_ok=True)
+    mark = layout.maker(folder.parent)
+    for name, content in (("config.yaml", as_json(settings)), ("overrides.yaml", overrides)):
+        write_text(folder / name, yaml.safe_dump(content, sort_keys=False, allow_unicode=True), maker=mark)
+
+
+def normalised(dataset: Dataset, net: Published) -> Dataset:
+    """``dataset`` with its pixels on the scale that the weights of ``net`` know, if that is known.
+
+    Images of one channel, which the network sees three times, get the mean over the channels.
+    """
+    mean, std = net.loaded.mean, net.loaded.std
+    if mean is None or std is None:
+        return dataset
+    if dataset.in_channels == 1:
+        mean, std = (sum(mean) / len(mean),), (sum(std) / len(std),)
+    return dataclasses.replace(dataset, mean=mean, std=std)

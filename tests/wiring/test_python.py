@@ -1,0 +1,118 @@
+"""The doors from Python: training, loading, one's own Trainer."""
+
+import random
+import re
+import signal
+from pathlib import Path
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.callbacks import EarlyStopping
+from PIL import Image
+
+import cnnpool
+from cnnpool.run_folder.checkpoint import load
+
+QUICK = ["model.width=4", "fit.epochs=2", "fit.precision=32-true", "fit.pictures=false", "probe=none"]
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+pytestmark = [
+    # Of Lightning: a loader without workers, a loss that is logged at the run's own intervals.
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:.*smaller than the logging interval"),
+    pytest.mark.filterwarnings("ignore:.*is deprecated"),
+]
+
+
+def quiet_trainer(**flags):
+    off = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    return L.Trainer(accelerator="cpu", enable_model_summary=False, num_sanity_val_steps=0, **off, **flags)
+
+
+@pytest.fixture
+def trained(in_a_folder):
+    return cnnpool.train(*QUICK, "data.shift=1", "hydra.run.dir=run")
+
+
+def test_a_training_from_python_is_that_of_the_command(trained, command, tmp_path):
+    assert command("train", *QUICK, "data.shift=1", "hydra.run.dir=other") == 0
+    weights = [load(tmp_path / name / "checkpoints" / "last.ckpt")["state_dict"] for name in ("run", "other")]
+    assert all(torch.equal(weights[0][key], value) for key, value in weights[1].items())
+    assert trained.accuracy == cnnpool.train(*QUICK, "data.shift=1", "hydra.run.dir=run").accuracy
+    with pytest.raises(ValueError, match=r"fit\.lr must be a number above 0"):
+        cnnpool.train("fit.lr=-1")
+
+
+def test_ones_own_trainer_gives_the_bits_of_the_command(trained, tmp_path):
+    classifier = cnnpool.classifier(*QUICK, "data.shift=1", seed=0)
+    torch.use_deterministic_algorithms(True)
+    try:
+        quiet_trainer(max_epochs=2).fit(classifier, datamodule=cnnpool.datamodule("digits", shift=1, seed=0))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    weights = load(tmp_path / "run" / "checkpoints" / "last.ckpt")["state_dict"]
+    assert all(torch.equal(classifier.state_dict()[key], value) for key, value in weights.items())
+
+
+def test_early_stopping_and_clipping_work_in_ones_own_trainer_and_by_name(in_a_folder):
+    classifier = cnnpool.classifier(*QUICK, "fit.epochs=20", "fit.lr=1e-30")
+    trainer = quiet_trainer(
+        max_epochs=20,
+        gradient_clip_val=0.5,
+        callbacks=[EarlyStopping("val/accuracy", mode="max", patience=2)],
+    )
+    trainer.fit(classifier, datamodule=cnnpool.datamodule("digits"))
+    assert trainer.current_epoch < 20 and {"val/accuracy", "val/loss"} <= trainer.callback_metrics.keys()
+    results = cnnpool.train(
+        *QUICK, "fit.epochs=20", "fit.lr=1e-30", "callback=early_stopping",
+        "callback.early_stopping.patience=2", "trainer.gradient_clip_val=0.5",
+    )  # fmt: skip
+    assert results.epochs == trainer.current_epoch
+
+
+def test_a_checkpoint_is_loaded_without_further_arguments_and_predicts(trained, tmp_path):
+    classifier = cnnpool.load("run")
+    assert not classifier.training
+    images = cnnpool.datamodule("digits")
+    batches = quiet_trainer().predict(classifier, images)
+    labels = images.dataset.test.labels
+    right = (torch.cat(batches).argmax(1) == labels).double().mean()
+    assert float(right) == pytest.approx(trained.accuracy)
+    pixels = images.dataset.test.images[0]
+    Image.fromarray(pixels[0].numpy()).save("digit.png")
+    by_values, by_file = classifier.predict(pixels / 255), classifier.predict("digit.png")
+    assert by_values == by_file and by_values.probability == pytest.approx(float(batches[0][0].max()))
+    assert by_values.name == images.dataset.classes[int(batches[0][0].argmax())]
+    assert cnnpool.load(tmp_path / "run" / "checkpoints" / "best.ckpt").steps > 0
+    with pytest.raises(ValueError, match="written before version"):
+        torch.save({"state_dict": {}}, "old.ckpt")
+        cnnpool.load("old.ckpt")
+
+
+def test_a_training_from_python_leaves_the_process_as_it_was(in_a_folder):
+    def state():
+        return (
+            torch.get_num_threads(),
+            torch.get_deterministic_debug_mode(),
+            torch.random.get_rng_state().tolist(),
+            random.getstate(),
+            np.random.get_state()[1].tolist(),
+            signal.getsignal(signal.SIGINT),
+            signal.getsignal(signal.SIGTERM),
+        )
+
+    before = state()
+    cnnpool.train(*QUICK, "fit.max_steps=2")
+    cnnpool.classifier(*QUICK)
+    assert state() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(3))
+def test_the_pages_programs_run(number, in_a_folder, capsys):
+    program = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[number]
+    if "optuna" in program:
+        pytest.importorskip("optuna", reason="needs optuna, which development installs bring")
+    exec(compile(program, f"{PAGE.name}, program {number}", "exec"), {"__name__": "page"})
+    assert capsys.readouterr().out
