@@ -1,6 +1,7 @@
 """Operators in place of torch's: its signatures, its modules, its samples, timm's ``aa_layer``."""
 
 import inspect
+from itertools import product
 
 import pytest
 import torch
@@ -22,21 +23,26 @@ from cnnpool.pool import (
 )
 
 PLACED = {"device": "meta", "dtype": torch.float64}
-KERNELS = pytest.mark.parametrize("kernels", [True, False, None], ids=["compiled", "plain", "faster"])
 
 
-@KERNELS
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["plain", "last"])
-@pytest.mark.parametrize("window", [(2,), (3, 2, 1), ((2, 3), (1, 2), (1, 0), 2, True), (5, 1, 2)], ids=str)
+@pytest.mark.parametrize("kernels", [True, False, None], ids=["compiled", "plain", "faster"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-def test_indices_are_torchs(window, layout, dtype, kernels):
-    x = torch.randn(2, 3, 9, 12).round().to(dtype).contiguous(memory_format=layout).requires_grad_()
+def test_indices_are_torchs(dtype, kernels):
+    for layout, window in product(
+        (torch.contiguous_format, torch.channels_last),
+        [(2,), (3, 2, 1), ((2, 3), (1, 2), (1, 0), 2, True), (5, 1, 2)],
+    ):
+        x = torch.randn(2, 3, 9, 12).round().to(dtype).contiguous(memory_format=layout).requires_grad_()
+        check_indices(x, window, kernels)
+
+
+def check_indices(x, window, kernels):
     with dispatch.use(kernels):
         y, index = max_pool2d(x, *window, return_indices=True)
         expected, theirs = F.max_pool2d(x, *window, return_indices=True)
         assert index.dtype == torch.int64
         assert_close((y, index), (expected, theirs), rtol=0, atol=0, check_stride=True)
-        if dtype != torch.bfloat16:
+        if x.dtype != torch.bfloat16:
             assert torch.equal(grad(y.sum(), x)[0], grad(expected.sum(), x)[0])
 
 
@@ -46,15 +52,15 @@ def test_indices_of_several_winners_are_refused():
     assert max_pool2d(torch.zeros(1, 1, 2, 2), 2, return_indices=True, ties="last")[1].item() == 3
 
 
-@pytest.mark.parametrize("window", [(2,), (3, 2, 1), (2, 3), ((3, 2), (2, 3))], ids=str)
-def test_unpooling_by_indices_and_by_winners_is_torchs(window):
+def test_unpooling_by_indices_and_by_winners_is_torchs():
     x = torch.randn(2, 3, 9, 12, dtype=torch.float64)
-    y, index = F.max_pool2d(x, *window, return_indices=True)
-    winners = max_pool2d_with_winners(x, *window)[1]
-    expected = F.max_unpool2d(y, index, *window, output_size=(9, 12))
-    for places in (index, winners):
-        assert torch.equal(max_unpool2d(y, places, *window, output_size=(9, 12)), expected)
-        assert torch.equal(max_unpool2d(y[0], places[0], *window, output_size=(2, 9, 12)), expected[0])
+    for window in [(2,), (3, 2, 1), (2, 3), ((3, 2), (2, 3))]:
+        y, index = F.max_pool2d(x, *window, return_indices=True)
+        winners = max_pool2d_with_winners(x, *window)[1]
+        expected = F.max_unpool2d(y, index, *window, output_size=(9, 12))
+        for places in (index, winners):
+            assert torch.equal(max_unpool2d(y, places, *window, output_size=(9, 12)), expected)
+            assert torch.equal(max_unpool2d(y[0], places[0], *window, output_size=(2, 9, 12)), expected[0])
 
 
 def test_of_several_maxima_from_one_place_the_last_stands_and_gets_the_gradient():
@@ -185,6 +191,7 @@ def of_timm(family, operator):
     return timm.create_model(arch, aa_layer=operator, num_classes=3, **options).eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", TIMM)
 def test_a_family_of_timm_computes_with_our_blur_what_it_does_with_its_own(family):
     layers = pytest.importorskip("timm.layers")
@@ -202,6 +209,7 @@ def test_a_family_of_timm_computes_with_our_blur_what_it_does_with_its_own(famil
         assert_close(y, theirs(x), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_every_other_family_of_timm_refuses_aa_layer():
     timm = pytest.importorskip("timm")
     for family in {*timm.list_modules()} - {*TIMM}:
