@@ -31,7 +31,7 @@ REST = {
     "bench": "pool_suite replay",
     "choose": "command live",
     "explain": "catalogue",
-    "fit": "by_class ddp foreign_probe gpu layers loggers published resume routing",
+    "fit": "ddp foreign_probe gpu layers loggers published resume routing",
     "inspection": "examine maps",
     "launch": "folder run_ray slurm sweep torchvision_data untrusted worker",
     "pool": "compiling deterministic disk_cache export extremes integers internals kernels_choice"

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
+from itertools import product
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from cnnpool.pool import avg_pool2d, dispatch, max_pool2d
 
 pytest.importorskip("numba")
-ROOT = Path(__file__).parents[2]
+LAYOUTS = (torch.contiguous_format, torch.channels_last)
 
 
 def takes(*tensors):
@@ -77,7 +77,6 @@ def test_compiled_graphs_are_whole_and_right():
         assert torch.equal(*(torch.autograd.grad(out, x, upstream)[0] for out in (y, expected)))
 
 
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["plain", "last"])
 @pytest.mark.parametrize("function", [
     lambda x: max_pool2d(x, 2),
     lambda x: max_pool2d(x, 3, 2, 1),
@@ -86,37 +85,34 @@ def test_compiled_graphs_are_whole_and_right():
     lambda x: avg_pool2d(x, 3, 2, 1, True, False),
     lambda x: avg_pool2d(x, 3, 1, 1, divisor_override=5),
 ])  # fmt: skip
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_small_maps_are_torchs_and_the_results_the_same(function, layout, dtype):
-    x = torch.randn(1, 4, 7, 8).round(decimals=1).to(dtype).contiguous(memory_format=layout)
-    answers, names = [], []
-    for wanted in (None, True):
-        x = x.detach().requires_grad_()
-        with dispatch.use(wanted):
-            y = function(x)
-        upstream = torch.randn(y.shape, generator=torch.Generator().manual_seed(0)).to(dtype)
-        answers.append((y, torch.autograd.grad(y, x, upstream)[0]))
-        names.append(type(y.grad_fn).__name__)
-    assert names[0] in ("MaxPool2DWithIndicesBackward0", "AvgPool2DBackward0", "ToCopyBackward0")
-    assert names[1] in ("MaxBackward", "MaxTilesBackward", "AverageBackward")
-    for small, ours in zip(*answers, strict=True):
-        tolerance = 0 if names[1].startswith("Max") else 2 * torch.finfo(dtype).eps
-        torch.testing.assert_close(small, ours, rtol=tolerance, atol=tolerance, check_stride=True)
+def test_small_maps_are_torchs_and_the_results_the_same(function):
+    for dtype, layout in product((torch.float32, torch.bfloat16), LAYOUTS):
+        x = torch.randn(1, 4, 7, 8).round(decimals=1).to(dtype).contiguous(memory_format=layout)
+        answers, names = [], []
+        for wanted in (None, True):
+            x = x.detach().requires_grad_()
+            with dispatch.use(wanted):
+                y = function(x)
+            upstream = torch.randn(y.shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+            answers.append((y, torch.autograd.grad(y, x, upstream)[0]))
+            names.append(type(y.grad_fn).__name__)
+        assert names[0] in ("MaxPool2DWithIndicesBackward0", "AvgPool2DBackward0", "ToCopyBackward0")
+        assert names[1] in ("MaxBackward", "MaxTilesBackward", "AverageBackward")
+        for small, ours in zip(*answers, strict=True):
+            tolerance = 0 if names[1].startswith("Max") else 2 * torch.finfo(dtype).eps
+            torch.testing.assert_close(small, ours, rtol=tolerance, atol=tolerance, check_stride=True)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_small_maps_are_refused_in_our_words():
+    for options, message in (
         ({"kernel_size": 0}, "kernel_size"),
         ({"kernel_size": 2, "stride": 0}, "stride"),
         ({"kernel_size": 2, "padding": 2}, "padding"),
         ({"kernel_size": 9}, "leaves nothing"),
-    ],
-)
-def test_small_maps_are_refused_in_our_words(options, message):
-    for function in (max_pool2d, avg_pool2d):
-        with dispatch.use(None), pytest.raises((ValueError, TypeError), match=message):
-            function(torch.randn(1, 4, 8, 8), **options)
+    ):
+        for function in (max_pool2d, avg_pool2d):
+            with dispatch.use(None), pytest.raises((ValueError, TypeError), match=message):
+                function(torch.randn(1, 4, 8, 8), **options)
 
 
 def test_large_maps_are_not_torchs():
@@ -197,14 +193,3 @@ except ValueError as error:
 def test_where_numba_is_switched_off_torch_does_everything():
     code = "import torch, cnnpool.pool as p; print(p.max_pool2d(torch.zeros(1, 4, 256, 256), 2).shape)"
     assert python(code, NUMBA_DISABLE_JIT="1") == "torch.Size([1, 4, 128, 128])"
-
-
-@pytest.mark.slow
-def test_the_contract_holds_without_kernels():
-    """Of operators that have kernels; their own tests run with and without these anyway."""
-    files = ["test_contract.py", "test_contract_gradients.py", "test_contract_tensors.py"]
-    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"]
-    command += ["-k", "max or avg or sum or blur", *(str(ROOT / "tests" / "pool" / file) for file in files)]
-    environment = {**os.environ, "CNNPOOL_KERNELS": "0", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=900)
-    assert done.returncode == 0, done.stdout[-3000:]
