@@ -31,38 +31,40 @@ def help_of(command):
     return subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("command", TRAINING, ids=name)
-def test_a_documented_training_composes(command, tmp_path, monkeypatch, capfd):
-    words = command.shortened()
-    if "--config-dir" in words:
-        pytest.skip("it needs the reader's own folder of settings")
-    if "--help" in words:
-        assert "pool" in help_of("train")
-        return
+@pytest.mark.parametrize("page", sorted({command.page for command in TRAINING}))
+def test_documented_trainings_compose(page, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CNNPOOL_DATA", "data")
-    options = {word for word in words[2:] if word.startswith("-")}
-    assert options <= {"-m"}
-    overrides = [word for word in words[2:] if not word.startswith(("launch=", "-"))]
-    jobs = jobs_of(Request(overrides, multirun="-m" in options))
-    assert jobs
-    for job in jobs:
-        assert not job.mistake
-        check.check(job.settings)
+    for command in (command for command in TRAINING if command.page == page):
+        words = command.shortened()
+        # A reader's own folder of settings is not here.
+        if "--config-dir" in words:
+            continue
+        if "--help" in words:
+            assert "pool" in help_of("train")
+            continue
+        options = {word for word in words[2:] if word.startswith("-")}
+        assert options <= {"-m"}
+        overrides = [word for word in words[2:] if not word.startswith(("launch=", "-"))]
+        jobs = jobs_of(Request(overrides, multirun="-m" in options))
+        assert jobs, name(command)
+        for job in jobs:
+            assert not job.mistake, (name(command), job.mistake)
+            check.check(job.settings)
 
 
-@pytest.mark.parametrize("command", [c for c in SHOWN if not c.program and c not in TRAINING], ids=name)
-def test_what_a_documented_command_names_exists(command):
-    program, *rest = command.words
-    if program == "make":
-        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-        assert rest[0] in targets
-    elif program == "python" and rest[0] != "-m":
-        assert (ROOT / rest[0]).is_file()
-    elif program == "cnnpool":
-        assert rest[0] in (*COMMANDS, "--help", "--version")
-        for option in (word.partition("=")[0] for word in rest[1:] if word.startswith("--")):
-            assert re.search(rf"(?<![\w-]){option}(?![\w-])", help_of(rest[0])), f"{option} of {rest[0]}"
+def test_documented_commands_name_what_exists():
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    for command in (command for command in SHOWN if not command.program and command not in TRAINING):
+        program, *rest = command.words
+        if program == "make":
+            assert rest[0] in targets, name(command)
+        elif program == "python" and rest[0] != "-m":
+            assert (ROOT / rest[0]).is_file(), name(command)
+        elif program == "cnnpool":
+            assert rest[0] in (*COMMANDS, "--help", "--version"), name(command)
+            for option in (word.partition("=")[0] for word in rest[1:] if word.startswith("--")):
+                assert re.search(rf"(?<![\w-]){option}(?![\w-])", help_of(rest[0])), (name(command), option)
 
 
 @pytest.mark.slow
@@ -118,9 +120,8 @@ def test_a_misspelt_program_is_named_with_its_line(tmp_path):
         page(tmp_path, "```\ncnnpool explain max\ncnpool explain avg\n```\n")
 
 
-@pytest.mark.parametrize(
-    ("text", "short"),
-    [
+def test_long_commands_are_shortened():
+    for text, short in [
         ("cnnpool train pool=max", "cnnpool train pool=max fit=smoke"),
         ("cnnpool train -m pool=max seed=0,1,2", "cnnpool train -m pool=max seed=0,1 fit=smoke"),
         ("cnnpool train -m experiment=x", "cnnpool train -m experiment=x fit=smoke seed=0,1"),
@@ -129,10 +130,8 @@ def test_a_misspelt_program_is_named_with_its_line(tmp_path):
         ("cnnpool choose choose.budget=2h", "cnnpool choose choose.budget=20min fit=smoke choose.rounds=3"),
         ("cnnpool bench pool", "cnnpool bench pool --repeat 1"),
         ("cnnpool compare outputs", "cnnpool compare outputs"),
-    ],
-)
-def test_long_commands_are_shortened(text, short):
-    assert Command("page", 1, text).shortened() == short.split()
+    ]:
+        assert Command("page", 1, text).shortened() == short.split()
 
 
 def test_of_very_many_choices_some_are_run():
@@ -143,9 +142,8 @@ def test_of_very_many_choices_some_are_run():
     assert fewer(named) == [*named[:3], named[4], "pool=keep,max_blur"]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
+def test_commands_that_a_fresh_clone_cannot_run_say_why():
+    for text, reason in [
         ("make quickstart", "installs"),
         ("python -m venv .venv", "installs"),
         ("cnnpool train -m launch=slurm", "cluster"),
@@ -154,8 +152,6 @@ def test_of_very_many_choices_some_are_run():
         ("cnnpool train --config-dir mine pool=midrange", "reader's own folder"),
         ("cnnpool train -m launch=processes", ""),
         ("cnnpool explain max", ""),
-    ],
-)
-def test_what_a_fresh_clone_cannot_run_says_why(text, reason):
-    assert reason in Command("page", 1, text).skip_reason()
-    assert bool(reason) == bool(Command("page", 1, text).skip_reason())
+    ]:
+        assert reason in Command("page", 1, text).skip_reason()
+        assert bool(reason) == bool(Command("page", 1, text).skip_reason())
