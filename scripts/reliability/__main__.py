@@ -29,7 +29,6 @@ MEASUREMENTS = {
     "processes": [f"scripts/reliability/kill_sweep.py 5 processes {seed}" for seed in range(2)],
     "bits": ["scripts/reliability/flip_bits.py 3000"],
     "files": ["scripts/reliability/fuzz_files.py 1000"],
-    "kernels": [f"scripts/reliability/fuzz_kernels.py 100 {seed}" for seed in range(5)],
     "configuration": [f"scripts/reliability/fuzz_configuration.py 750 {seed}" for seed in range(4)],
     "faults": [f"scripts/reliability/faults.py {part}/8" for part in range(8)],
     "peers": ["scripts/reliability/count_checks.py tests/pool/test_opinfo.py"],

@@ -23,11 +23,6 @@ ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
         f"{r['crashed']}, {r['more than a line']}, {r['taken for true']} of {r['alterations']:,} "
         f"({r['told']:,} told, {r['alike']:,} of no effect, {r['without a checksum']:,} without a checksum)",
     ),
-    "kernels": lambda r: (
-        "compiled kernels on disk altered before they are used: crashes, other results, more than a line",
-        f"{r['crashed']}, {r['computed otherwise']}, {r['more than a line']} of {r['alterations']:,} "
-        f"({r['told']:,} told, {r['made again']:,} made again unsaid, {r['read alike']:,} of no effect)",
-    ),
     "configuration": lambda r: (
         "configuration files and words of a command line altered: crashed, hung, more than one line that a "
         "terminal can show, code run or files written",
@@ -76,7 +71,7 @@ Equal means to the bit.
 | foreign folders refused, nothing of theirs removed | `tests/run_folder/test_hold.py` |
 | a run whose folder or files are deleted fails | `tests/fit/test_resume.py` |
 | any damage of results.json, status.json, metrics.jsonl is found | `tests/run_folder/test_results.py` |
-| kernels on disk: damaged ones are made again, none are done without | `tests/pool/test_disk_cache.py` |
+| no room or folder for compiled kernels: a warning, and each run compiles | `tests/pool/test_compiling.py` |
 | output that nobody reads, or no disk takes, ends no job | `tests/system/test_output.py` |
 | jobs after one that ran out of memory are done | `tests/launch/test_sweep.py` |
 | a job in this process or in one of its own, as many threads: equal | `tests/launch/test_sweep.py` |

@@ -13,7 +13,7 @@ SCHEMA = {"annotated_types", "cnnpool.bounds", "cnnpool.registry"}
 RUN_FOLDER, SYSTEM, TABLES = "cnnpool.run_folder", "cnnpool.system", "cnnpool.tables"
 RIVALS = {"onnxruntime", "onnxscript", "torchvision", "timm", "kornia", "antialiased_cnns"}
 ROOMS = {
-    "pool": {"torch", "numba", "triton", "cnnpool.system.atomic", *SCHEMA},
+    "pool": {"torch", "numba", "triton", *SCHEMA},
     "readout": {"torch", *SCHEMA, "cnnpool.pool"},
     "model": {"torch", *SCHEMA, *BASES},
     "data": {

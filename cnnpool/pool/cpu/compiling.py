@@ -1,15 +1,103 @@
-"""Lines while kernels are compiled, which takes a while, but only once on a machine."""
+"""Kernels compiled by Numba on first use and kept on disk, with lines in the log while that goes on."""
 
 import logging
+import os
+import shutil
 import sys
 import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, ParamSpec, Protocol, TypeVar
 
+from numba import config, njit
 from numba.core import event
 
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 20.0
 """Between lines."""
+LOOPS = Path(__file__).parent / "loops"
+
+P = ParamSpec("P")
+Result = TypeVar("Result", covariant=True)
+
+
+class Kernel(Protocol[P, Result]):
+    """A function that Numba compiles for the types of each call."""
+
+    @property
+    def py_func(self) -> Callable[P, Result]: ...
+    @property
+    def overloads(self) -> Mapping[Any, Any]: ...
+    @property
+    def stats(self) -> Any: ...
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Result: ...
+
+
+def compiled(function: Callable[P, Result]) -> Kernel[P, Result]:
+    """``function`` compiled on first use, without the GIL, and kept in ``cache_folder``."""
+    folder = cache_folder()
+    before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
+    try:
+        kernel: Kernel[P, Result] = njit(nogil=True, cache=folder is not None)(function)
+    except RuntimeError:
+        _warn(str(folder), "Numba finds no place for them")
+        kernel = njit(nogil=True)(function)
+    finally:
+        config.CACHE_DIR = before
+    return kernel
+
+
+@cache
+def cache_folder() -> Path | None:
+    """The folder of compiled kernels, or None where nothing can be written: then every process compiles.
+
+    In the folder named by ``NUMBA_CACHE_DIR``, else beside the sources, else in the user's cache. Its name
+    has a digest of all loops: Numba compares a kernel's own file alone, and would keep one whose helpers
+    have changed.
+    """
+    sources = b"\0".join(file.read_bytes() for file in sorted(LOOPS.glob("*.py")))
+    name = f"kernels-{sha256(sources).hexdigest()[:16]}"
+    beside, own = LOOPS / "__pycache__", os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    homes = [Path(config.CACHE_DIR)] if config.CACHE_DIR else [beside, Path(own, "cnnpool")]
+    reason = ""
+    for home in homes:
+        try:
+            (home / name).mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=home / name) as probe:
+                probe.write(bytes(1 << 20))
+        except OSError as error:
+            reason = str(error.strerror)
+            continue
+        for stale in beside.glob("kernels-*") if home == beside else ():
+            if stale.name != name:
+                shutil.rmtree(stale, ignore_errors=True)
+        return home / name
+    _warn(" or ".join(map(str, homes)), reason)
+    return None
+
+
+def is_unsaved(error: BaseException) -> bool:
+    """Whether ``error`` says that a kernel, now compiled, could not be written: the call may be repeated."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is not None:
+        _warn(str(cache_folder()), str(cause.strerror or cause))
+    return cause is not None
+
+
+@cache
+def _warn(where: str, reason: str) -> None:
+    log.warning(
+        "compiled kernels cannot be kept in %s, so every run compiles them: %s; make room there, or name "
+        "another folder by NUMBA_CACHE_DIR",
+        where,
+        reason,
+    )
 
 
 class CompilationLog(event.Listener):
@@ -22,7 +110,7 @@ class CompilationLog(event.Listener):
     def __init__(self, package: str):
         self._package = f"{package}."
         self._count = 0
-        self._said = 0.0
+        self._logged_s = 0.0
 
     def on_start(self, event: event.Event) -> None:
         """Before a kernel is compiled; one that is found on disk is not."""
@@ -30,18 +118,18 @@ class CompilationLog(event.Listener):
             return
         now = time.monotonic()
         if not self._count:
-            _say("compiling kernels, once for this machine")
-            self._said = now
-        elif now - self._said >= INTERVAL_S:
-            _say(f"compiling kernels, once for this machine: {self._count} so far")
-            self._said = now
+            _show("compiling kernels, once for this machine")
+            self._logged_s = now
+        elif now - self._logged_s >= INTERVAL_S:
+            _show(f"compiling kernels, once for this machine: {self._count} so far")
+            self._logged_s = now
         self._count += 1
 
     def on_end(self, event: event.Event) -> None:
         """Nothing to log; Numba asks for the method."""
 
 
-def _say(text: str) -> None:
+def _show(text: str) -> None:
     """In the log, or on a terminal where no log is set up to show it, as in a script of somebody's own."""
     if log.isEnabledFor(logging.INFO):
         log.info("%s", text)

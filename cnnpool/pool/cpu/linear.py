@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.autograd.linear_maps import Averaging, Blurring, Entries, transposed
-from cnnpool.pool.cpu.disk_cache import Kernel
+from cnnpool.pool.cpu.compiling import Kernel
 from cnnpool.pool.cpu.loops import avg_2x2, separable
 from cnnpool.pool.cpu.memory import aligned, empty, scalar, table
 from cnnpool.pool.cpu.threads import spread

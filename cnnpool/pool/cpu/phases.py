@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cnnpool.pool.cpu.disk_cache import Kernel
+from cnnpool.pool.cpu.compiling import Kernel
 from cnnpool.pool.cpu.loops import polyphase
 from cnnpool.pool.cpu.memory import empty, scalar
 from cnnpool.pool.cpu.threads import spread

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 
-from cnnpool.pool.cpu import disk_cache
-from cnnpool.pool.cpu.disk_cache import Kernel
+from cnnpool.pool.cpu.compiling import Kernel, is_unsaved
 from cnnpool.pool.cpu.memory import scratch as scratch_memory
 
 # Smaller shares are not worth a thread; a kernel that mostly moves memory needs twice as much.
 BYTES_PER_THREAD = 1 << 19
+# That one kernel is made of: each fails once where compiled kernels cannot be written.
+MOST_KERNELS = 100
 
 
 class _Room(threading.local):
@@ -47,8 +48,7 @@ def spread(
     """
     least = 2 * BYTES_PER_THREAD if light else BYTES_PER_THREAD
     threads = max(1, min(torch.get_num_threads(), units, moved // least))
-    done = False
-    while not done:
+    for left in range(MOST_KERNELS, -1, -1):
         try:
             # On small maps the lists of shares take as long as the work.
             if threads > 1 or scratch > _Room.LARGEST:
@@ -57,11 +57,10 @@ def spread(
                 kernel(0, units, _room.address, *args)
             else:
                 kernel(0, units, *args)
-            done = True
+            return
         except Exception as error:
-            disk_cache.recover(error)
-    if len(kernel.overloads) != disk_cache.versions.get(kernel):
-        disk_cache.account(kernel)
+            if not left or not is_unsaved(error):
+                raise
 
 
 def _share(kernel: Kernel[..., None], units: int, threads: int, scratch: int, args: tuple[Any, ...]) -> None:

@@ -5,15 +5,8 @@ A band of a map is split into parts, one per row and column modulo the strides, 
 is split first, then made float32 in one go.
 """
 
-from cnnpool.pool.cpu.disk_cache import compiled
-from cnnpool.pool.cpu.loops.intrinsics import (
-    keep,
-    load,
-    narrow,
-    recall,
-    store,
-    widen,
-)
+from cnnpool.pool.cpu.compiling import compiled
+from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, narrow, store, store_aliased, widen
 from cnnpool.pool.cpu.loops.signatures import Address, Band, Number
 from cnnpool.pool.cpu.loops.simd_rows import LANES, deal, gather, move
 
@@ -22,7 +15,7 @@ from cnnpool.pool.cpu.loops.simd_rows import LANES, deal, gather, move
 def fill(target: Address, count: int, value: Number) -> None:
     """Write ``value`` ``count`` times."""
     for t in range(count):
-        keep(target, t, value)
+        store_aliased(target, t, value)
 
 
 @compiled
@@ -30,7 +23,7 @@ def widened(source: Address, target: Address, count: int, total: Number, like: N
     """Convert ``count`` numbers to the type of ``total``, unless both are the same memory."""
     if source != target:
         for t in range(count):
-            keep(target, t, widen(load(source, t, like)))
+            store_aliased(target, t, widen(load(source, t, like)))
 
 
 @compiled
@@ -38,7 +31,7 @@ def narrowed(source: Address, target: Address, count: int, total: Number, like: 
     """Round ``count`` numbers to the type of ``like``, unless both are the same memory."""
     if source != target:
         for t in range(count):
-            keep(target, t, narrow(recall(source, t, total), like))
+            store_aliased(target, t, narrow(load_aliased(source, t, total), like))
 
 
 @compiled
@@ -55,14 +48,14 @@ def cut(
             if h < 0 or h >= height:
                 for q in range(sw):
                     for t in range(pitch * lanes):
-                        keep(image, target + q * part + t, nothing)
+                        store_aliased(image, target + q * part + t, nothing)
             elif sw == 1 or lanes == 1:
                 deal(x, source, width * lanes, image, target, part, pw * lanes, sw, nothing)
             else:
                 for w in range(width):
                     at = target + (w + pw) % sw * part + (w + pw) // sw * lanes
                     for k in range(lanes):
-                        keep(image, at + k, recall(x, source + w * lanes + k, nothing))
+                        store_aliased(image, at + k, load_aliased(x, source + w * lanes + k, nothing))
 
 
 @compiled
@@ -85,7 +78,7 @@ def paste(
                 for w in range(width):
                     here = source + (w + pw) % sw * part + (w + pw) // sw * lanes
                     for k in range(lanes):
-                        store(out, target + w * lanes + k, recall(image, here + k, like))
+                        store(out, target + w * lanes + k, load_aliased(image, here + k, like))
 
 
 @compiled
@@ -100,7 +93,7 @@ def read_outputs(
             move(source, (unit * rows + first + r) * count, target, at, count, like)
         else:
             for t in range(count):
-                keep(target, at + t, like)
+                store_aliased(target, at + t, like)
 
 
 @compiled
@@ -125,7 +118,7 @@ def spread_shares(
             row = min(max(first + r, 0), rows - 1)
             share = load(shares, row * columns + c, total)
             for k in range(lanes):
-                keep(target, (r * pitch + c) * lanes + k, share)
+                store_aliased(target, (r * pitch + c) * lanes + k, share)
 
 
 @compiled
@@ -142,6 +135,6 @@ def folded(values: Address, count: int, total: Number) -> Number:
     while count > 1:
         half = (count + 1) // 2
         for t in range(count - half):
-            keep(values, t, recall(values, t, total) + recall(values, half + t, total))
+            store_aliased(values, t, load_aliased(values, t, total) + load_aliased(values, half + t, total))
         count = half
-    return recall(values, 0, total)
+    return load_aliased(values, 0, total)

@@ -5,11 +5,8 @@ than its row writes its surplus where the next row is put later; only the last r
 number by number.
 """
 
-from cnnpool.pool.cpu.disk_cache import compiled
-from cnnpool.pool.cpu.loops.intrinsics import (
-    keep,
-    recall,
-)
+from cnnpool.pool.cpu.compiling import compiled
+from cnnpool.pool.cpu.loops.intrinsics import load_aliased, store_aliased
 from cnnpool.pool.cpu.loops.signatures import Address, Number, Sizes
 from cnnpool.pool.cpu.loops.simd_rows import LANES, join_pairs, move, part_pairs
 
@@ -48,8 +45,8 @@ def cut(
                 part_pairs(x, at, image, even, image, odd, like)
             else:
                 for t in range(columns):
-                    keep(image, even + t, recall(x, at + 2 * t, like))
-                    keep(image, odd + t, recall(x, at + 2 * t + 1, like))
+                    store_aliased(image, even + t, load_aliased(x, at + 2 * t, like))
+                    store_aliased(image, odd + t, load_aliased(x, at + 2 * t + 1, like))
 
 
 @compiled
@@ -76,8 +73,8 @@ def paste(
                 join_pairs(image, even, image, odd, out, at, like)
             else:
                 for t in range(columns):
-                    keep(out, at + 2 * t, recall(image, even + t, like))
-                    keep(out, at + 2 * t + 1, recall(image, odd + t, like))
+                    store_aliased(out, at + 2 * t, load_aliased(image, even + t, like))
+                    store_aliased(out, at + 2 * t + 1, load_aliased(image, odd + t, like))
         clear_edges(out, first + line, size, lanes, like)
 
 
@@ -97,4 +94,4 @@ def clear_edges(out: Address, line: int, size: Sizes, lanes: int, like: Number) 
 def fill(out: Address, at: int, count: int, value: Number) -> None:
     """Write ``value`` ``count`` times from ``at`` on."""
     for t in range(count):
-        keep(out, at + t, value)
+        store_aliased(out, at + t, value)

@@ -2,8 +2,9 @@
 
 A kernel takes addresses, not arrays, and a ``like`` that stands for the element's type: float32, float64, or
 for half precision the bits as an integer, uint16 for bfloat16 and int16 for float16. ``load`` and ``store``
-are for memory that a kernel only reads or only writes; memory that it does both to goes through ``recall``
-and ``keep``. That lets the compiler vectorise loops without asking at run time whether two addresses overlap.
+are for memory that a kernel only reads or only writes; memory that it does both to goes through
+``load_aliased`` and ``store_aliased``. That lets the compiler vectorise loops without asking at run time
+whether two addresses overlap.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 from numba import njit, types
 from numba.core import cgutils
 
-from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops.signatures import Number, intrinsic
 
 INFINITY = {types.uint16: 0x7F80, types.int16: 0x7C00}
@@ -63,8 +64,8 @@ def _storing(scoped: bool) -> Callable[[Any, int, int, Any], Any]:
     return store
 
 
-load, recall = intrinsic(_loading(True)), intrinsic(_loading(False))
-store, keep = intrinsic(_storing(True)), intrinsic(_storing(False))
+load, load_aliased = intrinsic(_loading(True)), intrinsic(_loading(False))
+store, store_aliased = intrinsic(_storing(True)), intrinsic(_storing(False))
 
 
 def larger(builder: Any, value: Any, other: Any) -> Any:
@@ -106,7 +107,7 @@ beats = intrinsic(_beating)
 
 
 @intrinsic
-def beats_dealt(typing: Any, new: Any, best: Any) -> Any:
+def greater_strided(typing: Any, new: Any, best: Any) -> Any:
     """``beats`` for numbers that are not adjacent in memory, where bfloat16 is faster as float32."""
 
     def of_bfloat16(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -128,7 +129,7 @@ def alike(typing: Any, total: Any, like: Any) -> Any:
 
 
 @compiled
-def meet(best: Number, held: Number, value: Number, place: Number) -> tuple[Number, Number]:
+def max_with_index(best: Number, held: Number, value: Number, place: Number) -> tuple[Number, Number]:
     """The larger of ``best``, whose place is ``held``, and ``value`` at ``place``, with its place."""
     take = beats(value, best)
     return value if take else best, place if take else held

@@ -2,13 +2,8 @@
 
 from numba import uint8
 
-from cnnpool.pool.cpu.disk_cache import compiled
-from cnnpool.pool.cpu.loops.intrinsics import (
-    beats,
-    beats_dealt,
-    load,
-    store,
-)
+from cnnpool.pool.cpu.compiling import compiled
+from cnnpool.pool.cpu.loops.intrinsics import beats, greater_strided, load, store
 from cnnpool.pool.cpu.loops.max_bf16 import STRIP, best_of, suit
 from cnnpool.pool.cpu.loops.signatures import Address, Number
 
@@ -26,13 +21,13 @@ def forward(
             for c in range(columns):
                 best, place = load(x, upper + 2 * c, like), uint8(0)
                 value = load(x, upper + 2 * c + 1, like)
-                take = beats_dealt(value, best)
+                take = greater_strided(value, best)
                 best, place = value if take else best, uint8(1) if take else place
                 value = load(x, lower + 2 * c, like)
-                take = beats_dealt(value, best)
+                take = greater_strided(value, best)
                 best, place = value if take else best, uint8(2) if take else place
                 value = load(x, lower + 2 * c + 1, like)
-                take = beats_dealt(value, best)
+                take = greater_strided(value, best)
                 store(y, out + c, value if take else best)
                 store(winners, out + c, uint8(3) if take else place)
 

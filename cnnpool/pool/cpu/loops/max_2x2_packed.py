@@ -6,24 +6,20 @@ Byte t of a stretch holds those of outputs t, q + t, 2q + t and 3q + t, with q t
 
 from numba import uint8
 
-from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops import max_2x2
-from cnnpool.pool.cpu.loops.intrinsics import (
-    keep,
-    load,
-    recall,
-    store,
-)
+from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, store, store_aliased
 from cnnpool.pool.cpu.loops.signatures import Address, Number
 
 
 @compiled
 def _pack(winners: Address, count: int, packed: Address, at: int, quarter: int) -> None:
     for t in range(count, 4 * quarter):
-        keep(winners, t, uint8(0))
+        store_aliased(winners, t, uint8(0))
     for t in range(quarter):
-        low = recall(winners, t, uint8(0)) | recall(winners, quarter + t, uint8(0)) << 2
-        high = recall(winners, 2 * quarter + t, uint8(0)) | recall(winners, 3 * quarter + t, uint8(0)) << 2
+        a, b = load_aliased(winners, t, uint8(0)), load_aliased(winners, quarter + t, uint8(0))
+        low, third = a | b << 2, load_aliased(winners, 2 * quarter + t, uint8(0))
+        high = third | load_aliased(winners, 3 * quarter + t, uint8(0)) << 2
         store(packed, at + t, uint8(low | high << 4))
 
 
@@ -31,10 +27,10 @@ def _pack(winners: Address, count: int, packed: Address, at: int, quarter: int) 
 def _unpack(packed: Address, at: int, quarter: int, winners: Address) -> None:
     for t in range(quarter):
         four = load(packed, at + t, uint8(0))
-        keep(winners, t, uint8(four & 3))
-        keep(winners, quarter + t, uint8(four >> 2 & 3))
-        keep(winners, 2 * quarter + t, uint8(four >> 4 & 3))
-        keep(winners, 3 * quarter + t, uint8(four >> 6))
+        store_aliased(winners, t, uint8(four & 3))
+        store_aliased(winners, quarter + t, uint8(four >> 2 & 3))
+        store_aliased(winners, 2 * quarter + t, uint8(four >> 4 & 3))
+        store_aliased(winners, 3 * quarter + t, uint8(four >> 6))
 
 
 @compiled

@@ -8,12 +8,8 @@ from typing import Any
 from numba import types, uint16
 from numba.core import cgutils
 
-from cnnpool.pool.cpu.disk_cache import compiled
-from cnnpool.pool.cpu.loops.intrinsics import (
-    alike,
-    larger,
-    wide,
-)
+from cnnpool.pool.cpu.compiling import compiled
+from cnnpool.pool.cpu.loops.intrinsics import alike, larger, wide
 from cnnpool.pool.cpu.loops.signatures import Number, intrinsic
 from cnnpool.pool.cpu.loops.simd_rows import size_of, vector_at
 

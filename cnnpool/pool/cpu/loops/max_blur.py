@@ -5,15 +5,15 @@ The dense map of maxima, and the gradient of it, exist a plane or a few rows at 
 
 from numba import int64, uint8
 
-from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops import separable
 from cnnpool.pool.cpu.loops.intrinsics import (
-    keep,
     load,
-    meet,
+    load_aliased,
+    max_with_index,
     narrow,
-    recall,
     store,
+    store_aliased,
     widen,
 )
 from cnnpool.pool.cpu.loops.mixing import divide, mix
@@ -31,10 +31,10 @@ def _win(
     # ``count`` windows side by side; a cell that does not exist repeats the one before.
     (a, b, c, d), (p, q, r) = cells, places
     for t in range(count):
-        best, held = meet(load(x, a + t, like), uint8(0), load(x, b + t, like), p)
-        best, held = meet(best, held, load(x, c + t, like), q)
-        best, held = meet(best, held, load(x, d + t, like), r)
-        keep(y, at + t, best)
+        best, held = max_with_index(load(x, a + t, like), uint8(0), load(x, b + t, like), p)
+        best, held = max_with_index(best, held, load(x, c + t, like), q)
+        best, held = max_with_index(best, held, load(x, d + t, like), r)
+        store_aliased(y, at + t, best)
         store(winners, out + t, held)
 
 
@@ -47,13 +47,13 @@ def _send(
     # ``here``, less ``left``, and their winners at ``up`` and ``at``.
     p, q, r = places
     for t in range(count):
-        value, won = widen(recall(grads, above - left + t, like)), load(winners, up - left + t, p) == p
+        value, won = widen(load_aliased(grads, above - left + t, like)), load(winners, up - left + t, p) == p
         sums = total + (value if won else total)
-        value, won = widen(recall(grads, above + t, like)), load(winners, up + t, q) == q
+        value, won = widen(load_aliased(grads, above + t, like)), load(winners, up + t, q) == q
         sums += value if won else total
-        value, won = widen(recall(grads, here - left + t, like)), load(winners, at - left + t, r) == r
+        value, won = widen(load_aliased(grads, here - left + t, like)), load(winners, at - left + t, r) == r
         sums += value if won else total
-        value, won = widen(recall(grads, here + t, like)), load(winners, at + t, r) == uint8(0)
+        value, won = widen(load_aliased(grads, here + t, like)), load(winners, at + t, r) == uint8(0)
         sums += value if won else total
         store(out, at + t, narrow(sums, like))
 
@@ -129,15 +129,15 @@ def forward_last(
     one, two, none = uint8(1), uint8(2), uint8(0)
     stretch, inner = width * channels, (width - 1) * channels
     for slot in range(turns):
-        keep(scratch + tags, slot, int64(-1))
+        store_aliased(scratch + tags, slot, int64(-1))
     for line in range(start, stop):
         sample, row = line // rows, line % rows
         for entry in range(load(down[0], row, int64(0)), load(down[0], row + 1, int64(0))):
             h, slot = load(down[1], entry, int64(0)), load(slots[1], entry, int64(0))
             a, at = (sample * height + h) * stretch, slot * stretch
-            if recall(scratch + tags, slot, int64(0)) == a:
+            if load_aliased(scratch + tags, slot, int64(0)) == a:
                 continue
-            keep(scratch + tags, slot, int64(a))
+            store_aliased(scratch + tags, slot, int64(a))
             b, c, d, e, dense = a + channels, a + stretch, a + inner, a + inner + stretch, scratch + ring
             if h < height - 1:
                 cells = a, b, c, c + channels
@@ -175,7 +175,7 @@ def backward_last(
                 mix(kept, 0, channels, across, w, summed, 0, channels, total, total, None, summed)
                 for k in range(channels):
                     value = narrow(load(scratch + sums, k, total), like)
-                    keep(scratch + ring, here + w * channels + k, value)
+                    store_aliased(scratch + ring, here + w * channels + k, value)
             at, none = (sample * height + h) * stretch, NOWHERE
             if h == 0:
                 edge, places, above, up = (none, none, none), (none, none, one), here, at

@@ -7,16 +7,8 @@ of a band is one stretch of memory.
 
 from numba import int64, uint8
 
-from cnnpool.pool.cpu.disk_cache import compiled
-from cnnpool.pool.cpu.loops.intrinsics import (
-    beats,
-    keep,
-    load,
-    narrow,
-    recall,
-    store,
-    widen,
-)
+from cnnpool.pool.cpu.compiling import compiled
+from cnnpool.pool.cpu.loops.intrinsics import beats, load, load_aliased, narrow, store, store_aliased, widen
 from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Slides
 from cnnpool.pool.cpu.loops.simd_rows import deal, move
 
@@ -30,10 +22,10 @@ def _beat(
 ) -> None:
     # One cell of every window.
     for t in range(count):
-        best, value = recall(y, t, like), load(images, source + t, like)
-        take, held = beats(value, best), recall(winners, t, place)
-        keep(y, t, value if take else best)
-        keep(winners, t, place if take else held)
+        best, value = load_aliased(y, t, like), load(images, source + t, like)
+        take, held = beats(value, best), load_aliased(winners, t, place)
+        store_aliased(y, t, value if take else best)
+        store_aliased(winners, t, place if take else held)
 
 
 @compiled
@@ -44,14 +36,14 @@ def _beat_three(
     # Three neighbouring cells in one go.
     second, third = uint8(place + 1), uint8(place + 2)
     for t in range(count):
-        best, value = recall(y, t, like), load(images, a + t, like)
-        take, held = beats(value, best), recall(winners, t, place)
+        best, value = load_aliased(y, t, like), load(images, a + t, like)
+        take, held = beats(value, best), load_aliased(winners, t, place)
         best, held, value = value if take else best, place if take else held, load(images, b + t, like)
         take = beats(value, best)
         best, held, value = value if take else best, second if take else held, load(images, c + t, like)
         take = beats(value, best)
-        keep(y, t, value if take else best)
-        keep(winners, t, third if take else held)
+        store_aliased(y, t, value if take else best)
+        store_aliased(winners, t, third if take else held)
 
 
 @compiled
@@ -62,14 +54,14 @@ def _start(
     # A window of nothing but -inf is won by its first cell inside the map.
     (_, kw), (sh, sw), (_, pw), (dh, dw) = window
     for t in range(band * pitch):
-        keep(y, t, lowest)
-        keep(winners, t, uint8(0))
+        store_aliased(y, t, lowest)
+        store_aliased(winners, t, uint8(0))
     for r in range(band):
         above = top + r * sh
         first = -(above // dh) * kw if above < 0 else 0
         for c in range(columns if first else min(columns, -(-pw // sw))):
             left = c * sw - pw
-            keep(winners, r * pitch + c, uint8(first + (-(left // dw) if left < 0 else 0)))
+            store_aliased(winners, r * pitch + c, uint8(first + (-(left // dw) if left < 0 else 0)))
 
 
 @compiled
@@ -83,7 +75,7 @@ def forward(
     bands, pitch, part, best, places = room
     best, places, images = scratch + best, scratch + places, scratch
     for t in range(sh * sw * part):
-        keep(images, t, lowest)
+        store_aliased(images, t, lowest)
     for plane in range(start, stop):
         for begin in range(0, rows, bands):
             band = min(bands, rows - begin)
@@ -96,7 +88,7 @@ def forward(
                 else:
                     for phase in range(sw):
                         for t in range(pitch):
-                            keep(images, target + phase * part + t, lowest)
+                            store_aliased(images, target + phase * part + t, lowest)
             _start(best, places, band, pitch, top, columns, window, lowest)
             for i in range(kh):
                 line = i * dh % sh * sw * part + i * dh // sh * pitch
@@ -131,7 +123,7 @@ def backward(
     sums = out if direct else scratch + PLACES * 8
     for i in range(kh):
         for j in range(kw):
-            keep(scratch, i * kw + j, int64(i * dh * width + j * dw))
+            store_aliased(scratch, i * kw + j, int64(i * dh * width + j * dw))
     for plane in range(start, stop):
         source, whole, cleared = plane * rows * columns, plane * height * width, 0
         target = whole if direct else 0
@@ -140,12 +132,12 @@ def backward(
             top = row * sh - ph
             reached = min(height, top + (kh - 1) * dh + 1) if row < rows - 1 else height
             for t in range(target + cleared * width, target + reached * width):
-                keep(sums, t, total)
+                store_aliased(sums, t, total)
             cleared, corner = max(cleared, reached), target + top * width - pw
             for c in range(columns):
                 place = int64(load(winners, source + c, uint8(0)))
                 at = corner + c * sw + load(scratch, place, int64(0))
-                keep(sums, at, recall(sums, at, total) + widen(load(grad, source + c, like)))
+                store_aliased(sums, at, load_aliased(sums, at, total) + widen(load(grad, source + c, like)))
             source += columns
         if not direct:
             for t in range(height * width):

@@ -5,8 +5,8 @@ A window's cells, and the windows over a pixel, are found once for all channels,
 
 from numba import int64, uint8
 
-from cnnpool.pool.cpu.disk_cache import compiled
-from cnnpool.pool.cpu.loops.intrinsics import keep, load, meet, recall, store
+from cnnpool.pool.cpu.compiling import compiled
+from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, max_with_index, store, store_aliased
 from cnnpool.pool.cpu.loops.max_bf16 import STRIP, best_of, suit
 from cnnpool.pool.cpu.loops.sending import NOWHERE, send, send_all, send_four, window_at, windows_over
 from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Slides
@@ -64,14 +64,14 @@ def _nine(
         return
     for k in range(channels):
         best, held = load(x, a + k, like), uint8(0)
-        best, held = meet(best, held, load(x, a + across + k, like), uint8(1))
-        best, held = meet(best, held, load(x, a + right + k, like), uint8(2))
-        best, held = meet(best, held, load(x, b + k, like), uint8(3))
-        best, held = meet(best, held, load(x, b + across + k, like), uint8(4))
-        best, held = meet(best, held, load(x, b + right + k, like), uint8(5))
-        best, held = meet(best, held, load(x, c + k, like), uint8(6))
-        best, held = meet(best, held, load(x, c + across + k, like), uint8(7))
-        best, held = meet(best, held, load(x, c + right + k, like), uint8(8))
+        best, held = max_with_index(best, held, load(x, a + across + k, like), uint8(1))
+        best, held = max_with_index(best, held, load(x, a + right + k, like), uint8(2))
+        best, held = max_with_index(best, held, load(x, b + k, like), uint8(3))
+        best, held = max_with_index(best, held, load(x, b + across + k, like), uint8(4))
+        best, held = max_with_index(best, held, load(x, b + right + k, like), uint8(5))
+        best, held = max_with_index(best, held, load(x, c + k, like), uint8(6))
+        best, held = max_with_index(best, held, load(x, c + across + k, like), uint8(7))
+        best, held = max_with_index(best, held, load(x, c + right + k, like), uint8(8))
         store(y, out + k, best)
         store(winners, out + k, held)
 
@@ -84,18 +84,18 @@ def _three(
     (a, b, c), (first, second, third) = cells, places
     if fresh:
         for k in range(channels):
-            best, held = meet(load(x, a + k, like), first, load(x, b + k, like), second)
-            best, held = meet(best, held, load(x, c + k, like), third)
-            keep(y, out + k, best)
-            keep(winners, out + k, held)
+            best, held = max_with_index(load(x, a + k, like), first, load(x, b + k, like), second)
+            best, held = max_with_index(best, held, load(x, c + k, like), third)
+            store_aliased(y, out + k, best)
+            store_aliased(winners, out + k, held)
     else:
         for k in range(channels):
-            best, held = recall(y, out + k, like), recall(winners, out + k, first)
-            best, held = meet(best, held, load(x, a + k, like), first)
-            best, held = meet(best, held, load(x, b + k, like), second)
-            best, held = meet(best, held, load(x, c + k, like), third)
-            keep(y, out + k, best)
-            keep(winners, out + k, held)
+            best, held = load_aliased(y, out + k, like), load_aliased(winners, out + k, first)
+            best, held = max_with_index(best, held, load(x, a + k, like), first)
+            best, held = max_with_index(best, held, load(x, b + k, like), second)
+            best, held = max_with_index(best, held, load(x, c + k, like), third)
+            store_aliased(y, out + k, best)
+            store_aliased(winners, out + k, held)
 
 
 @compiled
@@ -112,15 +112,15 @@ def backward(
     starts, above, over = scratch, scratch + 8 * (width + 1), scratch + 8 * (width + 1 + 2 * kh)
     sums, count = over + 16 * columns * kw, 0
     for w in range(width):
-        keep(starts, w, int64(count))
+        store_aliased(starts, w, int64(count))
         count = windows_over(w, 1, columns, window, 0, channels, 1, over, count)
-    keep(starts, width, int64(count))
+    store_aliased(starts, width, int64(count))
     for line in range(start, stop):
         sample, h = line // height, line % height
         tall = windows_over(h, 0, rows, window, sample * rows, columns * channels, kw, above, 0)
         for w in range(width):
-            target, entry = (line * width + w) * channels, recall(starts, w, int64(0))
-            wide = recall(starts, w + 1, int64(0)) - entry
+            target, entry = (line * width + w) * channels, load_aliased(starts, w, int64(0))
+            wide = load_aliased(starts, w + 1, int64(0)) - entry
             if tall * wide == 1:
                 a, p = window_at(above, 0, over, entry)
                 send(grad, winners, (a, a), (p, NOWHERE), out, target, channels, total, like)

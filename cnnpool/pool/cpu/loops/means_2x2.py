@@ -8,12 +8,9 @@ from typing import Any
 
 from numba.extending import overload
 
-from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops import band_buffers, deinterleave, power_2x2, prefetch, softmax_2x2
-from cnnpool.pool.cpu.loops.intrinsics import (
-    keep,
-    narrow,
-)
+from cnnpool.pool.cpu.loops.intrinsics import narrow, store_aliased
 from cnnpool.pool.cpu.loops.signatures import Address, Number, Sizes
 
 
@@ -94,7 +91,7 @@ def backward(
         deinterleave.cut(x, line, count, size, lanes, scratch, part, like)
         gradients(scratch, at, grad, above, image, at, slots, slopes, count * row, given, rule, total, like)
         if slots is not None:
-            keep(slots, item, band_buffers.folded(slopes, count * row, total))
+            store_aliased(slots, item, band_buffers.folded(slopes, count * row, total))
         deinterleave.paste(image, part, out, line, count, size, lanes, narrow(total, like))
 
 
@@ -139,5 +136,5 @@ def backward_last(
                 like,
             )  # fmt: skip
         if slots is not None:
-            keep(slots, line, band_buffers.folded(scratch, row, total))
+            store_aliased(slots, line, band_buffers.folded(scratch, row, total))
         deinterleave.clear_edges(out, line, size, lanes, narrow(total, like))

@@ -2,8 +2,8 @@
 
 from numba import int64
 
-from cnnpool.pool.cpu.disk_cache import compiled
-from cnnpool.pool.cpu.loops.intrinsics import keep, load, narrow, recall, store, widen
+from cnnpool.pool.cpu.compiling import compiled
+from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, narrow, store, store_aliased, widen
 from cnnpool.pool.cpu.loops.signatures import Address, Number, Table
 
 
@@ -11,7 +11,7 @@ from cnnpool.pool.cpu.loops.signatures import Address, Number, Table
 def _put(target: Address, t: int, value: Number, rounded: Number) -> None:
     # To memory that is read again; or, if ``rounded``, to the result in its type.
     if rounded is None:
-        keep(target, t, value)
+        store_aliased(target, t, value)
     else:
         store(target, t, narrow(value, rounded))
 
@@ -51,7 +51,7 @@ def mix(
         return
     for t in range(count):
         value = wa * widen(load(source, a + t, like)) + wb * widen(load(source, b + t, like))
-        keep(spare, t, value + wc * widen(load(source, c + t, like)))
+        store_aliased(spare, t, value + wc * widen(load(source, c + t, like)))
     _mix_more(source, origin, pitch, table, entry + 3, end, count, total, like, spare)
     if rounded is not None:
         for t in range(count):
@@ -66,7 +66,7 @@ def _mix_more(
     for more in range(entry, end):
         a, wa = origin + load(table[1], more, int64(0)) * pitch, load(table[2], more, total)
         for t in range(count):
-            keep(spare, t, recall(spare, t, total) + wa * widen(load(source, a + t, like)))
+            store_aliased(spare, t, load_aliased(spare, t, total) + wa * widen(load(source, a + t, like)))
 
 
 @compiled
@@ -77,12 +77,13 @@ def mix_column(
     """As ``mix``, of single numbers of all rows; odd places lie ``half`` behind the even ones, if not 0."""
     starts, places, weights = table
     for row in range(rows):
-        keep(target, row, total)
+        store_aliased(target, row, total)
     for entry in range(load(starts, result, int64(0)), load(starts, result + 1, int64(0))):
         place, weight = load(places, entry, int64(0)), load(weights, entry, total)
         at = origin + (place % 2 * half + place // 2 if half else place)
         for row in range(rows):
-            keep(target, row, recall(target, row, total) + weight * load(source, at + row * pitch, total))
+            value = weight * load(source, at + row * pitch, total)
+            store_aliased(target, row, load_aliased(target, row, total) + value)
 
 
 @compiled
@@ -92,7 +93,7 @@ def divide(
     """``count`` numbers from ``at`` on in the type of ``total``, divided by ``divisors`` if there are any."""
     if divisors:
         for t in range(count):
-            keep(target, t, widen(load(source, at + t, like)) / load(divisors, t, total))
+            store_aliased(target, t, widen(load(source, at + t, like)) / load(divisors, t, total))
     else:
         for t in range(count):
-            keep(target, t, widen(load(source, at + t, like)))
+            store_aliased(target, t, widen(load(source, at + t, like)))

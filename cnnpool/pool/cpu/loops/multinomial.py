@@ -5,14 +5,9 @@ A band at a time (see ``band_buffers``). Negative values count as 0, and so do c
 
 from numba import int64, uint8
 
-from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops import band_buffers
-from cnnpool.pool.cpu.loops.intrinsics import (
-    keep,
-    load,
-    recall,
-    store,
-)
+from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, store, store_aliased
 from cnnpool.pool.cpu.loops.signatures import Address, Band, Number, Room
 from cnnpool.pool.cpu.loops.vector_math import number, over
 
@@ -27,9 +22,9 @@ def _climb(
     # One rung of every window's ladder: all cells up to this one, in their order.
     for t in range(count):
         v = load(image, a + t, total)
-        rung = recall(sums, t, total) + (total if v < total else v)
+        rung = load_aliased(sums, t, total) + (total if v < total else v)
         rung = (total if v < total else v) if first else rung
-        keep(sums, t, rung)
+        store_aliased(sums, t, rung)
         store(ladder, t, rung)
 
 
@@ -40,9 +35,10 @@ def _take(
 ) -> None:  # fmt: skip
     for t in range(count):
         v = load(image, a + t, total)
-        here = last or load(thresholds, t, total) <= recall(ladder, t, total)
-        keep(drawn, t, (total if v < total else v) if here else recall(drawn, t, total))
-        keep(places, t, (NOWHERE if v < total else place) if here else recall(places, t, place))
+        here = last or load(thresholds, t, total) <= load_aliased(ladder, t, total)
+        store_aliased(drawn, t, (total if v < total else v) if here else load_aliased(drawn, t, total))
+        mine = NOWHERE if v < total else place
+        store_aliased(places, t, mine if here else load_aliased(places, t, place))
 
 
 @compiled
@@ -69,7 +65,8 @@ def forward(
             _climb(image, a, sums, ladder + c * step, count, c == 0, total)
         band_buffers.read_outputs(uniforms, unit, first, band, thresholds, rule, pitch, total)
         for t in range(count):
-            keep(thresholds, t, (number(1, total) - recall(thresholds, t, total)) * load(sums, t, total))
+            rest = number(1, total) - load_aliased(thresholds, t, total)
+            store_aliased(thresholds, t, rest * load(sums, t, total))
         for c in range(cells - 1, -1, -1):
             a, rung = band_buffers.cell_at(c, rule, pitch, part), ladder + c * step
             _take(image, a, thresholds, rung, drawn, places, count, uint8(c), c == cells - 1, total)
@@ -93,7 +90,7 @@ def _weigh(image: Address, a: int, sums: Address, means: Address, count: int, to
         v, sum_ = load(image, a + t, total), load(sums, t, total)
         v = total if v < total else v
         share = over(v, sum_ if sum_ != total else number(1, total))
-        keep(means, t, recall(means, t, total) + share * v)
+        store_aliased(means, t, load_aliased(means, t, total) + share * v)
 
 
 @compiled
@@ -136,6 +133,6 @@ def mean(
             fine &= load(sums, t, total) <= bound
         for t in range(0 if fine else count):
             if not load(sums, t, total) <= bound:
-                keep(means, t, _large(image, t, rule, pitch, part, bound, total))
+                store_aliased(means, t, _large(image, t, rule, pitch, part, bound, total))
         band_buffers.narrowed(means, half, count, total, like)
         band_buffers.write_outputs(half, y, unit, first, band, rule, pitch, like)

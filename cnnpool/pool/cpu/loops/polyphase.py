@@ -4,14 +4,8 @@ from typing import Any
 
 from numba import int64, types
 
-from cnnpool.pool.cpu.disk_cache import compiled
-from cnnpool.pool.cpu.loops.intrinsics import (
-    keep,
-    load,
-    recall,
-    store,
-    widen,
-)
+from cnnpool.pool.cpu.compiling import compiled
+from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, store, store_aliased, widen
 from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, intrinsic
 
 WHOLE: dict[Any, tuple[Any, int, int]] = {
@@ -68,19 +62,20 @@ def norms(
         largest = _largest(x, first, rows * stretch, total, like)
         largest = largest if largest > total else scale
         for t in range(sh * stretch):
-            keep(scratch, t, int64(0))
+            store_aliased(scratch, t, int64(0))
         for row in range(rows):
             at, into = first + row * stretch, row % sh * stretch
             for t in range(stretch):
                 part = number(magnitude(widen(load(x, at + t, like))), total) / largest
                 part = part * part if squared else part
-                keep(scratch, into + t, recall(scratch, into + t, int64(0)) + int64(part * scale))
+                whole = load_aliased(scratch, into + t, int64(0)) + int64(part * scale)
+                store_aliased(scratch, into + t, whole)
         for phase in range(kinds):
             whole = int64(0)
             for w in range(phase % sw, width, sw):
                 for t in range(w * pixel, (w + 1) * pixel):
-                    whole += recall(scratch, phase // sw * stretch + t, int64(0))
-            keep(out, sample * kinds + phase, whole)
+                    whole += load_aliased(scratch, phase // sw * stretch + t, int64(0))
+            store_aliased(out, sample * kinds + phase, whole)
 
 
 @compiled

@@ -7,15 +7,9 @@ number, is divided out first; for whole powers the power of 2 below it.
 
 from typing import Any
 
-from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops import band_buffers, power_terms
-from cnnpool.pool.cpu.loops.intrinsics import (
-    keep,
-    load,
-    narrow,
-    recall,
-    store,
-)
+from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, narrow, store, store_aliased
 from cnnpool.pool.cpu.loops.signatures import Address, Band, Number, Room
 from cnnpool.pool.cpu.loops.vector_math import number, over
 
@@ -29,13 +23,15 @@ def _scales(
         a = band_buffers.cell_at(c, rule, pitch, part)
         if c == 0:
             for t in range(count):
-                keep(target, t, power_terms.size(load(image, a + t, total), cell, total))
+                store_aliased(target, t, power_terms.size(load(image, a + t, total), cell, total))
         else:
             for t in range(count):
-                u, best = power_terms.size(load(image, a + t, total), cell, total), recall(target, t, total)
-                keep(target, t, u if u > best else best)
+                u = power_terms.size(load(image, a + t, total), cell, total)
+                best = load_aliased(target, t, total)
+                store_aliased(target, t, u if u > best else best)
     for t in range(count):
-        keep(target, t, power_terms.scale(power_terms.limited(recall(target, t, total), limits), p, total)[0])
+        top = power_terms.limited(load_aliased(target, t, total), limits)
+        store_aliased(target, t, power_terms.scale(top, p, total)[0])
 
 
 @compiled
@@ -48,8 +44,8 @@ def _add(
         r = power_terms.size(v, cell, total) * load(scales, t, total)
         weight, level = power_terms.weight(r, p, total)
         power = weight * r
-        keep(sums, t, recall(sums, t, total) + power)
-        keep(moments, t, recall(moments, t, total) + power * level)
+        store_aliased(sums, t, load_aliased(sums, t, total) + power)
+        store_aliased(moments, t, load_aliased(moments, t, total) + power * level)
         store(weights, t, power_terms.directed(weight, v, cell, total))
 
 
@@ -74,9 +70,9 @@ def _roots(
     limits: tuple[Number, Number], p: Any, inverse: Number, total: Number,
 ) -> None:  # fmt: skip
     for t in range(count):
-        mean = recall(sums, t, total) * load(share, t, total)
+        mean = load_aliased(sums, t, total) * load(share, t, total)
         unscaled = over(number(1, total), load(scales, t, total))
-        keep(sums, t, power_terms.root(mean, unscaled, cell, limits, p, inverse, total))
+        store_aliased(sums, t, power_terms.root(mean, unscaled, cell, limits, p, inverse, total))
 
 
 @compiled
@@ -121,15 +117,16 @@ def _send(
             g, powers, moment = load(grads, t, total), load(sums, t, total), load(moments, t, total)
             unscaled = over(number(1, total), load(scales, t, total))
             some = power_terms.slope(g, powers, moment, load(share, t, total), unscaled, inverse, total)
-            keep(slopes, t, some)
+            store_aliased(slopes, t, some)
     for t in range(count):
-        g, powers = load(grads, t, total), recall(sums, t, total)
-        keep(sums, t, power_terms.factor(g, powers, load(share, t, total), limits, p, inverse, total))
+        g, powers = load(grads, t, total), load_aliased(sums, t, total)
+        f = power_terms.factor(g, powers, load(share, t, total), limits, p, inverse, total)
+        store_aliased(sums, t, f)
     for c in range(rule[2][0] * rule[2][1]):
         a, at = band_buffers.cell_at(c, rule, pitch, part), weights + c * step
         for t in range(count):
-            sent = recall(at, t, total) * load(sums, t, total)
-            keep(totals, a + t, recall(totals, a + t, total) + sent)
+            sent = load_aliased(at, t, total) * load(sums, t, total)
+            store_aliased(totals, a + t, load_aliased(totals, a + t, total) + sent)
 
 
 @compiled
@@ -168,6 +165,6 @@ def backward(
         if slots is not None:
             # Windows above the band belong to another band.
             skipped = above * pitch * rule[5]
-            keep(slots, item, band_buffers.folded(slopes + skipped * wide, count - skipped, total))
+            store_aliased(slots, item, band_buffers.folded(slopes + skipped * wide, count - skipped, total))
         band_buffers.narrowed(totals, scratch + rounded, images, total, like)
         band_buffers.paste(scratch + rounded, above, out, unit, first + above, band, rule, pitch, part, zero)

@@ -5,7 +5,7 @@ from typing import Any
 from numba import types
 from numba.core import cgutils
 
-from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops.signatures import Address, intrinsic
 
 # Bytes of a cache line.

@@ -6,8 +6,17 @@ one before: a loop over all channels would spend most of its time in the remaind
 
 from numba import int64, uint8
 
-from cnnpool.pool.cpu.disk_cache import compiled
-from cnnpool.pool.cpu.loops.intrinsics import alike, inlined, keep, load, narrow, recall, store, widen
+from cnnpool.pool.cpu.compiling import compiled
+from cnnpool.pool.cpu.loops.intrinsics import (
+    alike,
+    inlined,
+    load,
+    load_aliased,
+    narrow,
+    store,
+    store_aliased,
+    widen,
+)
 from cnnpool.pool.cpu.loops.max_bf16 import STRIP
 from cnnpool.pool.cpu.loops.signatures import Address, Number, Slides
 
@@ -29,8 +38,8 @@ def windows_over(
     for cell in range(kernel - 1, -1, -1):
         reach = place + padding - cell * dilation
         if reach >= 0 and reach % stride == 0 and reach // stride < most:
-            keep(table, 2 * count, int64((first + reach // stride) * step))
-            keep(table, 2 * count + 1, int64(cell * stretch))
+            store_aliased(table, 2 * count, int64((first + reach // stride) * step))
+            store_aliased(table, 2 * count + 1, int64(cell * stretch))
             count += 1
     return count
 
@@ -43,13 +52,13 @@ def send_all(
 ) -> None:  # fmt: skip
     """The gradient of a pixel from any number of windows."""
     for k in range(channels):
-        keep(sums, k, total)
+        store_aliased(sums, k, total)
     for i in range(first[0], last[0]):
         for e in range(first[1], last[1]):
             a, p = window_at(above, i, over, e)
             for k in range(channels):
                 value, won = widen(load(grad, a + k, like)), load(winners, a + k, p) == p
-                keep(sums, k, recall(sums, k, total) + (value if won else total))
+                store_aliased(sums, k, load_aliased(sums, k, total) + (value if won else total))
     for k in range(channels):
         store(out, target + k, narrow(load(sums, k, total), like))
 
@@ -57,8 +66,8 @@ def send_all(
 @compiled
 def window_at(above: Address, i: int, over: Address, entry: int) -> tuple[int, Number]:
     """Where the gradients of a window over a pixel begin, and which of its cells the pixel is."""
-    at = recall(above, 2 * i, int64(0)) + recall(over, 2 * entry, int64(0))
-    return at, uint8(recall(above, 2 * i + 1, int64(0)) + recall(over, 2 * entry + 1, int64(0)))
+    at = load_aliased(above, 2 * i, int64(0)) + load_aliased(over, 2 * entry, int64(0))
+    return at, uint8(load_aliased(above, 2 * i + 1, int64(0)) + load_aliased(over, 2 * entry + 1, int64(0)))
 
 
 @compiled

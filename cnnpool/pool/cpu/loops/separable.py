@@ -6,8 +6,8 @@ mixed for a whole plane at once, as if they had no ends; the few results that re
 computed again.
 """
 
-from cnnpool.pool.cpu.disk_cache import compiled
-from cnnpool.pool.cpu.loops.intrinsics import alike, keep, load, narrow, store, widen
+from cnnpool.pool.cpu.compiling import compiled
+from cnnpool.pool.cpu.loops.intrinsics import alike, load, narrow, store, store_aliased, widen
 from cnnpool.pool.cpu.loops.mixing import divide, mix, mix_column
 from cnnpool.pool.cpu.loops.separable_simd import SPAN, TERMS, mix_apart, mix_joined, most_terms
 from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Table
@@ -51,7 +51,7 @@ def forward(
             c = end if end < left else end + columns - anew
             mix_column(mixed_rows, 0, pitch, half, across, c, whole, rows, total)
             for row in range(rows):
-                keep(sums, row * columns + c, load(whole, row, total))
+                store_aliased(sums, row * columns + c, load(whole, row, total))
         if divisors:
             for t in range(count):
                 store(y, at + t, narrow(load(sums, t, total) / load(divisors, t, total), like))
@@ -68,9 +68,9 @@ def _put_column(
     # A column of the map: with a stride of 2, whose columns are dealt, among the even ones or the odd ones.
     for row in range(rows):
         if stride == 2:
-            keep(dealt, w % 2 * rows * columns + row * columns + w // 2, load(column, row, total))
+            store_aliased(dealt, w % 2 * rows * columns + row * columns + w // 2, load(column, row, total))
         else:
-            keep(mixed, row * width + w, load(column, row, total))
+            store_aliased(mixed, row * width + w, load(column, row, total))
 
 
 @compiled
@@ -156,7 +156,7 @@ def adjoint_last(
             for pixel in range(rows * columns if divisors else 0):
                 divisor, at = load(divisors, pixel, total), pixel * channels
                 for k in range(channels):
-                    keep(scaled, at + k, widen(load(grad, first + at + k, like)) / divisor)
+                    store_aliased(scaled, at + k, widen(load(grad, first + at + k, like)) / divisor)
             source, first = scaled, 0
         for h in range(height):
             mix(source, first, stretch, down, h, mixed, 0, stretch, total, total, None, mixed)

@@ -10,11 +10,8 @@ from typing import Any
 from numba import int64, types
 from numba.core import cgutils
 
-from cnnpool.pool.cpu.disk_cache import compiled
-from cnnpool.pool.cpu.loops.intrinsics import (
-    keep,
-    load,
-)
+from cnnpool.pool.cpu.compiling import compiled
+from cnnpool.pool.cpu.loops.intrinsics import load, store_aliased
 from cnnpool.pool.cpu.loops.signatures import Address, Number, Table, intrinsic
 from cnnpool.pool.cpu.loops.simd_rows import LANES, pattern, size_of, vector_at
 
@@ -91,8 +88,8 @@ def mix_apart(
     entry, end, half = load(starts, result, int64(0)), load(starts, result + 1, int64(0)), width // 2
     if entry == end:
         for t in range(half):
-            keep(even, k + t, like)
-            keep(odd, k + t, like)
+            store_aliased(even, k + t, like)
+            store_aliased(odd, k + t, like)
         return
     a, wa = origin + load(places, entry, int64(0)) * width, load(weights, entry, like)
     if end - entry == 1:
@@ -124,7 +121,7 @@ def mix_joined(
     entry, end = load(starts, result, int64(0)), load(starts, result + 1, int64(0))
     if entry == end:
         for t in range(2 * pitch):
-            keep(target, k + t, like)
+            store_aliased(target, k + t, like)
         return
     a, wa = load(places, entry, int64(0)) * pitch, load(weights, entry, like)
     if end - entry == 1:

@@ -11,13 +11,8 @@ from typing import Any
 from numba import types
 from numba.core import cgutils
 
-from cnnpool.pool.cpu.disk_cache import compiled
-from cnnpool.pool.cpu.loops.intrinsics import (
-    keep,
-    load,
-    recall,
-    store,
-)
+from cnnpool.pool.cpu.compiling import compiled
+from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, store, store_aliased
 from cnnpool.pool.cpu.loops.signatures import Address, Number, intrinsic
 
 LANES = 8
@@ -91,7 +86,7 @@ def move(source: Address, i: int, target: Address, k: int, count: int, like: Num
     """Copy ``count`` elements of ``source`` from ``i`` on to ``target`` from ``k`` on."""
     if count < LANES:
         for t in range(count):
-            keep(target, k + t, recall(source, i + t, like))
+            store_aliased(target, k + t, load_aliased(source, i + t, like))
         return
     for t in range(0, count, LANES):
         t = min(t, count - LANES)
@@ -113,7 +108,7 @@ def deal(
     if stride > 2:
         part, at = padding % stride, padding // stride
         for w in range(width):
-            keep(target, k + part * half + at, recall(source, i + w, like))
+            store_aliased(target, k + part * half + at, load_aliased(source, i + w, like))
             part += 1
             if part == stride:
                 part, at = 0, at + 1
@@ -122,14 +117,14 @@ def deal(
     first, second = k + turn * half + padding // 2, k + (1 - turn) * half + (padding + 1) // 2
     if pairs < LANES:
         for t in range(pairs):
-            keep(target, first + t, recall(source, i + 2 * t, like))
-            keep(target, second + t, recall(source, i + 2 * t + 1, like))
+            store_aliased(target, first + t, load_aliased(source, i + 2 * t, like))
+            store_aliased(target, second + t, load_aliased(source, i + 2 * t + 1, like))
     else:
         for t in range(0, pairs, LANES):
             t = min(t, pairs - LANES)
             part_pairs(source, i + 2 * t, target, first + t, target, second + t, like)
     if width % 2:
-        keep(target, first + pairs, recall(source, i + width - 1, like))
+        store_aliased(target, first + pairs, load_aliased(source, i + width - 1, like))
 
 
 @compiled
@@ -160,4 +155,4 @@ def gather(
             t = min(t, pairs - LANES)
             join_pairs(source, first + t, source, second + t, target, k + 2 * t, like)
     if width % 2:
-        keep(target, k + width - 1, recall(source, first + pairs, like))
+        store_aliased(target, k + width - 1, load_aliased(source, first + pairs, like))

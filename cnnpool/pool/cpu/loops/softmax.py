@@ -1,15 +1,9 @@
 """Means of windows weighted by softmax(beta x), and their gradients; a band at a time (see
 ``band_buffers``)."""
 
-from cnnpool.pool.cpu.disk_cache import compiled
+from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops import band_buffers
-from cnnpool.pool.cpu.loops.intrinsics import (
-    keep,
-    load,
-    narrow,
-    recall,
-    store,
-)
+from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, narrow, store, store_aliased
 from cnnpool.pool.cpu.loops.signatures import Address, Band, Number, Room
 from cnnpool.pool.cpu.loops.vector_math import exp2, number, over
 
@@ -29,11 +23,11 @@ def _peak(
         a = band_buffers.cell_at(c, rule, pitch, part)
         if c == 0:
             for t in range(count):
-                keep(target, t, load(image, a + t, total))
+                store_aliased(target, t, load(image, a + t, total))
         else:
             for t in range(count):
-                v, best = load(image, a + t, total), recall(target, t, total)
-                keep(target, t, v if v > best or v != v else best)
+                v, best = load(image, a + t, total), load_aliased(target, t, total)
+                store_aliased(target, t, v if v > best or v != v else best)
 
 
 @compiled
@@ -45,8 +39,8 @@ def _add(
         v, peak = load(image, a + t, total), load(peaks, t, total)
         v = _bounded(v, bound)
         e = exp2(slope * (v - _bounded(peak, bound)))
-        keep(weights, t, recall(weights, t, total) + e)
-        keep(values, t, recall(values, t, total) + e * v)
+        store_aliased(weights, t, load_aliased(weights, t, total) + e)
+        store_aliased(values, t, load_aliased(values, t, total) + e * v)
         store(held, t, e)
 
 
@@ -64,9 +58,9 @@ def _mean(
         a = band_buffers.cell_at(c, rule, pitch, part)
         _add(image, a, peaks, weights, values, held + c * step, count, slope, bound, total)
     for t in range(count):
-        peak, mean = load(peaks, t, total), over(recall(values, t, total), load(weights, t, total))
+        peak, mean = load(peaks, t, total), over(load_aliased(values, t, total), load(weights, t, total))
         # An infinite window gives its maximum.
-        keep(values, t, peak if peak - peak != total and peak == peak else mean)
+        store_aliased(values, t, peak if peak - peak != total and peak == peak else mean)
 
 
 @compiled
@@ -104,10 +98,11 @@ def _factor(
 ) -> None:
     # An infinite window has no gradient; its mean is bounded, so that 0 times it is 0.
     for t in range(count):
-        g, mean = load(grads, t, total), recall(values, t, total)
+        g, mean = load(grads, t, total), load_aliased(values, t, total)
         infinite = mean > bound or mean < -bound
-        keep(weights, t, total if infinite or g == total else over(g, recall(weights, t, total)))
-        keep(values, t, total if infinite else mean)
+        share = over(g, load_aliased(weights, t, total))
+        store_aliased(weights, t, total if infinite or g == total else share)
+        store_aliased(values, t, total if infinite else mean)
 
 
 @compiled
@@ -116,9 +111,9 @@ def _send(
     beta: Number, bound: Number, total: Number,
 ) -> None:  # fmt: skip
     for t in range(count):
-        share = recall(held, t, total) * load(weights, t, total)
+        share = load_aliased(held, t, total) * load(weights, t, total)
         sent = _sent(share, _bounded(load(image, a + t, total), bound), load(values, t, total), beta, total)
-        keep(totals, a + t, recall(totals, a + t, total) + sent)
+        store_aliased(totals, a + t, load_aliased(totals, a + t, total) + sent)
 
 
 @compiled
@@ -127,9 +122,10 @@ def _vary(
     bound: Number, total: Number,
 ) -> None:  # fmt: skip
     for t in range(count):
-        share = recall(held, t, total) * load(weights, t, total)
+        share = load_aliased(held, t, total) * load(weights, t, total)
         away = _bounded(load(image, a + t, total), bound) - load(values, t, total)
-        keep(moments, t, recall(moments, t, total) + (share * away * away if share != total else total))
+        moment = share * away * away if share != total else total
+        store_aliased(moments, t, load_aliased(moments, t, total) + moment)
 
 
 @compiled
@@ -173,6 +169,6 @@ def backward(
         if slots is not None:
             # Windows above the band belong to another band.
             skipped = above * pitch * rule[5]
-            keep(slots, item, band_buffers.folded(moments + skipped * wide, count - skipped, total))
+            store_aliased(slots, item, band_buffers.folded(moments + skipped * wide, count - skipped, total))
         band_buffers.narrowed(totals, scratch + rounded, images, total, like)
         band_buffers.paste(scratch + rounded, above, out, unit, first + above, band, rule, pitch, part, zero)
