@@ -34,10 +34,9 @@ from cnnpool.pool.lip import LipPool2d, lip_pool2d
 from cnnpool.pool.logsumexp import LogSumExpPool2d, logsumexp_pool2d
 from cnnpool.pool.lp import LpPool2d, lp_pool2d
 from cnnpool.pool.lps import LpsPool2d
-from cnnpool.pool.max import MaxPool2d, max_pool2d
+from cnnpool.pool.max import MaxPool2d, max_pool2d, max_pool2d_with_winners
 from cnnpool.pool.max_blur import MaxBlurPool2d, max_blur_pool2d
 from cnnpool.pool.max_unpool import max_unpool2d
-from cnnpool.pool.max_winners import max_pool2d_with_winners
 from cnnpool.pool.median import MedianPool2d, median_pool2d
 from cnnpool.pool.mixed import MixedPool2d, mixed_pool2d
 from cnnpool.pool.none import NoPool2d
@@ -49,13 +48,18 @@ from cnnpool.pool.resize import Resize2d
 from cnnpool.pool.s3 import S3Pool2d
 from cnnpool.pool.scdown import ScdownConv2d
 from cnnpool.pool.sequence import (
+    AvgPool1d,
+    BlurPool1d,
+    LpPool1d,
+    MaxBlurPool1d,
+    MaxPool1d,
+    Pool1d,
     avg_pool1d,
     blur_pool1d,
     lp_pool1d,
     max_blur_pool1d,
     max_pool1d,
 )
-from cnnpool.pool.sequence_operators import AvgPool1d, BlurPool1d, LpPool1d, MaxBlurPool1d, MaxPool1d
 from cnnpool.pool.soft import SoftPool2d, soft_pool2d
 from cnnpool.pool.spectral import SpectralPool2d, spectral_pool2d
 from cnnpool.pool.stochastic import StochasticPool2d, stochastic_pool2d
@@ -180,6 +184,7 @@ __all__ = [
     "NoPool2d",
     "OrdinalPool2d",
     "PatchConv2d",
+    "Pool1d",
     "Pool2d",
     "RandomMixedPool2d",
     "ReductionBlock2d",

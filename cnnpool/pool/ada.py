@@ -1,10 +1,12 @@
 """AdaPool: :func:`ada_pool2d` and its similarity half, :func:`dice_pool2d`."""
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
 from cnnpool.bounds import Share
-from cnnpool.pool.base import Cells, Padding, Side, Size
+from cnnpool.pool.base import Cells, IntPair, Padding, Place, Side, Size, checked
 from cnnpool.pool.cells import added, cells, count, inside
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Fraction
@@ -13,7 +15,11 @@ from cnnpool.pool.window import WindowPool2d, window_of
 
 
 def dice_pool2d(
-    x: Tensor, kernel_size: Size, stride: Size | None = None, padding: Padding = 0, ceil_mode: bool = False
+    x: Tensor,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """Average of every window weighted by e^d, d = 2|x_i m| / (x_i^2 + m^2) for the window's mean m (eDSCW).
 
@@ -52,9 +58,9 @@ def _dice(a: Tensor, b: Tensor) -> Tensor:
 
 def ada_pool2d(
     x: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
     ceil_mode: bool = False,
     *,
     beta: float | Tensor = 0.5,
@@ -92,6 +98,7 @@ def ada_pool2d(
     return (soft + beta * (similar - soft)).to(x.dtype)
 
 
+@checked
 class AdaPool2d(WindowPool2d):
     """y = beta eDSCW(x) + (1 - beta) SoftPool(x) with learnt beta (Stergiou 2023, arXiv:2111.00772).
 
@@ -142,11 +149,12 @@ class AdaPool2d(WindowPool2d):
         beta: Share = 0.5,
         learnable: bool = True,
         size: tuple[Side, Side] | None = None,
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.size = size
         shape = (1,) if size is None else self.output_size(*size)
-        self.beta = Fraction("beta", beta, shape, learnable=learnable)
+        self.beta = Fraction("beta", beta, shape, learnable=learnable, **place)
 
     def flops(self, height: int, width: int) -> int:
         return 14 * self.window_cells(height, width)

@@ -1,18 +1,14 @@
 """Adaptive average pooling to a given size."""
 
-from typing import Self
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Pool2d, Size, both
-from cnnpool.pool.bins import averages, bin_cells, even_bins, fixed_size
+from cnnpool.pool.bins import AdaptivePool2d, averages
 from cnnpool.pool.exporting import is_exported
-from cnnpool.pool.resize import reduced
 
 
-class AdaptiveAvgPool2d(Pool2d):
+class AdaptiveAvgPool2d(AdaptivePool2d):
     """Average over the bin [floor(i H/H'), ceil((i+1) H/H')) of every output i (He 2014, SPP).
 
     Gradient: 1 over the bin's size to every cell of it; where H' does not divide H, neighbouring bins overlap
@@ -37,38 +33,11 @@ class AdaptiveAvgPool2d(Pool2d):
     """
 
     formula = "mean x over rows floor(i H/H') to ceil((i+1) H/H') - 1, columns alike"
-    paper = "He 2014, arXiv:1406.4729"
-    shift = "commutes with shifts by multiples of H/H' where H' divides H"
     gradient = "dense"
-
-    def __init__(self, channels: int, *, stride: Size = 2, output_size: Size | None = None):
-        super().__init__()
-        self.channels = channels
-        self.stride = both(stride)
-        self.fixed_size = None if output_size is None else both(output_size)
-
-    @classmethod
-    def like(cls, module: nn.AdaptiveAvgPool2d, channels: int = 1) -> Self:
-        """The operator with the output size of torch's ``module``; ``channels`` is C, used by ``flops`` only.
-
-        Raises:
-            TypeError: if ``module`` is not a ``torch.nn.AdaptiveAvgPool2d``.
-            ValueError: if it keeps the length of an axis, or returns indices.
-        """
-        return cls(channels, output_size=fixed_size(module, nn.AdaptiveAvgPool2d))
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return self.fixed_size or reduced(type(self).__name__, height, width, self.stride)
-
-    def flops(self, height: int, width: int) -> int:
-        return self.channels * bin_cells(height, width, *self.output_size(height, width))
+    torch_module = nn.AdaptiveAvgPool2d
 
     def forward(self, x: Tensor) -> Tensor:
-        size = self.output_size(*x.shape[-2:])
-        steps = even_bins(x, size, None if self.fixed_size else self.stride)
+        size, steps = self.bins(x)
         if steps is not None:
             return avg_pool2d(x, steps)
         return averages(x, size) if is_exported() else F.adaptive_avg_pool2d(x, size)
-
-    def extra_repr(self) -> str:
-        return f"stride={self.stride}, output_size={self.fixed_size}"

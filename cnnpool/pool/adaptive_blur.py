@@ -1,13 +1,13 @@
 """A low-pass filter predicted from the map: :func:`adaptive_blur_pool2d`."""
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from annotated_types import Ge, Le, Predicate
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count, odd
-from cnnpool.pool.base import Pool2d, Size, Taps, both, ceil_div, check_batch, pair
+from cnnpool.pool.base import CellPool2d, IntPair, Place, Size, both, ceil_div, check_batch, checked, pair
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode, check_mode, conv2d, pad
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.strided import NORMS
@@ -19,8 +19,8 @@ Side = Annotated[int, Ge(1), Le(15), Predicate(odd)]
 def adaptive_blur_pool2d(
     x: Tensor,
     logits: Tensor,
-    filter_size: Taps = 3,
-    stride: Size = 2,
+    filter_size: IntPair = 3,
+    stride: IntPair = 2,
     padding_mode: PaddingMode = "reflect",
 ) -> Tensor:
     """Average of the window around every ``stride``-th pixel by its own filter, softmax of logits (Zou 2020).
@@ -71,14 +71,15 @@ def adaptive_blur_pool2d(
     return y
 
 
-def _odd(filter_size: Size) -> tuple[int, int]:
+def _odd(filter_size: IntPair) -> tuple[int, int]:
     kernel = pair(filter_size, "filter_size", least=1)
     if any(k % 2 == 0 for k in kernel):
         raise ValueError(f"filter_size must be odd, got {filter_size!r}")
     return kernel
 
 
-class AdaptiveBlurPool2d(Pool2d):
+@checked
+class AdaptiveBlurPool2d(CellPool2d):
     """y = sum_i w_i x_i, w = softmax(norm(conv(x))) per output pixel and group of channels (Zou 2020, DDAC).
 
     Where the map is smooth it can blur, where it has an edge it can keep it. Gradient: w_i, plus the part
@@ -124,9 +125,9 @@ class AdaptiveBlurPool2d(Pool2d):
         groups: Count | None = None,
         padding_mode: PaddingMode = "reflect",
         norm: Literal["none", "batch"] = "none",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels = channels
+        super().__init__(channels, **place)
         self.filter_size, self.stride = both(filter_size), both(stride)
         self.groups = math.gcd(8, channels) if groups is None else groups
         if channels % self.groups:
@@ -136,15 +137,12 @@ class AdaptiveBlurPool2d(Pool2d):
             self.gain = None
         filters = self.groups * self.filter_size[0] * self.filter_size[1]
         self.conv = EdgeConv2d(
-            channels, filters, self.filter_size, self.stride, mode=padding_mode, bias=norm == "none"
+            channels, filters, self.filter_size, self.stride, mode=padding_mode, bias=norm == "none", **place
         )
         nn.init.zeros_(self.conv.weight)
         if self.conv.bias is not None:
             nn.init.zeros_(self.conv.bias)
-        self.norm = NORMS[norm](filters)
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
+        self.norm = NORMS[norm](filters, **place)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
@@ -153,6 +151,7 @@ class AdaptiveBlurPool2d(Pool2d):
         return rows * columns * per_pixel
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         check_batch(x, type(self).__name__)
         return adaptive_blur_pool2d(x, self._logits(x), self.filter_size, self.stride, self.padding_mode)
 
@@ -163,6 +162,3 @@ class AdaptiveBlurPool2d(Pool2d):
         exact = wide(x)
         bias = None if self.conv.bias is None else self.conv.bias.to(exact.dtype)
         return conv2d(exact, self.conv.weight.to(exact.dtype), bias, self.stride, 1, self.padding_mode)
-
-    def extra_repr(self) -> str:
-        return f"filter_size={self.filter_size}, stride={self.stride}, groups={self.groups}"

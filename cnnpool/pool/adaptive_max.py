@@ -1,19 +1,15 @@
 """Adaptive max pooling to a given size."""
 
-from typing import Self
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Pool2d, Size, both
-from cnnpool.pool.bins import bin_cells, even_bins, fixed_size, largest
+from cnnpool.pool.bins import AdaptivePool2d, largest
 from cnnpool.pool.exporting import is_exported
-from cnnpool.pool.integers import refuse_quantized
 from cnnpool.pool.max import max_pool2d
-from cnnpool.pool.resize import reduced
+from cnnpool.pool.precision import refuse_quantized
 
 
-class AdaptiveMaxPool2d(Pool2d):
+class AdaptiveMaxPool2d(AdaptivePool2d):
     """Maximum over the bin [floor(i H/H'), ceil((i+1) H/H')) of every output i (He 2014, SPP).
 
     Gradient: 1 to the first maximum of the bin in raster order. Equal bins are computed as plain windows,
@@ -37,39 +33,12 @@ class AdaptiveMaxPool2d(Pool2d):
     """
 
     formula = "max x over rows floor(i H/H') to ceil((i+1) H/H') - 1, columns alike"
-    paper = "He 2014, arXiv:1406.4729"
-    shift = "commutes with shifts by multiples of H/H' where H' divides H"
     gradient = "sparse"
-
-    def __init__(self, channels: int, *, stride: Size = 2, output_size: Size | None = None):
-        super().__init__()
-        self.channels = channels
-        self.stride = both(stride)
-        self.fixed_size = None if output_size is None else both(output_size)
-
-    @classmethod
-    def like(cls, module: nn.AdaptiveMaxPool2d, channels: int = 1) -> Self:
-        """The operator with the output size of torch's ``module``; ``channels`` is C, used by ``flops`` only.
-
-        Raises:
-            TypeError: if ``module`` is not a ``torch.nn.AdaptiveMaxPool2d``.
-            ValueError: if it keeps the length of an axis, or returns indices.
-        """
-        return cls(channels, output_size=fixed_size(module, nn.AdaptiveMaxPool2d))
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return self.fixed_size or reduced(type(self).__name__, height, width, self.stride)
-
-    def flops(self, height: int, width: int) -> int:
-        return self.channels * bin_cells(height, width, *self.output_size(height, width))
+    torch_module = nn.AdaptiveMaxPool2d
 
     def forward(self, x: Tensor) -> Tensor:
-        size = self.output_size(*x.shape[-2:])
-        steps = even_bins(x, size, None if self.fixed_size else self.stride)
+        size, steps = self.bins(x)
         if steps is not None:
             return max_pool2d(x, steps)
         refuse_quantized(x, "adaptive pooling to uneven bins")
         return largest(x, size) if is_exported() else F.adaptive_max_pool2d(x, size)
-
-    def extra_repr(self) -> str:
-        return f"stride={self.stride}, output_size={self.fixed_size}"

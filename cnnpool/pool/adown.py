@@ -1,18 +1,19 @@
 """An average of neighbours, then half of the channels convolved and half pooled, both with the stride."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import OddTaps, Pool2d, Size, both, check_batch
-from cnnpool.pool.edge_max import EdgeMaxPool2d
+from cnnpool.pool.base import OddTaps, Place, Pool2d, Size, both, check_batch, checked
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode, pad
+from cnnpool.pool.max import EdgeMaxPool2d
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 from cnnpool.pool.window import is_channels_last, memory_format
 
 
+@checked
 class AdownBlock2d(Pool2d):
     """Average 2x2, then convolve one half of the channels and max-pool the other (Wang 2024, YOLOv9).
 
@@ -61,28 +62,35 @@ class AdownBlock2d(Pool2d):
         padding_mode: PaddingMode = "zeros",
         norm: Literal["none", "batch"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "silu",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels, self.pooled = channels, channels // 2
+        super().__init__(channels, **place)
+        self.pooled = channels // 2
         self.convolved = channels - self.pooled
         self.kernel_size, self.stride = both(kernel_size), both(stride)
         self.padding = self.kernel_size[0] // 2, self.kernel_size[1] // 2
         self.padding_mode = padding_mode
         bias = norm == "none"
         self.conv = EdgeConv2d(
-            self.convolved, self.convolved, self.kernel_size, self.stride, mode=padding_mode, bias=bias
+            self.convolved,
+            self.convolved,
+            self.kernel_size,
+            self.stride,
+            mode=padding_mode,
+            bias=bias,
+            **place,
         )
-        self.norm = NORMS[norm](self.convolved)
+        self.norm = NORMS[norm](self.convolved, **place)
         self.pool = EdgeMaxPool2d(
             self.pooled,
             kernel_size=self.kernel_size,
             stride=self.stride,
             padding=self.padding,
-            mode=padding_mode,
+            padding_mode=padding_mode,
         )
         one = self.pooled > 0
-        self.mix = nn.Conv2d(self.pooled, self.pooled, 1, bias=bias) if one else nn.Identity()
-        self.mix_norm = NORMS[norm](self.pooled) if one else nn.Identity()
+        self.mix = nn.Conv2d(self.pooled, self.pooled, 1, bias=bias, **place) if one else nn.Identity()
+        self.mix_norm = NORMS[norm](self.pooled, **place) if one else nn.Identity()
         self.activation = ACTIVATIONS[activation]()
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
@@ -103,6 +111,7 @@ class AdownBlock2d(Pool2d):
         return average + 2 * rows * columns * weights + self.pool.flops(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         check_batch(x, type(self).__name__)
         self.output_size(*x.shape[-2:])
         whole = x if self.padding_mode == "zeros" else pad(x, (0, 1, 0, 1), self.padding_mode)

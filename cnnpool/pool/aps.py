@@ -1,7 +1,7 @@
 """Adaptive polyphase sampling: :func:`aps_pool2d`."""
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 import torch
 from annotated_types import Predicate, doc
@@ -10,7 +10,7 @@ from torch import Tensor
 from cnnpool.bounds import is_norm
 from cnnpool.pool.autograd.kernels import PhaseKernels
 from cnnpool.pool.autograd.phases import blocks, complete, sample_phase
-from cnnpool.pool.base import Size, Taps, pair
+from cnnpool.pool.base import IntPair, Place, Size, Taps, checked, pair
 from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.exporting import is_exported
 from cnnpool.pool.polyphase import PolyphasePool2d
@@ -22,11 +22,11 @@ Norm = Annotated[float, Predicate(is_norm), doc("1, 2 or inf")]
 
 def aps_pool2d(
     x: Tensor,
-    stride: Size = 2,
+    stride: IntPair = 2,
     *,
     p: float = 2.0,
     choose: Choose = "max",
-    filter_size: Taps = 1,
+    filter_size: IntPair = 1,
     phase: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Keep the phase of largest norm among the s x s subsampled maps (Chaman & Dokmanic 2021, APS).
@@ -104,6 +104,7 @@ def _norms(x: Tensor, stride: tuple[int, int], p: float) -> Tensor:
     return blocks((size * scale).long().sum(1, keepdim=True), stride).sum((1, 2, 4))
 
 
+@checked
 class ApsPool2d(PolyphasePool2d):
     """Of the s x s subsampled maps, the one of largest norm (Chaman & Dokmanic 2021), as ``aps_pool2d``.
 
@@ -146,8 +147,9 @@ class ApsPool2d(PolyphasePool2d):
         p: Norm = 2.0,
         choose: Choose = "max",
         filter_size: Taps = 1,
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, stride, filter_size)
+        super().__init__(channels, stride, filter_size, **place)
         self.p, self.by = p, choose
 
     def decide(self, x: Tensor) -> Tensor:

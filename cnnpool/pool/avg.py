@@ -1,6 +1,6 @@
 """Average pooling that saves nothing for backward."""
 
-from typing import Annotated, Self
+from typing import Annotated, Self, Unpack
 
 import torch.nn.functional as F
 from annotated_types import Ge, Le, Predicate
@@ -10,20 +10,20 @@ from cnnpool.bounds import other_than_0
 from cnnpool.pool.autograd.averaging import Average, summed
 from cnnpool.pool.autograd.linear_maps import Counting, counting_of
 from cnnpool.pool.autograd.transforms import apply
-from cnnpool.pool.base import Padding, Pool2d, Size
+from cnnpool.pool.base import IntPair, Padding, Place, Pool2d, Size, checked
 from cnnpool.pool.dispatch import AVERAGE, torch_is_faster
 from cnnpool.pool.exporting import is_exported
-from cnnpool.pool.precision import summed_wide
-from cnnpool.pool.window import Window, check_map, remembered, window_like, window_of
+from cnnpool.pool.precision import sums_in_float32
+from cnnpool.pool.window import Window, cached, check_map, window_like, window_of
 
 Divisor = Annotated[int, Ge(-(10**9)), Le(10**9), Predicate(other_than_0)]
 
 
 def avg_pool2d(
     input: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -58,32 +58,24 @@ def avg_pool2d(
         tensor([[[[ 5.0000,  6.5000],
                   [11.0000, 12.5000]]]])
     """
-    tiles = stride is None or stride == kernel_size
-    rest, refused = (padding, ceil_mode, count_include_pad, divisor_override), None
-    small = torch_is_faster(input, AVERAGE)
-    if small and (tiles or input.dtype.itemsize > 2 or input.is_cuda):
-        try:
-            # torch checks its arguments itself; checking them first would add a tenth to its time.
-            return F.avg_pool2d(input, kernel_size, () if tiles else stride, *rest)
-        except (RuntimeError, TypeError, IndexError) as error:
-            refused = error
-    window, counting = _rule(input.shape, kernel_size, stride, *rest)
-    if refused is not None:
-        raise refused
-    if is_exported() and counting.override is not None:
+    window, counting = _rule(
+        input.shape, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+    if counting.override is not None and is_exported():
         return summed(input, window, counting.override)
-    if small:
-        return summed_wide(F.avg_pool2d, input, window.overlaps, *window[:3], window.ceil_mode, *counting)
+    if torch_is_faster(input, AVERAGE):
+        exact = sums_in_float32(input) if window.overlaps else input
+        return F.avg_pool2d(exact, *window[:3], window.ceil_mode, *counting).to(input.dtype)
     y = apply(Average, input if input.dim() == 4 else input.unsqueeze(0), window, counting)
     return y if input.dim() == 4 else y.squeeze(0)
 
 
-@remembered
+@cached
 def _rule(
     shape: tuple[int, ...],
-    kernel_size: Size,
-    stride: Size | None,
-    padding: Padding,
+    kernel_size: IntPair,
+    stride: IntPair | None,
+    padding: IntPair,
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
@@ -93,6 +85,7 @@ def _rule(
     return window, counting_of(count_include_pad, divisor_override)
 
 
+@checked
 class AvgPool2d(Pool2d):
     """Mean of each window (LeCun 1990), by ``avg_pool2d``.
 
@@ -136,12 +129,12 @@ class AvgPool2d(Pool2d):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: Divisor | None = None,
+        **place: Unpack[Place],
     ):
-        super().__init__()
+        super().__init__(channels, **place)
         window = window_of(kernel_size, stride, padding, 1, ceil_mode)
         self.kernel_size, self.stride, self.padding, _, self.ceil_mode = window
-        self.counting = counting_of(count_include_pad, divisor_override)
-        self.channels = channels
+        self.count_include_pad, self.divisor_override = counting_of(count_include_pad, divisor_override)
         if divisor_override is not None or (count_include_pad and max(self.padding) > 0):
             self.gain = None
 
@@ -162,11 +155,5 @@ class AvgPool2d(Pool2d):
         return self.channels * rows * columns * self.kernel_size[0] * self.kernel_size[1]
 
     def forward(self, x: Tensor) -> Tensor:
-        return avg_pool2d(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, *self.counting)
-
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"ceil_mode={self.ceil_mode}, count_include_pad={self.counting.include_pad}, "
-            f"divisor_override={self.counting.override}"
-        )
+        window = self.kernel_size, self.stride, self.padding, self.ceil_mode
+        return avg_pool2d(x, *window, self.count_include_pad, self.divisor_override)

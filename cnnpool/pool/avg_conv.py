@@ -1,14 +1,15 @@
 """Average pooling, then a learnt mix of the channels."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from torch import Tensor, nn
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Pool2d, Size, both
+from cnnpool.pool.base import Place, Pool2d, Size, both, checked
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 
 
+@checked
 class AvgConv2d(Pool2d):
     """Average of each window, then a 1x1 convolution: y = act(norm(W mean x)) (He 2019, ResNet-D shortcut).
 
@@ -51,13 +52,13 @@ class AvgConv2d(Pool2d):
         stride: Size = 2,
         norm: Literal["none", "batch"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "none",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels = channels
+        super().__init__(channels, **place)
         self.stride = both(stride)
         self.kernel_size = self.stride if kernel_size is None else both(kernel_size)
-        self.conv = nn.Conv2d(channels, channels, 1, bias=norm == "none")
-        self.norm = NORMS[norm](channels)
+        self.conv = nn.Conv2d(channels, channels, 1, bias=norm == "none", **place)
+        self.norm = NORMS[norm](channels, **place)
         self.activation = ACTIVATIONS[activation]()
 
     def flops(self, height: int, width: int) -> int:
@@ -67,6 +68,7 @@ class AvgConv2d(Pool2d):
         )
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         self.output_size(*x.shape[-2:])
         mean = avg_pool2d(x, self.kernel_size, self.stride, ceil_mode=True)
         y: Tensor = self.activation(self.norm(self.conv(mean)))

@@ -1,8 +1,6 @@
 """The base class of operators: their size rule, and the facts that the documentation prints."""
 
-from contextlib import nullcontext
-from functools import wraps
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypedDict
 
 import torch
 from annotated_types import Ge, Le, Predicate
@@ -10,11 +8,14 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import odd
 from cnnpool.pool.exporting import smaller
-from cnnpool.registry import checked
+from cnnpool.registry import checked as checked
+from cnnpool.registry import options_of
 
 Side = Annotated[int, Ge(1), Le(1024)]
 Size = Side | tuple[Side, Side]
 """Window, stride or dilation: one number, or (vertical, horizontal)."""
+IntPair = int | tuple[int, int]
+"""The same in functions, which check it themselves."""
 Sides = Annotated[int, Ge(0), Le(1024)]
 Padding = Sides | tuple[Sides, Sides]
 Cell = Annotated[int, Ge(1), Le(64)]
@@ -32,7 +33,7 @@ def both(value: int | tuple[int, int]) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else value
 
 
-def pair(value: Size, name: str, *, least: int) -> tuple[int, int]:
+def pair(value: IntPair, name: str, *, least: int) -> tuple[int, int]:
     """(vertical, horizontal) from one number or two.
 
     Raises:
@@ -74,60 +75,49 @@ def window_size(length: int, kernel: int, stride: int, padding: int, dilation: i
     return smaller(ceil_div(span, stride), (length + padding - 1) // stride) + 1
 
 
-def _placed(operator: type["Pool2d"]) -> None:
-    """Let the constructor of ``operator`` take ``device`` and ``dtype``, as those of torch's modules do."""
-    construct = vars(operator).get("__init__")
-    if construct is None:
-        return
+def reduced(name: str, height: int, width: int, stride: tuple[int, int]) -> tuple[int, int]:
+    """(floor(H/s), floor(W/s)).
 
-    @wraps(construct)
-    def __init__(
-        self: Pool2d,
-        *args: Any,
-        device: torch.device | str | int | None = None,
-        dtype: torch.dtype | None = None,
-        **options: Any,
-    ) -> None:
-        with nullcontext() if device is None else torch.device(device):
-            construct(self, *args, **options)
-        if dtype is not None:
-            self.to(dtype)
-
-    operator.__init__ = __init__  # type: ignore[assignment]
+    Raises:
+        ValueError: if nothing would be left.
+    """
+    size = height // stride[0], width // stride[1]
+    if min(size) < 1:
+        raise ValueError(f"{name} leaves nothing of a {height}x{width} map: stride={stride}")
+    return size
 
 
-def _counted(operator: type["Pool2d"]) -> None:
-    """Let ``forward`` of an operator whose weights belong to channels refuse any other number of them."""
-    if not hasattr(operator, "fixed_channels") or vars(operator).keys().isdisjoint(
-        ("fixed_channels", "forward")
-    ):
-        return
-    compute = operator.forward
+Device = torch.device | str | int | None
 
-    @wraps(compute)
-    def forward(self: Pool2d, x: Tensor, *args: Any, **options: Any) -> Any:
-        if self.fixed_channels and x.dim() in (3, 4) and x.shape[-3] != self.channels:
-            raise ValueError(
-                f"{type(self).__name__} was made for {self.channels} channels, got {x.shape[-3]}: "
-                f"input of shape {tuple(x.shape)}"
-            )
-        return compute(self, x, *args, **options)
 
-    operator.forward = forward
+class Place(TypedDict, total=False):
+    """Device and dtype of parameters and buffers, as torch's modules take them; no part of a schema."""
+
+    device: Device
+    dtype: torch.dtype | None
+
+
+def placed(values: Tensor, *, device: Device = None, dtype: torch.dtype | None = None) -> Tensor:
+    """``values`` of a parameter or a buffer on ``device``, in ``dtype`` or torch's default."""
+    return values.to(device=device, dtype=dtype or torch.get_default_dtype())
 
 
 class Pool2d(nn.Module):
     """An operator that shrinks a feature map: (N, C, H, W) -> (N, C, H', W').
 
     Constructed as ``Name2d(channels, *, stride=2, ..., device=None, dtype=None)``: options are keyword-only,
-    so that the signature is the schema of the operator's YAML; ``device`` and ``dtype`` place parameters and
-    buffers, as in torch's modules, and are no part of the schema. Subclasses that slide a window set
-    ``kernel_size``, ``stride``, ``padding`` (and ``dilation``, ``ceil_mode`` where they have them) as pairs;
-    others override ``output_size``.
+    so that the signature is the schema of the operator's YAML, by which ``@checked`` checks their values.
+    Subclasses that slide a window set ``kernel_size``, ``stride``, ``padding`` (and ``dilation``,
+    ``ceil_mode`` where they have them) as pairs; others derive from ``CellPool2d`` or override
+    ``output_size``.
+
+    Args:
+        channels: C of the input.
+        device: of parameters and buffers: a subclass that makes any hands it on to them.
+        dtype: likewise.
 
     Example:
         >>> import torch
-        >>> from cnnpool.pool import AvgPool2d
         >>> from cnnpool.pool import AvgPool2d
         >>> AvgPool2d(3, kernel_size=3, stride=2).output_size(32, 31)
         (15, 15)
@@ -149,8 +139,6 @@ class Pool2d(nn.Module):
     """Draws random numbers in training mode (never in eval mode)."""
     equivariant: bool = True
     """Commutes with circular shifts by multiples of the stride, away from the borders."""
-    twice_differentiable: bool = True
-    """Has second derivatives by autograd."""
     exports: ClassVar[Literal["any size", "fixed size"]] = "any size"
     """The H and W that one graph of ``torch.export`` or ONNX serves; N always varies."""
     dilates: int = 1
@@ -158,17 +146,30 @@ class Pool2d(nn.Module):
 
     channels: int
     fixed_channels: bool
-    """Only where weights can belong to single channels: whether ``forward`` takes ``channels`` alone."""
+    """Only where weights can belong to single channels: whether ``forward`` takes ``channels`` alone, and so
+    begins with ``check_channels``.
+    """
     kernel_size: tuple[int, int]
     stride: tuple[int, int]
     padding: tuple[int, int] = (0, 0)
     dilation: tuple[int, int] = (1, 1)
     ceil_mode: bool = False
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        _placed(checked(cls))
-        _counted(cls)
+    def __init__(self, channels: int, *, device: Device = None, dtype: torch.dtype | None = None):
+        super().__init__()
+        self.channels = channels
+
+    def check_channels(self, x: Tensor) -> None:
+        """Raise if the weights belong to single channels, and ``x`` has another number of them.
+
+        Raises:
+            ValueError: if it has.
+        """
+        if self.fixed_channels and x.dim() in (3, 4) and x.shape[-3] != self.channels:
+            raise ValueError(
+                f"{type(self).__name__} was made for {self.channels} channels, got {x.shape[-3]}: "
+                f"input of shape {tuple(x.shape)}"
+            )
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         """(H', W') for an input of (H, W).
@@ -194,3 +195,16 @@ class Pool2d(nn.Module):
         None if unknown.
         """
         return None
+
+    def extra_repr(self) -> str:
+        held = {name: getattr(self, name, None) for name in options_of(type(self))}
+        plain = {name: value for name, value in held.items() if isinstance(value, int | float | str | tuple)}
+        return ", ".join(f"{name}={value!r}" for name, value in plain.items())
+
+
+class CellPool2d(Pool2d):
+    """An operator with an output for each cell of ``stride`` pixels, the last cut off at the edge."""
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        """(ceil(H/s), ceil(W/s))."""
+        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])

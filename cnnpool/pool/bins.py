@@ -3,53 +3,73 @@
 The bin of output i of H' is [floor(i H/H'), ceil((i+1) H/H')).
 """
 
-from typing import Any
+from typing import Any, ClassVar, Self, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import ceil_div
+from cnnpool.pool.base import Place, Pool2d, Size, both, ceil_div, checked, reduced
 from cnnpool.pool.exporting import holds
 from cnnpool.pool.precision import wide
 
 
-def fixed_size(module: nn.Module, kind: type[nn.Module]) -> tuple[int, int]:
-    """(H', W') of an adaptive pooling of torch.
+@checked
+class AdaptivePool2d(Pool2d):
+    """An operator whose windows are as many bins as there are outputs; a subclass adds the mathematics."""
 
-    Raises:
-        TypeError: if ``module`` is not of this ``kind``.
-        ValueError: if it keeps the length of an axis, or returns indices.
-    """
-    if not isinstance(module, kind):
-        raise TypeError(f"like takes a torch.nn.{kind.__name__}, got {type(module).__name__}")
-    size: Any = module.output_size
-    down, across = size if isinstance(size, tuple) else (size, size)
-    if down is None or across is None or getattr(module, "return_indices", False):
-        raise ValueError(f"an operator here has a fixed output size and returns one map, unlike {module}")
-    return down, across
+    paper = "He 2014, arXiv:1406.4729"
+    shift = "commutes with shifts by multiples of H/H' where H' divides H"
+    torch_module: ClassVar[type[nn.Module]]
 
+    def __init__(
+        self, channels: int, *, stride: Size = 2, output_size: Size | None = None, **place: Unpack[Place]
+    ):
+        super().__init__(channels, **place)
+        self.stride = both(stride)
+        self.fixed_size = None if output_size is None else both(output_size)
 
-def even_bins(x: Tensor, size: tuple[int, int], stride: tuple[int, int] | None) -> tuple[int, int] | None:
-    """(H/H', W/W') where both are whole, in a graph numbers that are whole at every size; else None.
+    @classmethod
+    def like(cls, module: nn.Module, channels: int = 1) -> Self:
+        """The operator with the output size of torch's ``module``; ``channels`` is C, used by ``flops`` only.
 
-    ``stride`` is that of an output size H' = floor(H/stride).
-    """
-    (height, width), (rows, columns) = x.shape[-2:], size
-    if stride is not None and holds(height % stride[0] == 0) and holds(width % stride[1] == 0):
-        return stride
-    if any(type(length) is not int for length in (height, width)):
-        return None
-    even = holds(height % rows == 0) and holds(width % columns == 0)
-    return (height // rows, width // columns) if even else None
+        Raises:
+            TypeError: if ``module`` is not torch's module of the same name.
+            ValueError: if it keeps the length of an axis, or returns indices.
+        """
+        if not isinstance(module, cls.torch_module):
+            wanted = cls.torch_module.__name__
+            raise TypeError(f"like takes a torch.nn.{wanted}, got {type(module).__name__}")
+        size: Any = module.output_size
+        down, across = size if isinstance(size, tuple) else (size, size)
+        if down is None or across is None or getattr(module, "return_indices", False):
+            raise ValueError(f"an operator here has a fixed output size and returns one map, unlike {module}")
+        return cls(channels, output_size=(down, across))
 
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return self.fixed_size or reduced(type(self).__name__, height, width, self.stride)
 
-def bin_cells(height: int, width: int, rows: int, columns: int) -> int:
-    """Cells in all bins of one channel, those in two bins counted twice."""
+    def flops(self, height: int, width: int) -> int:
+        """Cells in all bins, those in two bins counted twice."""
 
-    def along(length: int, bins: int) -> int:
-        return sum(ceil_div((i + 1) * length, bins) - i * length // bins for i in range(bins))
+        def along(length: int, bins: int) -> int:
+            return sum(ceil_div((i + 1) * length, bins) - i * length // bins for i in range(bins))
 
-    return along(height, rows) * along(width, columns)
+        rows, columns = self.output_size(height, width)
+        return self.channels * along(height, rows) * along(width, columns)
+
+    def bins(self, x: Tensor) -> tuple[tuple[int, int], tuple[int, int] | None]:
+        """(H', W') and, where bins are equal at every size that a graph is for, (H/H', W/W')."""
+        (height, width), stride = x.shape[-2:], self.stride
+        size = rows, columns = self.output_size(height, width)
+        if self.fixed_size is None and holds(height % stride[0] == 0) and holds(width % stride[1] == 0):
+            return size, stride
+        if any(type(length) is not int for length in (height, width)):
+            return size, None
+        even = holds(height % rows == 0) and holds(width % columns == 0)
+        return size, (height // rows, width // columns) if even else None
+
+    def extra_repr(self) -> str:
+        return f"stride={self.stride}, output_size={self.fixed_size}"
 
 
 def largest(x: Tensor, size: tuple[int, int]) -> Tensor:

@@ -1,19 +1,21 @@
 """Binomial blur, then subsampling: :func:`blur_pool2d`."""
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
 from cnnpool.pool.autograd.blurring import Blur, convolved, traced
 from cnnpool.pool.autograd.linear_maps import Blurring
 from cnnpool.pool.autograd.transforms import apply
-from cnnpool.pool.base import Pool2d, Size, Taps, both, ceil_div, pair
+from cnnpool.pool.base import CellPool2d, IntPair, Place, Size, Taps, both, checked, pair
 from cnnpool.pool.edges import PaddingMode, check_mode
 from cnnpool.pool.exporting import is_exported
 from cnnpool.pool.window import is_channels_last
 
 
 def blur_pool2d(
-    x: Tensor, filter_size: Taps = 3, stride: Size = 2, padding_mode: PaddingMode = "reflect"
+    x: Tensor, filter_size: IntPair = 3, stride: IntPair = 2, padding_mode: PaddingMode = "reflect"
 ) -> Tensor:
     """Blur each channel with a binomial filter, then keep every ``stride``-th pixel (Zhang 2019, BlurPool).
 
@@ -56,7 +58,7 @@ def blur_pool2d(
     return y if x.dim() == 4 else y.squeeze(0)
 
 
-def blurring_of(x: Tensor, filter_size: Taps, stride: Size, padding_mode: PaddingMode) -> Blurring:
+def blurring_of(x: Tensor, filter_size: IntPair, stride: IntPair, padding_mode: PaddingMode) -> Blurring:
     """The checked arguments of ``blur_pool2d``.
 
     Raises:
@@ -82,7 +84,8 @@ def _check(x: Tensor, padding_mode: PaddingMode) -> None:
     check_mode(padding_mode)
 
 
-class BlurPool2d(Pool2d):
+@checked
+class BlurPool2d(CellPool2d):
     """Binomial blur, then subsampling: y = (b b^T * x)[::s] (Zhang 2019, BlurPool), by ``blur_pool2d``.
 
     The gradient is the transpose: dense and fixed; with stride 2 every inner input gets the same total.
@@ -118,16 +121,13 @@ class BlurPool2d(Pool2d):
         filter_size: Taps = 3,
         stride: Size = 2,
         padding_mode: PaddingMode = "reflect",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels = channels
+        super().__init__(channels, **place)
         self.filter_size, self.stride = both(filter_size), both(stride)
         self.padding_mode = padding_mode
         if padding_mode == "zeros" and self.filter_size != (1, 1):
             self.gain = None
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
@@ -136,6 +136,3 @@ class BlurPool2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         return blur_pool2d(x, self.filter_size, self.stride, self.padding_mode)
-
-    def extra_repr(self) -> str:
-        return f"filter_size={self.filter_size}, stride={self.stride}, padding_mode={self.padding_mode!r}"

@@ -1,16 +1,17 @@
 """A learnt convolution with a blur before its stride."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from torch import Tensor
 
-from cnnpool.pool.base import OddTaps, Pool2d, Size, Taps, both, ceil_div
+from cnnpool.pool.base import CellPool2d, OddTaps, Place, Size, Taps, both, checked
 from cnnpool.pool.blur import BlurPool2d
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 
 
-class ConvBlur2d(Pool2d):
+@checked
+class ConvBlur2d(CellPool2d):
     """Strided convolution made shift-tolerant: y = blur_s(act(norm(w * x))) (Zhang 2019, ConvBlurPool).
 
     ``order: conv_blur`` is the paper's: convolution, non-linearity, then blur and stride. ``blur_conv`` is
@@ -61,9 +62,9 @@ class ConvBlur2d(Pool2d):
         conv_padding_mode: PaddingMode = "zeros",
         norm: Literal["none", "batch"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels = channels
+        super().__init__(channels, **place)
         self.order = order
         self.kernel_size, self.stride = both(kernel_size), both(stride)
         conv_stride, blur_stride = (1, self.stride) if order == "conv_blur" else (self.stride, 1)
@@ -74,15 +75,13 @@ class ConvBlur2d(Pool2d):
             conv_stride,
             mode=conv_padding_mode,
             bias=norm == "none",
+            **place,
         )
-        self.norm = NORMS[norm](channels)
+        self.norm = NORMS[norm](channels, **place)
         self.activation = ACTIVATIONS[activation]()
         self.blur = BlurPool2d(
             channels, filter_size=filter_size, stride=blur_stride, padding_mode=padding_mode
         )
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = (height, width) if self.order == "conv_blur" else self.output_size(height, width)
@@ -90,6 +89,7 @@ class ConvBlur2d(Pool2d):
         return convolved + self.blur.flops(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         if self.order == "conv_blur":
             y: Tensor = self.blur(self.activation(self.norm(self.conv(x))))
         else:

@@ -1,15 +1,16 @@
 """A learnt convolution at full resolution, then max pooling."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from torch import Tensor
 
-from cnnpool.pool.base import OddTaps, Padding, Pool2d, Size, both
-from cnnpool.pool.edge_max import EdgeMaxPool2d
+from cnnpool.pool.base import OddTaps, Padding, Place, Pool2d, Size, both, checked
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
+from cnnpool.pool.max import EdgeMaxPool2d
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 
 
+@checked
 class ConvPool2d(Pool2d):
     """Convolution of stride 1, channels kept, then max pooling: y = max act(norm(w * x)) (Springenberg 2015).
 
@@ -60,21 +61,23 @@ class ConvPool2d(Pool2d):
         padding_mode: PaddingMode = "zeros",
         norm: Literal["none", "batch"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels = channels
+        super().__init__(channels, **place)
         self.conv_size = both(conv_size)
         window = both(kernel_size)
         same = (window[0] - 1) // 2, (window[1] - 1) // 2
-        self.conv = EdgeConv2d(channels, channels, self.conv_size, mode=padding_mode, bias=norm == "none")
-        self.norm = NORMS[norm](channels)
+        self.conv = EdgeConv2d(
+            channels, channels, self.conv_size, mode=padding_mode, bias=norm == "none", **place
+        )
+        self.norm = NORMS[norm](channels, **place)
         self.activation = ACTIVATIONS[activation]()
         self.pool = EdgeMaxPool2d(
             channels,
             kernel_size=window,
             stride=stride,
             padding=same if padding is None else padding,
-            mode=padding_mode,
+            padding_mode=padding_mode,
         )
         self.kernel_size, self.stride, self.padding = window, self.pool.stride, self.pool.padding
 
@@ -83,6 +86,7 @@ class ConvPool2d(Pool2d):
         return convolved + self.pool.flops(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         self.output_size(*x.shape[-2:])
         y: Tensor = self.pool(self.activation(self.norm(self.conv(x))))
         return y

@@ -1,19 +1,20 @@
 """Downsampling in the frequency domain with a learnt bandwidth."""
 
 import math
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import torch
 from annotated_types import Gt, Lt
 from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero
-from cnnpool.pool.base import Pool2d, check_batch
+from cnnpool.pool.base import Place, Pool2d, check_batch, checked
 from cnnpool.pool.fourier import crop, full_precision, resample, resample_flops
 from cnnpool.pool.precision import wide
 from cnnpool.pool.rational import Stride, fractions, rounded_up, whole
 
 
+@checked
 class DiffStride2d(Pool2d):
     """Cut the spectrum down and shape it with a mask of learnt strides (Riad 2022, DiffStride).
 
@@ -63,12 +64,13 @@ class DiffStride2d(Pool2d):
         stride: Stride = 2.0,
         bandwidth: Annotated[float, Gt(0), Lt(1)] = 0.8,
         smoothness: AboveZero = 4.0,
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels, self.smoothness = channels, smoothness
+        super().__init__(channels, **place)
+        self.smoothness = smoothness
         self.ratio = fractions(stride)
         self.stride = whole(self.ratio)
-        self.band = nn.Parameter(torch.full((2,), math.log(bandwidth / (1 - bandwidth))))
+        self.band = nn.Parameter(torch.full((2,), math.log(bandwidth / (1 - bandwidth)), **place))
 
     @property
     def learnt_stride(self) -> Tensor:

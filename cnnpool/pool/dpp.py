@@ -1,12 +1,12 @@
 """Detail-preserving pooling: :func:`dpp_pool2d`."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
 from cnnpool.pool.cells import added, cells, count, inside
 from cnnpool.pool.precision import wide
 from cnnpool.pool.window import Window, WindowPool2d, window_of
@@ -18,9 +18,9 @@ def dpp_pool2d(
     x: Tensor,
     alpha: float | Tensor,
     strength: float | Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
     ceil_mode: bool = False,
     *,
     form: Form = "symmetric",
@@ -96,6 +96,7 @@ def _power(base: Tensor, exponent: float | Tensor, mask: Tensor | int) -> Tensor
     return (base if isinstance(mask, int) else base + (1 - mask)).pow(exponent)
 
 
+@checked
 class DppPool2d(WindowPool2d):
     """y = sum w_i x_i / sum w_i, w_i = e^a + (d_i / mean d)^(e^l / 2): keeps detail (Saeedan 2018, CVPR).
 
@@ -146,16 +147,17 @@ class DppPool2d(WindowPool2d):
         ceil_mode: bool = False,
         form: Form = "symmetric",
         full: bool = False,
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.form = form
-        self.log_alpha = nn.Parameter(torch.zeros(channels))
-        self.log_strength = nn.Parameter(torch.zeros(channels))
+        self.log_alpha = nn.Parameter(torch.zeros(channels, **place))
+        self.log_strength = nn.Parameter(torch.zeros(channels, **place))
         self.filter = None
         if full:
             (kh, kw), (ph, pw) = self.kernel_size, self.padding
             self.grown = Window((kh + 1, kw + 1), self.stride, (ph + 1, pw + 1), (1, 1), ceil_mode)
-            weight = torch.zeros(channels, kh + 1, kw + 1)
+            weight = torch.zeros(channels, kh + 1, kw + 1, **place)
             weight[:, 1:, 1:] = 1 / (kh * kw)
             self.filter = nn.Parameter(weight.flatten(1))
 
@@ -173,6 +175,7 @@ class DppPool2d(WindowPool2d):
         return added(part[..., :rows, :columns] * tap for part, tap in zip(parts, taps, strict=True))
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         exact = wide(x)
         alpha, strength = (
             p.to(exact.dtype).exp()[:, None, None] for p in (self.log_alpha, self.log_strength)

@@ -1,13 +1,13 @@
 """Values past the edges of a feature map: :func:`pad`, and a convolution that uses it."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, Unpack, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Size, pair
+from cnnpool.pool.base import IntPair, Place, Size, pair
 from cnnpool.pool.exporting import is_exported, repeated
 
 PaddingMode = Literal["reflect", "replicate", "circular", "zeros"]
@@ -92,7 +92,7 @@ def conv2d(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    stride: Size,
+    stride: IntPair,
     groups: int,
     mode: PaddingMode,
     padding: tuple[int, int] | None = None,
@@ -122,6 +122,7 @@ class EdgeConv2d(nn.Conv2d):
         padding: tuple[int, int] | None = None,
         groups: int = 1,
         bias: bool = True,
+        **place: Unpack[Place],
     ):
         kernel = pair(kernel_size, "kernel_size", least=1)
         if padding is None and any(k % 2 == 0 for k in kernel):
@@ -129,7 +130,11 @@ class EdgeConv2d(nn.Conv2d):
         check_mode(mode)
         sides = (kernel[0] // 2, kernel[1] // 2) if padding is None else padding
         super().__init__(
-            in_channels, out_channels, kernel, stride, sides, groups=groups, bias=bias, padding_mode=mode
+            *(in_channels, out_channels, kernel, stride, sides),
+            groups=groups,
+            bias=bias,
+            padding_mode=mode,
+            **place,
         )
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,17 +1,19 @@
 """FrequencyLowCut pooling: the central quarter of the spectrum, transformed back."""
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, both, ceil_div, check_batch
+from cnnpool.pool.base import CellPool2d, Place, Size, both, check_batch, checked
 from cnnpool.pool.exporting import holds, modulo
 from cnnpool.pool.fourier import crop, full_precision, like, resample, resample_flops
 from cnnpool.pool.precision import wide
 
 
-class FlcPool2d(Pool2d):
+@checked
+class FlcPool2d(CellPool2d):
     """Keep the central quarter of the Fourier transform (Grabinski 2022, FrequencyLowCut pooling).
 
     Along an axis of M outputs the frequencies -floor(M/2) ... ceil(M/2) - 1 are kept. For even M the lowest
@@ -42,13 +44,9 @@ class FlcPool2d(Pool2d):
     shift = "commutes with shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
     gradient = "dense"
 
-    def __init__(self, channels: int, *, stride: Size = 2):
-        super().__init__()
-        self.channels = channels
+    def __init__(self, channels: int, *, stride: Size = 2, **place: Unpack[Place]):
+        super().__init__(channels, **place)
         self.stride = both(stride)
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
@@ -67,9 +65,6 @@ class FlcPool2d(Pool2d):
         ]
         with full_precision(x):
             return _centre(x, self.output_size(*x.shape[-2:]), gains)
-
-    def extra_repr(self) -> str:
-        return f"stride={self.stride}"
 
 
 def _centre(x: Tensor, size: tuple[int, int], gains: list[Tensor]) -> Tensor:

@@ -1,17 +1,18 @@
 """Max pooling over windows of unequal size, so that the map can shrink by any ratio."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, ceil_div, check_batch
+from cnnpool.pool.base import Place, Pool2d, ceil_div, check_batch, checked
 from cnnpool.pool.bins import max_between
 from cnnpool.pool.rational import StrideAboveOne, fractions, rounded_down, whole
 from cnnpool.pool.window import is_channels_last, memory_format
 
 
+@checked
 class FractionalMaxPool2d(Pool2d):
     """Maximum over windows between randomly spaced edges (Graham 2014, fractional max-pooling).
 
@@ -60,9 +61,10 @@ class FractionalMaxPool2d(Pool2d):
         stride: StrideAboveOne = 2.0,
         mode: Literal["random", "pseudorandom"] = "random",
         overlapping: bool = True,
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels, self.mode, self.overlapping = channels, mode, overlapping
+        super().__init__(channels, **place)
+        self.mode, self.overlapping = mode, overlapping
         self.ratio = fractions(stride)
         self.stride = whole(self.ratio)
 

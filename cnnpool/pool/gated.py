@@ -1,11 +1,12 @@
 """Gated max-average pooling: :func:`gated_pool2d`."""
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
 from cnnpool.pool.cells import added, cells
 from cnnpool.pool.mixed import max_and_average
 from cnnpool.pool.precision import wide
@@ -31,9 +32,9 @@ def share(logits: Tensor) -> Tensor:
 def gated_pool2d(
     x: Tensor,
     weight: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
     ceil_mode: bool = False,
 ) -> Tensor:
     """g max + (1 - g) average of every window with g = sigmoid(weight . x) (Lee 2016, arXiv:1509.08985).
@@ -69,6 +70,7 @@ def gated_pool2d(
     return (average + gate * (largest - average)).to(x.dtype)
 
 
+@checked
 class GatedPool2d(WindowPool2d):
     """y = g max(x) + (1 - g) mean(x), g = sigmoid(w . x) decided by the window (Lee 2016, arXiv:1509.08985).
 
@@ -110,14 +112,16 @@ class GatedPool2d(WindowPool2d):
         padding: Padding = 0,
         ceil_mode: bool = False,
         per: Per = "layer",
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.fixed_channels = per == "channel"
         size = self.kernel_size[0] * self.kernel_size[1]
-        self.weight = nn.Parameter(torch.zeros(repeats(per, channels), size))
+        self.weight = nn.Parameter(torch.zeros(repeats(per, channels), size, **place))
 
     def flops(self, height: int, width: int) -> int:
         return 4 * self.window_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         return gated_pool2d(x, self.weight, *self.window)

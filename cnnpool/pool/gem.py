@@ -1,10 +1,12 @@
 """Generalised-mean (GeM) pooling in local windows: :func:`gem_pool2d`."""
 
+from typing import Unpack
+
 from torch import Tensor
 
 from cnnpool.bounds import AboveZero
 from cnnpool.pool.autograd.replayed import evaluate
-from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
 from cnnpool.pool.lp import PowerMean
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
@@ -13,9 +15,9 @@ from cnnpool.pool.window import WindowPool2d, window_on
 
 def gem_pool2d(
     x: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
     ceil_mode: bool = False,
     *,
     p: float | Tensor = 3.0,
@@ -55,6 +57,7 @@ def gem_pool2d(
     return evaluate(PowerMean(window, eps, True), x, p)
 
 
+@checked
 class GemPool2d(WindowPool2d):
     """y = (mean max(x_i, eps)^p)^(1/p): p = 1 averages, large p nears max (Radenović 2018, arXiv:1711.02512).
 
@@ -106,14 +109,16 @@ class GemPool2d(WindowPool2d):
         learnable: bool = True,
         per: Per = "layer",
         eps: AboveZero = 1e-6,
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.fixed_channels = per == "channel"
         self.eps = eps
-        self.p = Positive("p", p, repeats(per, channels), learnable=learnable)
+        self.p = Positive("p", p, repeats(per, channels), learnable=learnable, **place)
 
     def flops(self, height: int, width: int) -> int:
         return 4 * self.window_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         return gem_pool2d(x, *self.window, p=self.p(wide(x)), eps=self.eps)

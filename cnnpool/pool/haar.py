@@ -1,15 +1,16 @@
 """The low-pass band of the Haar wavelet."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from torch import Tensor
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Pool2d, ceil_div
+from cnnpool.pool.base import CellPool2d, Place, checked
 from cnnpool.pool.precision import check_floating
 
 
-class HaarPool2d(Pool2d):
+@checked
+class HaarPool2d(CellPool2d):
     """Keep the low-pass band of the Haar transform, (a + b + c + d)/2 (Li 2020, WaveCNet).
 
     Twice the 2 x 2 average: the transform is orthonormal, so that the band keeps its share of the energy and
@@ -40,15 +41,14 @@ class HaarPool2d(Pool2d):
     gradient = "dense"
     gain = 2.0
 
-    def __init__(self, channels: int, *, stride: Literal[2] = 2, orthonormal: bool = True):
-        super().__init__()
-        self.channels, self.orthonormal = channels, orthonormal
+    def __init__(
+        self, channels: int, *, stride: Literal[2] = 2, orthonormal: bool = True, **place: Unpack[Place]
+    ):
+        super().__init__(channels, **place)
+        self.orthonormal = orthonormal
         self.stride = (2, 2)
         if not orthonormal:
             self.gain = 1.0
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return ceil_div(height, 2), ceil_div(width, 2)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
@@ -59,6 +59,3 @@ class HaarPool2d(Pool2d):
         # The mean of the pixels there are is the mean with the last ones repeated.
         mean = avg_pool2d(x, 2, ceil_mode=True)
         return 2 * mean if self.orthonormal else mean
-
-    def extra_repr(self) -> str:
-        return f"orthonormal={self.orthonormal}"

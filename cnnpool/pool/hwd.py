@@ -1,19 +1,19 @@
 """Haar's four bands, mixed by a learnt convolution."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Pool2d, ceil_div, check_batch
+from cnnpool.pool.base import CellPool2d, Place, check_batch, checked, placed
 from cnnpool.pool.daubechies import wavelet_bank
 from cnnpool.pool.fourier import like
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 from cnnpool.pool.wavelet import wavelet_bands2d
 
 
-class HwdConv2d(Pool2d):
+@checked
+class HwdConv2d(CellPool2d):
     """Haar wavelet downsampling: y = act(norm(W [LL, HL, LH, HH])) (Xu 2023, HWD).
 
     One level of the orthonormal Haar transform turns each channel into four bands of half the size, which
@@ -57,29 +57,25 @@ class HwdConv2d(Pool2d):
         edges: Literal["replicate", "zeros"] = "replicate",
         norm: Literal["none", "batch"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels, self.edges = channels, edges
+        super().__init__(channels, **place)
+        self.edges = edges
         self.stride = (2, 2)
-        self.register_buffer("bank", wavelet_bank(1).to(torch.get_default_dtype()), persistent=False)
-        self.mix = nn.Conv2d(4 * channels, channels, 1, bias=norm == "none")
-        self.norm = NORMS[norm](channels)
+        self.register_buffer("bank", placed(wavelet_bank(1), **place), persistent=False)
+        self.mix = nn.Conv2d(4 * channels, channels, 1, bias=norm == "none", **place)
+        self.norm = NORMS[norm](channels, **place)
         self.activation = ACTIVATIONS[activation]()
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return ceil_div(height, 2), ceil_div(width, 2)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
         return rows * columns * self.channels * (2 * self.bank.numel() + 8 * self.channels)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         check_batch(x, type(self).__name__)
         whole = x
         if self.edges == "zeros":
             whole = F.pad(x, (0, x.shape[-1] % 2, 0, x.shape[-2] % 2))
         y = self.activation(self.norm(self.mix(like(wavelet_bands2d(whole, self.bank), x))))
         return like(y, x)
-
-    def extra_repr(self) -> str:
-        return f"edges={self.edges!r}"

@@ -1,14 +1,16 @@
 """An ideal low-pass filter, then plain subsampling."""
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, both, ceil_div, check_batch, pair
+from cnnpool.pool.base import CellPool2d, IntPair, Place, Size, both, ceil_div, check_batch, checked, pair
 from cnnpool.pool.fourier import full_precision, low_pass, resample, resample_flops
 from cnnpool.pool.precision import wide
 
 
-def ideal_lowpass_pool2d(x: Tensor, stride: Size = 2) -> Tensor:
+def ideal_lowpass_pool2d(x: Tensor, stride: IntPair = 2) -> Tensor:
     """Remove every frequency that subsampling would alias, then subsample (Michaeli 2023, arXiv:2303.08085).
 
     The map counts as periodic. Frequencies |f| >= 1/(2s) cycles per pixel are set to zero along each axis,
@@ -44,7 +46,8 @@ def _matrix(length: int, stride: int, like: Tensor) -> Tensor:
     return low_pass(length, gain, torch.arange(0, length, stride, device=like.device), length)
 
 
-class IdealLowpassPool2d(Pool2d):
+@checked
+class IdealLowpassPool2d(CellPool2d):
     """Remove every frequency that subsampling would alias, then subsample (Michaeli 2023).
 
     The linear operator of ``ideal_lowpass_pool2d``: exact for shifts by any fraction of a pixel, as long as
@@ -73,19 +76,12 @@ class IdealLowpassPool2d(Pool2d):
     shift = "commutes with shifts by multiples of the stride, and with any shift in between: nothing aliases"
     gradient = "dense"
 
-    def __init__(self, channels: int, *, stride: Size = 2):
-        super().__init__()
-        self.channels = channels
+    def __init__(self, channels: int, *, stride: Size = 2, **place: Unpack[Place]):
+        super().__init__(channels, **place)
         self.stride = both(stride)
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def flops(self, height: int, width: int) -> int:
         return resample_flops(self.channels, height, width, *self.output_size(height, width))
 
     def forward(self, x: Tensor) -> Tensor:
         return ideal_lowpass_pool2d(x, self.stride)
-
-    def extra_repr(self) -> str:
-        return f"stride={self.stride}"

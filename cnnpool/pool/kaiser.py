@@ -1,13 +1,13 @@
 """A windowed sinc filter, then subsampling: :func:`kaiser_pool2d`."""
 
 import math
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import torch.nn.functional as F
 from annotated_types import Gt, Le
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, Taps, both, ceil_div, check_batch, pair
+from cnnpool.pool.base import CellPool2d, IntPair, Place, Size, Taps, both, check_batch, checked, pair
 from cnnpool.pool.edges import PaddingMode, check_mode, pad
 from cnnpool.pool.fourier import full_precision, like
 from cnnpool.pool.precision import wide
@@ -58,8 +58,8 @@ def bessel(x: float) -> float:
 
 def kaiser_pool2d(
     x: Tensor,
-    filter_size: Taps = 11,
-    stride: Size = 2,
+    filter_size: IntPair = 11,
+    stride: IntPair = 2,
     cutoff: float = 1.0,
     width: float = TRANSITION,
     padding_mode: PaddingMode = "reflect",
@@ -118,7 +118,8 @@ def filtered(
         return like(F.conv2d(y, columns, stride=(1, stride[1]), groups=channels), x)
 
 
-class KaiserPool2d(Pool2d):
+@checked
+class KaiserPool2d(CellPool2d):
     """Windowed sinc filter, then subsampling (Karras 2021, StyleGAN3's filter), by ``kaiser_pool2d``.
 
     Between ``blur``, whose binomial filter also dims what could stay, and ``ideal_lowpass``, whose filter is
@@ -165,9 +166,9 @@ class KaiserPool2d(Pool2d):
         cutoff: Share = 1.0,
         width: Breadth = TRANSITION,
         padding_mode: PaddingMode = "reflect",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels = channels
+        super().__init__(channels, **place)
         self.filter_size, self.stride = both(filter_size), both(stride)
         self.cutoff, self.width, self.padding_mode = cutoff, width, padding_mode
         self.down, self.across = (
@@ -175,9 +176,6 @@ class KaiserPool2d(Pool2d):
         )
         if padding_mode == "zeros" and self.filter_size != (1, 1):
             self.gain = None
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
@@ -187,9 +185,3 @@ class KaiserPool2d(Pool2d):
     def forward(self, x: Tensor) -> Tensor:
         check_batch(x, type(self).__name__)
         return filtered(x, self.down, self.across, self.stride, self.padding_mode)
-
-    def extra_repr(self) -> str:
-        return (
-            f"filter_size={self.filter_size}, stride={self.stride}, cutoff={self.cutoff:g}, "
-            f"width={self.width:g}, padding_mode={self.padding_mode!r}"
-        )

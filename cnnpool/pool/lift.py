@@ -1,12 +1,12 @@
 """A learnt wavelet by lifting, its bands added up; and its inverse."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import OddTap, Pool2d, ceil_div, check_batch
+from cnnpool.pool.base import CellPool2d, OddTap, Place, ceil_div, check_batch, checked
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.exporting import is_exported
 from cnnpool.pool.fourier import like
@@ -56,7 +56,8 @@ class Half(nn.Module):
         return x / 2
 
 
-class LiftPool2d(Pool2d):
+@checked
+class LiftPool2d(CellPool2d):
     """Split, predict, update along both axes, then the sum of the four bands (Zhao 2021, LiftDownPool).
 
     Along an axis the odd samples are predicted from the even ones, d = x_odd - P(x_even), and these updated
@@ -110,9 +111,10 @@ class LiftPool2d(Pool2d):
         lifting: Literal["learnt", "haar"] = "learnt",
         bands: Literal["sum", "ll"] = "sum",
         padding_mode: PaddingMode = "reflect",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels, self.lifting, self.taken, self.padding_mode = channels, lifting, bands, padding_mode
+        super().__init__(channels, **place)
+        self.lifting, self.taken = lifting, bands
         self.taps = kernel_size
         self.stride = (2, 2)
         self.fixed_channels = lifting == "learnt"
@@ -122,23 +124,8 @@ class LiftPool2d(Pool2d):
             self.columns = Lifting(nn.Identity(), Half(), COLUMNS)
             self.rows = Lifting(nn.Identity(), Half(), ROWS)
         else:
-            self.columns = self._learnt((1, kernel_size), COLUMNS)
-            self.rows = self._learnt((kernel_size, 1), ROWS)
-
-    def _learnt(self, kernel: tuple[int, int], axis: int) -> Lifting:
-        return Lifting(self._net(kernel), self._net(kernel), axis)
-
-    def _net(self, kernel: tuple[int, int]) -> nn.Module:
-        own = self.channels
-        return nn.Sequential(
-            EdgeConv2d(own, own, kernel, mode=self.padding_mode, groups=own),
-            nn.ReLU(),
-            nn.Conv2d(own, own, 1, groups=own),
-            nn.Tanh(),
-        )
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return ceil_div(height, 2), ceil_div(width, 2)
+            self.columns = _learnt(channels, (1, kernel_size), COLUMNS, padding_mode, place)
+            self.rows = _learnt(channels, (kernel_size, 1), ROWS, padding_mode, place)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
@@ -168,6 +155,7 @@ class LiftPool2d(Pool2d):
         return self.columns.inverse(low, high)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         if self.taken == "ll":
             low = self.columns(x)[0]
             y: Tensor = self.rows(low)[0]
@@ -177,3 +165,16 @@ class LiftPool2d(Pool2d):
 
     def extra_repr(self) -> str:
         return f"lifting={self.lifting!r}, bands={self.taken!r}"
+
+
+def _learnt(channels: int, kernel: tuple[int, int], axis: int, mode: PaddingMode, place: Place) -> Lifting:
+    predict, update = (
+        nn.Sequential(
+            EdgeConv2d(channels, channels, kernel, mode=mode, groups=channels, **place),
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 1, groups=channels, **place),
+            nn.Tanh(),
+        )
+        for _ in range(2)
+    )
+    return Lifting(predict, update, axis)

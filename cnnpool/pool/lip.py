@@ -1,11 +1,13 @@
 """Local importance-based pooling: :func:`lip_pool2d`."""
 
+from typing import Unpack
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero, CountOrZero
-from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
 from cnnpool.pool.cells import added, cells, peak
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.window import Window, WindowPool2d, window_of
@@ -14,9 +16,9 @@ from cnnpool.pool.window import Window, WindowPool2d, window_of
 def lip_pool2d(
     x: Tensor,
     logits: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
     ceil_mode: bool = False,
 ) -> Tensor:
     """Average of every window weighted by e^logit: sum e^g_i x_i / sum e^g_i (Gao 2019, arXiv:1908.04156).
@@ -71,24 +73,24 @@ class Importance(nn.Module):
     The last convolution starts at zero, so all logits are equal and the pooling starts as an average.
     """
 
-    def __init__(self, channels: int, scale: float, bottleneck: int):
+    def __init__(self, channels: int, scale: float, bottleneck: int, **place: Unpack[Place]):
         super().__init__()
         self.scale = scale
         if bottleneck:
             width = max(channels // bottleneck, 1)
             self.stem: nn.Module = nn.Sequential(
-                WideConv2d(channels, width, 1),
-                SampleNorm(width),
+                WideConv2d(channels, width, 1, **place),
+                SampleNorm(width, **place),
                 nn.ReLU(),
-                WideConv2d(width, width, 3),
-                SampleNorm(width),
+                WideConv2d(width, width, 3, **place),
+                SampleNorm(width, **place),
                 nn.ReLU(),
             )
-            self.conv = WideConv2d(width, channels, 1)
+            self.conv = WideConv2d(width, channels, 1, **place)
         else:
             self.stem = nn.Identity()
-            self.conv = WideConv2d(channels, channels, 3)
-        self.norm = SampleNorm(channels)
+            self.conv = WideConv2d(channels, channels, 3, **place)
+        self.norm = SampleNorm(channels, **place)
         nn.init.zeros_(self.conv.weight)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -99,8 +101,9 @@ class Importance(nn.Module):
 class WideConv2d(nn.Conv2d):
     """Convolution without bias, padded with zeros to keep the size, in the type of the map."""
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int):
-        super().__init__(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=False)
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, **place: Unpack[Place]):
+        half = kernel_size // 2
+        super().__init__(in_channels, out_channels, kernel_size, padding=half, bias=False, **place)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.conv2d(x, self.weight.to(x.dtype), padding=self.padding)
@@ -112,11 +115,11 @@ class SampleNorm(nn.Module):
     Unlike torch's it takes a map of one pixel, and numbers whose squares overflow.
     """
 
-    def __init__(self, channels: int, eps: float = 1e-5):
+    def __init__(self, channels: int, *, eps: float = 1e-5, **place: Unpack[Place]):
         super().__init__()
         self.eps = eps
-        self.weight = nn.Parameter(torch.ones(channels))
-        self.bias = nn.Parameter(torch.zeros(channels))
+        self.weight = nn.Parameter(torch.ones(channels, **place))
+        self.bias = nn.Parameter(torch.zeros(channels, **place))
 
     def forward(self, x: Tensor) -> Tensor:
         exact = wide(x)
@@ -128,6 +131,7 @@ class SampleNorm(nn.Module):
         return small * variance.rsqrt() * self.weight[:, None, None] + self.bias[:, None, None]
 
 
+@checked
 class LipPool2d(WindowPool2d):
     """y = sum e^g_i x_i / sum e^g_i with learnt logits g = scale sigmoid(norm(conv x)) (Gao 2019, LIP).
 
@@ -172,14 +176,16 @@ class LipPool2d(WindowPool2d):
         ceil_mode: bool = False,
         scale: AboveZero = 12.0,
         bottleneck: CountOrZero = 0,
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
-        self.logits = Importance(channels, scale, bottleneck)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
+        self.logits = Importance(channels, scale, bottleneck, **place)
 
     def flops(self, height: int, width: int) -> int:
         weights = sum(p.numel() for p in self.logits.parameters() if p.dim() == 4)
         return 2 * weights * height * width + 5 * self.window_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         self.output_size(*x.shape[-2:])
         return lip_pool2d(x, self.logits(x), *self.window)

@@ -1,12 +1,13 @@
 """Log-sum-exp (smooth maximum) pooling: :func:`logsumexp_pool2d`."""
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from cnnpool.bounds import AboveZero
-from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
 from cnnpool.pool.cells import added, cells, count, peak
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.scalar import Per, Positive, repeats
@@ -15,9 +16,9 @@ from cnnpool.pool.window import WindowPool2d, window_of
 
 def logsumexp_pool2d(
     x: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
     ceil_mode: bool = False,
     *,
     r: float | Tensor = 1.0,
@@ -66,6 +67,7 @@ def logsumexp_pool2d(
     return torch.where(largest.isinf(), largest, smooth).to(x.dtype)
 
 
+@checked
 class LogSumExpPool2d(WindowPool2d):
     """y = (1/r) log mean e^(r x_i): between average (r -> 0) and max (r -> inf) (Boureau 2010, ICML).
 
@@ -110,13 +112,15 @@ class LogSumExpPool2d(WindowPool2d):
         r: AboveZero = 5.0,
         learnable: bool = False,
         per: Per = "layer",
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.fixed_channels = per == "channel"
-        self.r = Positive("r", r, repeats(per, channels), learnable=learnable)
+        self.r = Positive("r", r, repeats(per, channels), learnable=learnable, **place)
 
     def flops(self, height: int, width: int) -> int:
         return 5 * self.window_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         return logsumexp_pool2d(x, *self.window, r=self.r(wide(x)))

@@ -1,7 +1,7 @@
 """Lp (power-average) pooling: :func:`lp_pool2d`."""
 
 import math
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self, Unpack
 
 import torch
 from annotated_types import Gt
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from cnnpool.pool.autograd.kernels import MeanKernels
 from cnnpool.pool.autograd.means import FLOORED, POWER, Mean
 from cnnpool.pool.autograd.replayed import evaluate
-from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
 from cnnpool.pool.cells import added, cells, count, peak
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.precision import wide
@@ -24,11 +24,11 @@ Power = Annotated[float, Gt(0)]
 def lp_pool2d(
     input: Tensor,
     norm_type: float | Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
     ceil_mode: bool = False,
     *,
-    padding: Padding = 0,
+    padding: IntPair = 0,
     form: Literal["sum", "mean"] = "sum",
 ) -> Tensor:
     """The p-norm of every window, (sum |x_i|^p)^(1/p), or with ``form="mean"`` (mean |x_i|^p)^(1/p).
@@ -120,6 +120,7 @@ def _power(base: Tensor, exponent: float | Tensor) -> Tensor:
     return torch.where(zero, 0.0, torch.where(zero, 1.0, base).pow(exponent))
 
 
+@checked
 class LpPool2d(WindowPool2d):
     """y = (mean |x_i|^p)^(1/p): p = 1 averages |x|, large p nears max |x| (Gulcehre 2014, arXiv:1311.1780).
 
@@ -171,8 +172,9 @@ class LpPool2d(WindowPool2d):
         learnable: bool = False,
         per: Per = "layer",
         form: Literal["mean", "sum"] = "mean",
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.fixed_channels = per == "channel"
         if form == "sum":
             self.gain = None
@@ -181,7 +183,8 @@ class LpPool2d(WindowPool2d):
         if p == math.inf and not learnable:
             self.p = None
         else:
-            self.p = Positive("p", p, copies, learnable=learnable, above=1.0 if learnable else 0.0)
+            above = 1.0 if learnable else 0.0
+            self.p = Positive("p", p, copies, learnable=learnable, above=above, **place)
 
     @classmethod
     def like(cls, module: nn.LPPool2d, channels: int = 1) -> Self:
@@ -197,6 +200,7 @@ class LpPool2d(WindowPool2d):
         return 4 * self.window_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         p = math.inf if self.p is None else self.p(wide(x))
         kernel_size, stride, padding, ceil_mode = self.window
         return lp_pool2d(x, p, kernel_size, stride, ceil_mode, padding=padding, form=self.form)

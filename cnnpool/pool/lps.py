@@ -1,6 +1,6 @@
 """Polyphase sampling that learns which phase to keep."""
 
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import torch
 from annotated_types import Ge, Le
@@ -8,11 +8,12 @@ from torch import Tensor
 
 from cnnpool.bounds import AboveZero
 from cnnpool.pool.autograd.phases import components
-from cnnpool.pool.base import OddTaps, Size, Taps
+from cnnpool.pool.base import OddTaps, Place, Size, Taps, checked
 from cnnpool.pool.edges import EdgeConv2d, conv2d
 from cnnpool.pool.polyphase import PolyphasePool2d
 
 
+@checked
 class LpsPool2d(PolyphasePool2d):
     """Of the s x s subsampled maps, the one that a small network prefers (Rojas-Gomez 2022, LPS).
 
@@ -61,12 +62,13 @@ class LpsPool2d(PolyphasePool2d):
         kernel_size: OddTaps = 3,
         tau: AboveZero = 1.0,
         filter_size: Taps = 1,
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, stride, filter_size)
+        super().__init__(channels, stride, filter_size, **place)
         hidden = channels if hidden is None else hidden
         self.tau = tau
-        self.first = EdgeConv2d(channels, hidden, kernel_size, mode="circular")
-        self.second = EdgeConv2d(hidden, 1, kernel_size, mode="circular")
+        self.first = EdgeConv2d(channels, hidden, kernel_size, mode="circular", **place)
+        self.second = EdgeConv2d(hidden, 1, kernel_size, mode="circular", **place)
 
     def logits(self, x: Tensor) -> Tensor:
         """One number per sample and phase of a complete map, (N, P)."""
@@ -76,6 +78,7 @@ class LpsPool2d(PolyphasePool2d):
         return logits
 
     def decide(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         logits = self.logits(x)
         if not self.training:
             return logits.argmax(1)

@@ -1,29 +1,29 @@
 """Max pooling that saves one small integer per output for backward."""
 
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Self, Unpack, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.autograd.routing import MaxTiles, packs
-from cnnpool.pool.autograd.winners import Ties, winners_dtype
-from cnnpool.pool.base import Padding, Pool2d, Size
+from cnnpool.pool.autograd.routing import Max, MaxTiles, packs
+from cnnpool.pool.autograd.transforms import apply
+from cnnpool.pool.autograd.winners import Ties, indices_of, winners_dtype
+from cnnpool.pool.base import IntPair, Padding, Place, Pool2d, Size, checked
 from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_is_faster
+from cnnpool.pool.edges import PaddingMode, pad
 from cnnpool.pool.exporting import is_exported
-from cnnpool.pool.integers import maxima, refuse_quantized
-from cnnpool.pool.max_winners import max_pool2d_with_winners, max_window, pooled, with_indices
-from cnnpool.pool.precision import summed_wide
-from cnnpool.pool.window import window_like, window_of
+from cnnpool.pool.precision import refuse_quantized, sums_in_float32
+from cnnpool.pool.window import Window, cached, check_map, is_channels_last, window_like, window_of
 
 
 @overload
 def max_pool2d(
     input: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
-    dilation: Size = 1,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
+    dilation: IntPair = 1,
     ceil_mode: bool = False,
     return_indices: Literal[False] = False,
     *,
@@ -32,10 +32,10 @@ def max_pool2d(
 @overload
 def max_pool2d(
     input: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
-    dilation: Size = 1,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
+    dilation: IntPair = 1,
     ceil_mode: bool = False,
     *,
     return_indices: bool,
@@ -43,10 +43,10 @@ def max_pool2d(
 ) -> Any: ...
 def max_pool2d(
     input: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
-    dilation: Size = 1,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
+    dilation: IntPair = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
     *,
@@ -89,37 +89,119 @@ def max_pool2d(
         >>> indices.flatten()
         tensor([ 5,  7, 13, 15])
     """
-    tiles = stride is None or stride == kernel_size
-    small = ties == "first" and torch_is_faster(input, MAX_TILES if tiles else MAX_OVERLAPPING)
-    refused = None
-    if small and dilation == 1 and (tiles or input.dtype.itemsize > 2 or input.is_cuda):
-        pool: Any = F.max_pool2d_with_indices if return_indices else torch.max_pool2d
-        try:
-            # torch checks its arguments itself; checking them first would add a tenth to its time.
-            found: Tensor | tuple[Tensor, Tensor]
-            found = pool(input, kernel_size, () if tiles else stride, padding, 1, ceil_mode)
-            return found
-        except (RuntimeError, TypeError, IndexError) as error:
-            refused = error
-    window = max_window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
-    if refused is not None:
-        raise refused
-    if not input.is_floating_point() and not return_indices:
-        return maxima(input, window)
+    window = _checked_window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
+    if torch_suffices(input, window, ties, return_indices):
+        return _by_torch(input, window, return_indices)
+    return _with_indices(input, window, ties) if return_indices else _maxima(input, window, ties)
+
+
+def max_pool2d_with_winners(
+    input: Tensor,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
+    dilation: IntPair = 1,
+    ceil_mode: bool = False,
+    *,
+    ties: Ties = "first",
+) -> tuple[Tensor, Tensor]:
+    """``max_pool2d``, and the place of each maximum in its window; arguments and errors as there.
+
+    Returns:
+        The maxima, and the winners in the same shape: place in the window, row * kernel width + column,
+        uint8 up to 256 cells; with ``ties="split"`` the sum of 1 << place over all equals.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import max_pool2d_with_winners
+        >>> x = torch.tensor([[[[1.0, 5.0], [3.0, 5.0]]]])
+        >>> max_pool2d_with_winners(x, 2)
+        (tensor([[[[5.]]]]), tensor([[[[1]]]], dtype=torch.uint8))
+        >>> max_pool2d_with_winners(x, 2, ties="last")[1]
+        tensor([[[[3]]]], dtype=torch.uint8)
+    """
+    window = _checked_window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
+    refuse_quantized(input, "max_pool2d_with_winners")
+    return _with_winners(input, window, ties)
+
+
+def torch_suffices(x: Tensor, window: Window, ties: Ties, return_indices: bool) -> bool:
+    """Whether torch's own operator is as good, or the only one: on small maps, of integers, in a graph."""
+    if not return_indices and (not x.is_floating_point() or is_exported()):
+        return True
+    limits = MAX_TILES if window.kernel == window.stride else MAX_OVERLAPPING
+    return ties == "first" and torch_is_faster(x, limits)
+
+
+def _by_torch(x: Tensor, window: Window, return_indices: bool) -> Tensor | tuple[Tensor, Tensor]:
+    if not x.is_floating_point():
+        if x.is_quantized or x.dtype.itemsize >= 4 or x.dim() != 4 or not is_channels_last(x):
+            return torch.max_pool2d(x, *window)
+        # torch refuses a map in this format with more numbers than its integers can count.
+        y = torch.max_pool2d(x.contiguous(), *window)
+        return y.contiguous(memory_format=torch.channels_last)
+    exact = sums_in_float32(x) if window.overlaps and not is_exported() else x
     if return_indices:
-        refuse_quantized(input, "return_indices")
-        return with_indices(input, window, ties)
-    if is_exported():
-        return torch.max_pool2d(input, *window)
-    if small:
-        return summed_wide(torch.max_pool2d, input, window.overlaps, *window)
-    packed = packs(input, window, ties) if input.dim() == 4 else None
-    if packed is not None:
-        y: Tensor = MaxTiles.apply(input, window, packed)
-        return y
-    return pooled(input, window, ties)[0]
+        y, indices = F.max_pool2d_with_indices(exact, *window)
+        return y.to(x.dtype), indices
+    return torch.max_pool2d(exact, *window).to(x.dtype)
 
 
+def _maxima(x: Tensor, window: Window, ties: Ties) -> Tensor:
+    packed = packs(x, window, ties) if x.dim() == 4 else None
+    if packed is None:
+        return _with_winners(x, window, ties)[0]
+    y: Tensor = MaxTiles.apply(x, window, packed)
+    return y
+
+
+def _with_winners(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
+    if x.dim() == 4:
+        return apply(Max, x, window, ties)
+    y, winners = apply(Max, x.unsqueeze(0), window, ties)
+    return y.squeeze(0), winners.squeeze(0)
+
+
+def _with_indices(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
+    refuse_quantized(x, "return_indices")
+    if ties == "split":
+        raise ValueError("return_indices names one winner of each window: ties must be first or last")
+    y, winners = _with_winners(x, window, ties)
+    return y, indices_of(winners, window, x.shape[-2], x.shape[-1])
+
+
+@cached
+def _checked_window(
+    shape: tuple[int, ...],
+    kernel_size: IntPair,
+    stride: IntPair | None,
+    padding: IntPair,
+    dilation: IntPair,
+    ceil_mode: bool,
+    ties: Ties,
+) -> Window:
+    """The checked window of a maximum.
+
+    Raises:
+        ValueError: for a number out of range, an empty output, or a window wholly in the padding.
+    """
+    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
+    if ties not in ("first", "last", "split"):
+        raise ValueError(f"ties must be one of first, last, split, got {ties!r}")
+    winners_dtype(window, ties)
+    check_map(shape, window, "max_pool2d")
+    lengths = shape[-2:]
+    for length, s, p, d in zip(lengths, window.stride, window.padding, window.dilation, strict=True):
+        # A window that starts in the padding first meets the map at start mod d, if the map is that long.
+        if length < d and any(start % d >= length for start in range(-p, 0, s)):
+            raise ValueError(
+                f"a window lies wholly in the padding: {lengths[0]}x{lengths[1]} map, "
+                f"kernel_size={window.kernel}, padding={window.padding}, dilation={window.dilation}"
+            )
+    return window
+
+
+@checked
 class MaxPool2d(Pool2d):
     """Largest value of each window (Zhou & Chellappa 1988; in a CNN: Ranzato 2007), by ``max_pool2d``.
 
@@ -170,12 +252,12 @@ class MaxPool2d(Pool2d):
         dilation: Size = 1,
         ceil_mode: bool = False,
         ties: Literal["first", "last", "split"] = "first",
+        **place: Unpack[Place],
     ):
-        super().__init__()
+        super().__init__(channels, **place)
         window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
         self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode = window
         winners_dtype(window, ties)
-        self.channels = channels
         self.ties = ties
 
     @classmethod
@@ -204,8 +286,34 @@ class MaxPool2d(Pool2d):
         y, self.winners = max_pool2d_with_winners(x, *window, ties=self.ties)
         return y
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}, ties={self.ties!r}"
-        )
+
+@checked
+class EdgeMaxPool2d(MaxPool2d):
+    """``MaxPool2d`` of a map's first ``channels`` with a padding mode; ``zeros``, which could win, stands for
+    windows cut at the edge.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size,
+        stride: Size,
+        padding: Padding,
+        padding_mode: PaddingMode,
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, kernel_size=kernel_size, stride=stride, padding=padding, **place)
+        self.padding_mode = padding_mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.padding_mode == "zeros":
+            return super().forward(x[..., : self.channels, :, :])
+        self.output_size(*x.shape[-2:])
+        down, across = self.padding
+        # Before channels are left out: of a single one the memory format would be lost.
+        padded = pad(x, (across, across, down, down), self.padding_mode)[..., : self.channels, :, :]
+        if not self.keep_winners:
+            return max_pool2d(padded, self.kernel_size, self.stride, ties=self.ties)
+        y, self.winners = max_pool2d_with_winners(padded, self.kernel_size, self.stride, ties=self.ties)
+        return y

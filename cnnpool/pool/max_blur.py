@@ -1,10 +1,12 @@
 """Dense maximum, then blur and subsampling: :func:`max_blur_pool2d`."""
 
+from typing import Unpack
+
 from torch import Tensor
 
 from cnnpool.pool.autograd.max_blurring import MaxBlur, fuses
 from cnnpool.pool.autograd.winners import Ties
-from cnnpool.pool.base import Pool2d, Size, Taps, both, pair
+from cnnpool.pool.base import IntPair, Place, Pool2d, Size, Taps, both, checked, pair
 from cnnpool.pool.blur import BlurPool2d, blur_pool2d, blurring_of
 from cnnpool.pool.edges import PaddingMode
 from cnnpool.pool.max import MaxPool2d, max_pool2d
@@ -12,9 +14,9 @@ from cnnpool.pool.max import MaxPool2d, max_pool2d
 
 def max_blur_pool2d(
     x: Tensor,
-    kernel_size: Size = 2,
-    filter_size: Taps = 3,
-    stride: Size = 2,
+    kernel_size: IntPair = 2,
+    filter_size: IntPair = 3,
+    stride: IntPair = 2,
     padding_mode: PaddingMode = "reflect",
     *,
     ties: Ties = "first",
@@ -64,6 +66,7 @@ def _drop_first(dense: Tensor, kernel: tuple[int, int]) -> Tensor:
     return dense[..., 1 - kernel[0] % 2 :, 1 - kernel[1] % 2 :]
 
 
+@checked
 class MaxBlurPool2d(Pool2d):
     """Dense maximum, blur, subsampling: y = (b b^T * max_k x)[::s] (Zhang 2019, MaxBlurPool).
 
@@ -106,9 +109,9 @@ class MaxBlurPool2d(Pool2d):
         stride: Size = 2,
         padding_mode: PaddingMode = "reflect",
         ties: Ties = "first",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels = channels
+        super().__init__(channels, **place)
         kernel = both(kernel_size)
         half = (kernel[0] // 2, kernel[1] // 2)
         self.max = MaxPool2d(channels, kernel_size=kernel, stride=1, padding=half, ties=ties)

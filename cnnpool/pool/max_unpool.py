@@ -9,7 +9,7 @@ from cnnpool.pool.autograd.routing import Route, Scatter
 from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.autograd.unpooling import unpool
 from cnnpool.pool.autograd.winners import indices_of
-from cnnpool.pool.base import Padding, Size
+from cnnpool.pool.base import IntPair
 from cnnpool.pool.dispatch import is_plain
 from cnnpool.pool.precision import check_floating
 from cnnpool.pool.window import Window, is_channels_last, window_of
@@ -18,9 +18,9 @@ from cnnpool.pool.window import Window, is_channels_last, window_of
 def max_unpool2d(
     input: Tensor,
     indices: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
     """Put maxima back where they came from, among zeros (Zeiler 2011), as ``torch.nn.functional`` does.

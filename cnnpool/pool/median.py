@@ -1,16 +1,22 @@
 """Median pooling: :func:`median_pool2d`."""
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
 from cnnpool.pool.cells import cells, count, peak
 from cnnpool.pool.sorting import comparisons, order
 from cnnpool.pool.window import WindowPool2d, window_on
 
 
 def median_pool2d(
-    x: Tensor, kernel_size: Size, stride: Size | None = None, padding: Padding = 0, ceil_mode: bool = False
+    x: Tensor,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """The median of every window; of an even number of cells the lower of the two middle ones, as in torch.
 
@@ -52,6 +58,7 @@ def median_pool2d(
     return torch.where(largest.isnan(), largest, median)
 
 
+@checked
 class MedianPool2d(WindowPool2d):
     """y = the (lower) median of the window: robust to single outliers (Tukey 1977 for the filter).
 
@@ -92,8 +99,9 @@ class MedianPool2d(WindowPool2d):
         stride: Size = 2,
         padding: Padding = 0,
         ceil_mode: bool = False,
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
 
     def flops(self, height: int, width: int) -> int:
         length = self.kernel_size[0] * self.kernel_size[1]

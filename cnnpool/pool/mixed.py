@@ -1,10 +1,12 @@
 """Mixed max-average pooling: :func:`mixed_pool2d`."""
 
+from typing import Unpack
+
 from torch import Tensor
 
 from cnnpool.bounds import Share
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Padding, Size
+from cnnpool.pool.base import IntPair, Padding, Place, Size, checked
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Fraction, Per, repeats
@@ -21,9 +23,9 @@ def max_and_average(x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
 
 def mixed_pool2d(
     x: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
     ceil_mode: bool = False,
     *,
     mix: float | Tensor = 0.5,
@@ -60,6 +62,7 @@ def mixed_pool2d(
     return (mix * largest + (1 - mix) * average).to(x.dtype)
 
 
+@checked
 class MixedPool2d(WindowPool2d):
     """y = a max(x) + (1 - a) mean(x) with learnt a (Lee 2016, arXiv:1509.08985, "mixed").
 
@@ -105,13 +108,15 @@ class MixedPool2d(WindowPool2d):
         mix: Share = 0.5,
         learnable: bool = True,
         per: Per = "layer",
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.fixed_channels = per == "channel"
-        self.mix = Fraction("mix", mix, (repeats(per, channels), 1, 1), learnable=learnable)
+        self.mix = Fraction("mix", mix, (repeats(per, channels), 1, 1), learnable=learnable, **place)
 
     def flops(self, height: int, width: int) -> int:
         return 2 * self.window_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         return mixed_pool2d(x, *self.window, mix=self.mix(wide(x)))

@@ -1,13 +1,14 @@
 """No downsampling: later convolutions are dilated instead."""
 
-from typing import Annotated
+from typing import Annotated, Unpack
 
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d
+from cnnpool.pool.base import Place, Pool2d, checked
 
 
+@checked
 class NoPool2d(Pool2d):
     """Keep the resolution and let later convolutions be dilated by ``stride``: y = x (Yu & Koltun 2016).
 
@@ -42,8 +43,8 @@ class NoPool2d(Pool2d):
     kernel_size = (1, 1)
     stride = (1, 1)
 
-    def __init__(self, channels: int, *, stride: Annotated[int, Ge(1), Le(16)] = 2):
-        super().__init__()
+    def __init__(self, channels: int, *, stride: Annotated[int, Ge(1), Le(16)] = 2, **place: Unpack[Place]):
+        super().__init__(channels, **place)
         self.dilates = stride
 
     def flops(self, height: int, width: int) -> int:

@@ -1,11 +1,11 @@
 """Ordinal (ordered weighted average) pooling: :func:`ordinal_pool2d`."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
 from cnnpool.pool.cells import added, cells, count
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
@@ -16,9 +16,9 @@ from cnnpool.pool.window import WindowPool2d, window_of
 def ordinal_pool2d(
     x: Tensor,
     weight: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
     ceil_mode: bool = False,
     *,
     normalise: bool = True,
@@ -68,6 +68,7 @@ def ordinal_pool2d(
     return total.to(x.dtype)
 
 
+@checked
 class OrdinalPool2d(WindowPool2d):
     """y = sum_r w_r x_(r) over the sorted window with learnt w (Kumar 2018; Deliège 2021, arXiv:2109.01561).
 
@@ -112,15 +113,16 @@ class OrdinalPool2d(WindowPool2d):
         ceil_mode: bool = False,
         weights: Literal["softmax", "free"] = "softmax",
         per: Per = "layer",
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.fixed_channels = per == "channel"
         if weights == "free":
             self.gain = None
         self.weights = weights
         size = self.kernel_size[0] * self.kernel_size[1]
         start = 0.0 if weights == "softmax" else 1 / size
-        self.weight = nn.Parameter(torch.full((repeats(per, channels), size), start))
+        self.weight = nn.Parameter(torch.full((repeats(per, channels), size), start, **place))
 
     def flops(self, height: int, width: int) -> int:
         length = self.kernel_size[0] * self.kernel_size[1]
@@ -128,6 +130,7 @@ class OrdinalPool2d(WindowPool2d):
         return windows * (comparisons(length, range(length)) + 2 * length)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         weight = self.weight.to(wide(x).dtype)
         softmax = self.weights == "softmax"
         return ordinal_pool2d(x, weight.softmax(1) if softmax else weight, *self.window, normalise=softmax)

@@ -1,14 +1,15 @@
 """A learnt convolution of patches that do not overlap."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Pool2d, Taps, both
+from cnnpool.pool.base import Place, Pool2d, Taps, both, checked
 from cnnpool.pool.strided import NORMS
 
 
+@checked
 class PatchConv2d(Pool2d):
     """Convolution with kernel = stride = s: a linear map of each s x s patch (Dosovitskiy 2021, ViT).
 
@@ -40,19 +41,26 @@ class PatchConv2d(Pool2d):
     fixed_channels = True
     gain = None
 
-    def __init__(self, channels: int, *, stride: Taps = 2, norm: Literal["none", "batch", "layer"] = "none"):
-        super().__init__()
-        self.channels = channels
+    def __init__(
+        self,
+        channels: int,
+        *,
+        stride: Taps = 2,
+        norm: Literal["none", "batch", "layer"] = "none",
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, **place)
         self.kernel_size = self.stride = both(stride)
-        self.before = ChannelNorm(channels) if norm == "layer" else nn.Identity()
-        self.conv = nn.Conv2d(channels, channels, self.stride, self.stride, bias=norm != "batch")
-        self.norm = NORMS["batch" if norm == "batch" else "none"](channels)
+        self.before = ChannelNorm(channels, **place) if norm == "layer" else nn.Identity()
+        self.conv = nn.Conv2d(channels, channels, self.stride, self.stride, bias=norm != "batch", **place)
+        self.norm = NORMS["batch" if norm == "batch" else "none"](channels, **place)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
         return 2 * rows * columns * self.channels**2 * self.stride[0] * self.stride[1]
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         self.output_size(*x.shape[-2:])
         y: Tensor = self.norm(self.conv(self.before(x)))
         return y

@@ -1,16 +1,17 @@
 """The base class of operators that choose or mix the phases of a map."""
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from cnnpool.pool.autograd.phases import complete, sample_phase
-from cnnpool.pool.base import Pool2d, Size, Taps, both, ceil_div, check_batch
+from cnnpool.pool.base import CellPool2d, Place, Size, Taps, both, check_batch
 from cnnpool.pool.precision import wide
 
 
-class PolyphasePool2d(Pool2d):
+class PolyphasePool2d(CellPool2d):
     """An operator that chooses one of the s x s phases of a map per sample, or mixes them.
 
     ``forward(x, phase=None)``: a residual branch must sample the phase of the main path, so a model may call
@@ -21,9 +22,8 @@ class PolyphasePool2d(Pool2d):
     keep_phase: bool = False
     phase: Tensor | None = None
 
-    def __init__(self, channels: int, stride: Size, filter_size: Taps = 1):
-        super().__init__()
-        self.channels = channels
+    def __init__(self, channels: int, stride: Size, filter_size: Taps, **place: Unpack[Place]):
+        super().__init__(channels, **place)
         self.stride, self.filter_size = both(stride), both(filter_size)
 
     def decide(self, x: Tensor) -> Tensor:
@@ -34,9 +34,6 @@ class PolyphasePool2d(Pool2d):
         """The phase of each sample of ``x``, found in float32 at least, outside autocast too."""
         with _full_precision(x.device.type):
             return self.decide(complete(wide(x), self.stride))
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def pixels(self, height: int, width: int) -> int:
         """Pixels of the complete map."""
@@ -49,9 +46,6 @@ class PolyphasePool2d(Pool2d):
         if self.keep_phase:
             self.phase = phase
         return sample_phase(x, phase, self.stride, self.filter_size)
-
-    def extra_repr(self) -> str:
-        return f"stride={self.stride}, filter_size={self.filter_size}"
 
 
 def _full_precision(device_type: str) -> AbstractContextManager[object]:

@@ -1,8 +1,5 @@
 """The dtype of sums, and the numbers it can hold."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -22,11 +19,9 @@ def wide_of(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def summed_wide(operator: Callable[..., Tensor], x: Tensor, overlaps: bool, *options: Any) -> Tensor:
-    """``operator`` of torch, in float32 where it would round a gradient after every addition."""
-    if x.dtype.itemsize == 2 and overlaps and x.is_cpu:
-        return operator(x.float(), *options).to(x.dtype)
-    return operator(x, *options)
+def sums_in_float32(x: Tensor) -> Tensor:
+    """``x``, in float32 where torch would round the gradient of overlapping windows after every addition."""
+    return x.float() if x.dtype.itemsize == 2 and x.is_cpu else x
 
 
 def check_floating(x: Tensor) -> None:
@@ -37,6 +32,16 @@ def check_floating(x: Tensor) -> None:
     """
     if not x.is_floating_point():
         raise ValueError(f"pooling takes floating-point maps, got {x.dtype}")
+
+
+def refuse_quantized(x: Tensor, operator: str) -> None:
+    """Raise if ``x`` is quantized.
+
+    Raises:
+        ValueError: if ``x`` is quantized.
+    """
+    if x.is_quantized:
+        raise ValueError(f"{operator} takes no quantized map, got {x.dtype}: call x.dequantize() first")
 
 
 def largest_finite(x: Tensor) -> float:

@@ -1,18 +1,19 @@
 """Randomly mixed pooling: max or average, drawn at random."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor
 
 from cnnpool.bounds import Share
-from cnnpool.pool.base import Padding, Size
+from cnnpool.pool.base import Padding, Place, Size, checked
 from cnnpool.pool.internals import is_transforming
 from cnnpool.pool.mixed import mixed_pool2d
 from cnnpool.pool.scalar import Per, repeats
 from cnnpool.pool.window import WindowPool2d
 
 
+@checked
 class RandomMixedPool2d(WindowPool2d):
     """Training: max or average pooling, drawn for every sample; eval: mixed by what was drawn (Yu 2014).
 
@@ -66,13 +67,15 @@ class RandomMixedPool2d(WindowPool2d):
         probability: Share = 0.5,
         per: Per = "channel",
         evaluate: Literal["expected", "majority"] = "expected",
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.fixed_channels = per == "channel"
         self.probability, self.evaluate = probability, evaluate
         # Whole numbers: float32 counters would stop at 2^24 samples.
-        self.register_buffer("draws", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("max_draws", torch.zeros(repeats(per, channels), dtype=torch.int64))
+        for name, shape in (("draws", ()), ("max_draws", (repeats(per, channels),))):
+            counts = torch.zeros(shape, dtype=torch.int64, device=place.get("device"))
+            self.register_buffer(name, counts)
 
     def flops(self, height: int, width: int) -> int:
         return 2 * self.window_cells(height, width)
@@ -91,6 +94,7 @@ class RandomMixedPool2d(WindowPool2d):
         return taken.to(x.dtype)[..., None, None]
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         self.output_size(*x.shape[-2:])
         if self.training:
             mix = self._draw(x)

@@ -1,16 +1,17 @@
 """Max pooling of some channels beside a strided convolution of all."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Padding, Pool2d, Size, Taps, both, check_batch
-from cnnpool.pool.edge_max import EdgeMaxPool2d
+from cnnpool.pool.base import Padding, Place, Pool2d, Size, Taps, both, check_batch, checked
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
+from cnnpool.pool.max import EdgeMaxPool2d
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 
 
+@checked
 class ReductionBlock2d(Pool2d):
     """Max pooling and a strided convolution side by side, concatenated (Szegedy 2016, grid size reduction).
 
@@ -60,9 +61,10 @@ class ReductionBlock2d(Pool2d):
         padding_mode: PaddingMode = "zeros",
         norm: Literal["none", "batch"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels, self.pooled = channels, channels // 2
+        super().__init__(channels, **place)
+        self.pooled = channels // 2
         window = both(kernel_size)
         same = (window[0] - 1) // 2, (window[1] - 1) // 2
         self.pool = EdgeMaxPool2d(
@@ -70,7 +72,7 @@ class ReductionBlock2d(Pool2d):
             kernel_size=window,
             stride=stride,
             padding=same if padding is None else padding,
-            mode=padding_mode,
+            padding_mode=padding_mode,
         )
         self.kernel_size, self.stride, self.padding = window, self.pool.stride, self.pool.padding
         self.convolved = channels - self.pooled
@@ -82,8 +84,9 @@ class ReductionBlock2d(Pool2d):
             mode=padding_mode,
             padding=self.padding,
             bias=norm == "none",
+            **place,
         )
-        self.norm = NORMS[norm](self.convolved)
+        self.norm = NORMS[norm](self.convolved, **place)
         self.activation = ACTIVATIONS[activation]()
 
     def flops(self, height: int, width: int) -> int:
@@ -93,6 +96,7 @@ class ReductionBlock2d(Pool2d):
         return convolved + self.pool.flops(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         check_batch(x, type(self).__name__)
         self.output_size(*x.shape[-2:])
         learnt = self.activation(self.norm(self.conv(x)))

@@ -1,14 +1,15 @@
 """Downsampling by antialiased resizing."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, both, check_batch
+from cnnpool.pool.base import Place, Pool2d, Size, both, check_batch, checked, reduced
 from cnnpool.pool.precision import wide
 
 
+@checked
 class Resize2d(Pool2d):
     """Resample the map with a kernel widened by the stride, as PIL does: a low-pass filter and a subsampling.
 
@@ -49,9 +50,9 @@ class Resize2d(Pool2d):
         stride: Size = 2,
         mode: Literal["bilinear", "bicubic"] = "bilinear",
         antialias: bool = True,
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels = channels
+        super().__init__(channels, **place)
         self.stride = both(stride)
         self.mode, self.antialias = mode, antialias
 
@@ -73,18 +74,3 @@ class Resize2d(Pool2d):
         exact, size = (wide(x).mT, size[::-1]) if turned else (wide(x), size)
         out = F.interpolate(exact, size, mode=self.mode, antialias=self.antialias)
         return (out.mT if turned else out).to(x.dtype)
-
-    def extra_repr(self) -> str:
-        return f"stride={self.stride}, mode={self.mode}, antialias={self.antialias}"
-
-
-def reduced(name: str, height: int, width: int, stride: tuple[int, int]) -> tuple[int, int]:
-    """(floor(H/s), floor(W/s)).
-
-    Raises:
-        ValueError: if nothing would be left.
-    """
-    size = height // stride[0], width // stride[1]
-    if min(size) < 1:
-        raise ValueError(f"{name} leaves nothing of a {height}x{width} map: stride={stride}")
-    return size

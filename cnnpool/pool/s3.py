@@ -1,15 +1,18 @@
 """Max pooling without a stride, then rows and columns drawn at random."""
 
+from typing import Unpack
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Pool2d, Size, both, check_batch
+from cnnpool.pool.base import Place, Pool2d, Size, both, check_batch, checked, reduced
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.window import is_channels_last, memory_format
 
 
+@checked
 class S3Pool2d(Pool2d):
     """Maximum at every pixel, of which training keeps random rows and columns (Zhai 2017, S3Pool).
 
@@ -46,20 +49,23 @@ class S3Pool2d(Pool2d):
     gradient = "sparse"
     random = True
 
-    def __init__(self, channels: int, *, kernel_size: Size = 2, stride: Size = 2, grid: Size | None = None):
-        super().__init__()
-        self.channels = channels
+    def __init__(
+        self,
+        channels: int,
+        *,
+        kernel_size: Size = 2,
+        stride: Size = 2,
+        grid: Size | None = None,
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, **place)
         self.max_size, self.stride = both(kernel_size), both(stride)
         self.grid = self.stride if grid is None else both(grid)
         if any(g % s for g, s in zip(self.grid, self.stride, strict=True)):
             raise ValueError(f"grid must be a multiple of stride={self.stride}, got {grid!r}")
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        size = height // self.stride[0], width // self.stride[1]
-        if min(size) < 1:
-            name = type(self).__name__
-            raise ValueError(f"{name} leaves nothing of a {height}x{width} map: stride={self.stride}")
-        return size
+        return reduced(type(self).__name__, height, width, self.stride)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)

@@ -1,11 +1,13 @@
 """A number per layer or per channel that an operator holds fixed or learns within its range."""
 
 import math
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from cnnpool.pool.base import Place, placed
 
 Per = Literal["layer", "channel"]
 
@@ -24,7 +26,16 @@ class Positive(nn.Module):
         ValueError: if ``value`` is learnable, and not a finite number above ``above``.
     """
 
-    def __init__(self, name: str, value: float, copies: int, *, learnable: bool, above: float = 0.0):
+    def __init__(
+        self,
+        name: str,
+        value: float,
+        copies: int,
+        *,
+        learnable: bool,
+        above: float = 0.0,
+        **place: Unpack[Place],
+    ):
         super().__init__()
         if learnable and not above < value < math.inf:
             raise ValueError(f"{name} must be finite and above {above:g} to be learnable, got {value}")
@@ -32,7 +43,8 @@ class Positive(nn.Module):
         if learnable:
             start = torch.full((copies,), value - above, dtype=torch.float64)
             # The inverse of softplus, log(e^v - 1), without the overflow at large v.
-            self.raw = nn.Parameter((start + torch.log(-torch.expm1(-start))).to(torch.get_default_dtype()))
+            raw = start + torch.log(-torch.expm1(-start))
+            self.raw = nn.Parameter(placed(raw, **place))
 
     def forward(self, x: Tensor) -> Tensor | float:
         if not self.learnable:
@@ -52,7 +64,15 @@ class Fraction(nn.Module):
         ValueError: if ``value`` is 0 or 1 and learnable: an end has no gradient.
     """
 
-    def __init__(self, name: str, value: float, shape: tuple[int, ...], *, learnable: bool):
+    def __init__(
+        self,
+        name: str,
+        value: float,
+        shape: tuple[int, ...],
+        *,
+        learnable: bool,
+        **place: Unpack[Place],
+    ):
         super().__init__()
         if learnable and value in (0, 1):
             raise ValueError(f"{name} must be above 0 and below 1 to be learnable, got {value}")
@@ -60,7 +80,7 @@ class Fraction(nn.Module):
         if learnable:
             # One-dimensional, so that weight decay leaves it alone as it does every bias.
             size = torch.Size(shape).numel()
-            self.raw = nn.Parameter(torch.full((size,), value).logit())
+            self.raw = nn.Parameter(placed(torch.full((size,), value).logit(), **place))
 
     def forward(self, x: Tensor) -> Tensor | float:
         return self.raw.to(x.dtype).sigmoid().reshape(self.shape) if self.learnable else self.value

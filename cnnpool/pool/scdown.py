@@ -1,14 +1,15 @@
 """A learnt mix of the channels, then a learnt filter per channel with a stride."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from torch import Tensor, nn
 
-from cnnpool.pool.base import OddTaps, Pool2d, Size, both, check_batch
+from cnnpool.pool.base import OddTaps, Place, Pool2d, Size, both, check_batch, checked
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
 
 
+@checked
 class ScdownConv2d(Pool2d):
     """1x1 convolution, then a depthwise convolution with the stride (Wang 2024, YOLOv10).
 
@@ -55,14 +56,14 @@ class ScdownConv2d(Pool2d):
         norm: Literal["none", "batch"] = "none",
         inner_activation: Literal["none", "relu", "gelu", "silu"] = "silu",
         activation: Literal["none", "relu", "gelu", "silu"] = "none",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels = channels
+        super().__init__(channels, **place)
         self.kernel_size, self.stride = both(kernel_size), both(stride)
         self.padding = self.kernel_size[0] // 2, self.kernel_size[1] // 2
         bias = norm == "none"
-        self.mix = nn.Conv2d(channels, channels, 1, bias=bias)
-        self.mix_norm = NORMS[norm](channels)
+        self.mix = nn.Conv2d(channels, channels, 1, bias=bias, **place)
+        self.mix_norm = NORMS[norm](channels, **place)
         self.inner_activation = ACTIVATIONS[inner_activation]()
         self.conv = EdgeConv2d(
             channels,
@@ -72,8 +73,9 @@ class ScdownConv2d(Pool2d):
             mode=padding_mode,
             groups=channels,
             bias=bias,
+            **place,
         )
-        self.norm = NORMS[norm](channels)
+        self.norm = NORMS[norm](channels, **place)
         self.activation = ACTIVATIONS[activation]()
 
     def flops(self, height: int, width: int) -> int:
@@ -81,6 +83,7 @@ class ScdownConv2d(Pool2d):
         return 2 * (height * width * self.channels**2 + rows * columns * self.conv.weight.numel())
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         check_batch(x, type(self).__name__)
         mixed = self.inner_activation(self.mix_norm(self.mix(x)))
         y: Tensor = self.activation(self.norm(self.conv(mixed)))

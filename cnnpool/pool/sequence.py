@@ -1,16 +1,19 @@
-"""Functions that pool sequences, such as audio, (N, C, L) -> (N, C, L'): those for maps, one row high."""
+"""Pooling of sequences, such as audio, (N, C, L) -> (N, C, L'): as maps that are one row high."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from cnnpool.pool.autograd.winners import Ties
-from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.blur import blur_pool2d
+from cnnpool.pool.avg import AvgPool2d, avg_pool2d
+from cnnpool.pool.base import Pool2d
+from cnnpool.pool.blur import BlurPool2d, blur_pool2d
 from cnnpool.pool.edges import PaddingMode
-from cnnpool.pool.lp import lp_pool2d
-from cnnpool.pool.max import max_pool2d
-from cnnpool.pool.max_blur import max_blur_pool2d
+from cnnpool.pool.lp import LpPool2d, lp_pool2d
+from cnnpool.pool.max import MaxPool2d, max_pool2d
+from cnnpool.pool.max_blur import MaxBlurPool2d, max_blur_pool2d
+from cnnpool.pool.window import window_like
+from cnnpool.registry import options_of
 
 Length = int | tuple[int] | list[int]
 
@@ -132,3 +135,132 @@ def _row(length: Length | None, other: int) -> Any:
     if length is None or length in ((), []):
         return None
     return (other, length) if not isinstance(length, tuple | list) else (other, *length)
+
+
+ROWS = {"kernel_size": 1, "filter_size": 1, "stride": 1, "padding": 0, "dilation": 1}
+"""The vertical part of each option that is a size."""
+
+
+class Pool1d(nn.Module):
+    """An operator for sequences: (N, C, L) -> (N, C, L').
+
+    Args:
+        operator: for maps; its sizes are one number each.
+        channels: C of the input.
+        options: of ``operator``; ``device`` and ``dtype``.
+
+    Raises:
+        ValueError: as by ``operator``.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import KaiserPool2d, Pool1d
+        >>> Pool1d(KaiserPool2d, 3, filter_size=6)(torch.rand(1, 3, 8)).shape
+        torch.Size([1, 3, 4])
+    """
+
+    def __init__(self, operator: type[Pool2d], channels: int, **options: Any):
+        super().__init__()
+        sizes = {name: option.default for name, option in options_of(operator).items() if name in ROWS}
+        known = {name: value for name, value in (sizes | options).items() if value is not None}
+        rows: dict[str, Any]
+        rows = {name: (ROWS[name], value) if name in ROWS else value for name, value in known.items()}
+        self.operator = operator(channels, **rows)
+
+    def output_size(self, length: int) -> int:
+        """L' for an input of length L.
+
+        Raises:
+            ValueError: if nothing would be left.
+        """
+        return self.operator.output_size(1, length)[1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.operator(as_map(x))
+        return y.squeeze(-2)
+
+
+class MaxPool1d(Pool1d):
+    """Largest value of each window of a sequence; options of ``MaxPool2d``, each a single number.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import MaxPool1d
+        >>> MaxPool1d(3)(torch.rand(1, 3, 8)).shape
+        torch.Size([1, 3, 4])
+    """
+
+    def __init__(self, channels: int, **options: Any):
+        super().__init__(MaxPool2d, channels, **options)
+
+    @classmethod
+    def like(cls, module: nn.MaxPool1d, channels: int = 1) -> Self:
+        """As ``MaxPool2d.like``, of torch's module for sequences."""
+        return cls(channels, **window_like(module, nn.MaxPool1d, "dilation", "ceil_mode"))
+
+
+class AvgPool1d(Pool1d):
+    """Mean of each window of a sequence; options of ``AvgPool2d``, each a single number.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import AvgPool1d
+        >>> AvgPool1d(3)(torch.rand(1, 3, 8)).shape
+        torch.Size([1, 3, 4])
+    """
+
+    def __init__(self, channels: int, **options: Any):
+        super().__init__(AvgPool2d, channels, **options)
+
+    @classmethod
+    def like(cls, module: nn.AvgPool1d, channels: int = 1) -> Self:
+        """As ``AvgPool2d.like``, of torch's module for sequences."""
+        return cls(channels, **window_like(module, nn.AvgPool1d, "ceil_mode", "count_include_pad"))
+
+
+class LpPool1d(Pool1d):
+    """p-norm or power mean of each window of a sequence; options of ``LpPool2d``, each a single number.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import LpPool1d
+        >>> LpPool1d(3)(torch.rand(1, 3, 8)).shape
+        torch.Size([1, 3, 4])
+    """
+
+    def __init__(self, channels: int, **options: Any):
+        super().__init__(LpPool2d, channels, **options)
+
+    @classmethod
+    def like(cls, module: nn.LPPool1d, channels: int = 1) -> Self:
+        """As ``LpPool2d.like``, of torch's module for sequences."""
+        window = window_like(module, nn.LPPool1d, "ceil_mode")
+        return cls(channels, **window, p=float(module.norm_type), form="sum")
+
+
+class BlurPool1d(Pool1d):
+    """Binomial blur of a sequence, then subsampling; options of ``BlurPool2d``, each a single number.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import BlurPool1d
+        >>> BlurPool1d(3)(torch.rand(1, 3, 8)).shape
+        torch.Size([1, 3, 4])
+    """
+
+    def __init__(self, channels: int, **options: Any):
+        super().__init__(BlurPool2d, channels, **options)
+
+
+class MaxBlurPool1d(Pool1d):
+    """Dense maximum of a sequence, blur, subsampling; options of ``MaxBlurPool2d``, each a single number.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.pool import MaxBlurPool1d
+        >>> MaxBlurPool1d(3)(torch.rand(1, 3, 8)).shape
+        torch.Size([1, 3, 4])
+    """
+
+    def __init__(self, channels: int, **options: Any):
+        super().__init__(MaxBlurPool2d, channels, **options)

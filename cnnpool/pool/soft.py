@@ -1,7 +1,7 @@
 """SoftPool: :func:`soft_pool2d`."""
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from cnnpool.bounds import AboveZero
 from cnnpool.pool.autograd.kernels import MeanKernels
 from cnnpool.pool.autograd.means import SOFT, Mean
 from cnnpool.pool.autograd.replayed import evaluate
-from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
 from cnnpool.pool.cells import peak
 from cnnpool.pool.lip import softmax_mean
 from cnnpool.pool.precision import largest_finite, wide
@@ -20,9 +20,9 @@ from cnnpool.pool.window import Window, WindowPool2d, window_on
 
 def soft_pool2d(
     x: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
     ceil_mode: bool = False,
     *,
     beta: float | Tensor = 1.0,
@@ -94,6 +94,7 @@ class SoftMean(NamedTuple):
         return Mean(SOFT, self.window)
 
 
+@checked
 class SoftPool2d(WindowPool2d):
     """y = sum w_i x_i, w = softmax(beta x) over the window (Stergiou 2021, arXiv:2101.00440; beta = 1 there).
 
@@ -139,13 +140,15 @@ class SoftPool2d(WindowPool2d):
         beta: AboveZero = 1.0,
         learnable: bool = False,
         per: Per = "layer",
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.fixed_channels = per == "channel"
-        self.beta = Positive("beta", beta, repeats(per, channels), learnable=learnable)
+        self.beta = Positive("beta", beta, repeats(per, channels), learnable=learnable, **place)
 
     def flops(self, height: int, width: int) -> int:
         return 5 * self.window_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         return soft_pool2d(x, *self.window, beta=self.beta(wide(x)))

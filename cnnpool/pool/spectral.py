@@ -1,11 +1,11 @@
 """Downsampling by cutting the spectrum down."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, check_batch, pair
+from cnnpool.pool.base import IntPair, Place, Pool2d, check_batch, checked, pair
 from cnnpool.pool.fourier import crop, full_precision, resample, resample_flops
 from cnnpool.pool.precision import wide
 from cnnpool.pool.rational import Stride, fractions, rounded_up, whole
@@ -14,7 +14,7 @@ Nyquist = Literal["mean", "sum", "zero"]
 NYQUIST_GAIN = {"mean": 1.0, "sum": 2.0, "zero": 0.0}
 
 
-def spectral_pool2d(x: Tensor, size: Size, *, nyquist: Nyquist = "mean") -> Tensor:
+def spectral_pool2d(x: Tensor, size: IntPair, *, nyquist: Nyquist = "mean") -> Tensor:
     """Keep the H' x W' lowest frequencies of the map's Fourier transform (Rippel 2015, arXiv:1506.03767).
 
     Scaled so that the mean is kept. An even H' has one frequency at H'/2 in place of the input's pair +H'/2
@@ -72,6 +72,7 @@ def _check(nyquist: str) -> None:
         raise ValueError(f"nyquist must be one of mean, sum, zero, got {nyquist!r}")
 
 
+@checked
 class SpectralPool2d(Pool2d):
     """Keep the lowest frequencies of the map's Fourier transform (Rippel 2015), by ``spectral_pool2d``.
 
@@ -102,10 +103,15 @@ class SpectralPool2d(Pool2d):
     gradient = "dense"
 
     def __init__(
-        self, channels: int, *, stride: Stride = 2.0, nyquist: Literal["mean", "sum", "zero"] = "mean"
+        self,
+        channels: int,
+        *,
+        stride: Stride = 2.0,
+        nyquist: Literal["mean", "sum", "zero"] = "mean",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels, self.nyquist = channels, nyquist
+        super().__init__(channels, **place)
+        self.nyquist = nyquist
         self.ratio = fractions(stride)
         self.stride = whole(self.ratio)
 

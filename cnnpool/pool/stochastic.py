@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from cnnpool.pool.autograd.kernels import MaxKernels, MultinomialKernels
 from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.autograd.routing import Route, Scatter
 from cnnpool.pool.autograd.transforms import apply
-from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
 from cnnpool.pool.cells import added, cells, peak
 from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
 from cnnpool.pool.exporting import is_exported
@@ -25,9 +25,9 @@ NOWHERE = 255
 
 def stochastic_pool2d(
     x: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
     ceil_mode: bool = False,
     *,
     training: bool = True,
@@ -164,6 +164,7 @@ def _draw(parts: list[Tensor], uniforms: Tensor) -> Tensor:
     return drawn
 
 
+@checked
 class StochasticPool2d(WindowPool2d):
     """Training: draw one value of each window, p_i = x_i / sum x; eval: sum p_i x_i (Zeiler & Fergus 2013).
 
@@ -206,8 +207,9 @@ class StochasticPool2d(WindowPool2d):
         stride: Size = 2,
         padding: Padding = 0,
         ceil_mode: bool = False,
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)

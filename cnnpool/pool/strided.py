@@ -1,17 +1,14 @@
 """A learnt convolution with a stride in place of pooling."""
 
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Unpack
 
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Padding, Pool2d, Size, Taps, both
+from cnnpool.pool.base import Padding, Place, Pool2d, Size, Taps, both, checked
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 
-NORMS: dict[str, Callable[[int], nn.Module]] = {
-    "none": lambda channels: nn.Identity(),
-    "batch": nn.BatchNorm2d,
-}
+NORMS: dict[str, Callable[..., nn.Module]] = {"none": nn.Identity, "batch": nn.BatchNorm2d}
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "none": nn.Identity,
     "relu": nn.ReLU,
@@ -20,6 +17,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+@checked
 class StridedConv2d(Pool2d):
     """Convolution of stride s, channels kept: y = act(norm(w * x))[::s] (Springenberg 2015, All-CNN).
 
@@ -67,9 +65,9 @@ class StridedConv2d(Pool2d):
         padding_mode: PaddingMode = "zeros",
         norm: Literal["none", "batch"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels = channels
+        super().__init__(channels, **place)
         self.kernel_size = both(kernel_size)
         self.stride = both(stride)
         down, across = ((k - 1) // 2 for k in self.kernel_size)
@@ -84,8 +82,9 @@ class StridedConv2d(Pool2d):
             padding=self.padding,
             groups=1 if self.mixes else channels,
             bias=norm == "none",
+            **place,
         )
-        self.norm = NORMS[norm](channels)
+        self.norm = NORMS[norm](channels, **place)
         self.activation = ACTIVATIONS[activation]()
 
     def flops(self, height: int, width: int) -> int:
@@ -93,6 +92,7 @@ class StridedConv2d(Pool2d):
         return 2 * rows * columns * self.conv.weight.numel()
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         self.output_size(*x.shape[-2:])
         y: Tensor = self.activation(self.norm(self.conv(x)))
         return y

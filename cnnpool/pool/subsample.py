@@ -1,11 +1,14 @@
 """Plain subsampling: keep every stride-th pixel."""
 
+from typing import Unpack
+
 from torch import Tensor
 
-from cnnpool.pool.base import Pool2d, Size, both, ceil_div
+from cnnpool.pool.base import CellPool2d, Place, Size, both, checked
 
 
-class Subsample2d(Pool2d):
+@checked
+class Subsample2d(CellPool2d):
     """Keep the top left pixel of every ``stride`` x ``stride`` cell: y = x[::s, ::s].
 
     After a convolution of stride 1 this is the same function as a convolution of stride s, so it is the
@@ -34,12 +37,9 @@ class Subsample2d(Pool2d):
     shift = "commutes with shifts by multiples of the stride; aliases everything else"
     gradient = "sparse"
 
-    def __init__(self, channels: int, *, stride: Size = 2):
-        super().__init__()
+    def __init__(self, channels: int, *, stride: Size = 2, **place: Unpack[Place]):
+        super().__init__(channels, **place)
         self.stride = both(stride)
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
 
     def flops(self, height: int, width: int) -> int:
         return 0
@@ -47,6 +47,3 @@ class Subsample2d(Pool2d):
     def forward(self, x: Tensor) -> Tensor:
         # A fresh tensor in the input's memory format: a strided view would make every later layer slow.
         return x[..., :: self.stride[0], :: self.stride[1]].clone()
-
-    def extra_repr(self) -> str:
-        return f"stride={self.stride}"

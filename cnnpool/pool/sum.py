@@ -1,15 +1,21 @@
 """Sum pooling."""
 
+from typing import Unpack
+
 from torch import Tensor
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Padding, Pool2d, Size
-from cnnpool.pool.integers import refuse_quantized
+from cnnpool.pool.base import IntPair, Padding, Place, Pool2d, Size, checked
+from cnnpool.pool.precision import refuse_quantized
 from cnnpool.pool.window import window_of
 
 
 def sum_pool2d(
-    x: Tensor, kernel_size: Size, stride: Size | None = None, padding: Padding = 0, ceil_mode: bool = False
+    x: Tensor,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """Sum of each window: ``avg_pool2d`` undivided.
 
@@ -39,6 +45,7 @@ def sum_pool2d(
     return avg_pool2d(x, kernel_size, stride, padding, ceil_mode, divisor_override=1)
 
 
+@checked
 class SumPool2d(Pool2d):
     """Sum of each window, by ``sum_pool2d`` (LeCun 1998: LeNet-5 adds, then scales).
 
@@ -78,11 +85,11 @@ class SumPool2d(Pool2d):
         stride: Size = 2,
         padding: Padding = 0,
         ceil_mode: bool = False,
+        **place: Unpack[Place],
     ):
-        super().__init__()
+        super().__init__(channels, **place)
         window = window_of(kernel_size, stride, padding, 1, ceil_mode)
         self.kernel_size, self.stride, self.padding, _, self.ceil_mode = window
-        self.channels = channels
         whole = max(self.padding) == 0 and not ceil_mode
         self.gain = float(window.cells) if whole else None
 
@@ -92,9 +99,3 @@ class SumPool2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         return sum_pool2d(x, self.kernel_size, self.stride, self.padding, self.ceil_mode)
-
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"ceil_mode={self.ceil_mode}"
-        )

@@ -1,14 +1,17 @@
 """Polyphase sampling that mixes the phases of each channel by learnt weights."""
 
+from typing import Unpack
+
 import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.autograd.phases import blocks
-from cnnpool.pool.base import OddTaps, Size, Taps
+from cnnpool.pool.base import OddTaps, Place, Size, Taps, checked
 from cnnpool.pool.edges import EdgeConv2d, conv2d
 from cnnpool.pool.polyphase import PolyphasePool2d
 
 
+@checked
 class TipsPool2d(PolyphasePool2d):
     """Weighted sum of the s x s subsampled maps, weights per channel (Saha & Gokhale 2024, TIPS).
 
@@ -45,12 +48,23 @@ class TipsPool2d(PolyphasePool2d):
     gradient = "dense"
     fixed_channels = True
 
-    def __init__(self, channels: int, *, stride: Size = 2, kernel_size: OddTaps = 3, filter_size: Taps = 1):
-        super().__init__(channels, stride, filter_size)
-        self.conv = EdgeConv2d(channels, channels, kernel_size, mode="circular", groups=channels, bias=False)
-        self.scale = nn.Parameter(torch.empty(channels).uniform_(-1, 1))
+    def __init__(
+        self,
+        channels: int,
+        *,
+        stride: Size = 2,
+        kernel_size: OddTaps = 3,
+        filter_size: Taps = 1,
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, stride, filter_size, **place)
+        self.conv = EdgeConv2d(
+            channels, channels, kernel_size, mode="circular", groups=channels, bias=False, **place
+        )
+        self.scale = nn.Parameter(torch.empty(channels, **place).uniform_(-1, 1))
 
     def decide(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         weight = self.conv.weight.to(x.dtype)
         response = conv2d(x, weight, None, 1, self.channels, self.conv.padding_mode).relu()
         means = blocks(response, self.stride).mean((2, 4)).flatten(2)

@@ -1,12 +1,12 @@
 """Tree pooling: :func:`tree_pool2d`."""
 
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import torch
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Cells, Padding, Size
+from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
 from cnnpool.pool.cells import cells
 from cnnpool.pool.gated import filtered, share
 from cnnpool.pool.precision import wide
@@ -18,9 +18,9 @@ def tree_pool2d(
     x: Tensor,
     leaves: Tensor,
     gates: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Padding = 0,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
     ceil_mode: bool = False,
 ) -> Tensor:
     """A binary tree of learnt filters: a node is g left + (1 - g) right, g = sigmoid(gate . x) (Lee 2016).
@@ -63,6 +63,7 @@ def tree_pool2d(
     return nodes[0].to(x.dtype)
 
 
+@checked
 class TreePool2d(WindowPool2d):
     """A binary tree of learnt pooling filters, mixed at each node by a gate (Lee 2016, arXiv:1509.08985).
 
@@ -109,19 +110,21 @@ class TreePool2d(WindowPool2d):
         ceil_mode: bool = False,
         levels: Annotated[int, Ge(1), Le(8)] = 2,
         per: Per = "layer",
+        **place: Unpack[Place],
     ):
-        super().__init__(channels, kernel_size, stride, padding, ceil_mode)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.fixed_channels = per == "channel"
         size, width, copies = (
             self.kernel_size[0] * self.kernel_size[1],
             2 ** (levels - 1),
             repeats(per, channels),
         )
-        self.leaves = nn.Parameter((1 + 0.1 * torch.randn(width, copies, size)) / size)
-        self.gates = nn.Parameter(torch.zeros(width - 1, copies, size))
+        self.leaves = nn.Parameter((1 + 0.1 * torch.randn(width, copies, size, **place)) / size)
+        self.gates = nn.Parameter(torch.zeros(width - 1, copies, size, **place))
 
     def flops(self, height: int, width: int) -> int:
         return 2 * (len(self.leaves) + len(self.gates)) * self.window_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         return tree_pool2d(x, self.leaves, self.gates, *self.window)

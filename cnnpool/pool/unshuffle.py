@@ -1,11 +1,21 @@
 """Space to depth, then a convolution back to as many channels: :func:`pixel_unshuffle2d`."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.base import OddTaps, Pool2d, Size, Taps, both, ceil_div, check_batch, pair
+from cnnpool.pool.base import (
+    CellPool2d,
+    IntPair,
+    OddTaps,
+    Place,
+    Taps,
+    both,
+    check_batch,
+    checked,
+    pair,
+)
 from cnnpool.pool.edges import EdgeConv2d
 from cnnpool.pool.exporting import holds
 from cnnpool.pool.fourier import like
@@ -14,7 +24,7 @@ from cnnpool.pool.strided import ACTIVATIONS, NORMS
 from cnnpool.pool.window import is_channels_last
 
 
-def pixel_unshuffle2d(x: Tensor, stride: Size = 2) -> Tensor:
+def pixel_unshuffle2d(x: Tensor, stride: IntPair = 2) -> Tensor:
     """Every s x s cell of pixels becomes s^2 channels (Shi 2016), as ``torch.nn.functional.pixel_unshuffle``.
 
     Also for cells that are not square, and in the memory format of ``x``.
@@ -51,7 +61,8 @@ def pixel_unshuffle2d(x: Tensor, stride: Size = 2) -> Tensor:
     return cells.permute(0, 1, 3, 5, 2, 4).reshape(samples, channels * sh * sw, rows, columns)
 
 
-class UnshuffleConv2d(Pool2d):
+@checked
+class UnshuffleConv2d(CellPool2d):
     """Space to depth, then a convolution of stride 1 back to C channels (Sunkara 2022, SPD-Conv).
 
     No pixel is thrown away before the learnt map. With kernel 1 it is the same function as a convolution with
@@ -102,28 +113,29 @@ class UnshuffleConv2d(Pool2d):
         order: Literal["channel", "cell"] = "channel",
         norm: Literal["none", "batch", "layer"] = "none",
         activation: Literal["none", "relu", "gelu", "silu"] = "none",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels = channels
+        super().__init__(channels, **place)
         self.stride = both(stride)
         self.ragged, self.order = ragged, order
         deep = channels * self.stride[0] * self.stride[1]
         kernel = both(kernel_size)
-        self.before = ChannelNorm(deep) if norm == "layer" else nn.Identity()
-        self.conv = EdgeConv2d(deep, channels, kernel, mode="zeros", bias=norm == "none")
-        self.norm = NORMS["batch" if norm == "batch" else "none"](channels)
+        self.before = ChannelNorm(deep, **place) if norm == "layer" else nn.Identity()
+        self.conv = EdgeConv2d(deep, channels, kernel, mode="zeros", bias=norm == "none", **place)
+        self.norm = NORMS["batch" if norm == "batch" else "none"](channels, **place)
         self.activation = ACTIVATIONS[activation]()
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         if self.ragged == "refuse" and (height % self.stride[0] or width % self.stride[1]):
             raise ValueError(f"H and W must be multiples of stride={self.stride}, got a {height}x{width} map")
-        return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
+        return super().output_size(height, width)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
         return 2 * rows * columns * self.conv.weight.numel()
 
     def forward(self, x: Tensor) -> Tensor:
+        self.check_channels(x)
         check_batch(x, type(self).__name__)
         height, width = x.shape[-2:]
         rows, columns = self.output_size(height, width)
@@ -136,6 +148,3 @@ class UnshuffleConv2d(Pool2d):
             deep = like(deep.unflatten(1, (-1, sh, sw)).transpose(1, 3).flatten(1, 3), deep)
         y: Tensor = self.activation(self.norm(self.conv(self.before(deep))))
         return y
-
-    def extra_repr(self) -> str:
-        return f"stride={self.stride}, ragged={self.ragged!r}, order={self.order!r}"

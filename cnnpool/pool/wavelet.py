@@ -1,13 +1,13 @@
 """Bands of an orthonormal wavelet transform."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Pool2d, ceil_div, check_batch
+from cnnpool.pool.base import CellPool2d, Place, check_batch, checked, placed
 from cnnpool.pool.daubechies import HIGHEST_ORDER, wavelet_bank
 from cnnpool.pool.exporting import modulo
 from cnnpool.pool.fourier import like
@@ -63,7 +63,8 @@ def _check_edges(edges: str) -> None:
         raise ValueError(f"edges must be one of circular, symmetric, got {edges!r}")
 
 
-class WaveletPool2d(Pool2d):
+@checked
+class WaveletPool2d(CellPool2d):
     """Keep the low-pass band of Daubechies' wavelet, or mix all four (Li 2020, WaveCNet).
 
     The filter has 2 ``order`` taps per axis and is blind to polynomials below that order in the bands that
@@ -106,18 +107,16 @@ class WaveletPool2d(Pool2d):
         order: Annotated[int, Ge(1), Le(HIGHEST_ORDER)] = 2,
         bands: Literal["ll", "all"] = "ll",
         edges: Literal["circular", "symmetric"] = "circular",
+        **place: Unpack[Place],
     ):
-        super().__init__()
-        self.channels, self.order, self.bands, self.edges = channels, order, bands, edges
+        super().__init__(channels, **place)
+        self.order, self.bands, self.edges = order, bands, edges
         self.stride = (2, 2)
         bank = wavelet_bank(order)[: None if bands == "all" else 1]
-        self.register_buffer("bank", bank.to(torch.get_default_dtype()), persistent=False)
-        self.mix = nn.Conv2d(4 * channels, channels, 1) if bands == "all" else nn.Identity()
+        self.register_buffer("bank", placed(bank, **place), persistent=False)
+        self.mix = nn.Conv2d(4 * channels, channels, 1, **place) if bands == "all" else nn.Identity()
         if bands == "all":
             self.gain = None
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return ceil_div(height, 2), ceil_div(width, 2)
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
@@ -126,6 +125,3 @@ class WaveletPool2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         return like(self.mix(wavelet_bands2d(x, self.bank, edges=self.edges)), x)
-
-    def extra_repr(self) -> str:
-        return f"order={self.order}, bands={self.bands!r}, edges={self.edges!r}"

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Padding, Pool2d, Size, pair, window_size
+from cnnpool.pool.base import IntPair, Padding, Place, Pool2d, Size, pair, window_size
 from cnnpool.pool.exporting import is_exported
 from cnnpool.pool.precision import check_floating
 
@@ -68,10 +68,10 @@ class Window(NamedTuple):
 
 
 def window_of(
-    kernel_size: Size,
-    stride: Size | None,
-    padding: Padding,
-    dilation: Size = 1,
+    kernel_size: IntPair,
+    stride: IntPair | None,
+    padding: IntPair,
+    dilation: IntPair = 1,
     ceil_mode: bool = False,
 ) -> Window:
     """The checked window; ``stride=None`` means the kernel's size.
@@ -110,14 +110,14 @@ def window_like(module: nn.Module, kind: type[nn.Module], *more: str) -> dict[st
     }
 
 
-def _pair(value: Size, name: str, least: int) -> tuple[int, int]:
+def _pair(value: IntPair, name: str, least: int) -> tuple[int, int]:
     # A sequence of one stands for both axes, as in torch.
     if not isinstance(value, int) and len(value) == 1:
         value = value[0]
     return pair(value, name, least=least)
 
 
-def remembered(check: Callable[..., T]) -> Callable[..., T]:
+def cached(check: Callable[..., T]) -> Callable[..., T]:
     """``check`` of a shape and options with its results cached: on a small map it would take most of the
     time.
     """
@@ -166,7 +166,9 @@ def check(x: Tensor, window: Window) -> None:
     check_map(x.shape, window, "pooling")
 
 
-def window_on(x: Tensor, kernel_size: Size, stride: Size | None, padding: Padding, ceil_mode: bool) -> Window:
+def window_on(
+    x: Tensor, kernel_size: IntPair, stride: IntPair | None, padding: IntPair, ceil_mode: bool
+) -> Window:
     """The window that pools ``x``, checked as by ``window_of`` and ``check``.
 
     Raises:
@@ -176,9 +178,9 @@ def window_on(x: Tensor, kernel_size: Size, stride: Size | None, padding: Paddin
     return _window_on(x.shape, kernel_size, stride, padding, ceil_mode)
 
 
-@remembered
+@cached
 def _window_on(
-    shape: tuple[int, ...], kernel_size: Size, stride: Size | None, padding: Padding, ceil_mode: bool
+    shape: tuple[int, ...], kernel_size: IntPair, stride: IntPair | None, padding: IntPair, ceil_mode: bool
 ) -> Window:
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
     check_map(shape, window, "pooling")
@@ -207,9 +209,16 @@ def memory_format(channels_last: bool) -> torch.memory_format:
 class WindowPool2d(Pool2d):
     """An operator that slides a window of ``channels``-channel maps; a subclass adds the mathematics."""
 
-    def __init__(self, channels: int, kernel_size: Size, stride: Size, padding: Padding, ceil_mode: bool):
-        super().__init__()
-        self.channels = channels
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: Size,
+        stride: Size,
+        padding: Padding,
+        ceil_mode: bool,
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, **place)
         window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
         self.kernel_size, self.stride, self.padding, self.ceil_mode = *window[:3], ceil_mode
 
@@ -222,7 +231,3 @@ class WindowPool2d(Pool2d):
         """Cells in all windows of a sample: C H' W' k k."""
         rows, columns = self.output_size(height, width)
         return self.channels * rows * columns * self.kernel_size[0] * self.kernel_size[1]
-
-    def extra_repr(self) -> str:
-        names = ("kernel_size", "stride", "padding", "ceil_mode")
-        return ", ".join(f"{name}={value}" for name, value in zip(names, self.window, strict=True))

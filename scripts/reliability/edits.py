@@ -38,8 +38,8 @@ EDITS = [
         "cells.py", "present is None else sum(present)", "present is None else window.cells", "test_windows"
     ),
     Edit("window.py", "type(option) is tuple and [*map(type, option)] != PAIR", "False", "test_windows"),
-    Edit("max_winners.py", "if length < d and any(", "if False and any(", "test_max"),
-    Edit("max_winners.py", 'check_map(shape, window, "max_pool2d")', "pass", "test_max"),
+    Edit("max.py", "if length < d and any(", "if False and any(", "test_max"),
+    Edit("max.py", 'check_map(shape, window, "max_pool2d")', "pass", "test_max"),
     Edit("autograd/winners.py", "| (cell != cell)) & inside", ") & inside", "test_max"),
     Edit(
         "autograd/winners.py",

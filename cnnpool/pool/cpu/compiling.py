@@ -12,10 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from numba import config, njit
+import numba
+from numba import njit
 from numba.core import event
 
 log = logging.getLogger(__name__)
+config: Any = numba.config
 
 INTERVAL_S = 20.0
 """Between lines."""
