@@ -52,7 +52,10 @@ def dice_pool2d(
 
 def _dice(a: Tensor, b: Tensor) -> Tensor:
     small, large = torch.minimum(a.abs(), b.abs()), torch.maximum(a.abs(), b.abs())
-    ratio = small / torch.where(large == 0, 1.0, large)
+    # Its gradient divides by the larger number, and the inverse of a subnormal one overflows.
+    kind = torch.finfo(large.dtype)
+    lift = torch.where(large < kind.smallest_normal, 1 / kind.eps, 1.0)
+    ratio = small * lift / torch.where(large == 0, 1.0, large * lift)
     return 2 * ratio / (1 + ratio.square())
 
 

@@ -7,14 +7,14 @@ from annotated_types import Ge, Le, Predicate
 from torch import Tensor, nn
 
 from cnnpool.bounds import other_than_0
-from cnnpool.pool.autograd.averaging import Average, summed
-from cnnpool.pool.autograd.linear_maps import Counting, counting_of
-from cnnpool.pool.autograd.transforms import apply
+from cnnpool.pool.autograd.averaging import MEANS, summed
+from cnnpool.pool.autograd.linear_maps import Averaging, Counting, counting_of
+from cnnpool.pool.autograd.transforms import Linear, apply
 from cnnpool.pool.base import IntPair, Padding, Place, Pool2d, Size, checked
 from cnnpool.pool.dispatch import AVERAGE, torch_is_faster
 from cnnpool.pool.exporting import is_exported
 from cnnpool.pool.precision import sums_in_float32
-from cnnpool.pool.window import Window, cached, check_map, window_like, window_of
+from cnnpool.pool.window import Window, cached, check_map, is_channels_last, window_like, window_of
 
 Divisor = Annotated[int, Ge(-(10**9)), Le(10**9), Predicate(other_than_0)]
 
@@ -66,7 +66,9 @@ def avg_pool2d(
     if torch_is_faster(input, AVERAGE):
         exact = sums_in_float32(input) if window.overlaps else input
         return F.avg_pool2d(exact, *window[:3], window.ceil_mode, *counting).to(input.dtype)
-    y = apply(Average, input if input.dim() == 4 else input.unsqueeze(0), window, counting)
+    batch = input if input.dim() == 4 else input.unsqueeze(0)
+    averaging = Averaging(window, counting, (batch.shape[2], batch.shape[3]), is_channels_last(batch))
+    y = apply(Linear, batch, MEANS, False, averaging)
     return y if input.dim() == 4 else y.squeeze(0)
 
 

@@ -5,9 +5,9 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from cnnpool.pool.autograd.blurring import Blur, convolved, traced
+from cnnpool.pool.autograd.blurring import BLUR, convolved, traced
 from cnnpool.pool.autograd.linear_maps import Blurring
-from cnnpool.pool.autograd.transforms import apply
+from cnnpool.pool.autograd.transforms import Linear, apply
 from cnnpool.pool.base import CellPool2d, IntPair, Place, Size, Taps, both, checked, pair
 from cnnpool.pool.edges import PaddingMode, check_mode
 from cnnpool.pool.exporting import is_exported
@@ -54,7 +54,7 @@ def blur_pool2d(
         compute = convolved if is_exported() else traced
         y = compute(batch, *sizes, padding_mode)
     else:
-        y = apply(Blur, batch, blurring_of(x, filter_size, stride, padding_mode), False)
+        y = apply(Linear, batch, BLUR, False, blurring_of(x, filter_size, stride, padding_mode))
     return y if x.dim() == 4 else y.squeeze(0)
 
 

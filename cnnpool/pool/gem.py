@@ -5,9 +5,10 @@ from typing import Unpack
 from torch import Tensor
 
 from cnnpool.bounds import AboveZero
+from cnnpool.pool.autograd.kernels import FLOORED, Mean
 from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
-from cnnpool.pool.lp import PowerMean
+from cnnpool.pool.lp import power_mean
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.pool.window import WindowPool2d, window_on
@@ -54,7 +55,7 @@ def gem_pool2d(
     if not isinstance(p, Tensor) and not p > 0:
         raise ValueError(f"p must be above 0, got {p}")
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
-    return evaluate(PowerMean(window, eps, True), x, p)
+    return evaluate(power_mean, x, p, Mean(FLOORED, window, eps))
 
 
 @checked

@@ -1,21 +1,20 @@
 """Lp (power-average) pooling: :func:`lp_pool2d`."""
 
 import math
-from typing import Annotated, Literal, NamedTuple, Self, Unpack
+from typing import Annotated, Literal, Self, Unpack
 
 import torch
 from annotated_types import Gt
 from torch import Tensor, nn
 
-from cnnpool.pool.autograd.kernels import MeanKernels
-from cnnpool.pool.autograd.means import FLOORED, POWER, Mean
+from cnnpool.pool.autograd.kernels import POWER, Mean
 from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
 from cnnpool.pool.cells import added, cells, count, peak
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import Window, WindowPool2d, window_like, window_on
+from cnnpool.pool.window import WindowPool2d, window_like, window_on
 
 Power = Annotated[float, Gt(0)]
 """Infinity gives the maximum."""
@@ -70,47 +69,24 @@ def lp_pool2d(
         raise ValueError(f"norm_type must be above 0, got {norm_type}")
     if not isinstance(norm_type, Tensor) and norm_type == math.inf:
         return max_pool2d(wide(input).abs(), *window, ties="split").to(input.dtype)
-    return evaluate(PowerMean(window, None, form == "mean"), input, norm_type)
+    return evaluate(power_mean, input, norm_type, Mean(POWER, window, mean=form == "mean"))
 
 
-class PowerMean(NamedTuple):
-    """(sum or mean u^p)^(1/p) in every window, of u = |x|, or of max(x, ``floor``)."""
-
-    window: Window
-    floor: float | None
-    mean: bool
-
-    @property
-    def kernels(self) -> str:
-        return "window_means"
-
-    def plain(self, x: Tensor, p: float | Tensor) -> Tensor:
-        exact = wide(x)
-        # clamp would stop the gradient of NaN.
-        size = exact.abs() if self.floor is None else torch.where(exact < self.floor, self.floor, exact)
-        parts, largest = cells(size, self.window), peak(size, self.window)
-        endless = largest.isinf()
-        scale = torch.where((largest == 0) | endless, 1.0, largest)
-        total = added(_power(torch.where(endless, 0.0, part) / scale, p) for part in parts)
-        if self.mean:
-            total = total / count(size, self.window)
-        # The root has an infinite slope at zero: take the root of 1 there, and return 0.
-        empty = total == 0
-        root = torch.where(empty, 1.0, total).pow(1 / p)
-        return torch.where(endless, largest, torch.where(empty, 0.0, root * scale)).to(x.dtype)
-
-    def forward(self, kernel: MeanKernels, x: Tensor, p: float | Tensor) -> Tensor:
-        return kernel.forward(x, p, self._how())
-
-    def backward(
-        self, kernel: MeanKernels, grad: Tensor, x: Tensor, p: float | Tensor, learnt: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        return kernel.backward(grad, x, p, self._how(), learnt)
-
-    def _how(self) -> Mean:
-        if self.floor is None:
-            return Mean(POWER, self.window, mean=self.mean)
-        return Mean(FLOORED, self.window, self.floor, self.mean)
+def power_mean(x: Tensor, p: float | Tensor, how: Mean) -> Tensor:
+    """(sum or mean u^p)^(1/p) in every window by torch's operators, of u = |x| or max(x, ``how.floor``)."""
+    exact = wide(x)
+    # clamp would stop the gradient of NaN.
+    size = exact.abs() if how.kind == POWER else torch.where(exact < how.floor, how.floor, exact)
+    parts, largest = cells(size, how.window), peak(size, how.window)
+    endless = largest.isinf()
+    scale = torch.where((largest == 0) | endless, 1.0, largest)
+    total = added(_power(torch.where(endless, 0.0, part) / scale, p) for part in parts)
+    if how.mean:
+        total = total / count(size, how.window)
+    # The root has an infinite slope at zero: take the root of 1 there, and return 0.
+    empty = total == 0
+    root = torch.where(empty, 1.0, total).pow(1 / p)
+    return torch.where(endless, largest, torch.where(empty, 0.0, root * scale)).to(x.dtype)
 
 
 def _power(base: Tensor, exponent: float | Tensor) -> Tensor:

@@ -1,15 +1,24 @@
 """Dense maximum, then blur and subsampling: :func:`max_blur_pool2d`."""
 
-from typing import Unpack
+from typing import Any, Unpack
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import Function
 
-from cnnpool.pool.autograd.max_blurring import MaxBlur, fuses
+from cnnpool.pool.autograd.blurring import BLUR
+from cnnpool.pool.autograd.kernels import MaxBlurKernels
+from cnnpool.pool.autograd.linear_maps import Blurring
+from cnnpool.pool.autograd.routing import Route, scatter
+from cnnpool.pool.autograd.transforms import Linear, apply
 from cnnpool.pool.autograd.winners import Ties
 from cnnpool.pool.base import IntPair, Place, Pool2d, Size, Taps, both, checked, pair
 from cnnpool.pool.blur import BlurPool2d, blur_pool2d, blurring_of
+from cnnpool.pool.dispatch import kernels_without_forward_mode
 from cnnpool.pool.edges import PaddingMode
 from cnnpool.pool.max import MaxPool2d, max_pool2d
+from cnnpool.pool.window import Window
 
 
 def max_blur_pool2d(
@@ -53,7 +62,7 @@ def max_blur_pool2d(
     kernel = pair(kernel_size, "kernel_size", least=1)
     if kernel == (2, 2) and ties == "first" and x.dim() == 4:
         blurring = blurring_of(x, filter_size, stride, padding_mode)
-        fused = fuses(x, blurring)
+        fused = _fuses(x, blurring)
         if fused is not None:
             y: Tensor = MaxBlur.apply(x, blurring, fused)
             return y
@@ -64,6 +73,41 @@ def max_blur_pool2d(
 def _drop_first(dense: Tensor, kernel: tuple[int, int]) -> Tensor:
     # Padded on both sides, an even kernel gives one window too many: the first, mostly outside.
     return dense[..., 1 - kernel[0] % 2 :, 1 - kernel[1] % 2 :]
+
+
+# Padded on both sides, 2x2 windows are one too many; the first, above and left of the map, is left out.
+DENSE = Window((2, 2), (1, 1), (1, 1), (1, 1), False)
+
+
+def _fuses(x: Tensor, blurring: Blurring) -> MaxBlurKernels | None:
+    """The kernels of ``MaxBlur`` for ``x``, if there are any."""
+    found: MaxBlurKernels | None = kernels_without_forward_mode("max_blur", x, cells=blurring.cells)
+    return found
+
+
+class MaxBlur(Function):
+    """(x, blurring, kernels of ``_fuses``) -> blurred maxima of 2x2 windows around every pixel."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, blurring: Blurring, fused: MaxBlurKernels) -> Tensor:
+        y, winners = fused.forward(x, blurring)
+        ctx.blurring = blurring
+        ctx.save_for_backward(winners)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (winners,) = ctx.saved_tensors
+        fused = None if torch.is_grad_enabled() else _fuses(grad, ctx.blurring)
+        if fused is not None:
+            return fused.backward(grad, winners, ctx.blurring), None, None
+        # Differentiable, in the steps that ``max_pool2d`` and ``blur_pool2d`` would take.
+        maxima = F.pad(apply(Linear, grad, BLUR, True, ctx.blurring), (1, 0, 1, 0))
+        # Windows that are left out get nothing; their winners must be in the map all the same.
+        places = F.pad(F.pad(winners, (0, 0, 1, 0), value=2), (1, 0, 0, 0), value=1)
+        places[..., 0, 0] = 3
+        route = Route(DENSE, "first", ctx.blurring.size, ctx.blurring.channels_last)
+        return scatter(maxima, places, route), None, None
 
 
 @checked

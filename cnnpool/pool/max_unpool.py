@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from cnnpool.pool.autograd.routing import Route, Scatter
-from cnnpool.pool.autograd.transforms import apply
-from cnnpool.pool.autograd.unpooling import unpool
+from cnnpool.pool.autograd.routing import Route, scatter
+from cnnpool.pool.autograd.transforms import Linear, LinearMap, apply
 from cnnpool.pool.autograd.winners import indices_of
 from cnnpool.pool.base import IntPair
 from cnnpool.pool.dispatch import is_plain
@@ -71,15 +70,14 @@ def max_unpool2d(
 def _unpooled(x: Tensor, indices: Tensor, window: Window, size: tuple[int, int]) -> Tensor:
     if indices.dtype == torch.int64:
         _check(indices, size[0] * size[1], f"a {size[0]}x{size[1]} map")
-        return unpool(x, indices, size)
+        return _unpool(x, indices, size)
     _check(indices, window.cells, f"a window of {window.cells} cells")
     if window.output_size(*size) == x.shape[-2:] and not window.overlaps and not any(window.padding):
         # No two maxima share a place: the kernels of the gradient put them there.
-        y: Tensor = apply(Scatter, x, indices, Route(window, "first", size, is_channels_last(x)))
-        return y
+        return scatter(x, indices, Route(window, "first", size, is_channels_last(x)))
     flat = indices_of(indices, window, *size)
     _check(flat, size[0] * size[1], f"a {size[0]}x{size[1]} map")
-    return unpool(x, flat, size)
+    return _unpool(x, flat, size)
 
 
 def _size(window: Window, pooled: tuple[int, int], output_size: Sequence[int] | None) -> tuple[int, int]:
@@ -102,3 +100,30 @@ def _check(index: Tensor, count: int, what: str) -> None:
         least, most = index.aminmax()
         if least < 0 or most >= count:
             raise ValueError(f"indices must be 0 to {count - 1} in {what}, got {least} to {most}")
+
+
+def _unpool(x: Tensor, index: Tensor, size: tuple[int, int]) -> Tensor:
+    """Zeros (N, C, *size) with the elements of ``x`` (N, C, H', W') at the places ``index`` in their planes.
+
+    Where several have the same place the last in row-major order stands, on every device and in every run.
+    """
+    order = torch.arange(index.shape[-2] * index.shape[-1], device=index.device)
+    flat = index.flatten(2)
+    # The largest of several is the same in whichever order they come.
+    owner = flat.new_full((*flat.shape[:2], size[0] * size[1]), -1)
+    owner = owner.scatter_reduce(2, flat, order.expand_as(flat), "amax")
+    y: Tensor = apply(Linear, x.flatten(2), UNPOOL, False, None, flat, owner).unflatten(2, size)
+    return y
+
+
+def _spread(x: Tensor, _: None, index: Tensor, owner: Tensor) -> Tensor:
+    # ``owner`` is the element of each place, or -1.
+    return torch.where(owner < 0, 0, x.gather(2, owner.clamp(min=0)))
+
+
+def _collect(grad: Tensor, _: None, index: Tensor, owner: Tensor) -> Tensor:
+    order = torch.arange(index.shape[2], device=index.device)
+    return torch.where(owner.gather(2, index) == order, grad.gather(2, index), 0)
+
+
+UNPOOL = LinearMap(_spread, _collect)

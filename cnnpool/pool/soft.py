@@ -1,21 +1,20 @@
 """SoftPool: :func:`soft_pool2d`."""
 
 import math
-from typing import NamedTuple, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from cnnpool.bounds import AboveZero
-from cnnpool.pool.autograd.kernels import MeanKernels
-from cnnpool.pool.autograd.means import SOFT, Mean
+from cnnpool.pool.autograd.kernels import SOFT, Mean
 from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
 from cnnpool.pool.cells import peak
 from cnnpool.pool.lip import softmax_mean
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import Window, WindowPool2d, window_on
+from cnnpool.pool.window import WindowPool2d, window_on
 
 
 def soft_pool2d(
@@ -59,39 +58,19 @@ def soft_pool2d(
     if not isinstance(beta, Tensor) and not 0 < beta < math.inf:
         raise ValueError(f"beta must be finite and above 0, got {beta}")
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
-    return evaluate(SoftMean(window), x, beta)
+    return evaluate(_soft_mean, x, beta, Mean(SOFT, window))
 
 
-class SoftMean(NamedTuple):
-    """Average of every window weighted by softmax(beta x)."""
-
-    window: Window
-
-    @property
-    def kernels(self) -> str:
-        return "window_means"
-
-    def plain(self, x: Tensor, beta: float | Tensor) -> Tensor:
-        exact = wide(x)
-        bound = largest_finite(exact)
-        # clamp would stop the gradient of NaN.
-        finite = torch.where(exact < -bound, -bound, torch.where(exact > bound, bound, exact))
-        plain = not isinstance(beta, Tensor) and beta == 1
-        # Sharpened values may pass the largest number: bounded again, they stay comparable.
-        soft = softmax_mean(finite, finite if plain else (beta * finite).clamp(-bound, bound), self.window)
-        largest = peak(exact, self.window)
-        return torch.where(largest.isinf(), largest, soft).to(x.dtype)
-
-    def forward(self, kernel: MeanKernels, x: Tensor, beta: float | Tensor) -> Tensor:
-        return kernel.forward(x, beta, self._how())
-
-    def backward(
-        self, kernel: MeanKernels, grad: Tensor, x: Tensor, beta: float | Tensor, learnt: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        return kernel.backward(grad, x, beta, self._how(), learnt)
-
-    def _how(self) -> Mean:
-        return Mean(SOFT, self.window)
+def _soft_mean(x: Tensor, beta: float | Tensor, how: Mean) -> Tensor:
+    exact = wide(x)
+    bound = largest_finite(exact)
+    # clamp would stop the gradient of NaN.
+    finite = torch.where(exact < -bound, -bound, torch.where(exact > bound, bound, exact))
+    plain = not isinstance(beta, Tensor) and beta == 1
+    # Sharpened values may pass the largest number: bounded again, they stay comparable.
+    soft = softmax_mean(finite, finite if plain else (beta * finite).clamp(-bound, bound), how.window)
+    largest = peak(exact, how.window)
+    return torch.where(largest.isinf(), largest, soft).to(x.dtype)
 
 
 @checked

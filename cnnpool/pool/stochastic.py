@@ -2,16 +2,15 @@
 
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from cnnpool.pool.autograd.kernels import MaxKernels, MultinomialKernels
+from cnnpool.pool.autograd.kernels import EXPECTED, MaxKernels, Mean, MultinomialKernels
 from cnnpool.pool.autograd.replayed import evaluate
-from cnnpool.pool.autograd.routing import Route, Scatter
-from cnnpool.pool.autograd.transforms import apply
+from cnnpool.pool.autograd.routing import Route, scatter
 from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
 from cnnpool.pool.cells import added, cells, peak
 from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
@@ -63,7 +62,7 @@ def stochastic_pool2d(
     """
     window = window_on(x, kernel_size, stride, padding, ceil_mode)
     if not training:
-        return evaluate(Expectation(window), x, 1.0)
+        return evaluate(_expected, x, 1.0, Mean(EXPECTED, window))
     rows, columns = window.output_size(*x.shape[-2:])
     uniforms = torch.rand((*x.shape[:-2], rows, columns), dtype=wide(x).dtype, device=x.device)
     kernel: MultinomialKernels | None = (
@@ -77,25 +76,8 @@ def stochastic_pool2d(
     return _finish(x, window, lambda parts, _: _draw(parts, uniforms))
 
 
-class Expectation(NamedTuple):
-    """sum x_i^2 / sum x_i in every window, of what is positive; the number has no meaning."""
-
-    window: Window
-
-    @property
-    def kernels(self) -> str:
-        return "multinomial"
-
-    def plain(self, x: Tensor, number: Tensor | float) -> Tensor:
-        return _finish(x, self.window, _weigh)
-
-    def forward(self, kernel: MultinomialKernels, x: Tensor, number: Tensor | float) -> Tensor:
-        return kernel.expected(x, self.window)
-
-    def backward(
-        self, kernel: MultinomialKernels, grad: Tensor, x: Tensor, number: Tensor | float, learnt: bool
-    ) -> None:
-        return None
+def _expected(x: Tensor, _: Tensor | float, how: Mean) -> Tensor:
+    return _finish(x, how.window, _weigh)
 
 
 class Drawn(Function):
@@ -117,7 +99,7 @@ class Drawn(Function):
         if not ctx.won and not _sends_nothing_nowhere(grad, ctx.route.window):
             none = winners == NOWHERE
             grad, winners = grad.masked_fill(none, 0), winners.masked_fill(none, 0)
-        return apply(Scatter, grad, winners, ctx.route), None, None
+        return scatter(grad, winners, ctx.route), None, None
 
 
 def _sends_nothing_nowhere(grad: Tensor, window: Window) -> bool:

@@ -33,6 +33,19 @@ def test_zero_over_zero_is_zero_with_a_finite_gradient():
     assert x.grad.isfinite().all()
 
 
+def test_the_gradient_of_subnormal_activations_is_that_of_larger_ones():
+    x = torch.rand(1, 2, 8, 8)
+    tiny = torch.finfo(torch.float32).smallest_normal
+
+    def gradient(scale):
+        scaled = (x * scale).requires_grad_()
+        assert torch.autograd.grad(ada_pool2d(scaled, 2).sum(), scaled)[0].isfinite().all()
+        return torch.autograd.grad(dice_pool2d(scaled, 2).sum(), scaled)[0]
+
+    for scale in (tiny, tiny / 2**8):
+        assert_close(gradient(scale), gradient(1.0), rtol=1e-2, atol=1e-2)
+
+
 def test_beta_per_location_follows_the_map():
     op = build("ada", 2, size=(8, 6))
     with torch.no_grad():

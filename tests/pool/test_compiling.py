@@ -115,7 +115,7 @@ def process(tmp_path):
         known = {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1", **environment}
         known = {key: value for key, value in known.items() if value is not None}
         code = [sys.executable, "-c", USE.format(before)]
-        done = subprocess.run(code, capture_output=True, text=True, env=known, cwd=tmp_path, timeout=120)
+        done = subprocess.run(code, capture_output=True, text=True, env=known, cwd=tmp_path, timeout=300)
         assert done.returncode == 0, done.stderr
         result, _, count = done.stdout.strip().rpartition(" ")
         return result, int(count), done.stderr.splitlines()

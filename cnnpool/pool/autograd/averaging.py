@@ -1,34 +1,31 @@
 """Average pooling under autograd: it is linear, so nothing is saved for backward."""
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from cnnpool.pool.autograd.kernels import LinearKernels
 from cnnpool.pool.autograd.linear_maps import Averaging, Counting
-from cnnpool.pool.autograd.transforms import Transformable, apply, fold, unfold
+from cnnpool.pool.autograd.transforms import LinearMap
 from cnnpool.pool.dispatch import kernels
-from cnnpool.pool.window import Window, is_channels_last, memory_format
+from cnnpool.pool.window import Window, memory_format
 
 
-def forward(x: Tensor, window: Window, counting: Counting) -> Tensor:
+def forward(x: Tensor, averaging: Averaging) -> Tensor:
     """Means (N, C, H', W') of ``x`` (N, C, H, W); no autograd."""
+    window, counting = averaging[:2]
     kernel: LinearKernels | None = kernels("linear", x, cells=window.cells)
     if kernel is not None:
-        averaging = Averaging(window, counting, (x.shape[2], x.shape[3]), is_channels_last(x))
         return kernel.average(x, averaging, False)
     return F.avg_pool2d(x, *window[:3], window.ceil_mode, *counting)
 
 
-def backward(
-    grad: Tensor, window: Window, counting: Counting, size: tuple[int, int], channels_last: bool
-) -> Tensor:
-    """Gradient of the (N, C, *size) input, the adjoint of ``forward``; no autograd."""
+def adjoint(grad: Tensor, averaging: Averaging) -> Tensor:
+    """Gradient of the (N, C, *size) input; no autograd."""
+    window, counting, size, channels_last = averaging
     kernel: LinearKernels | None = kernels("linear", grad, cells=window.cells)
     if kernel is not None:
-        return kernel.average(grad, Averaging(window, counting, (size[0], size[1]), channels_last), True)
+        return kernel.average(grad, averaging, True)
     half = grad.dtype in (torch.bfloat16, torch.float16)
     # Summed in float32 and rounded once, where an input belongs to several windows.
     wide = grad.float() if half and window.overlaps else grad
@@ -51,6 +48,9 @@ def backward(
     return out.to(grad.dtype)
 
 
+MEANS = LinearMap(forward, adjoint)
+
+
 def summed(x: Tensor, window: Window, divisor: int) -> Tensor:
     """Sums over ``divisor``, as means times the number of cells: ONNX knows no other divisor."""
     means = F.avg_pool2d(x, *window[:3], window.ceil_mode)
@@ -68,54 +68,3 @@ def _counts(like: Tensor, window: Window, counting: Counting, size: tuple[int, i
         outer = p if counting.include_pad else 0
         sides.append((start + k).clamp(max=length + outer) - start.clamp(min=-outer))
     return sides[0][:, None] * sides[1]
-
-
-class Average(Transformable):
-    """(x, window, counting) -> means; linear, adjoint to Spread."""
-
-    @staticmethod
-    def forward(x: Tensor, window: Window, counting: Counting) -> Tensor:
-        return forward(x, window, counting)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, *ctx.rule = inputs
-        ctx.map = (x.shape[2], x.shape[3]), is_channels_last(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return apply(Spread, grad, *ctx.rule, *ctx.map), None, None
-
-    @staticmethod
-    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        return apply(Average, tangent, *ctx.rule)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], x: Tensor, *rule: Any) -> tuple[Tensor, int]:
-        return unfold(info.batch_size, apply(Average, fold(info.batch_size, x, in_dims[0]), *rule)), 0
-
-
-class Spread(Transformable):
-    """(gradient of the means, window, counting, size, channels_last) -> gradient of the input."""
-
-    @staticmethod
-    def forward(
-        grad: Tensor, window: Window, counting: Counting, size: tuple[int, int], channels_last: bool
-    ) -> Tensor:
-        return backward(grad, window, counting, size, channels_last)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, *ctx.rule = inputs
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
-        return apply(Average, grad, *ctx.rule[:2]), None, None, None, None
-
-    @staticmethod
-    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        return apply(Spread, tangent, *ctx.rule)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], grad: Tensor, *rule: Any) -> tuple[Tensor, int]:
-        return unfold(info.batch_size, apply(Spread, fold(info.batch_size, grad, in_dims[0]), *rule)), 0

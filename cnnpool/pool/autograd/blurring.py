@@ -1,7 +1,7 @@
 """Binomial blurring under autograd: it is linear, so nothing is saved for backward."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cnnpool.pool.autograd.kernels import LinearKernels
 from cnnpool.pool.autograd.linear_maps import Blurring, taps
-from cnnpool.pool.autograd.transforms import Transformable, apply, fold, unfold
+from cnnpool.pool.autograd.transforms import LinearMap
 from cnnpool.pool.base import ceil_div
 from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.edges import PaddingMode, pad, source
@@ -116,28 +116,4 @@ def _part(x: Tensor, axis: int, part: slice) -> Tensor:
     return sliced
 
 
-class Blur(Transformable):
-    """(map, blurring, transposed) -> ``forward`` or, transposed, ``adjoint`` of the map."""
-
-    @staticmethod
-    def forward(x: Tensor, blurring: Blurring, transposed: bool) -> Tensor:
-        return adjoint(x, blurring) if transposed else forward(x, blurring)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, ctx.blurring, ctx.transposed = inputs
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return apply(Blur, grad, ctx.blurring, not ctx.transposed), None, None
-
-    @staticmethod
-    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        return apply(Blur, tangent, ctx.blurring, ctx.transposed)
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[Any, ...], x: Tensor, blurring: Blurring, transposed: bool
-    ) -> tuple[Tensor, int]:
-        folded = fold(info.batch_size, x, in_dims[0])
-        return unfold(info.batch_size, apply(Blur, folded, blurring, transposed)), 0
+BLUR = LinearMap(forward, adjoint)

@@ -1,13 +1,29 @@
-"""The signatures of the kernels: modules of one stem in ``pool/cpu`` and ``pool/gpu`` have the same."""
+"""The kernels that modules of one stem in ``pool/cpu`` and ``pool/gpu`` have, and the means they compute."""
 
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from cnnpool.pool.autograd.linear_maps import Averaging, Blurring
-from cnnpool.pool.autograd.means import Mean
 from cnnpool.pool.window import Window
+
+POWER: Literal[0] = 0
+FLOORED: Literal[1] = 1
+SOFT: Literal[2] = 2
+EXPECTED: Literal[3] = 3
+
+
+class Mean(NamedTuple):
+    """Which mean of a window: of |x| (POWER), of max(x, floor) (FLOORED), weighted by softmax (SOFT), or by
+    what is positive itself (EXPECTED), which needs no number.
+    """
+
+    kind: Literal[0, 1, 2, 3]
+    window: Window
+    floor: float = 0.0
+    mean: bool = True
+    """Whether the sum of powers is divided by the number of cells."""
 
 
 class LinearKernels(Protocol):

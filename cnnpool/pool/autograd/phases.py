@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.autograd.kernels import PhaseKernels
-from cnnpool.pool.autograd.transforms import Transformable, apply, fold, save, unfold
+from cnnpool.pool.autograd.transforms import Linear, LinearMap, apply
 from cnnpool.pool.base import ceil_div
 from cnnpool.pool.blur import blur_pool2d
 from cnnpool.pool.cells import added, cells
@@ -65,7 +65,7 @@ def sample_phase(
             # As plain operations, of which a compiler makes one graph for maps of any size.
             view, index = lattice.place(x, phase)
             return view[index].contiguous(memory_format=memory_format(lattice.channels_last))
-        return apply(Take, x, phase, lattice, False)
+        return apply(Linear, x, PHASE, False, lattice, phase)
     weights = phase.unsqueeze(2) if phase.dim() == 2 else phase
     parts = zip(components(wide(x), stride), weights.unbind(1), strict=True)
     return added(part * weight[..., None, None] for part, weight in parts).to(x.dtype)
@@ -95,50 +95,35 @@ class Lattice(NamedTuple):
         return blocks(x, self.stride), index
 
 
-def _check_range(phase: Tensor, count: int) -> None:
-    least, most = phase.aminmax()
-    if least < 0 or most >= count:
-        raise IndexError(f"phase must be 0 to {count - 1}, got {least} to {most}")
+def _take(x: Tensor, lattice: Lattice, phase: Tensor) -> Tensor:
+    kernel = _kernel(x, lattice, phase)
+    if kernel is not None:
+        return kernel.take(x, phase, lattice.stride, lattice.channels_last)
+    view, index = lattice.place(x, phase)
+    return view[index].contiguous(memory_format=memory_format(lattice.channels_last))
 
 
-class Take(Transformable):
-    """(complete map, phase, lattice, False) -> that phase; with True the adjoint, a phase put into zeros."""
+def _put(y: Tensor, lattice: Lattice, phase: Tensor) -> Tensor:
+    kernel = _kernel(y, lattice, phase)
+    if kernel is not None:
+        return kernel.put(y, phase, lattice.stride, lattice.channels_last)
+    # Made from y, so that they are batched if y is.
+    zeros = y.new_zeros((*y.shape[:2], *lattice.size))
+    zeros = zeros.contiguous(memory_format=memory_format(lattice.channels_last))
+    view, index = lattice.place(zeros, phase)
+    view[index] = y
+    return zeros
 
-    @staticmethod
-    def forward(x: Tensor, phase: Tensor, lattice: Lattice, transposed: bool) -> Tensor:
-        kernel: PhaseKernels | None = kernels("phases", x) if phase.dtype == torch.int64 else None
-        if kernel is not None:
-            # torch's operators check every index; on a GPU that would synchronise.
-            if x.is_cpu and len(phase):
-                _check_range(phase, lattice.stride[0] * lattice.stride[1])
-            move = kernel.put if transposed else kernel.take
-            return move(x, phase, lattice.stride, lattice.channels_last)
-        layout = memory_format(lattice.channels_last)
-        if not transposed:
-            view, index = lattice.place(x, phase)
-            return view[index].contiguous(memory_format=layout)
-        shape = (*x.shape[:2], *lattice.size)
-        # Made from x, so that they are batched if x is.
-        zeros = x.new_zeros(shape).contiguous(memory_format=layout)
-        view, index = lattice.place(zeros, phase)
-        view[index] = x
-        return zeros
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, phase, ctx.lattice, ctx.transposed = inputs
-        save(ctx, phase)
+def _kernel(x: Tensor, lattice: Lattice, phase: Tensor) -> PhaseKernels | None:
+    kernel: PhaseKernels | None = kernels("phases", x) if phase.dtype == torch.int64 else None
+    # torch's operators check every index; on a GPU that would synchronise.
+    if kernel is not None and x.is_cpu and len(phase):
+        count = lattice.stride[0] * lattice.stride[1]
+        least, most = phase.aminmax()
+        if least < 0 or most >= count:
+            raise IndexError(f"phase must be 0 to {count - 1}, got {least} to {most}")
+    return kernel
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        return apply(Take, grad, *ctx.saved_tensors, ctx.lattice, not ctx.transposed), None, None, None
 
-    @staticmethod
-    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        return apply(Take, tangent, *ctx.saved_tensors, ctx.lattice, ctx.transposed)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], x: Tensor, phase: Tensor, *rule: Any) -> tuple[Tensor, int]:
-        size = info.batch_size
-        folded = fold(size, x, in_dims[0]), fold(size, phase, in_dims[1])
-        return unfold(size, apply(Take, *folded, *rule)), 0
+PHASE = LinearMap(_take, _put)

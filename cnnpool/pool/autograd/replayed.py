@@ -1,53 +1,34 @@
-"""Kernels under autograd: values and first gradients by kernels, all else replayed by torch's operators."""
+"""Means of windows under autograd: by kernels, but higher derivatives by torch's operators."""
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from cnnpool.pool.autograd.kernels import EXPECTED, Mean
 from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
 from cnnpool.pool.precision import wide_of
-from cnnpool.pool.window import Window
+
+Plain = Callable[[Tensor, Tensor | float, Mean], Tensor]
+"""(maps, number, mean) -> means, by differentiable operators of torch."""
 
 
-class Formula(Protocol):
-    """An operator of maps (N, C, H, W) with one number, or one for every channel."""
+def evaluate(plain: Plain, x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
+    """The mean of windows of ``x``, (N, C, H, W) or (C, H, W), by kernels where they can work.
 
-    @property
-    def window(self) -> Window: ...
-
-    @property
-    def kernels(self) -> str:
-        """The stem of the kernels that know the operator."""
-        ...
-
-    def plain(self, x: Tensor, number: Tensor | float) -> Tensor:
-        """By differentiable operators of torch."""
-        ...
-
-    def forward(self, kernel: Any, x: Tensor, number: Tensor | float) -> Tensor:
-        """By a kernel."""
-        ...
-
-    def backward(
-        self, kernel: Any, grad: Tensor, x: Tensor, number: Tensor | float, learnt: bool
-    ) -> tuple[Tensor, Tensor | None] | None:
-        """Gradients of ``x`` and, if it is ``learnt``, of the number, by a kernel; None if there is none."""
-        ...
-
-
-def evaluate(formula: Formula, x: Tensor, number: Tensor | float) -> Tensor:
-    """``formula`` of ``x``, (N, C, H, W) or (C, H, W), by kernels where they can work."""
-    kernel = _kernel(formula, x, number)
+    ``number`` is one for all, or one for every channel.
+    """
+    kernel = _kernel(x, number, how)
     if kernel is None:
-        return formula.plain(x, number)
-    y: Tensor = Replayed.apply(x if x.dim() == 4 else x.unsqueeze(0), number, formula, kernel)
+        return plain(x, number, how)
+    y: Tensor = Replayed.apply(x if x.dim() == 4 else x.unsqueeze(0), number, plain, how, kernel)
     return y if x.dim() == 4 else y.squeeze(0)
 
 
-def _kernel(formula: Formula, x: Tensor, number: Tensor | float) -> Any:
-    stem, cells = formula.kernels, formula.window.cells
+def _kernel(x: Tensor, number: Tensor | float, how: Mean) -> Any:
+    stem, cells = _stem(how), how.window.cells
     if not isinstance(number, Tensor):
         return kernels_without_forward_mode(stem, x, cells=cells)
     shape = (1, 1, 1, *number.shape)[-3:]
@@ -55,30 +36,35 @@ def _kernel(formula: Formula, x: Tensor, number: Tensor | float) -> Any:
     return kernels_without_forward_mode(stem, x, number, cells=cells) if fits else None
 
 
+def _stem(how: Mean) -> str:
+    return "multinomial" if how.kind == EXPECTED else "window_means"
+
+
 class Replayed(Function):
-    """(x, number, formula, kernels) -> values; saves only ``x``."""
+    """(x, number, plain, mean, kernels) -> values; saves only ``x``."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, number: Tensor | float, formula: Formula, kernel: Any) -> Tensor:
-        ctx.formula, ctx.number = formula, None if isinstance(number, Tensor) else number
+    def forward(ctx: Any, x: Tensor, number: Tensor | float, plain: Plain, how: Mean, kernel: Any) -> Tensor:
+        ctx.plain, ctx.how, ctx.number = plain, how, None if isinstance(number, Tensor) else number
         ctx.save_for_backward(x, number if isinstance(number, Tensor) else None)
-        return formula.forward(kernel, x, number)
+        y: Tensor
+        y = kernel.expected(x, how.window) if how.kind == EXPECTED else kernel.forward(x, number, how)
+        return y
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        (x, held), formula = ctx.saved_tensors, ctx.formula
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+        (x, held), how = ctx.saved_tensors, ctx.how
         number, (wanted, learnt, *_) = ctx.number if held is None else held, ctx.needs_input_grad
         higher = torch.is_grad_enabled()
-        kernel = None if higher else kernels(formula.kernels, grad, cells=formula.window.cells)
-        found = None if kernel is None else formula.backward(kernel, grad, x, number, learnt)
-        if found is not None:
-            return *found, None, None
+        kernel = None if higher or how.kind == EXPECTED else kernels(_stem(how), grad, cells=how.window.cells)
+        if kernel is not None:
+            return *kernel.backward(grad, x, number, how, learnt), None, None, None
         with torch.enable_grad():
             # Views, so that a path from one to the other outside is not differentiated twice.
             x = x.view_as(x) if higher and wanted else x.detach().requires_grad_(wanted)
             if held is not None:
                 number = held.view_as(held) if higher and learnt else held.detach().requires_grad_(learnt)
             asked = [t for t, need in ((x, wanted), (number, learnt)) if need]
-            y = formula.plain(x, number)
+            y = ctx.plain(x, number, how)
             grads = iter(torch.autograd.grad(y, asked, grad, create_graph=higher))
-        return next(grads) if wanted else None, next(grads) if learnt else None, None, None
+        return next(grads) if wanted else None, next(grads) if learnt else None, None, None, None

@@ -8,7 +8,7 @@ from torch.autograd import Function
 
 from cnnpool.pool.autograd import winners as arithmetic
 from cnnpool.pool.autograd.kernels import PackedMaxKernels
-from cnnpool.pool.autograd.transforms import Transformable, apply, fold, save, unfold
+from cnnpool.pool.autograd.transforms import Linear, LinearMap, Transformable, apply, fold, save, unfold
 from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
 from cnnpool.pool.window import Window, is_channels_last
 
@@ -22,6 +22,22 @@ class Route(NamedTuple):
     ties: arithmetic.Ties
     size: tuple[int, int]
     channels_last: bool
+
+
+def _gather(x: Tensor, route: Route, winners: Tensor) -> Tensor:
+    return arithmetic.gather(x, winners, route.window, route.ties)
+
+
+def _scatter(grad: Tensor, route: Route, winners: Tensor) -> Tensor:
+    return arithmetic.backward(grad, winners, *route)
+
+
+AT_WINNERS = LinearMap(_gather, _scatter)
+
+
+def scatter(grad: Tensor, winners: Tensor, route: Route) -> Tensor:
+    """Gradient of the input from that of the maxima: each at its winners."""
+    return apply(Linear, grad, AT_WINNERS, True, route, winners)
 
 
 class Max(Transformable):
@@ -43,11 +59,12 @@ class Max(Transformable):
     def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, None, None]:
         if grad is None:
             return None, None, None
-        return apply(Scatter, grad, *ctx.saved_tensors, ctx.route), None, None
+        (winners,) = ctx.saved_tensors
+        return scatter(grad, winners, ctx.route), None, None
 
     @staticmethod
     def push(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, None]:
-        return apply(Gather, tangent, *ctx.saved_tensors, ctx.route), None
+        return apply(Linear, tangent, AT_WINNERS, False, ctx.route, *ctx.saved_tensors), None
 
     @staticmethod
     def vmap(
@@ -85,59 +102,4 @@ class MaxTiles(Function):
         if kernel is not None:
             return kernel.backward(grad, winners, ctx.route.size, last), None, None
         places = ctx.packed.unpack(winners, grad.shape[-4:], last)
-        return apply(Scatter, grad, places, ctx.route), None, None
-
-
-class Scatter(Transformable):
-    """(gradient of the maxima, winners, route) -> gradient of the input; linear, adjoint to Gather."""
-
-    @staticmethod
-    def forward(grad: Tensor, winners: Tensor, route: Route) -> Tensor:
-        return arithmetic.backward(grad, winners, *route)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        save(ctx, inputs[1])
-        ctx.route = inputs[2]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return apply(Gather, grad, *ctx.saved_tensors, ctx.route), None, None
-
-    @staticmethod
-    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        return apply(Scatter, tangent, *ctx.saved_tensors, ctx.route)
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[Any, ...], grad: Tensor, winners: Tensor, route: Route
-    ) -> tuple[Tensor, int]:
-        size = info.batch_size
-        folded = fold(size, grad, in_dims[0]), fold(size, winners, in_dims[1])
-        return unfold(size, apply(Scatter, *folded, route)), 0
-
-
-class Gather(Transformable):
-    """(a map like the input, winners, route) -> its values at the winners; linear, adjoint to Scatter."""
-
-    @staticmethod
-    def forward(x: Tensor, winners: Tensor, route: Route) -> Tensor:
-        return arithmetic.gather(x, winners, route.window, route.ties)
-
-    setup_context = staticmethod(Scatter.setup_context)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return apply(Scatter, grad, *ctx.saved_tensors, ctx.route), None, None
-
-    @staticmethod
-    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        return apply(Gather, tangent, *ctx.saved_tensors, ctx.route)
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[Any, ...], x: Tensor, winners: Tensor, route: Route
-    ) -> tuple[Tensor, int]:
-        size = info.batch_size
-        folded = fold(size, x, in_dims[0]), fold(size, winners, in_dims[1])
-        return unfold(size, apply(Gather, *folded, route)), 0
+        return scatter(grad, places, ctx.route), None, None

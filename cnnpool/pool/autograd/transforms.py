@@ -1,7 +1,8 @@
 """Autograd functions that work under ``torch.func`` and ``torch.compile`` alike."""
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -65,6 +66,46 @@ def unfold(batch_size: int, t: Tensor) -> Tensor:
     """The mapped axis taken out of N again, in front."""
     batches: Tensor = t.unflatten(0, (batch_size, t.shape[0] // max(batch_size, 1)))
     return batches
+
+
+class LinearMap(NamedTuple):
+    """A linear map and its transpose: (map, rule, *held) -> map, ``held`` tensors such as winners."""
+
+    forward: Callable[..., Tensor]
+    adjoint: Callable[..., Tensor]
+
+
+class Linear(Transformable):
+    """(x, linear map, transposed, rule, *held) -> what the map, or its transpose, makes of ``x``."""
+
+    @staticmethod
+    def forward(x: Tensor, linear: LinearMap, transposed: bool, rule: Any, *held: Tensor) -> Tensor:
+        return linear.adjoint(x, rule, *held) if transposed else linear.forward(x, rule, *held)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, ctx.linear, ctx.transposed, ctx.rule, *held = inputs
+        save(ctx, *held)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        held = ctx.saved_tensors
+        x = apply(Linear, grad, ctx.linear, not ctx.transposed, ctx.rule, *held)
+        return x, None, None, None, *[None] * len(held)
+
+    @staticmethod
+    def push(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        return apply(Linear, tangent, ctx.linear, ctx.transposed, ctx.rule, *ctx.saved_tensors)
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], x: Tensor, linear: LinearMap, transposed: bool, rule: Any,
+        *held: Tensor,
+    ) -> tuple[Tensor, int]:  # fmt: skip
+        size, dims = info.batch_size, in_dims[4:]
+        folded = [fold(size, t, axis) for t, axis in zip(held, dims, strict=True)]
+        y = apply(Linear, fold(size, x, in_dims[0]), linear, transposed, rule, *folded)
+        return unfold(size, y), 0
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cnnpool.pool.autograd.means import POWER, SOFT, Mean
+from cnnpool.pool.autograd.kernels import POWER, SOFT, Mean
 from cnnpool.pool.cpu import means_2x2
 from cnnpool.pool.cpu.band_plan import Frame, in_format_of, make_ready
 from cnnpool.pool.cpu.loops import power, softmax
