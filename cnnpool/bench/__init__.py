@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cnnpool.bench.results import check_out, record
+from cnnpool.bench.results import check_out, header, line, record
 from cnnpool.cli_parser import Parser
 from cnnpool.system.process import share_cores
 
@@ -39,38 +39,39 @@ def main(arguments: list[str]) -> int:
         ValueError: for an unknown operator, a number out of range, a device that is not there, or a file that
             cannot be written.
     """
-    asked = parser().parse_args(arguments)
-    if asked.threads < 1 or asked.repeat < 3:
-        raise ValueError(
-            f"--threads must be at least 1 and --repeat 3, got {asked.threads} and {asked.repeat}"
-        )
-    check_out(asked.out)
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", asked.device):
-        raise ValueError(f"--device {asked.device}: choose cpu, cuda or cuda:N")
-    if asked.rival == "onnx" and asked.device != "cpu":
-        raise ValueError(f"--rival onnx runs on the CPU alone, not with --device {asked.device}")
+    args = parser().parse_args(arguments)
+    if args.threads < 1 or args.repeat < 3:
+        raise ValueError(f"--threads must be at least 1 and --repeat 3, got {args.threads} and {args.repeat}")
+    check_out(args.out)
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", args.device):
+        raise ValueError(f"--device {args.device}: choose cpu, cuda or cuda:N")
+    if args.rival == "onnx" and args.device != "cpu":
+        raise ValueError(f"--rival onnx runs on the CPU alone, not with --device {args.device}")
 
-    if not asked.plain:
+    if not args.plain:
         # Numba's and torch's threads take turns: one that spins keeps the other from its core.
         share_cores()
     from cnnpool.bench import machine
 
-    device = machine.prepare(asked.threads, asked.device, plain=asked.plain)
+    device = machine.prepare(args.threads, args.device, plain=args.plain)
     command = shlex.join(["cnnpool", "bench", *arguments])
-    record(_rows(asked, device), asked.suite, command, device, asked.out)
+    record(_rows(args, device), args.suite, command, device, args.out)
     return 0
 
 
-def _rows(asked: argparse.Namespace, device: "torch.device") -> Iterator[tuple[dict[str, Any], str]]:
+def _rows(args: argparse.Namespace, device: "torch.device") -> Iterator[tuple[dict[str, Any], str]]:
     """Rows of the suite, each with its line for the terminal."""
-    from cnnpool.bench import pool, text
+    from cnnpool.bench import pool
 
-    cases = pool.cases(asked.shapes, asked.only, device)
-    sys.stdout.write(text.header(device.type == "cuda"))
+    cases, before = pool.cases(args.shapes, args.only, device), ""
+    sys.stdout.write(header(device.type == "cuda"))
     for case in cases:
-        row = pool.measure(case, asked.repeat, device, asked.rival)
-        row |= {"plain": True} if asked.plain else {}
-        yield row, text.line(row)
+        row = pool.measure(case, args.repeat, device, args.rival)
+        row |= {"plain": True} if args.plain else {}
+        text = line(row)
+        # A rival that is not installed is said to be missing once, not for each map.
+        yield row, "" if "missing" in row and text == before else text
+        before = text
 
 
 def parser() -> Parser:

@@ -1,4 +1,4 @@
-"""Times taken in turn, ratios of them, and bytes kept for the backward pass."""
+"""Times taken in turn, replayed on a GPU too, ratios of them, and bytes kept for the backward pass."""
 
 import statistics
 import time
@@ -9,6 +9,10 @@ from torch import Tensor
 
 Call = Callable[[], object]
 CPU = torch.device("cpu")
+WARM_UP = 3
+STEPS = 10
+"""Of a CUDA graph, so that its own launch does not matter either."""
+_broken: list[torch.cuda.CUDAGraph] = []
 TRIES = 3
 BLOCK_SECONDS, LEAST_STEPS = {"cpu": 5e-4, "cuda": 5e-3}, {"cpu": 1, "cuda": 10}
 """What is timed at once, so that neither the clock nor waiting for a GPU is seen."""
@@ -90,3 +94,43 @@ def copying(count: int, device: torch.device = CPU) -> Call:
     source = torch.ones(max(count // 2, 1), dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     return lambda: target.copy_(source)
+
+
+def replays(steps: dict[str, Call]) -> dict[str, Call]:
+    """Calls that make each of ``steps`` on the current GPU ``STEPS`` times over, on the memory it used first.
+
+    Raises:
+        RuntimeError: if a step cannot be recorded, because it waits for the GPU, say; one line that names it.
+    """
+    calls = {}
+    for name, step in steps.items():
+        try:
+            calls[name] = _recorded(step)
+        except RuntimeError as error:
+            # Leaving a recording that a step has spoilt is an error again, which says less.
+            first, *_ = str(error.__context__ or error).split("\n")
+            raise RuntimeError(f"{name}: {first}") from error
+    return calls
+
+
+def _recorded(step: Call) -> Call:
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    numbers = generator.clone_state()
+    stream.wait_stream(torch.cuda.current_stream())
+    try:
+        # Around both: torch.cuda.graph leaves its stream the current one where it fails.
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP):
+                step()
+            with torch.cuda.graph(graph, stream=stream):
+                for _ in range(STEPS):
+                    step()
+    except RuntimeError:
+        # The generator would stay in a recording for ever, and the allocator asks every graph that did not
+        # end whether memory is for it.
+        generator.graphsafe_set_state(numbers)
+        _broken.append(graph)
+        raise
+    torch.cuda.current_stream().wait_stream(stream)
+    return graph.replay

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from cnnpool.bench.measure import CPU, Call, copying, in_turn, kept_bytes, nbytes, ratio
-from cnnpool.bench.replay import STEPS, replays
+from cnnpool.bench.measure import CPU, STEPS, Call, copying, in_turn, kept_bytes, nbytes, ratio, replays
 from cnnpool.bench.rivals import DUELS, Function
 from cnnpool.bench.runtimes import IN, MissingError, Runtime, compiled, session
 

@@ -72,42 +72,32 @@ def _learnt(function: Callable[[Tensor, Tensor], Tensor]) -> Function:
     return lambda x: function(x, power(x.device))
 
 
+def _functions(
+    rival: str, ours: Function, theirs: Function, *, positive: bool = False, random: bool = False
+) -> Duel:
+    return Duel(rival, lambda c: ours, lambda c: theirs, positive, random)
+
+
 DUELS = {
-    "max 2/2": Duel(
-        "F.max_pool2d", lambda c: lambda x: pool.max_pool2d(x, 2), lambda c: lambda x: F.max_pool2d(x, 2)
+    "max 2/2": _functions("F.max_pool2d", lambda x: pool.max_pool2d(x, 2), lambda x: F.max_pool2d(x, 2)),
+    "max 3/2": _functions(
+        "F.max_pool2d", lambda x: pool.max_pool2d(x, 3, 2, 1), lambda x: F.max_pool2d(x, 3, 2, 1)
     ),
-    "max 3/2": Duel(
-        "F.max_pool2d",
-        lambda c: lambda x: pool.max_pool2d(x, 3, 2, 1),
-        lambda c: lambda x: F.max_pool2d(x, 3, 2, 1),
+    "avg 2/2": _functions("F.avg_pool2d", lambda x: pool.avg_pool2d(x, 2), lambda x: F.avg_pool2d(x, 2)),
+    "avg 3/2": _functions(
+        "F.avg_pool2d", lambda x: pool.avg_pool2d(x, 3, 2, 1), lambda x: F.avg_pool2d(x, 3, 2, 1)
     ),
-    "avg 2/2": Duel(
-        "F.avg_pool2d", lambda c: lambda x: pool.avg_pool2d(x, 2), lambda c: lambda x: F.avg_pool2d(x, 2)
-    ),
-    "avg 3/2": Duel(
-        "F.avg_pool2d",
-        lambda c: lambda x: pool.avg_pool2d(x, 3, 2, 1),
-        lambda c: lambda x: F.avg_pool2d(x, 3, 2, 1),
-    ),
-    "blur 3/2": Duel("timm BlurPool2d", lambda c: lambda x: pool.blur_pool2d(x, 3), _timm_blur(3)),
-    "blur 3/2 again": Duel(
-        "antialiased-cnns BlurPool", lambda c: lambda x: pool.blur_pool2d(x, 3), _zhang_blur
-    ),
+    "blur 3/2": Duel("timm BlurPool2d", lambda c: pool.blur_pool2d, _timm_blur(3)),
+    "blur 3/2 again": Duel("antialiased-cnns BlurPool", lambda c: pool.blur_pool2d, _zhang_blur),
     "blur 5/2": Duel("timm BlurPool2d", lambda c: lambda x: pool.blur_pool2d(x, 5), _timm_blur(5)),
     "max_blur 2/3/2": Duel(
-        "MaxPool2d(2, 1), timm BlurPool2d", lambda c: lambda x: pool.max_blur_pool2d(x), _timm_max_blur
+        "MaxPool2d(2, 1), timm BlurPool2d", lambda c: pool.max_blur_pool2d, _timm_max_blur
     ),
-    "lp p=3": Duel(
-        "F.lp_pool2d",
-        lambda c: lambda x: pool.lp_pool2d(x, 3.0, 2),
-        lambda c: lambda x: F.lp_pool2d(x, 3.0, 2),
-        positive=True,
+    "lp p=3": _functions(
+        "F.lp_pool2d", lambda x: pool.lp_pool2d(x, 3.0, 2), lambda x: F.lp_pool2d(x, 3.0, 2), positive=True
     ),
-    "gem p=3": Duel(
-        "GeM as timm has it",
-        lambda c: lambda x: pool.gem_pool2d(x, 2, p=3.0, eps=EPS),
-        lambda c: _gem(3.0),
-        positive=True,
+    "gem p=3": _functions(
+        "GeM as timm has it", lambda x: pool.gem_pool2d(x, 2, p=3.0, eps=EPS), _gem(3.0), positive=True
     ),
     "gem learnt": Duel(
         "GeM as timm has it",
@@ -115,13 +105,11 @@ DUELS = {
         lambda c: _learnt(lambda x, p: _gem(p)(x)),
         positive=True,
     ),
-    "soft": Duel(
-        "exp, F.avg_pool2d", lambda c: lambda x: pool.soft_pool2d(x, 2), lambda c: _soft, positive=True
-    ),
-    "stochastic": Duel(
+    "soft": _functions("exp, F.avg_pool2d", lambda x: pool.soft_pool2d(x, 2), _soft, positive=True),
+    "stochastic": _functions(
         "unfold, torch.multinomial",
-        lambda c: lambda x: pool.stochastic_pool2d(x, 2),
-        lambda c: _draw,
+        lambda x: pool.stochastic_pool2d(x, 2),
+        _draw,
         positive=True,
         random=True,
     ),

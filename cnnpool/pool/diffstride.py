@@ -26,8 +26,8 @@ class DiffStride2d(Pool2d):
     Departs from the paper, where the output keeps every frequency that the mask leaves, about H/S + 2R, so
     that it is larger than H/S and changes size while S is learnt. Here the size is fixed at H/s by the
     constructor's ``stride`` and S = s/b, with 0 < b < 1 the share of the output's band that passes untouched:
-    S can only narrow the band, never outgrow it, and no step of the optimiser can change a shape. S is
-    ``learnt_stride``; b is learnt as its logit ``band``, one number per axis for all channels. Where no kept
+    S can only narrow the band, never outgrow it, and no step of the optimiser can change a shape. b is learnt
+    as its logit ``band``, one number per axis (vertical, horizontal) for all channels. Where no kept
     frequency lies on the ramp (small odd H', or b near 1 with H' odd) S gets no gradient.
 
     Edges: the map counts as periodic, so opposite edges meet. H' = ceil(H/s). The frequency H'/2 of an even
@@ -48,7 +48,7 @@ class DiffStride2d(Pool2d):
         >>> pool = DiffStride2d(3)
         >>> pool(torch.rand(1, 3, 8, 8)).shape
         torch.Size([1, 3, 4, 4])
-        >>> pool.learnt_stride.detach()  # 2 / 0.8
+        >>> 2 / pool.band.detach().sigmoid()  # S
         tensor([2.5000, 2.5000])
     """
 
@@ -71,12 +71,6 @@ class DiffStride2d(Pool2d):
         self.ratio = fractions(stride)
         self.stride = whole(self.ratio)
         self.band = nn.Parameter(torch.full((2,), math.log(bandwidth / (1 - bandwidth)), **place))
-
-    @property
-    def learnt_stride(self) -> Tensor:
-        """S of each axis, (2,): vertical, horizontal."""
-        band = self.band.sigmoid()
-        return torch.stack([p / q / b for (p, q), b in zip(self.ratio, band.unbind(), strict=True)])
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         return rounded_up(height, width, self.ratio)

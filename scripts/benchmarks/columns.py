@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from cnnpool import tables
-from cnnpool.bench.text import Row, count, replayed, shape
+from cnnpool.bench.results import Row, count, replayed, shape
 
 Columns = dict[str, Callable[[Row], str]]
 

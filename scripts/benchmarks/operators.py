@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
-from cnnpool.bench.text import shape
+from cnnpool.bench.results import shape
 from scripts.benchmarks import columns, targets
 
 

@@ -7,7 +7,8 @@ import torch
 from bench_results import result, results
 
 from cnnpool import bench
-from cnnpool.bench import machine, main, pool, text
+from cnnpool.bench import machine, main, pool
+from cnnpool.bench.results import header, line
 from cnnpool.bench.rivals import DUELS
 from cnnpool.bench.runtimes import session
 from scripts.benchmarks.operators import document
@@ -74,7 +75,15 @@ def test_a_rival_that_is_not_installed_is_said_to_be_missing(monkeypatch):
     monkeypatch.setitem(DUELS, "max 2/2", DUELS["max 2/2"]._replace(theirs=absent))
     row = pool.measure(pool.Case("max 2/2", (2, 2, 8, 8), "float32", "contiguous"), 3)
     assert row["missing"] == "No module named 'rival'" and "ms" not in row
-    assert "not timed: 1 (No module named 'rival')" in document([results(row)]) and text.line(row)
+    assert "not timed: 1 (No module named 'rival')" in document([results(row)]) and "'rival'\n" in line(row)
+
+
+def test_a_missing_rival_is_one_line_of_the_terminal(monkeypatch, capsys):
+    missing = {"rival": "theirs", "missing": "No module named 'theirs'"}
+    monkeypatch.setattr(pool, "measure", lambda case, *_: case._asdict() | missing)
+    as_it_is(monkeypatch)
+    main(["pool", "--only", "max 2/2", "--shapes", "small"])
+    assert capsys.readouterr().out.splitlines()[1:] == ["max 2/2: not measured: No module named 'theirs'"]
 
 
 def as_it_is(monkeypatch):
@@ -172,7 +181,7 @@ def test_a_line_of_the_terminal_says_what_is_replayed_on_a_gpu(gpu):
     again = {"speedup": {"median": 1.25}}
     row = result(replayed=again) if gpu else result()
     ends = ("replayed", "1.25x") if gpu else ("rival keeps", "16.0 MB")
-    head, line = text.header(gpu), text.line(row)
-    assert head.endswith(f"{ends[0]}\n") and line.endswith(f"{ends[1]}\n") and len(head) == len(line)
+    head, shown = header(gpu), line(row)
+    assert head.endswith(f"{ends[0]}\n") and shown.endswith(f"{ends[1]}\n") and len(head) == len(shown)
     if gpu:
-        assert text.line(result(replayed=None)).endswith("         -\n")
+        assert line(result(replayed=None)).endswith("         -\n")

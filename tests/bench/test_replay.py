@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cnnpool.bench import pool, replay
+from cnnpool.bench import measure, pool
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -67,17 +67,17 @@ class Gpu:
 @pytest.fixture
 def gpu(monkeypatch):
     gpu = Gpu()
-    monkeypatch.setattr(replay, "torch", SimpleNamespace(cuda=gpu))
-    monkeypatch.setattr(replay, "_broken", [])
+    monkeypatch.setattr(measure, "torch", SimpleNamespace(cuda=gpu))
+    monkeypatch.setattr(measure, "_broken", [])
     return gpu
 
 
 def test_a_step_is_made_on_a_stream_of_its_own_before_it_is_recorded(gpu):
-    calls = replay.replays({"ours": gpu.work})
+    calls = measure.replays({"ours": gpu.work})
     assert gpu.log == ["side waits", *["work on side"] * 3, "default waits"]
     gpu.log.clear()
     calls["ours"]()
-    assert gpu.log == ["work"] * replay.STEPS and gpu.random == "as it was"
+    assert gpu.log == ["work"] * measure.STEPS and gpu.random == "as it was"
 
 
 def test_a_step_that_cannot_be_recorded_leaves_everything_as_it_was(gpu):
@@ -86,10 +86,10 @@ def test_a_step_that_cannot_be_recorded_leaves_everything_as_it_was(gpu):
             raise RuntimeError("not permitted when stream is capturing\nand much more")
 
     with pytest.raises(RuntimeError) as error:
-        replay.replays({"ours": gpu.work, "rival": wait})
+        measure.replays({"ours": gpu.work, "rival": wait})
     assert str(error.value) == "rival: not permitted when stream is capturing"
-    assert (gpu.now, gpu.random, len(replay._broken)) == ("default", "as it was", 1)
-    replay.replays({"ours": gpu.work})
+    assert (gpu.now, gpu.random, len(measure._broken)) == ("default", "as it was", 1)
+    measure.replays({"ours": gpu.work})
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -97,7 +97,9 @@ def test_a_row_has_the_replayed_times_or_why_there_are_none(monkeypatch, broken)
     def replays(steps):
         if broken:
             raise RuntimeError("rival: it waits")
-        return {name: lambda call=call: [call() for _ in range(replay.STEPS)] for name, call in steps.items()}
+        return {
+            name: lambda call=call: [call() for _ in range(measure.STEPS)] for name, call in steps.items()
+        }
 
     monkeypatch.setattr(pool, "replays", replays)
     steps = {
@@ -126,9 +128,9 @@ def test_operators_of_a_gpu_are_replayed(operator):
 def test_after_a_failed_recording_a_gpu_still_draws_and_records():
     x = torch.ones(8, device="cuda", requires_grad=True)
     with pytest.raises(RuntimeError, match="waits: "):
-        replay.replays({"waits": lambda: x.sum().item()})
+        measure.replays({"waits": lambda: x.sum().item()})
     assert torch.rand(8, device="cuda").sum() > 0
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
     total = torch.zeros(1, device="cuda")
-    replay.replays({"adds": lambda: total.add_(torch.autograd.grad((2 * x).sum(), x)[0].sum())})["adds"]()
-    assert total.item() == 16 * (replay.WARM_UP + replay.STEPS)
+    measure.replays({"adds": lambda: total.add_(torch.autograd.grad((2 * x).sum(), x)[0].sum())})["adds"]()
+    assert total.item() == 16 * (measure.WARM_UP + measure.STEPS)

@@ -1,8 +1,8 @@
 """Promises of every operator of conf/pool, whatever it computes: names, options, sizes.
 
 An operator is excused from a promise by its own class attributes alone: ``gain = None`` (no fixed gain),
-``random = True`` (draws in training mode), ``twice_differentiable = False``, ``equivariant = False`` (does
-not commute with shifts by the stride) and ``dilates > 1`` (keeps the resolution, may hand its input through).
+``random = True`` (draws in training mode), ``equivariant = False`` (does not commute with shifts by the
+stride) and ``dilates > 1`` (keeps the resolution, may hand its input through).
 """
 
 import inspect

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from cnnpool.pool.autograd.kernels import EXPECTED, Mean
+from cnnpool.pool.autograd.kernels import EXPECTED, Mean, MeanKernels
 from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
 from cnnpool.pool.precision import wide_of
 
@@ -56,7 +56,9 @@ class Replayed(Function):
         (x, held), how = ctx.saved_tensors, ctx.how
         number, (wanted, learnt, *_) = ctx.number if held is None else held, ctx.needs_input_grad
         higher = torch.is_grad_enabled()
-        kernel = None if higher or how.kind == EXPECTED else kernels(_stem(how), grad, cells=how.window.cells)
+        kernel: MeanKernels | None = None
+        if not higher and how.kind != EXPECTED:
+            kernel = kernels(_stem(how), grad, cells=how.window.cells)
         if kernel is not None:
             return *kernel.backward(grad, x, number, how, learnt), None, None, None
         with torch.enable_grad():

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -32,10 +32,6 @@ class Kernel(Protocol[P, Result]):
 
     @property
     def py_func(self) -> Callable[P, Result]: ...
-    @property
-    def overloads(self) -> Mapping[Any, Any]: ...
-    @property
-    def stats(self) -> Any: ...
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Result: ...
 
 

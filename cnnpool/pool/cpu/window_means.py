@@ -87,104 +87,75 @@ def _of_cells(
     return cell.numbers(dtype, wide), _limits(wide), scalar(0.25 if mean else 1.0, wide), whole
 
 
+class Arithmetic(NamedTuple):
+    """How one kind of mean is computed: its kernels, their numbers and rule, and what bands need for it."""
+
+    kernels: Any
+    numbers: Tensor
+    rule: tuple[Any, ...]
+    nothing: float
+    """What stands outside the map."""
+    shared: bool
+    """Whether a window's sum is multiplied by a share of its own."""
+    forward: tuple[int, int, int]
+    backward: tuple[int, int]
+    """Stretches, results, and what is kept, as ``Map.frame`` takes them."""
+
+
+def _arithmetic(x: Tensor, number: Tensor | float, how: Mean) -> Arithmetic:
+    wide = wide_of(x)
+    if how.kind == SOFT:
+        is_tensor = isinstance(number, Tensor)
+        slopes = _flat(number, wide) / log(2) if is_tensor else _number(float(number) / log(2), wide)
+        rule = scalar(torch.finfo(wide).max / 4, wide), scalar(log(2), wide)
+        return Arithmetic(softmax, slopes, rule, -inf, False, (3, 2, 1), (5, 4))
+    cell = Cell(None if how.kind == POWER else how.floor)
+    rule = _of_cells(None if isinstance(number, Tensor) else number, cell, how.mean, x.dtype, wide)
+    return Arithmetic(power, _flat(number, wide), rule, cell.nothing(x.dtype), True, (4, 1, 1), (6, 4))
+
+
 def forward(x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
     """Means (N, C, H', W') of ``x`` in its memory format, by one ``number`` or one for each channel."""
-    return _soft_forward(x, number, how) if how.kind == SOFT else _power_forward(x, number, how)
+    way, window = _arithmetic(x, number, how), how.window
+    numbers, rule = way.numbers, way.rule
+    plan = means_2x2.plan(x, window, numbers.numel())
+    if plan is not None:
+        return means_2x2.forward(plan, x, numbers, rule)
+    ready = make_ready(x, window, _lanes(x, numbers))
+    shares, even = _shares(window, tuple(x.shape[2:]), how.mean, ready.wide) if way.shared else (None, True)
+    frame = ready.frame(numbers.numel(), even, False, *way.forward)
+    y = ready.output(frame.out_size, x.dtype)
+    factors = () if shares is None else (shares.data_ptr(),)
+    where = ready.x.data_ptr(), y.data_ptr(), *factors, numbers.data_ptr()
+    rest = frame.rule, frame.room, *rule, *ready.types(way.nothing)
+    spread(way.kernels.forward, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
+    return in_format_of(x, y)
 
 
 def backward(
     grad: Tensor, x: Tensor, number: Tensor | float, how: Mean, learnt: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Gradient of the input, and of the number if it is ``learnt``."""
-    find = _soft_backward if how.kind == SOFT else _power_backward
-    return find(grad, x, number, how, learnt)
-
-
-def _power(x: Tensor, p: Tensor | float, how: Mean) -> tuple[Tensor, tuple[Any, ...], Cell]:
-    wide, cell = wide_of(x), Cell(None if how.kind == POWER else how.floor)
-    whole = None if isinstance(p, Tensor) else p
-    return _flat(p, wide), _of_cells(whole, cell, how.mean, x.dtype, wide), cell
-
-
-def _power_forward(x: Tensor, p: Tensor | float, how: Mean) -> Tensor:
-    (powers, rule, cell), window = _power(x, p, how), how.window
-    plan = means_2x2.plan(x, window, powers.numel())
+    way, window = _arithmetic(x, number, how), how.window
+    numbers, rule = way.numbers, way.rule
+    plan = means_2x2.plan(x, window, numbers.numel())
     if plan is not None:
-        return means_2x2.forward(plan, x, powers, rule)
-    ready = make_ready(x, window, _lanes(x, powers))
-    shares, even = _shares(window, tuple(x.shape[2:]), how.mean, ready.wide)
-    frame = ready.frame(powers.numel(), even, False, 4, 1, 1)
-    y = ready.output(frame.out_size, x.dtype)
-    where = ready.x.data_ptr(), y.data_ptr(), shares.data_ptr(), powers.data_ptr()
-    rest = frame.rule, frame.room, *rule, *ready.types(cell.nothing(x.dtype))
-    spread(power.forward, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
-    return in_format_of(x, y)
-
-
-def _power_backward(
-    grad: Tensor, x: Tensor, p: Tensor | float, how: Mean, learnt: bool
-) -> tuple[Tensor, Tensor | None]:
-    (powers, rule, cell), window = _power(x, p, how), how.window
-    plan = means_2x2.plan(x, window, powers.numel())
-    if plan is not None:
-        out, slots = means_2x2.backward(plan, grad, x, powers, rule, learnt)
+        out, slots = means_2x2.backward(plan, grad, x, numbers, rule, learnt)
     else:
-        ready = make_ready(x, window, _lanes(x, powers))
-        shares, even = _shares(window, tuple(x.shape[2:]), how.mean, ready.wide)
-        frame = ready.frame(powers.numel(), even, True, 6, 4, window.cells)
+        ready = make_ready(x, window, _lanes(x, numbers))
+        size = tuple(x.shape[2:])
+        shares, even = _shares(window, size, how.mean, ready.wide) if way.shared else (None, True)
+        frame = ready.frame(numbers.numel(), even, True, *way.backward, window.cells)
         out, slots = empty_like(ready.x), _slots(frame, learnt, ready.wide)
         grad = grad.contiguous(memory_format=frame.layout)
-        where = ready.x.data_ptr(), grad.data_ptr(), out.data_ptr(), _address(slots), shares.data_ptr()
-        rest = powers.data_ptr(), frame.rule, frame.room, *rule, *ready.types(cell.nothing(x.dtype))
-        spread(power.backward, frame.units, 2 * x.nbytes + grad.nbytes, *where, *rest, scratch=frame.scratch)
+        factors = () if shares is None else (shares.data_ptr(),)
+        found = None if slots is None else slots.data_ptr()
+        where = ready.x.data_ptr(), grad.data_ptr(), out.data_ptr(), found, *factors, numbers.data_ptr()
+        rest = frame.rule, frame.room, *rule, *ready.types(way.nothing)
+        moved = 2 * x.nbytes + grad.nbytes
+        spread(way.kernels.backward, frame.units, moved, *where, *rest, scratch=frame.scratch)
         out = in_format_of(x, out)
-    if slots is None or not isinstance(p, Tensor):
+    if slots is None or not isinstance(number, Tensor):
         return out, None
-    return out, _per_parameter(slots, x.shape[0], p) * log(2)
-
-
-def _soft(x: Tensor, beta: Tensor | float) -> tuple[Tensor, tuple[Any, ...]]:
-    wide = wide_of(x)
-    slopes = _flat(beta, wide) / log(2) if isinstance(beta, Tensor) else _number(beta / log(2), wide)
-    return slopes, (scalar(torch.finfo(wide).max / 4, wide), scalar(log(2), wide))
-
-
-def _soft_forward(x: Tensor, beta: Tensor | float, how: Mean) -> Tensor:
-    (slopes, rule), window = _soft(x, beta), how.window
-    plan = means_2x2.plan(x, window, slopes.numel())
-    if plan is not None:
-        return means_2x2.forward(plan, x, slopes, rule)
-    ready = make_ready(x, window, _lanes(x, slopes))
-    frame = ready.frame(slopes.numel(), True, False, 3, 2, 1)
-    y = ready.output(frame.out_size, x.dtype)
-    where = ready.x.data_ptr(), y.data_ptr(), slopes.data_ptr()
-    rest = frame.rule, frame.room, *rule, *ready.types(-inf)
-    spread(softmax.forward, frame.units, x.nbytes + y.nbytes, *where, *rest, scratch=frame.scratch)
-    return in_format_of(x, y)
-
-
-def _soft_backward(
-    grad: Tensor, x: Tensor, beta: Tensor | float, how: Mean, learnt: bool
-) -> tuple[Tensor, Tensor | None]:
-    (slopes, rule), window = _soft(x, beta), how.window
-    plan = means_2x2.plan(x, window, slopes.numel())
-    if plan is not None:
-        out, slots = means_2x2.backward(plan, grad, x, slopes, rule, learnt)
-    else:
-        ready = make_ready(x, window, _lanes(x, slopes))
-        frame = ready.frame(slopes.numel(), True, True, 5, 4, window.cells)
-        out, slots = empty_like(ready.x), _slots(frame, learnt, ready.wide)
-        grad = grad.contiguous(memory_format=frame.layout)
-        where = ready.x.data_ptr(), grad.data_ptr(), out.data_ptr(), _address(slots), slopes.data_ptr()
-        rest = frame.rule, frame.room, *rule, *ready.types(-inf)
-        spread(
-            softmax.backward, frame.units, 2 * x.nbytes + grad.nbytes, *where, *rest, scratch=frame.scratch
-        )
-        out = in_format_of(x, out)
-    if slots is None or not isinstance(beta, Tensor):
-        return out, None
-    return out, _per_parameter(slots, x.shape[0], beta)
-
-
-def _address(slots: Tensor | None) -> int | None:
-    return None if slots is None else slots.data_ptr()
+    slope = _per_parameter(slots, x.shape[0], number)
+    return out, slope * log(2) if way.shared else slope
