@@ -287,7 +287,7 @@ class Minimum2d(Pool2d):
     """A window and a stride, but neither padding nor ceil_mode, as somebody else's operator may be."""
 
     def __init__(self, channels: int, *, kernel_size: int = 2, stride: int = 2, largest: int = 9):
-        super().__init__()
+        super().__init__(channels)
         self.kernel_size, self.stride = (kernel_size, kernel_size), (stride, stride)
         if kernel_size > largest:
             raise ValueError(f"kernel_size={kernel_size} is too large")

@@ -17,7 +17,6 @@ from cnnpool.pool.base import Pool2d
 from cnnpool.pool.blur import BlurPool2d, blur_pool2d
 from cnnpool.pool.conv_blur import ConvBlur2d
 from cnnpool.pool.conv_pool import ConvPool2d
-from cnnpool.pool.daubechies import wavelet_bank
 from cnnpool.pool.depthwise import DepthwiseConv2d
 from cnnpool.pool.diffstride import DiffStride2d
 from cnnpool.pool.dpp import DppPool2d, dpp_pool2d
@@ -69,7 +68,7 @@ from cnnpool.pool.sum import SumPool2d, sum_pool2d
 from cnnpool.pool.tips import TipsPool2d
 from cnnpool.pool.tree import TreePool2d, tree_pool2d
 from cnnpool.pool.unshuffle import UnshuffleConv2d, pixel_unshuffle2d
-from cnnpool.pool.wavelet import WaveletPool2d, wavelet_bands2d
+from cnnpool.pool.wavelet import WaveletPool2d, wavelet_bands2d, wavelet_bank
 
 OPERATORS: dict[str, type[Pool2d]] = {
     "ada": AdaPool2d,

@@ -6,10 +6,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.pool.base import CellPool2d, Place, check_batch, checked, placed
-from cnnpool.pool.daubechies import wavelet_bank
 from cnnpool.pool.fourier import like
 from cnnpool.pool.strided import ACTIVATIONS, NORMS
-from cnnpool.pool.wavelet import wavelet_bands2d
+from cnnpool.pool.wavelet import wavelet_bands2d, wavelet_bank
 
 
 @checked

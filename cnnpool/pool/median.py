@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
-from cnnpool.pool.cells import cells, count, peak
-from cnnpool.pool.sorting import comparisons, order
+from cnnpool.pool.cells import cells, comparisons, count, order, peak
 from cnnpool.pool.window import WindowPool2d, window_on
 
 

@@ -6,10 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
-from cnnpool.pool.cells import added, cells, count
+from cnnpool.pool.cells import added, cells, comparisons, count, order
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
-from cnnpool.pool.sorting import comparisons, order
 from cnnpool.pool.window import WindowPool2d, window_of
 
 

@@ -151,5 +151,5 @@ EDITS = [
         "test_fractional_max",
     ),
     Edit("fractional_max.py", "offset.ceil()\n", "offset.floor()\n", "test_fractional_max"),
-    Edit("sorting.py", "needed |= {low, high}", "needed |= {low}", "test_ordinal test_median"),
+    Edit("cells.py", "needed |= {low, high}", "needed |= {low}", "test_ordinal test_median"),
 ]

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from cnnpool.pool.cells import cells, count, inside, peak
-from cnnpool.pool.sorting import comparisons, order
+from cnnpool.pool.cells import cells, comparisons, count, inside, order, peak
 from cnnpool.pool.window import window_of
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from cnnpool.pool import WaveletPool2d, wavelet_bands2d, wavelet_bank
-from cnnpool.pool.daubechies import daubechies
+from cnnpool.pool.wavelet import daubechies
 
 ORDERS = range(1, 11)
 

@@ -64,7 +64,7 @@ def test_an_operator_that_does_not_say_its_arithmetic_leaves_the_count_out():
             return x[..., ::2, ::2]
 
     tiny = Tiny()
-    tiny.pool = tiny.stages["s1"] = Silent()
+    tiny.pool = tiny.stages["s1"] = Silent(1)
     result = Cost(repeats=1).measure(tiny, tiny.stages, torch.zeros(4, 1, 4, 4), torch.zeros(4).long())
     assert "flops" not in result and result["parameters"] == parameters(Tiny())
 
