@@ -13,7 +13,6 @@ from cnnpool.pool.autograd.transforms import Linear, apply
 from cnnpool.pool.base import IntPair, Padding, Place, Pool2d, Size, checked
 from cnnpool.pool.dispatch import AVERAGE, torch_is_faster
 from cnnpool.pool.exporting import is_exported
-from cnnpool.pool.precision import sums_in_float32
 from cnnpool.pool.window import Window, cached, check_map, is_channels_last, window_like, window_of
 
 Divisor = Annotated[int, Ge(-(10**9)), Le(10**9), Predicate(other_than_0)]
@@ -58,13 +57,20 @@ def avg_pool2d(
         tensor([[[[ 5.0000,  6.5000],
                   [11.0000, 12.5000]]]])
     """
-    window, counting = _rule(
-        input.shape, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
+    rest = padding, ceil_mode, count_include_pad, divisor_override
+    small, tiles = torch_is_faster(input, AVERAGE), stride is None or stride == kernel_size
+    if small and (tiles or input.dtype.itemsize > 2 or input.is_cuda):
+        try:
+            return F.avg_pool2d(input, kernel_size, () if tiles else stride, *rest)
+        except (RuntimeError, TypeError, IndexError):
+            # Refused below, in our words: to check first would add a tenth to the time of a small map.
+            pass
+    window, counting = _rule(input.shape, kernel_size, stride, *rest)
     if counting.override is not None and is_exported():
         return summed(input, window, counting.override)
-    if torch_is_faster(input, AVERAGE):
-        exact = sums_in_float32(input) if window.overlaps else input
+    if small:
+        # Of windows that overlap torch rounds gradients in half precision after every addition.
+        exact = input.float() if window.overlaps else input
         return F.avg_pool2d(exact, *window[:3], window.ceil_mode, *counting).to(input.dtype)
     batch = input if input.dim() == 4 else input.unsqueeze(0)
     averaging = Averaging(window, counting, (batch.shape[2], batch.shape[3]), is_channels_last(batch))

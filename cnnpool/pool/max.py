@@ -13,8 +13,16 @@ from cnnpool.pool.base import IntPair, Padding, Place, Pool2d, Size, checked
 from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_is_faster
 from cnnpool.pool.edges import PaddingMode, pad
 from cnnpool.pool.exporting import is_exported
-from cnnpool.pool.precision import refuse_quantized, sums_in_float32
-from cnnpool.pool.window import Window, cached, check_map, is_channels_last, window_like, window_of
+from cnnpool.pool.precision import refuse_quantized
+from cnnpool.pool.window import (
+    Window,
+    cached,
+    check_map,
+    is_channels_last,
+    memory_format,
+    window_like,
+    window_of,
+)
 
 
 @overload
@@ -89,10 +97,18 @@ def max_pool2d(
         >>> indices.flatten()
         tensor([ 5,  7, 13, 15])
     """
+    if _torch_suffices(input, kernel_size, stride, dilation, ties):
+        pool = F.max_pool2d_with_indices if return_indices else torch.max_pool2d
+        try:
+            found: Any = pool(input, kernel_size, () if stride is None else stride, padding, 1, ceil_mode)
+            return found
+        except (RuntimeError, TypeError, IndexError):
+            # Refused below, in our words: to check first would add a tenth to the time of a small map.
+            pass
     window = _checked_window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
-    if torch_suffices(input, window, ties, return_indices):
-        return _by_torch(input, window, return_indices)
-    return _with_indices(input, window, ties) if return_indices else _maxima(input, window, ties)
+    if return_indices:
+        return _with_indices(input, window, ties)
+    return _maxima(input, window, ties)
 
 
 def max_pool2d_with_winners(
@@ -125,33 +141,29 @@ def max_pool2d_with_winners(
     return _with_winners(input, window, ties)
 
 
-def torch_suffices(x: Tensor, window: Window, ties: Ties, return_indices: bool) -> bool:
-    """Whether torch's own operator is as good, or the only one: on small maps, of integers, in a graph."""
-    if not return_indices and (not x.is_floating_point() or is_exported()):
-        return True
-    limits = MAX_TILES if window.kernel == window.stride else MAX_OVERLAPPING
-    return ties == "first" and torch_is_faster(x, limits)
-
-
-def _by_torch(x: Tensor, window: Window, return_indices: bool) -> Tensor | tuple[Tensor, Tensor]:
-    if not x.is_floating_point():
-        if x.is_quantized or x.dtype.itemsize >= 4 or x.dim() != 4 or not is_channels_last(x):
-            return torch.max_pool2d(x, *window)
-        # torch refuses a map in this format with more numbers than its integers can count.
-        y = torch.max_pool2d(x.contiguous(), *window)
-        return y.contiguous(memory_format=torch.channels_last)
-    exact = sums_in_float32(x) if window.overlaps and not is_exported() else x
-    if return_indices:
-        y, indices = F.max_pool2d_with_indices(exact, *window)
-        return y.to(x.dtype), indices
-    return torch.max_pool2d(exact, *window).to(x.dtype)
+def _torch_suffices(
+    x: Tensor, kernel_size: IntPair, stride: IntPair | None, dilation: IntPair, ties: Ties
+) -> bool:
+    """Whether torch's own operator is right, and faster than a call of ours: on small maps."""
+    if ties != "first" or dilation != 1:
+        return False
+    if stride is None or stride == kernel_size:
+        return torch_is_faster(x, MAX_TILES)
+    # Of windows that overlap torch rounds gradients in half precision after every addition.
+    return (x.dtype.itemsize > 2 or x.is_cuda) and torch_is_faster(x, MAX_OVERLAPPING)
 
 
 def _maxima(x: Tensor, window: Window, ties: Ties) -> Tensor:
+    if not x.is_quantized and x.dim() == 4 and x.dtype in (torch.int8, torch.uint8, torch.int16):
+        # torch refuses a channels-last map with more numbers than its integers can count.
+        y = torch.max_pool2d(x.contiguous(), *window)
+        return y.contiguous(memory_format=memory_format(is_channels_last(x)))
+    if not x.is_floating_point() or is_exported():
+        return torch.max_pool2d(x, *window)
     packed = packs(x, window, ties) if x.dim() == 4 else None
     if packed is None:
         return _with_winners(x, window, ties)[0]
-    y: Tensor = MaxTiles.apply(x, window, packed)
+    y = MaxTiles.apply(x, window, packed)
     return y
 
 

@@ -19,11 +19,6 @@ def wide_of(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def sums_in_float32(x: Tensor) -> Tensor:
-    """``x``, in float32 where torch would round the gradient of overlapping windows after every addition."""
-    return x.float() if x.dtype.itemsize == 2 and x.is_cpu else x
-
-
 def check_floating(x: Tensor) -> None:
     """Raise unless ``x`` is floating-point.
 
