@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cnnpool.bounds import Share
 from cnnpool.pool.base import Cells, IntPair, Padding, Place, Side, Size, checked
-from cnnpool.pool.cells import added, cells, count, inside
+from cnnpool.pool.cells import added, cells, count, inside, weighted_mean
 from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Fraction
 from cnnpool.pool.soft import soft_pool2d
@@ -46,8 +46,7 @@ def dice_pool2d(
     weights = [_dice(part, mean).exp() for part in parts]
     if present is not None:
         weights = [weight * mask for weight, mask in zip(weights, present, strict=True)]
-    weighted = added(part * weight for part, weight in zip(parts, weights, strict=True))
-    return (weighted / added(weights)).to(x.dtype)
+    return weighted_mean(parts, weights).to(x.dtype)
 
 
 def _dice(a: Tensor, b: Tensor) -> Tensor:

@@ -60,6 +60,12 @@ def added(parts: Iterable[Tensor]) -> Tensor:
     return sum(parts)  # type: ignore[return-value]
 
 
+def weighted_mean(parts: list[Tensor], weights: list[Tensor]) -> Tensor:
+    """sum w_i x_i / sum w_i, added up in their order."""
+    weighted = added(part * weight for part, weight in zip(parts, weights, strict=True))
+    return weighted / added(weights)
+
+
 def peak(x: Tensor, window: Window) -> Tensor:
     """Largest cell of each window, NaN if one is NaN, without gradient: what stable formulas subtract."""
     return F.max_pool2d(x.detach(), *window)

@@ -66,7 +66,6 @@ class ConvPool2d(Pool2d):
         super().__init__(channels, **place)
         self.conv_size = both(conv_size)
         window = both(kernel_size)
-        same = (window[0] - 1) // 2, (window[1] - 1) // 2
         self.conv = EdgeConv2d(
             channels, channels, self.conv_size, mode=padding_mode, bias=norm == "none", **place
         )
@@ -76,7 +75,7 @@ class ConvPool2d(Pool2d):
             channels,
             kernel_size=window,
             stride=stride,
-            padding=same if padding is None else padding,
+            padding=padding,
             padding_mode=padding_mode,
         )
         self.kernel_size, self.stride, self.padding = window, self.pool.stride, self.pool.padding

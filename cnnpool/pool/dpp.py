@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
-from cnnpool.pool.cells import added, cells, count, inside
+from cnnpool.pool.cells import added, cells, count, inside, weighted_mean
 from cnnpool.pool.precision import wide
 from cnnpool.pool.window import Window, WindowPool2d, window_of
 
@@ -76,7 +76,7 @@ def dpp_pool2d(
         mask * (alpha + _power(detail / mean, strength / 2, mask))
         for detail, mask in zip(details, masks, strict=True)
     ]
-    return _weighted_mean(parts, weights).to(x.dtype)
+    return weighted_mean(parts, weights).to(x.dtype)
 
 
 def _check(form: str, eps: float) -> None:
@@ -84,11 +84,6 @@ def _check(form: str, eps: float) -> None:
         raise ValueError(f"form must be one of symmetric, asymmetric, got {form!r}")
     if not eps > 0:
         raise ValueError(f"eps must be above 0, got {eps}")
-
-
-def _weighted_mean(parts: list[Tensor], weights: list[Tensor]) -> Tensor:
-    weighted = added(part * weight for part, weight in zip(parts, weights, strict=True))
-    return weighted / added(weights)
 
 
 def _power(base: Tensor, exponent: float | Tensor, mask: Tensor | int) -> Tensor:

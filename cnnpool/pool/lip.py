@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero, CountOrZero
 from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
-from cnnpool.pool.cells import added, cells, peak
+from cnnpool.pool.cells import cells, peak, weighted_mean
 from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.window import Window, WindowPool2d, window_of
 
@@ -63,8 +63,7 @@ def softmax_mean(x: Tensor, logits: Tensor, window: Window) -> Tensor:
     """sum e^g_i x_i / sum e^g_i in every window, for ``logits`` whose difference does not overflow to NaN."""
     values, largest = cells(x, window), peak(logits, window)
     weights = [(part - largest).exp() for part in cells(logits, window, fill=-float("inf"))]
-    weighted = added(value * weight for value, weight in zip(values, weights, strict=True))
-    return weighted / added(weights)
+    return weighted_mean(values, weights)
 
 
 class Importance(nn.Module):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from cnnpool.pool.autograd.routing import Max, MaxTiles, packs
 from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.autograd.winners import Ties, indices_of, winners_dtype
-from cnnpool.pool.base import IntPair, Padding, Place, Pool2d, Size, checked
+from cnnpool.pool.base import IntPair, Padding, Place, Pool2d, Size, both, checked
 from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_is_faster
 from cnnpool.pool.edges import PaddingMode, pad
 from cnnpool.pool.exporting import is_exported
@@ -98,9 +98,10 @@ def max_pool2d(
         tensor([ 5,  7, 13, 15])
     """
     if _torch_suffices(input, kernel_size, stride, dilation, ties):
-        pool = F.max_pool2d_with_indices if return_indices else torch.max_pool2d
+        pool: Any = F.max_pool2d_with_indices if return_indices else torch.max_pool2d
+        found: Tensor | tuple[Tensor, Tensor]
         try:
-            found: Any = pool(input, kernel_size, () if stride is None else stride, padding, 1, ceil_mode)
+            found = pool(input, kernel_size, () if stride is None else stride, padding, 1, ceil_mode)
             return found
         except (RuntimeError, TypeError, IndexError):
             # Refused below, in our words: to check first would add a tenth to the time of a small map.
@@ -163,8 +164,8 @@ def _maxima(x: Tensor, window: Window, ties: Ties) -> Tensor:
     packed = packs(x, window, ties) if x.dim() == 4 else None
     if packed is None:
         return _with_winners(x, window, ties)[0]
-    y = MaxTiles.apply(x, window, packed)
-    return y
+    tiles: Tensor = MaxTiles.apply(x, window, packed)
+    return tiles
 
 
 def _with_winners(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
@@ -302,7 +303,7 @@ class MaxPool2d(Pool2d):
 @checked
 class EdgeMaxPool2d(MaxPool2d):
     """``MaxPool2d`` of a map's first ``channels`` with a padding mode; ``zeros``, which could win, stands for
-    windows cut at the edge.
+    windows cut at the edge. ``padding`` is by default (kernel - 1)//2.
     """
 
     def __init__(
@@ -311,10 +312,13 @@ class EdgeMaxPool2d(MaxPool2d):
         *,
         kernel_size: Size,
         stride: Size,
-        padding: Padding,
-        padding_mode: PaddingMode,
+        padding: Padding | None = None,
+        padding_mode: PaddingMode = "zeros",
         **place: Unpack[Place],
     ):
+        if padding is None:
+            down, across = both(kernel_size)
+            padding = (down - 1) // 2, (across - 1) // 2
         super().__init__(channels, kernel_size=kernel_size, stride=stride, padding=padding, **place)
         self.padding_mode = padding_mode
 

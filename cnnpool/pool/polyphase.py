@@ -1,13 +1,12 @@
 """The base class of operators that choose or mix the phases of a map."""
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Unpack
 
-import torch
 from torch import Tensor
 
 from cnnpool.pool.autograd.phases import complete, sample_phase
 from cnnpool.pool.base import CellPool2d, Place, Size, Taps, both, check_batch
+from cnnpool.pool.fourier import full_precision
 from cnnpool.pool.precision import wide
 
 
@@ -32,7 +31,7 @@ class PolyphasePool2d(CellPool2d):
 
     def choose(self, x: Tensor) -> Tensor:
         """The phase of each sample of ``x``, found in float32 at least, outside autocast too."""
-        with _full_precision(x.device.type):
+        with full_precision(x):
             return self.decide(complete(wide(x), self.stride))
 
     def pixels(self, height: int, width: int) -> int:
@@ -46,8 +45,3 @@ class PolyphasePool2d(CellPool2d):
         if self.keep_phase:
             self.phase = phase
         return sample_phase(x, phase, self.stride, self.filter_size)
-
-
-def _full_precision(device_type: str) -> AbstractContextManager[object]:
-    available = torch.amp.is_autocast_available(device_type)
-    return torch.autocast(device_type, enabled=False) if available else nullcontext()

@@ -66,12 +66,11 @@ class ReductionBlock2d(Pool2d):
         super().__init__(channels, **place)
         self.pooled = channels // 2
         window = both(kernel_size)
-        same = (window[0] - 1) // 2, (window[1] - 1) // 2
         self.pool = EdgeMaxPool2d(
             self.pooled,
             kernel_size=window,
             stride=stride,
-            padding=same if padding is None else padding,
+            padding=padding,
             padding_mode=padding_mode,
         )
         self.kernel_size, self.stride, self.padding = window, self.pool.stride, self.pool.padding
