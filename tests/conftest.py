@@ -34,7 +34,7 @@ REST = {
     "fit": "ddp foreign_probe gpu layers loggers published resume routing",
     "inspection": "examine maps",
     "launch": "folder run_ray slurm sweep torchvision_data untrusted worker",
-    "pool": "compiling deterministic disk_cache export extremes integers internals kernels_choice"
+    "pool": "compiling deterministic export extremes integers internals kernels_choice"
     " kernels_curved opinfo pages plain_tensors processes triton",
     "readout": "export",
     "report": "looks maps outputs",
