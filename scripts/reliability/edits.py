@@ -63,9 +63,9 @@ EDITS = [
     ),
     Edit("autograd/linear_maps.py", "if divisor_override == 0:", "if divisor_override == -1:", "test_avg"),
     Edit(
-        "autograd/averaging.py",
-        "ctx.map = (x.shape[2], x.shape[3]), is_channels_last(x)",
-        "ctx.map = (x.shape[2], x.shape[3]), False",
+        "avg.py",
+        "(batch.shape[2], batch.shape[3]), is_channels_last(batch)",
+        "(batch.shape[2], batch.shape[3]), False",
         "test_avg",
     ),
     Edit("sum.py", "divisor_override=1", "divisor_override=2", "test_sum"),
@@ -96,8 +96,8 @@ EDITS = [
     ),
     Edit("lp.py", "total).pow(1 / p)", "total).pow(1 / p + 1e-4)", "test_lp"),
     Edit("lp.py", "exact.abs() if", "exact.clamp(min=0) if", "test_lp test_windows"),
-    Edit("lp.py", "total / count(size, self.window)", "total / self.window.cells", "test_windows"),
-    Edit("lp.py", "exact < self.floor, self.floor", "exact < 0, 0.0", "test_gem"),
+    Edit("lp.py", "total / count(size, how.window)", "total / how.window.cells", "test_windows"),
+    Edit("lp.py", "exact < how.floor, how.floor", "exact < 0, 0.0", "test_gem"),
     Edit(
         "median.py",
         "middle = (len(parts) - 1) // 2\n    if",
