@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from cnnpool import tables
-from scripts.benchmarks import targets
+from scripts.benchmarks import operators
 
 Results = dict[str, Any]
 Found = tuple[Results, dict[str, Any]]
@@ -29,14 +29,10 @@ def _operator(
 ) -> Callable[[list[Results]], Found | None]:
     def find(files: list[Results]) -> Found | None:
         for results in files:
-            if (
-                results["suite"] != "pool"
-                or results["machine"]["threads"] != 1
-                or "gpu" in results["machine"]
-            ):
+            if results["suite"] != "pool" or results["machine"]["threads"] != 1 or operators.is_gpu(results):
                 continue
-            row = targets.find([results], name, layout, dtype)
-            if row and targets.is_plain(results) == plain:
+            row = operators.find([results], name, layout, dtype)
+            if row and operators.is_plain(results) == plain:
                 return results, row
         return None
 
@@ -54,7 +50,7 @@ def _case(suite: str, begins: str, against: str = "") -> Callable[[list[Results]
     return find
 
 
-SHAPE = "x".join(map(str, targets.LARGE))
+SHAPE = "x".join(map(str, operators.LARGE))
 LINES = (
     Line(f"max pooling 2/2 of {SHAPE}, in training", _operator("max 2/2")),
     Line("the same in a plain script", _operator("max 2/2", plain=True)),

@@ -1,110 +1,97 @@
-"""docs/performance_operators.md: every case of ``cnnpool bench``, from its results files."""
+"""docs/performance_operators.md: one table of the operators, from the results of ``cnnpool bench pool``."""
 
-from collections import Counter
-from collections.abc import Iterable
-from math import prod
+from itertools import product
+from statistics import median
 from typing import Any
 
-from cnnpool.bench.results import shape
-from scripts.benchmarks import columns, targets
+from cnnpool import tables
+from cnnpool.bench.results import count, shape
+
+Results, Row = dict[str, Any], dict[str, Any]
+LARGE = [128, 64, 32, 32]
+"""The map of the table."""
+CASES = list(product(("contiguous", "channels_last"), ("float32", "bfloat16")))
+INTRODUCTION = f"""\
+# How fast is each operator?
+
+How many times as fast as its rival one forward and backward pass of a map of {"x".join(map(str, LARGE))}
+is, in training on a CPU (*1 thread / 2 threads*): the median of the ratios of times that are taken in turn
+in one process, of the first of the files below that has it. Kept: bytes that autograd keeps for the backward
+pass beyond the input, in float32. [performance.md](performance.md) is the summary, [gpu.md](gpu.md) has a
+GPU.
+
+"""
+READ = """
+## The results files
+
+Written by `cnnpool bench pool --out FILE`, with every map, layout and dtype, the quartiles, and the bound: a
+copy of the bytes that must move. *Plain script*: freed memory goes back to the system, as it does without
+`cnnpool.keep_memory()`. Small maps go to torch's own maximum and average (`cnnpool/pool/dispatch.py` has the
+sizes), where calling a kernel would take longer than its work. `python scripts/docs/performance.py` writes
+this page.
+
+"""
 
 
-def document(files: Iterable[dict[str, Any]]) -> str:
-    """docs/performance_operators.md, from results files: on the CPU, then on GPUs."""
-    files = list(files)
-    cpus = [results for results in files if "gpu" not in results["machine"]]
-    gpus = [results for results in files if "gpu" in results["machine"]]
-    parts = [INTRODUCTION, f"## Targets, on a map of {'x'.join(map(str, targets.LARGE))}\n"]
-    parts.append(targets.table(cpus))
-    for results in cpus:
-        said = _slower(results["rows"], SLOWER), *_not_timed(results["rows"])
-        parts += [_setting(results), *said, *_tables(results, columns.ON_CPU)]
-    for results in gpus:
-        again = [row | row["replayed"] for row in results["rows"] if row.get("replayed")]
-        said = _slower(results["rows"]), f"Replayed: {_slower(again)}", *_not_timed(results["rows"])
-        parts += [_setting(results), READ_GPU, *said, *_tables(results, columns.ON_GPU)]
-    return "\n".join(parts)
+def document(files: dict[str, Results]) -> str:
+    """docs/performance_operators.md, from results files of the suite ``pool`` by name."""
+    like = [one for one in files.values() if not is_plain(one) and not runtime(one) and not is_gpu(one)]
+    threads = sorted({one["machine"]["threads"] for one in like})
+    groups = [[one for one in like if one["machine"]["threads"] == n] for n in threads]
+    operators = dict.fromkeys(row["operator"] for one in like for row in one["rows"])
+    headers = ("operator", "against", *(f"{layout} {dtype}".replace("_", " ") for layout, dtype in CASES))
+    lines = []
+    for name in operators:
+        known = next(filter(None, (find(group, name, *CASES[0]) for group in groups)), None)
+        if known:
+            found = [[find(group, name, *case) for group in groups] for case in CASES]
+            cells = [" / ".join(f"{r['speedup']['median']:.1f}x" if r else "–" for r in one) for one in found]
+            lines.append((name, known["rival"], *cells, count(known, "ours"), count(known, "rival")))
+    headers = (*headers, "kept", "rival keeps")
+    table = tables.markdown(tables.from_rows(headers, lines, numbers=headers[2:]))
+    return INTRODUCTION + table + "\n" + READ + "".join(_file(name, one) for name, one in files.items())
 
 
-def _setting(results: dict[str, Any]) -> str:
+def _file(name: str, results: Results) -> str:
+    """A file's line: machine and command, the median of all cases, and how many are slower."""
     machine = results["machine"]
-    names = ("python", "torch", "cuda", "triton", "numba", "timm", "antialiased-cnns", "cnnpool")
-    versions = ", ".join(f"{name} {machine[name]}" for name in names if machine.get(name))
-    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}, {machine['processor']}"
-    title, beside = (machine["gpu"], f"{threads}, ") if "gpu" in machine else (threads, "")
-    title += ", as in a plain script" * targets.is_plain(results)
-    for runtime in RUNTIMES:
-        title += f", against {runtime}" * all(row["rival"].endswith(runtime) for row in results["rows"])
-    return (
-        f"## Operators, {title}\n\n"
-        f"`{results['command']}`, {machine['date']}, commit {machine['commit']}; {versions}; {beside}"
-        f"{machine['cores']} cores, load average {machine['load']} at the end.\n"
+    rows = [row for row in results["rows"] if "speedup" in row]
+    slower = [row for row in rows if row["speedup"]["q3"] < 1]
+    said = f"{machine['threads']} thread{'s' * (machine['threads'] > 1)}, {machine['processor']}"
+    said += f", against {runtime(results)}" if runtime(results) else ", plain script" * is_plain(results)
+    text = (
+        f"- [{name}](bench/{name}): {said}; `{results['command']}`, {machine['date']}, commit "
+        f"{machine['commit'][:7]}, torch {machine['torch']}. Median of {len(rows)} cases: "
+        f"{median(row['speedup']['median'] for row in rows):.1f}x"
     )
-
-
-def _slower(rows: list[dict[str, Any]], because: str = "") -> str:
-    slower, counted = targets.slower(rows), sum("speedup" in row for row in rows)
     if not slower:
-        return f"In none of {counted} cases does ours take longer than the rival.\n"
+        return f"{text}; none takes longer than the rival.\n"
     worst = min(slower, key=lambda row: row["speedup"]["median"])
-    micros = max(1e3 * (row["ms"]["ours"] - row["ms"]["rival"]) for row in slower)
-    most = f"{micros:.0f} us" if micros >= 10 else f"{micros:.2g} us"
+    most = max(1e3 * (row["ms"]["ours"] - row["ms"]["rival"]) for row in slower)
     where = f"{worst['operator']} on {shape(worst)}, {worst['layout']}, {worst['dtype']}"
-    reason = because if max(prod(row["shape"]) for row in slower) < SMALL else ""
-    return (
-        f"In {len(slower)} of {counted} cases ours takes longer than the rival, by at most {most}: "
-        f"down to {worst['speedup']['median']:.2f}x, {where}. {reason}\n"
-    )
+    least = f"down to {worst['speedup']['median']:.2f}x ({where})"
+    return f"{text}; {len(slower)} take longer, by at most {most:.3g} us, {least}.\n"
 
 
-def _not_timed(rows: list[dict[str, Any]]) -> list[str]:
-    """How many cases have no times, and why; nothing if all have."""
-    reasons = Counter(row["missing"] for row in rows if "missing" in row)
-    said = ", ".join(f"{count} ({reason})" for reason, count in reasons.items())
-    return [f"Cases that were not timed: {said}.\n"] if reasons else []
+def is_plain(results: Results) -> bool:
+    """Whether ``cnnpool bench --plain`` wrote these results."""
+    return bool(results["rows"][0].get("plain"))
 
 
-def _tables(results: dict[str, Any], chosen: columns.Columns) -> list[str]:
-    operators: dict[str, list[dict[str, Any]]] = {}
-    for row in (row for row in results["rows"] if "missing" not in row):
-        operators.setdefault(row["operator"], []).append(row)
-    return [columns.table(rows, chosen) for rows in operators.values()]
+def is_gpu(results: Results) -> bool:
+    return "gpu" in results["machine"]
 
 
-INTRODUCTION = """\
-# Performance of every operator
+def runtime(results: Results) -> str:
+    """What runs all rivals, where that is not torch as it is."""
+    names = ("torch.compile", "ONNX Runtime, forward")
+    return next((name for name in names if all(row["rival"].endswith(name) for row in results["rows"])), "")
 
-Generated by `scripts/docs/performance.py` from the files in `docs/bench`, which `cnnpool bench --out FILE`
-writes; figures belong to the machine that a section names. [performance.md](performance.md) is the summary.
 
-How to read the tables. Every row is one forward and backward pass. Ours, the rival's and a plain copy are
-timed in turn in one process, forth and back again; a time is the least of three tries, and *faster* is the
-median, over n turns, of the ratios of times taken in the same turn, so that a busy machine slows both.
-*Over bound*: our time over that of a copy of the bytes that must move (read x, write y; read the gradient
-of y, write that of x; what is kept, twice), measured in the same turns; a map that fits into the cache can
-be faster than its bound in memory. *Kept*: bytes that autograd keeps for the backward pass beyond the input
-itself. As in training, freed memory stays in the process (`cnnpool.keep_memory()`), and torch's threads sleep
-soon when they have nothing to do (`GOMP_SPINCOUNT=1000`): one that spins keeps the threads of a kernel from
-its core. *Plain script* (`cnnpool bench --plain`): neither is set.
-
-Who does the work: kernels compiled by Numba on first use and cached on disk, and torch's own maximum and
-average on maps so small that calling a kernel takes longer than the work (`cnnpool/pool/dispatch.py`
-has the sizes), with the same results. Rivals are torch, timm and, where it is installed, antialiased-cnns.
-"""
-
-RUNTIMES = ("torch.compile", "ONNX Runtime, forward")
-SMALL = 1 << 17
-SLOWER = (
-    "On maps this small the time is that of calling: ours first asks whether torch is to do the work, and in "
-    "half precision with overlapping windows it goes through float32, so that sums are rounded once. Just "
-    "above the sizes of `dispatch.py` it depends on the processor which of the two is faster."
-)
-
-READ_GPU = """\
-Ours are kernels of Triton, compiled on first use, or on maps of less than 2^24 numbers torch's own maximum or
-average, which end before the next call. Times are of blocks of calls between two waits for the GPU,
-so that launching kernels and their work both count, whichever takes longer. *Replayed*: a CUDA graph of the
-same step ten times over, so no launching, timed in turn like the rest; *over bound* is against a copy within
-the GPU's memory, replayed as well. It is what counts where the GPU is kept busy: in a network of large maps,
-or in one that is replayed itself.
-"""
+def find(files: list[Results], operator: str, layout: str, dtype: str) -> Row | None:
+    """The row of this case on a map of ``LARGE``, if it was timed."""
+    for row in (row for results in files for row in results["rows"]):
+        case = row["operator"], row["layout"], row["dtype"], row["shape"]
+        if case == (operator, layout, dtype, LARGE) and "speedup" in row:
+            return row
+    return None
