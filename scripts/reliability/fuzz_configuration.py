@@ -1,158 +1,123 @@
-"""Alter configuration files and words of a command line, and see that each is fine or refused in one line.
+"""Alter words of a command line, and see that each is fine or refused in one line.
 
 usage: python scripts/reliability/fuzz_configuration.py [N] [SEED]
 
-N cases (default 3000), half of them words after ``cnnpool train``, half files of a folder that --config-dir
-names: bytes flipped, values and keys put in others' place, references, functions, tags, aliases, depth and
-sizes. Each goes through ``--cfg job --resolve`` or, job by job, through every check that comes before
-training. Prints one JSON object; status 1 if anything crashed, hung, ran code, wrote a file, or said other
-than one line that a terminal can show.
+N command lines (default 3000) of ``cnnpool train --cfg job --resolve`` in this process: known keys with
+odd values, references, functions of Hydra, depth, or bits flipped. Prints one JSON object; status 1 if
+anything crashed, hung, or said other than one line that a terminal can show.
 """
 
 import io
 import json
-import os
 import random
 import signal
 import sys
-import tempfile
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from cnnpool import cli
-from cnnpool.cli_parser import train_parser
 from cnnpool.launch import conf_dir
-from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.system.output import Visible
-from scripts.reliability.configuration_cases import Case, cases
 
 PATIENCE_S = 20
 """Of computing, on a slow machine; a usual case takes 0.05."""
-COUNTS = ("cases", "fine", "refused", "crashed", "hung", "not one line", "unprintable", "harmful")
-HARM = (
-    "os.system",
-    "os.exec",
-    "os.posix_spawn",
-    "os.fork",
-    "subprocess.Popen",
-    "socket.connect",
-    "pickle.find_class",
-)
-WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+COUNTS = ("cases", "fine", "refused", "crashed", "hung", "not one line", "unprintable")
+VALUES = (
+    "null", "true", "", "0", "-1", "1e308", "-.inf", "nan", "0x1F", "1_000", "1:30", "9" * 5000, "x" * 5000,
+    "2001-01-01", "''", "'\\''", "a b", "a:b", "a=b", "[", "}", ",", "[1,[2,[3]]]", "{a:{b:1}}", "{name:max}",
+    "{_target_:os.system}", "???", "~", "../../../etc/passwd", "/dev/zero", "pkg://harm", "os.system", "\\",
+    "$", "${", "${}", "${a", "%s%n", "\u202e", "\u0301", "\ufeff", "\U0001f600", "\udcff", "\x1b[31m",
+    "a\nb", "\r", "\x00", "\u2028", "٣", "torchvision:resnet18", "timm:../../x", ":", "max,avg", "keep",
+    "${seed}", "${pool}", "${nosuch}", "${...name}", "${hydra:run.dir}", "${oc.env:NOSUCH}",
+    "${oc.decode:'[1,2]'}", "${oc.create:{_target_:os.system}}", "${now:}", "${eval:1+1}", "${${seed}}",
+    "range(3)", "range(0,1e9)", "range(0,1,1e-9)", "interval(0,1)", "choice()", "glob(../*)",
+    "sort(a,1,null)", "shuffle(range(1000000))", "int(x)", "float(1e999)", "nosuch(1)", "range()",
+    "[" * 300 + "]" * 300, "${" * 300 + "}" * 300, "int(" * 3000 + "1" + ")" * 3000,
+)  # fmt: skip
 
 
 class Hung(BaseException):
     """A case took longer than it may."""
 
 
-class Watch:
-    """Hears of programs, connections, files that are written and foreign modules."""
-
-    def __init__(self) -> None:
-        self.on, self.seen = False, list[str]()
-        sys.addaudithook(self._hear)
-
-    def _hear(self, event: str, arguments: tuple) -> None:
-        if not self.on:
-            return
-        if event in HARM:
-            self.seen.append(f"{event}{arguments!r}"[:200])
-        elif event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES:
-            name = str(arguments[0])
-            if name != os.devnull and "__pycache__" not in name:
-                self.seen.append(f"wrote {name}")
-        elif event == "import" and str(arguments[0]).partition(".")[0] in ("harm", "evil"):
-            self.seen.append(f"imported {arguments[0]}")
-
-
 def main(arguments: list[str]) -> int:
     count, chance = int(arguments[0]) if arguments else 3000, random.Random(int([*arguments, 0, 0][1]))
-    # A first call imports and writes, which is none of a case's doing.
-    look(["pool=avg"], dry=True)
-    found, watch = Counter(dict.fromkeys(COUNTS, 0)), Watch()
+    keys = sorted({key for path in conf_dir().rglob("*.yaml") for key in known_keys(path)})
+    found = Counter(dict.fromkeys(COUNTS, 0))
     signal.signal(signal.SIGVTALRM, _stop)
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        Path("harm.py").write_text("raise SystemExit('harm was imported')\n")
-        for case in cases(conf_dir(), count, chance):
-            outcome, said = tried(case, watch)
-            found["cases"] += 1
-            found[outcome] += 1
-            if outcome not in ("fine", "refused"):
-                print(f"{outcome}: {case} -> {said!r}"[:2000], file=sys.stderr)
-        os.chdir("/")
+    for _ in range(count):
+        words = [word(keys, chance) for _ in range(chance.choice((1, 1, 2)))] + ["-m"] * chance.choice((0, 1))
+        outcome, said = tried(words)
+        found["cases"] += 1
+        found[outcome] += 1
+        if outcome not in ("fine", "refused"):
+            print(f"{outcome}: {words} -> {said!r}"[:2000], file=sys.stderr)
     print(json.dumps({name: found[name] for name in COUNTS}))
     return int(any(found[name] for name in COUNTS[3:]))
 
 
-def tried(case: Case, watch: Watch) -> tuple[str, str]:
-    """The outcome of a case, and the line that was said."""
-    made = []
-    for name, content in case.files.items():
-        path = Path("mine", name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        made.append(path)
-    Path("mine").mkdir(exist_ok=True)
-    before = {path for path in Path().rglob("*") if path.is_file()}
-    watch.seen.clear()
-    watch.on = True
+def known_keys(path: Path) -> Iterator[str]:
+    """The dotted keys of a file of settings, as on the command line, and its room."""
+    room = str(path.parent.relative_to(conf_dir())).replace("/", ".")
+    stack: list[tuple[str, Any]] = [
+        ("" if room in (".", "experiment") else room, yaml.safe_load(path.read_text()))
+    ]
+    while stack:
+        key, node = stack.pop()
+        if key:
+            yield key
+        if isinstance(node, dict):
+            stack += [(f"{key}.{name}".lstrip("."), one) for name, one in node.items() if name != "defaults"]
+
+
+def word(keys: list[str], chance: random.Random) -> str:
+    """One word: a key, perhaps misspelt, with an odd value, or some bits of that flipped."""
+    key = chance.choice(keys)
+    key = chance.choice(
+        (key, key, key.upper(), f"{key}.x", f"{key}[0]", f"{key}@stage.s1", key.replace(".", "/"))
+    )
+    value = chance.choice(VALUES)
+    value = chance.choice((value, value, f"'{value}'", f"[{value}]", f"{{a:{value}}}", f"{value},1"))
+    text = f"{chance.choice(('', '', '+', '++', '~'))}{key}={value}"
+    if chance.random() < 0.75:
+        return text
+    altered = bytearray(text.encode("utf-8", "surrogateescape"))
+    altered[chance.randrange(len(altered))] ^= 1 << chance.randrange(8)
+    return bytes(altered).replace(b"\0", b"").decode("utf-8", "surrogateescape")
+
+
+def tried(words: list[str]) -> tuple[str, str]:
+    """The outcome of a command line, and what was said on stderr."""
+    content, status = io.BytesIO(), 0
+    # As on a terminal: control characters are escapes there.
+    err = Visible(content, "utf-8", "backslashreplace", line_buffering=True)
     signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE_S)
     try:
-        status, said = look(case.words, dry=case.dry)
+        with redirect_stdout(io.StringIO()), redirect_stderr(err):
+            cli.main(["train", "--cfg", "job", "--resolve", *words])
+    except SystemExit as end:
+        status = int(end.code or 0)
     except Hung:
         return "hung", ""
     except BaseException as error:
         return "crashed", f"{type(error).__name__}: {error}"
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        watch.on = False
-        new = {path for path in Path().rglob("*") if path.is_file()} - before
-        for path in made:
-            path.unlink(missing_ok=True)
-    if watch.seen or new:
-        return "harmful", "; ".join([*watch.seen, *map(str, new)])
+    said = content.getvalue().decode()
     if status == 0:
         return "fine", said
-    if status != 2 or not said.startswith("error: ") or said.count("\n") != 1:
+    # A line of information before it is no refusal.
+    line = said[said.find("error: ") :]
+    if status != 2 or not line.startswith("error: ") or line.count("\n") != 1:
         return "not one line", f"{status}: {said}"
-    shown = all(unicodedata.category(mark) not in ("Cc", "Zl", "Zp") for mark in said[:-1])
-    return ("refused" if shown else "unprintable"), said
-
-
-def look(words: list[str], *, dry: bool) -> tuple[int, str]:
-    """(exit status, stderr) of printing what ``words`` after ``cnnpool train`` ask for, or of checking it."""
-    content = io.BytesIO()
-    # As on a terminal: control characters are escapes there.
-    err = Visible(content, "utf-8", "backslashreplace", line_buffering=True)
-    with redirect_stdout(io.StringIO()), redirect_stderr(err):
-        try:
-            if dry:
-                _checked(words)
-            else:
-                cli.main(["train", "--cfg", "job", "--resolve", *words])
-            status = 0
-        except SystemExit as end:
-            status = int(end.code or 0)
-    # A line of information is no refusal.
-    said = content.getvalue().decode()
-    return status, said[said.find("error: ") :] if status and "error: " in said else said
-
-
-def _checked(words: list[str]) -> None:
-    """All that ``cnnpool train`` checks before it reads data, with the mistakes told as it does."""
-    asked = train_parser().parse_intermixed_args(words)
-    try:
-        request = Request(asked.overrides, asked.multirun, asked.config_dir, asked.config_name, 20)
-        for job in jobs_of(request):
-            if job.mistake:
-                raise ValueError(job.mistake)
-    except ValueError as error:
-        cli.fail(str(error))
-    except OSError as error:
-        cli.fail(*cli.explained(error))
+    shown = all(unicodedata.category(mark) not in ("Cc", "Zl", "Zp") for mark in line[:-1])
+    return ("refused" if shown else "unprintable"), line
 
 
 def _stop(*_: object) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_altered_configuration_is_fine_or_refused_in_one_line():
+def test_altered_words_are_fine_or_refused_in_one_line():
     command = [sys.executable, "scripts/reliability/fuzz_configuration.py", "60", "99"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     found = json.loads(done.stdout)

@@ -1,19 +1,74 @@
-"""Folders and files that are taken, damaged, or full."""
+"""Folders that are taken, full, or somebody else's, and the identity of a run."""
 
+from pathlib import Path
+
+from PIL import Image
+
+from cnnpool.fit.checkpoints import Checkpoints
+from cnnpool.pool import dispatch
 from scripts.reliability.fault.attempt import GOES_ON, Fault
-from scripts.reliability.fault.disks import (
+from scripts.reliability.fault.setting import (
+    HELD,
+    cut_with,
     disk_full_after,
-    kernels_on_a_full_disk,
-    kernels_without_a_folder,
+    images,
+    removed,
+    trained,
+    used,
+    write,
 )
-from scripts.reliability.fault.setting import removed, trained, used, write
+
+PHOTOS = ("data=image_folder", "data.root=photos")
+
+
+def trained_on(change):
+    """A finished run on images to which ``change`` is done then."""
+
+    def before():
+        images(lambda path: None)()
+        trained(*PHOTOS)
+        change()
+
+    return before
+
+
+def others():
+    Path("photos").rename("insects")
+    images(lambda path: Image.new("RGB", (28, 28), "white").save(path))()
+
+
+def two_folders():
+    images(lambda path: None)()
+    others()
+
+
+def meanwhile(change):
+    """``change`` is done once the run has trained its first epoch."""
+
+    def before():
+        kept = Checkpoints.on_train_epoch_end
+
+        def then(self, trainer, module):
+            if trainer.current_epoch == 1:
+                change()
+            kept(self, trainer, module)
+
+        Checkpoints.on_train_epoch_end = then
+
+    return before
+
+
+def without_kernels():
+    # Kept, or its end would bring them back.
+    HELD.append(dispatch.use(False))
+    HELD[-1].__enter__()
+
 
 FOLDERS = [
     Fault(
         "a file in the run's place", "train out=file", ("file", "another folder"), before=write("file", "")
     ),
     Fault("a working directory that was removed", "train", ("working directory", "cd to"), before=removed),
-    Fault("a folder that cannot be made", "train hydra.run.dir=/proc/x", ("/proc/x", "another folder")),
     Fault(
         "a folder in use",
         "train hydra.run.dir=here",
@@ -35,13 +90,6 @@ FOLDERS = [
         keeps=("here/results.json",),
     ),
     Fault(
-        "the disk is full",
-        "train hydra.run.dir=here",
-        ("No space left on device", GOES_ON),
-        1,
-        disk_full_after(8),
-    ),
-    Fault(
         "the disk is full at a checkpoint",
         "train hydra.run.dir=here fit.epochs=3",
         ("No space left on device", GOES_ON),
@@ -50,35 +98,65 @@ FOLDERS = [
         ("here/checkpoints/last.ckpt",),
     ),
     Fault(
-        "the disk of the compiled kernels is full",
-        "train hydra.run.dir=here",
-        (),
-        0,
-        kernels_on_a_full_disk,
-        ("here/results.json",),
-        0,
-        ("cannot be kept in", "No space left on device; make room there", "NUMBA_CACHE_DIR"),
-    ),
-    Fault(
-        "no folder for compiled kernels",
-        "train hydra.run.dir=here",
-        (),
-        0,
-        kernels_without_a_folder,
-        ("here/results.json",),
-        0,
-        ("compiled kernels cannot be kept", "NUMBA_CACHE_DIR"),
-    ),
-    Fault(
-        "a folder with files of others",
-        "train hydra.run.dir=here",
-        ("here holds files that no run wrote (thesis.tex)", "choose an empty folder"),
-        before=write("here/thesis.tex", "mine"),
-        keeps=("here/thesis.tex",),
-    ),
-    Fault(
         "the home folder for a run",
         "train hydra.run.dir=${oc.env:HOME}",
         ("cannot be a run's folder", "choose another"),
+    ),
+    Fault(
+        "other images, the same settings",
+        "train hydra.run.dir=here data=image_folder data.root=photos",
+        ("finished run on other data", "data_sha256: ", "another folder"),
+        before=trained_on(others),
+        keeps=("here/results.json",),
+    ),
+    Fault(
+        "the same images at another place",
+        "train hydra.run.dir=here data=image_folder data.root=moved",
+        (),
+        0,
+        trained_on(lambda: Path("photos").rename("moved")),
+        ("here/results.json",),
+        lines=0,
+        out=("is finished already",),
+    ),
+    Fault(
+        "a sweep over folders of images",
+        "train -m data=image_folder data.root=photos,insects",
+        ("data.root differs between the jobs",),
+        0,
+        two_folders,
+        ("outputs/*/*/*data.root=photos*/*/results.json", "outputs/*/*/*data.root=insects*/*/results.json"),
+        out=("2 jobs: 2 done",),
+    ),
+    Fault("a job twice in a sweep", "train -m seed=0,0", ("1 of 2 jobs repeat others",), 0),
+    Fault(
+        "a folder that holds somebody's files",
+        "train hydra.run.dir=here",
+        ("here holds files that no run wrote", "an empty folder"),
+        before=lambda: (write("here/.thesis.part", "half")(), write("here/sub/.a.1.part", "")()),
+        keeps=("here/.thesis.part", "here/sub/.a.1.part"),
+    ),
+    Fault(
+        "the run's folder is deleted while it trains",
+        "train hydra.run.dir=here fit.epochs=3",
+        ("here", "was deleted", "while its run went on"),
+        1,
+        meanwhile(lambda: Path("here").rename("gone")),
+    ),
+    Fault(
+        "another run takes the folder meanwhile",
+        "train hydra.run.dir=here fit.epochs=3",
+        ("here was deleted or replaced while its run went on",),
+        1,
+        meanwhile(write("here/.cnnpool", '{"id": "another"}')),
+    ),
+    Fault(
+        "other kernels on resume",
+        "train hydra.run.dir=here",
+        (),
+        0,
+        cut_with(without_kernels),
+        lines=0,
+        out=("trained with compiled kernels: faster so far, now with compiled kernels: none",),
     ),
 ]

@@ -1,7 +1,6 @@
 """How each fault is made: in the process and the folder of the command that meets it."""
 
 import json
-import multiprocessing
 import os
 import resource
 import signal
@@ -86,6 +85,21 @@ def altered(change):
     torch.save(content, LAST)
 
 
+def disk_full_after(writes):
+    def before():
+        kept, count = os.fsync, [0]
+
+        def fsync(descriptor):
+            count[0] += 1
+            if count[0] > writes:
+                raise OSError(28, "No space left on device")
+            kept(descriptor)
+
+        os.fsync = fsync
+
+    return before
+
+
 def used():
     holder = held(Path("here"))
     holder.__enter__()
@@ -141,15 +155,6 @@ def killed_jobs():
     Thread(target=kill, daemon=True).start()
 
 
-def no_processes():
-    """The server that is to start them ends at once."""
-    Path("python").write_text(
-        f'#!/bin/sh\ncase "$*" in *forkserver*) exit 1;; esac\nexec {sys.executable} "$@"\n'
-    )
-    Path("python").chmod(0o755)
-    multiprocessing.set_executable(str(Path("python").resolve()))
-
-
 def images(damage):
     def before():
         for part, count in (("train", 8), ("test", 2)):
@@ -184,11 +189,6 @@ def hostile():
     torch.save({"cnnpool": {}, "state_dict": Harm()}, LAST)
 
 
-def forced_hostile():
-    os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
-    hostile()
-
-
 def copied(name, **changes):
     """The run in ``runs/a`` once more, as ``name``, with other entries in its results.json."""
     folder = Path("runs", name)
@@ -215,9 +215,3 @@ def half_a_report():
     trained(folder="runs/a")
     Path("runs/b").mkdir()
     write_json(Path("runs/b/status.json"), {"state": "failed", "error": "the loss became nan", "pid": 1})
-
-
-def events_cut():
-    trained()
-    (events,) = Path("here").glob("events.out.tfevents.*")
-    events.write_bytes(events.read_bytes()[:500] + b"\0" * 50)

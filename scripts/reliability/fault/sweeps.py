@@ -7,10 +7,8 @@ from scripts.reliability.fault.attempt import GOES_ON, Fault
 from scripts.reliability.fault.setting import (
     failing,
     killed_jobs,
-    no_processes,
     raised,
     signalled,
-    used,
     without_network_or_proxy,
 )
 
@@ -23,15 +21,6 @@ SWEEPS = [
         ("avg", "RuntimeError: melted", "train.log"),
         1,
         failing(lambda: raised(RuntimeError("melted"))),
-        ("outputs/*/*/max*/*/results.json",),
-        out=("1 done, 1 failed",),
-    ),
-    Fault(
-        "a job exits early with 0",
-        f"train {TWO}",
-        ("avg", "exit(0)", "train.log"),
-        1,
-        failing(lambda: sys.exit(0)),
         ("outputs/*/*/max*/*/results.json",),
         out=("1 done, 1 failed",),
     ),
@@ -75,24 +64,6 @@ SWEEPS = [
         1,
         killed_jobs,
         out=("2 failed",),
-    ),
-    Fault(
-        "no process can be started",
-        f"train {TWO} launch=processes",
-        ("no process could be started", "is there enough memory?"),
-        1,
-        no_processes,
-        # One line if both jobs fail for the same reason, else two.
-        lines=None,
-        out=("2 failed",),
-    ),
-    Fault(
-        "a job's folder is in use",
-        "train -m pool=avg hydra.sweep.dir=. hydra.sweep.subdir=here",
-        ("in use by pid",),
-        2,
-        used,
-        lines=1,
     ),
     Fault(
         "two jobs in one folder",

@@ -1,11 +1,20 @@
-"""Faults that stop a training."""
+"""Faults that stop a training, and damaged or foreign checkpoints to go on from."""
 
+import os
 import signal
 
 import torch
 
 from scripts.reliability.fault.attempt import GOES_ON, Fault
-from scripts.reliability.fault.setting import cut_with, little_memory, signalled, without_network_or_proxy
+from scripts.reliability.fault.setting import (
+    LAST,
+    altered,
+    cut_with,
+    flip_bit,
+    hostile,
+    little_memory,
+    signalled,
+)
 
 TRAINING = [
     Fault(
@@ -20,14 +29,6 @@ TRAINING = [
         ("by SIGINT at step 1", GOES_ON),
         130,
         signalled(signal.SIGINT),
-        ("here/checkpoints/last.ckpt",),
-    ),
-    Fault(
-        "SIGTERM",
-        "train hydra.run.dir=here",
-        ("by SIGTERM at step 1", GOES_ON),
-        143,
-        signalled(signal.SIGTERM),
         ("here/checkpoints/last.ckpt",),
     ),
     Fault(
@@ -49,14 +50,6 @@ TRAINING = [
         "more epochs on resume",
         "train hydra.run.dir=here fit.epochs=3",
         ("last.ckpt", "fit.epochs: 1 -> 3", "another folder"),
-        2,
-        cut_with(lambda: None),
-        ("here/checkpoints/last.ckpt",),
-    ),
-    Fault(
-        "another learning rate on resume",
-        "train hydra.run.dir=here fit.lr=0.5",
-        ("last.ckpt", "fit.lr: 0.01 -> 0.5", "another folder"),
         2,
         cut_with(lambda: None),
         ("here/checkpoints/last.ckpt",),
@@ -84,12 +77,66 @@ TRAINING = [
         ("data.batch_size=128", "multiple of fit.devices=3"),
     ),
     Fault(
-        "no network",
-        "train hydra.run.dir=here probe=default",
+        "a checkpoint cut short",
+        "train hydra.run.dir=here",
+        ("last.ckpt is damaged", "delete it"),
+        2,
+        cut_with(lambda: os.truncate(LAST, 3000)),
+        ("here/metrics.jsonl",),
+    ),
+    Fault(
+        "a flipped bit in the only checkpoint",
+        "train hydra.run.dir=here",
+        ("last.ckpt is damaged", "delete it"),
+        2,
+        cut_with(lambda: flip_bit(LAST)),
+        ("here/metrics.jsonl",),
+    ),
+    Fault(
+        "a flipped bit in the last checkpoint",
+        "train hydra.run.dir=here fit.epochs=2",
         (),
         0,
-        without_network_or_proxy,
-        ("here/results.json",),
+        cut_with(lambda: flip_bit(LAST), "fit.epochs=2"),
         lines=0,
+        out=("last.ckpt is damaged", "going on from previous.ckpt"),
+    ),
+    Fault(
+        "a checkpoint of a newer version",
+        "train hydra.run.dir=here",
+        ("last.ckpt", "schema 9", "update it"),
+        2,
+        cut_with(lambda: altered(lambda content: content["cnnpool"].update(schema=9))),
+        ("here/metrics.jsonl",),
+    ),
+    Fault(
+        "weights of another shape",
+        "train hydra.run.dir=here",
+        ("last.ckpt", "another architecture", "->"),
+        2,
+        cut_with(
+            lambda: altered(
+                lambda content: content["state_dict"].update(
+                    {next(iter(content["state_dict"])): torch.ones(1)}
+                )
+            )
+        ),
+        ("here/metrics.jsonl",),
+    ),
+    Fault(
+        "a checkpoint that would run code",
+        "train hydra.run.dir=here",
+        ("last.ckpt is damaged", "delete it"),
+        2,
+        hostile,
+        ("here/checkpoints/last.ckpt",),
+    ),
+    Fault(
+        "metrics.jsonl cut short",
+        "train hydra.run.dir=here",
+        ("metrics.jsonl has lost lines", "put it back"),
+        2,
+        cut_with(lambda: os.truncate("here/metrics.jsonl", 3)),
+        ("here/checkpoints/last.ckpt",),
     ),
 ]
