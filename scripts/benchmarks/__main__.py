@@ -15,7 +15,7 @@ from cnnpool.bench.results import check_out, record
 from cnnpool.cli_parser import Parser
 from cnnpool.system.process import share_cores
 
-SUITES = ("train", "mnist", "images", "memory", "networks", "start", "sweep", "scale")
+SUITES = ("train", "mnist", "images", "memory", "networks", "start", "sweep")
 
 
 def main(arguments: list[str]) -> int:
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
 
 def _rows(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], str]]:
     """Rows of the suite, each with its line for the terminal."""
-    from scripts.benchmarks import figures, images, memory, mnist, networks, scale, start, sweep, train
+    from scripts.benchmarks import figures, images, memory, mnist, networks, start, sweep, train
 
     suites = {
         "train": lambda: train.rows(asked.root, asked.repeat),
@@ -53,12 +53,10 @@ def _rows(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], str]]:
         "networks": lambda: networks.rows(asked.repeat),
         "start": lambda: start.rows(asked.repeat),
         "sweep": lambda: sweep.rows(asked.repeat),
-        "scale": lambda: scale.rows(asked.only, asked.repeat),
     }
-    written = scale if asked.suite == "scale" else figures
-    sys.stdout.write(written.header())
+    sys.stdout.write(figures.header())
     for row in suites[asked.suite]():
-        yield row, written.line(row)
+        yield row, figures.line(row)
 
 
 def _parser() -> Parser:
@@ -67,14 +65,12 @@ def _parser() -> Parser:
         description="train: a run beside loops that do less. mnist: seconds to an accuracy. images: a folder "
         "beside torchvision's loop. memory: of a run on a folder that does not fit. networks: filters in "
         "published ones, ours and timm's. start: from the command to an answer. sweep: runs at once and one "
-        "after the other. scale: time and memory as one thing grows. Medians over turns.",
+        "after the other. Medians over turns.",
         epilog="example: python scripts/benchmarks start --repeat 5 --out start.json",
     )
     parser.add_argument("suite", choices=SUITES)
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="of torch (default: 1)")
     parser.add_argument("--repeat", type=int, default=15, metavar="N", help="turns per case (default: 15)")
-    only = "operators of the suite scale (default: max)"
-    parser.add_argument("--only", nargs="+", default=["max"], metavar="OPERATOR", help=only)
     photos = "photographs of the suites images and memory, 32 or more (default: 2000)"
     parser.add_argument("--images", type=int, default=2000, metavar="N", help=photos)
     root = Path(os.environ.get("CNNPOOL_DATA", "data"))

@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader
 
 from cnnpool.bench.measure import ratio
-from scripts.benchmarks import parts
 from scripts.benchmarks.figures import Wanted, row
 from scripts.benchmarks.loops import ExampleNet, mnist
 from scripts.benchmarks.start import STEPS, WRITE_STEPS, seconds
@@ -48,8 +47,7 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
     after training; the example's time ends with the first epoch after which the accuracy is reached, as
     if nobody had had to look. Which accuracy: 99 %, and the mean of ours. Some of the seeds run before each
     epoch of the example, so that both meet the same hour. Seconds of ours to its first step are what it would
-    take if it trained in no time. Then what makes the difference: the images that are shown, and what makes
-    each of them faster.
+    take if it trained in no time.
     """
     command = ["-m", "cnnpool", "train", "experiment=mnist_fast", f"data.root={root.resolve()}"]
     ours, starts, results, accuracies = [], [], [], []
@@ -86,7 +84,6 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
     theirs = EPOCH * _reached(curve, TARGET)[0]
     figures = statistics.median(shown), theirs, RIVAL, ratio([theirs] * repeat, shown)
     yield row(f"images that are shown for {least}", "", *figures)
-    yield from parts.rows(root, repeat)
 
 
 def _reached(curve: list[tuple[float, float]], goal: float) -> tuple[int, float, str]:

@@ -1,5 +1,4 @@
 import dataclasses
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -9,16 +8,11 @@ import torch
 
 from cnnpool import data
 from scripts.benchmarks import (
-    curves,
     figures,
-    growth,
     images,
     loops,
-    many_runs,
     memory,
     mnist,
-    parts,
-    scale,
     sweep,
     train,
 )
@@ -34,26 +28,6 @@ def test_the_least_loop_trains_and_counts_what_it_saw(monkeypatch):
     speed = loops.bare(net, batches, torch.optim.SGD(net.parameters(), lr=0.1), half=False)
     assert speed == 20 / 2.0
     assert not torch.equal(before, net.weight)
-
-
-def test_an_exponent_is_the_slope_between_logarithms():
-    assert curves.exponent([(1, 3), (2, 12), (5, 75)]) == pytest.approx(2.0)
-    assert curves.exponent([(1, 1), (math.e, math.e), (math.e**2, 1)]) == pytest.approx(0.0)
-
-
-def test_kept_bytes_grow_with_batch_size_channels_and_operators(monkeypatch):
-    monkeypatch.setattr(
-        scale, "AXES", {"batch": [1, 3], "size": [8, 16], "channels": [2, 6], "operators": [2, 4]}
-    )
-    monkeypatch.setattr(scale, "BASE", {"batch": 2, "size": 8, "channels": 4, "operators": 1})
-    for module, name in ((growth, "rows"), (many_runs, "rows"), (many_runs, "epochs")):
-        monkeypatch.setattr(module, name, lambda: iter(()))
-    rows = list(scale.rows(["max"], repeat=1))
-    kept = {axis: [r["kept"] for r in rows if r["axis"] == axis] for axis in scale.AXES}
-    assert [b / a for a, b in kept.values()][:3] == [3, 4, 3]
-    assert kept["operators"][1] > kept["operators"][0]
-    assert all(row["seconds"] > 0 for row in rows)
-    assert "max" in scale.line(rows[0])
 
 
 def test_a_row_is_said_and_written_with_its_ratio():
@@ -196,45 +170,7 @@ def test_a_sweep_is_timed_beside_the_same_runs_one_after_the_other(monkeypatch):
     assert all("seed=0,1,2" in a for a in asked)
 
 
-def test_a_sweep_is_noted_at_powers_of_two_of_its_runs(monkeypatch):
-    clock, memory = iter([100.0, 103.0, 104.0, 106.0, 110.0]), iter([5, 6, 7, 8])
-    monkeypatch.setattr(growth.time, "perf_counter", lambda: next(clock))
-    lines = ["digits: 300 images", *["test accuracy 99 %", "epoch 1"] * 9]
-    found = list(growth.points(lines, lambda: next(memory)))
-    assert [(row["value"], row["seconds"], row["kept"]) for row in found] == [
-        (1, 3.0, 5),
-        (2, 4.0, 6),
-        (4, 6.0, 7),
-        (8, 10.0, 8),
-    ]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read where Linux has it")
-def test_a_process_of_a_sweep_is_watched():
-    rows = list(growth.rows(2))
-    assert [row["value"] for row in rows] == [1, 2]
-    assert rows[0]["seconds"] < rows[1]["seconds"] and min(row["kept"] for row in rows) > 1e8
-
-
-def test_a_page_tells_the_powers_and_the_sweep():
-    def curve(operator, axis, values, seconds, kept):
-        points = ({"value": v, "seconds": seconds(v), "kept": kept(v)} for v in values)
-        return [{"operator": operator, "axis": axis, **point} for point in points]
-
-    rows = curve("max", "size", (8, 16), lambda v: 1e-6 * v**2, lambda v: 2 * v**2)
-    rows += curve("avg", "batch", (8, 16), lambda v: 1e-6 * v, lambda v: 0)
-    rows += curve(growth.NAME, "runs", (1, 2, 4), lambda v: 3 + 0.5 * v, lambda v: 8e8 + 1e6 * v)
-    rows += curve("reading", "runs", (1000,), lambda v: v / 100, lambda v: 5e4 * v)
-    machine = dict.fromkeys(("processor", "cores", "torch", "load", "date", "commit"), "x") | {"threads": 1}
-    text = curves.section({"suite": "scale", "command": "cnnpool bench", "machine": machine, "rows": rows})
-    assert "| max | pixels on a side | 2 | 2.00 | 2.00 |" in text
-    assert "| avg | images | 1 | 1.00 | nothing is kept |" in text
-    assert "A sweep of 4 tiny runs in one process (`launch=local`): 3.0 s until the first starts" in text
-    assert "and 0.50 s a run;" in text
-    assert "801 MB resident after the first run, 804 MB after the last." in text
-    assert "| reading | 1,000 runs | 10.0 | 50 |" in text
-
-
 def test_waiting_is_the_time_in_which_no_batch_is_at_hand(monkeypatch):
     # Before and after each of two batches, and before and after the end.
     clock = iter([0.0, 3.0, 10.0, 11.0, 20.0, 20.5])
