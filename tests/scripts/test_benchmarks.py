@@ -1,7 +1,6 @@
 import dataclasses
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -77,29 +76,6 @@ def test_the_example_learns_epoch_by_epoch_on_a_clock_that_stops_between(monkeyp
     one, two = next(epochs), next(epochs)
     assert (one.seconds, two.seconds) == (2.0, 5.0) and one.first == two.first == 0.5
     assert 0 <= one.accuracy <= 1 and 0 <= two.accuracy <= 1
-
-
-@pytest.mark.parametrize("way", parts.WAYS.values())
-def test_every_part_trains(way, monkeypatch):
-    trained = []
-
-    def bare(network, batches, optimizer, half):
-        images, labels = next(iter(batches))
-        trained.append((len(labels), images.shape[1:], sum(p.numel() for p in network.parameters())))
-        assert {id(p) for g in optimizer.param_groups for p in g["params"]} == set(
-            map(id, network.parameters())
-        )
-        return 1.0
-
-    one = torch.utils.data.TensorDataset(torch.zeros(512, 1, 28, 28), torch.zeros(512).long())
-    build = data.build
-    monkeypatch.setattr(parts, "bare", bare)
-    monkeypatch.setattr(loops, "mnist", lambda root, train: one)
-    monkeypatch.setattr(parts.data, "build", lambda name, **o: build("digits", **o | {"limit": 512}))
-    parts._speed(way, Path("data"))
-    ((size, shape, count),) = trained
-    assert (size, shape) == (256 if way.ours else 64, (1, 28, 28))
-    assert count == (1_199_882 if way.network == "example" else 57_066)
 
 
 def few(case, root):
