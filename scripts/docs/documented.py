@@ -8,24 +8,6 @@ from pathlib import Path
 
 PROGRAMS = ("cnnpool", "make", "python", "tensorboard", "pip", "source", "git", "cd", "export")
 SHELLS = ("", "sh", "bash", "shell", "console")
-SMOKE = {"train": ["fit=smoke"], "choose": ["fit=smoke", "choose.rounds=3"], "bench": ["--repeat", "1"]}
-"""By command of ``cnnpool``, arguments that make it short."""
-FEWER = {
-    "experiment=every_operator": "pool=max,avg",
-    "experiment=mnist_few": "pool=max,avg",
-    "experiment=mnist_operators": "pool=max,avg",
-    "out=outputs/openclipart": "pool=keep,max_blur",
-}
-"""By a word of a sweep of many choices, some of them."""
-SKIPPED = (
-    (r"^(make|pip|source|git|cd|export) |^python -m (venv|pip|pytest)\b", "installs or prepares"),
-    (r"launch=(slurm|ray)\b", "needs a cluster"),
-    (r"--weights\b", "downloads published weights"),
-    (r"data=(torchvision|huggingface)\b", "downloads a published data set"),
-    (r"--config-dir\b", "needs the reader's own folder of settings"),
-    (r"--device cuda|fit\.devices=", "needs several devices or a GPU"),
-    (r"^python scripts/", "generates a page from runs made at full length"),
-)
 
 
 @dataclass(frozen=True)
@@ -50,34 +32,15 @@ class Command:
         first, *rest = shlex.split(self.text)
         return [first.removeprefix(".venv/bin/"), *rest]
 
-    def skip_reason(self) -> str:
-        """The reason why a fresh clone on one machine without a network cannot run it; empty if it can."""
-        line = "" if self.program else f"{shlex.join(self.words)} "
-        return next((reason for pattern, reason in SKIPPED if re.search(pattern, line)), "")
-
     def shortened(self) -> list[str]:
-        """The words with smoke settings, and no more than two seeds."""
+        """The words of a training with smoke settings, and no more than two seeds."""
         words = [re.sub(r"^(seed=\d+,\d+)[\d,]*$", r"\1", word) for word in self.words]
-        words = [re.sub(r"^choose\.budget=.*$", "choose.budget=20min", word) for word in words]
-        # A number of images; the data sets that commands are tried on are small.
-        words = [re.sub(r"^data\.val_size=\d{2,}$", "data.val_size=0.1", word) for word in words]
-        if words[0] != "cnnpool" or len(words) < 2 or "--help" in words:
+        if words[:2] != ["cnnpool", "train"] or "--help" in words:
             return words
-        extra = list(SMOKE.get(words[1], []))
-        if words[1] == "train":
-            if any(word.startswith("fit=") for word in words):
-                extra.remove("fit=smoke")
-            if "-m" in words and not any(word.startswith("seed=") for word in words):
-                extra.append("seed=0,1")
+        extra = [] if any(word.startswith("fit=") for word in words) else ["fit=smoke"]
+        if "-m" in words and not any(word.startswith("seed=") for word in words):
+            extra.append("seed=0,1")
         return [*words, *extra]
-
-
-def fewer(words: list[str]) -> list[str]:
-    """The words with some choices alone where they ask for very many."""
-    for word in FEWER.keys() & set(words):
-        key, few = FEWER[word].partition("=")[0], FEWER[word]
-        words = [*(other for other in words if not other.startswith(f"{key}=")), few]
-    return words
 
 
 def commands(path: Path) -> list[Command]:

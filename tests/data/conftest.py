@@ -1,9 +1,8 @@
+import loopback_mirror as script
 import pytest
-
-from scripts.docs import mirror as script
 
 
 @pytest.fixture(scope="session")
 def mirror():
-    """The script that serves folders on the loopback, and runs ``cnnpool`` on what they hold."""
+    """The module that serves folders on the loopback."""
     return script

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import small_data
 import torch
 import torchvision
 
 from cnnpool import data
 from cnnpool.data import CIFAR10, MNIST, DataError, obtain
 from cnnpool.data.errors import DownloadError
-from scripts.docs import small_data
 
 SHAPES = {"mnist": (28, 28), "fashion_mnist": (28, 28), "cifar10": (3, 32, 32), "cifar100": (3, 32, 32)}
 TRAIN, TEST = 500, 100

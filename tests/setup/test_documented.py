@@ -12,7 +12,7 @@ import pytest
 from cnnpool.cli import COMMANDS
 from cnnpool.launch import check
 from cnnpool.launch.compose import Request, jobs_of
-from scripts.docs.documented import Command, commands, fewer
+from scripts.docs.documented import Command, commands
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -127,31 +127,6 @@ def test_long_commands_are_shortened():
         ("cnnpool train -m experiment=x", "cnnpool train -m experiment=x fit=smoke seed=0,1"),
         ("cnnpool train fit=other", "cnnpool train fit=other"),
         ("cnnpool train --help", "cnnpool train --help"),
-        ("cnnpool choose choose.budget=2h", "cnnpool choose choose.budget=20min fit=smoke choose.rounds=3"),
-        ("cnnpool bench pool", "cnnpool bench pool --repeat 1"),
         ("cnnpool compare outputs", "cnnpool compare outputs"),
     ]:
         assert Command("page", 1, text).shortened() == short.split()
-
-
-def test_of_very_many_choices_some_are_run():
-    words = ["cnnpool", "train", "-m", "experiment=every_operator"]
-    assert fewer(words) == [*words, "pool=max,avg"]
-    assert fewer(words[:3]) == words[:3]
-    named = ["cnnpool", "train", "-m", "pool=keep,max_blur,aps", "out=outputs/openclipart"]
-    assert fewer(named) == [*named[:3], named[4], "pool=keep,max_blur"]
-
-
-def test_commands_that_a_fresh_clone_cannot_run_say_why():
-    for text, reason in [
-        ("make quickstart", "installs"),
-        ("python -m venv .venv", "installs"),
-        ("cnnpool train -m launch=slurm", "cluster"),
-        ("cnnpool probe timm:resnet18 --weights default", "weights"),
-        ("cnnpool train data=torchvision:SVHN", "downloads a published data set"),
-        ("cnnpool train --config-dir mine pool=midrange", "reader's own folder"),
-        ("cnnpool train -m launch=processes", ""),
-        ("cnnpool explain max", ""),
-    ]:
-        assert reason in Command("page", 1, text).skip_reason()
-        assert bool(reason) == bool(Command("page", 1, text).skip_reason())
