@@ -1,12 +1,14 @@
-"""Count figures of the package's design, and print them as a table.
+"""Count figures of the design, weight and files of a run among them, and print them as a table.
 
 usage: python scripts/figures.py
 """
 
 import ast
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +16,31 @@ from typing import NamedTuple
 from cnnpool import tables
 
 ROOT = Path(__file__).resolve().parents[1]
-DOORS = ("cnnpool.launch.compose", "cnnpool.launch.sweep", "cnnpool.training")
-"""Modules of ``launch`` that a plain run imports by name: compose the job, run it, build it."""
+BUDGET = {
+    "package": (("cnnpool/**/*.py",), 37_000, 345),
+    "tests": (("tests/**/*.py",), 26_000, None),
+    "scripts": (("scripts/**/*.py",), 4_500, None),
+    "Markdown": (("*.md", "docs/*.md", "docs/[!g]*/*.md", "outputs/README.md"), 4_000, None),
+}
+"""Part -> patterns of its files, the most lines, and the most files."""
+RUN = ("train", "data=digits", "pool=max", "fit=smoke", "fit.progress=false")
+MOST_RUN_FILES = 70
+TRACE = """
+import sys, threading
+files = set()
+def hear(frame, event, argument):
+    # CO_OPTIMIZED: of functions, not of modules and classes.
+    if event == "call" and frame.f_code.co_flags & 1:
+        files.add(frame.f_code.co_filename)
+threading.setprofile(hear)
+sys.setprofile(hear)
+from cnnpool import cli
+try:
+    cli.main(sys.argv[2:])
+finally:
+    sys.setprofile(None)
+    open(sys.argv[1], "w").write("\\n".join(sorted(files)))
+"""
 TWINS = {
     "atomic writers": (r"os\.(replace|rename)\(|\.(replace|rename)\((path|target|self\.path)\)",),
     "readers of results.json": (r"(read_json|json\.loads?)\([^)]*(RESULTS|results\.json)",),
@@ -70,7 +95,8 @@ def _at_import(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Groups of modules that import each other; a package's own __init__ does not count as its modules'."""
+    """Groups of modules that import each other, apart from ``cnnpool`` itself, which serves names lazily."""
+    graph = {name: found - {"cnnpool"} for name, found in graph.items() if name != "cnnpool"}
     reach = {name: reachable(graph, name) for name in graph}
     groups = {
         frozenset(one for one in reach[name] if name in reach[one]) for name in graph if name in reach[name]
@@ -89,10 +115,21 @@ def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
     return met
 
 
-def launched(graph: dict[str, set[str]]) -> set[str]:
-    """Modules of ``launch`` that a plain run imports; ``graph`` without imports inside functions."""
-    met = set(DOORS).union(*(reachable(graph, door) for door in DOORS))
-    return {name for name in met & graph.keys() if name.startswith("cnnpool.launch.")}
+def weight(part: str, root: Path = ROOT) -> tuple[int, int]:
+    """Lines and files of a part of ``BUDGET``."""
+    paths = {path for pattern in BUDGET[part][0] for path in root.glob(pattern)}
+    return sum(len(path.read_text("utf-8").splitlines()) for path in paths), len(paths)
+
+
+def run_files() -> list[str]:
+    """Files of the package of which a function is called in a short ``cnnpool train pool=max``."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "files")
+        command = [sys.executable, "-c", TRACE, str(out), *RUN, f"hydra.run.dir={folder}/run"]
+        path = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        subprocess.run(command, cwd=folder, env=os.environ | path, check=True, capture_output=True)
+        package = str(ROOT / "cnnpool")
+        return [name for name in out.read_text().split("\n") if name.startswith(package)]
 
 
 def functions(trees: dict[str, ast.Module]) -> list[Function]:
@@ -171,13 +208,15 @@ def last_line(*command: str) -> str:
 
 def main() -> None:
     trees = modules()
-    sizes, rooms, groups = functions(trees), private_names(trees), circles(imports(trees, lazy=False))
-    lines = sum(len(path.read_text("utf-8").splitlines()) for path in (ROOT / "cnnpool").rglob("*.py"))
-    way = sorted(launched(imports(trees, lazy=False)))
-    rows = [
-        ("lines of the package", f"{lines:,}", f"{len(trees)} modules"),
+    sizes, rooms, groups = functions(trees), private_names(trees), circles(imports(trees, lazy=True))
+    rows: list[tuple[str, object, str]] = []
+    for part, (_, most_lines, most_files) in BUDGET.items():
+        lines, files = weight(part)
+        few = f" of at most {most_files}" if most_files else ""
+        rows.append((f"lines of {part}", f"{lines:,}", f"at most {most_lines:,}; {files} files{few}"))
+    rows += [
+        ("files that run in a training", len(run_files()), f"at most {MOST_RUN_FILES}; {' '.join(RUN)}"),
         ("circles", len(groups), "; ".join(", ".join(group) for group in groups)),
-        ("modules of launch in a plain run", len(way), ", ".join(name.rpartition(".")[2] for name in way)),
         ("largest function (lines)", sizes[0].lines, sizes[0].name),
         (f"functions over {MOST_LINES} lines", sum(one.lines > MOST_LINES for one in sizes), ""),
         (f"functions over complexity {MOST_COMPLEX}", "", last_line(*COMPLEX)),

@@ -5,15 +5,16 @@ import ast
 import pytest
 
 from scripts.figures import (
+    BUDGET,
     MOST_LINES,
     ROOT,
     circles,
     functions,
     imports,
-    launched,
     modules,
     private_names,
     twins,
+    weight,
 )
 
 TREES = modules()
@@ -29,7 +30,7 @@ def parsed(**sources):
 
 @pytest.mark.parametrize("trees", [TREES, SCRIPTS], ids=["package", "scripts"])
 def test_no_modules_import_each_other_in_a_circle(trees):
-    assert circles(imports(trees, lazy=False)) == []
+    assert circles(imports(trees, lazy=True)) == []
 
 
 @pytest.mark.parametrize("trees", [TREES, SCRIPTS], ids=["package", "scripts"])
@@ -49,7 +50,7 @@ def test_private_names_of_other_packages_stand_in_two_files():
     assert found == {"cnnpool.pool.internals", "cnnpool.probe.arithmetic"}
 
 
-def test_a_circle_is_found_and_a_lazy_import_is_none():
+def test_a_circle_is_found_inside_functions_too():
     circle = parsed(
         a="from cnnpool.b import x", b="import cnnpool.c", c="from cnnpool import a", d="import cnnpool.a"
     )
@@ -59,23 +60,25 @@ def test_a_circle_is_found_and_a_lazy_import_is_none():
     assert circles(imports(lazy, lazy=True)) == [["cnnpool.a", "cnnpool.b"]]
 
 
-def test_a_plain_run_imports_no_module_that_only_a_function_names():
-    trees = parsed(
-        **{
-            "launch.compose": "from cnnpool.launch.job import Job",
-            "launch.sweep": "def f():\n    import cnnpool.launch.ray",
-            "training": "import cnnpool.fit",
-            **dict.fromkeys(("launch.job", "launch.ray", "fit"), ""),
-        }
-    )
-    found = launched(imports(trees, lazy=False))
-    assert {name.rpartition(".")[2] for name in found} == {"compose", "job", "sweep"}
+def test_markdown_keeps_within_its_budget():
+    lines, files = weight("Markdown")
+    assert 1_000 < lines <= BUDGET["Markdown"][1] and files > 20
 
 
-def test_a_plain_run_loads_no_way_to_run_jobs_elsewhere():
-    assert not {f"cnnpool.launch.run_{way}" for way in ("processes", "ray", "slurm")} & launched(
-        imports(TREES, lazy=False)
-    )
+def test_files_are_weighed_by_part(tmp_path):
+    for name in (
+        "cnnpool/a/b.py",
+        "tests/c.py",
+        "docs/d.md",
+        "docs/generated/e.md",
+        "docs/sweep/f.md",
+        "G.md",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("one\ntwo\n")
+    found = {part: weight(part, tmp_path) for part in BUDGET}
+    assert found == {"package": (2, 1), "tests": (2, 1), "scripts": (0, 0), "Markdown": (6, 3)}
 
 
 def test_lines_are_counted_without_decorators_and_docstring():
