@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from cnnpool import pool, readout
-from cnnpool.explain.catalogue import catalogue, density
+from cnnpool.explain.catalogue import KINDS, catalogue, density
 from cnnpool.explain.example import example
 from cnnpool.explain.text import text
 
@@ -12,6 +12,10 @@ DOCS = Path(__file__).parents[2] / "docs" / "operators.md"
 
 def test_the_committed_table_is_what_the_code_says():
     assert DOCS.read_text() == catalogue(), "run scripts/docs/operators.py"
+
+
+def test_every_operator_is_of_one_kind():
+    assert sorted(name for names in KINDS.values() for name in names.split()) == sorted(pool.OPERATORS)
 
 
 @pytest.mark.parametrize(("name", "expected"), [("max", 0.25), ("avg", 1.0), ("subsample", 0.25)])
