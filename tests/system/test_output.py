@@ -61,19 +61,16 @@ def test_a_sweep_whose_reader_leaves_is_trained_to_the_end(tmp_path):
     assert len(list(tmp_path.rglob("results.json"))) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
+def test_text_that_commands_a_terminal_is_escaped():
+    for text, shown in [
         ("plain, déjà vu ±\n\t", "plain, déjà vu ±\n\t"),
         ("\x1b[31mred\x1b[0m \r\x1b[Kagain\x1b[A", "\x1b[31mred\x1b[0m \r\x1b[Kagain\x1b[A"),
         ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
         ("\x1b[2Jgone \x1b[1;1H", "\\x1b[2Jgone \\x1b[1;1H"),
         ("a\x9b2Jb\x7f\x00\x08", "a\\x9b2Jb\\x7f\\x00\\x08"),
         ("gpj\u202e.exe", "gpj\\u202e.exe"),
-    ],
-)
-def test_text_that_commands_a_terminal_is_escaped(text, shown):
-    assert visible(text) == shown
+    ]:
+        assert visible(text) == shown
 
 
 def test_a_long_path_keeps_its_ends():
@@ -93,9 +90,11 @@ def test_names_that_are_no_utf8_or_hold_escapes_are_printed_as_escapes(tmp_path)
 LONG, LOOP = "a" * 300, "loop"
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
+def test_a_path_that_cannot_be_used_is_a_mistake_in_one_line(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").touch()
+    for command, message in [
         (f"compare {LONG}", "...aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: File name too long"),
         (f"probe {LONG}", "aaa: File name too long"),
         (f"train --config-dir {LONG}", "aaa: File name too long"),
@@ -107,14 +106,12 @@ LONG, LOOP = "a" * 300, "loop"
         (f"bench pool --out {LOOP}/x.json", "--out loop/x.json: no such folder"),
         ("compare file/x", "file/x: Not a directory"),
         ("probe file/x", "file/x: Not a directory"),
-    ],
-)
-def test_a_path_that_cannot_be_used_is_a_mistake_in_one_line(command, message, tmp_path):
-    (tmp_path / "loop").symlink_to("loop")
-    (tmp_path / "file").touch()
-    status, err = shell(f"{CNNPOOL} {command}", tmp_path)
-    assert status == 2 and message in err and err.count("\n") == 1, err
-    assert err.startswith("error: ") and len(err) < 600
+    ]:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(command.split())
+        err = capfd.readouterr().err
+        assert stop.value.code == 2 and message in err and err.count("\n") == 1, err
+        assert err.startswith("error: ") and len(err) < 600
 
 
 @pytest.mark.skipif(
