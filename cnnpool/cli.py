@@ -5,11 +5,11 @@ import os
 import sys
 import traceback
 from argparse import Namespace
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cnnpool import __version__
-from cnnpool.cli_parser import Parser, train_parser
+from cnnpool.cli_parser import train_parser
 from cnnpool.system.output import ignore_broken_pipes, shortened, write_error
 from cnnpool.system.process import has_folder, leave, share_cores
 
@@ -43,6 +43,16 @@ examples:
 """
 
 
+COMMANDS = {
+    "train": "",
+    "compare": "report.command",
+    "choose": "choose",
+    "explain": "explain",
+    "probe": "inspection",
+    "bench": "bench",
+    "completion": "completion",
+}
+"""The module of each command, with ``main`` and ``parser``; ``train`` stands here."""
 LONGEST = 2000
 """Characters of an error message."""
 MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
@@ -55,14 +65,15 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         if "_ARGCOMPLETE" in os.environ:
             from cnnpool.completion import answer
 
-            answer(_parsers())
+            modules = {name: _module(name) for name in COMMANDS if name != "train"}
+            answer({"train": train_parser, **{name: module.parser for name, module in modules.items()}})
         streams = ignore_broken_pipes()
         try:
             main(sys.argv[1:])
         except SystemExit as end:
-            if said := write_error(streams):
-                sys.stderr.write(f"error: standard output: {said}\n")
-            leave(end.code or int(bool(said)))
+            if message := write_error(streams):
+                sys.stderr.write(f"error: standard output: {message}\n")
+            leave(end.code or int(bool(message)))
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         sys.stdout.write(USAGE)
         sys.exit(0)
@@ -77,7 +88,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     if not has_folder():
         fail("the working directory has been removed: cd to one that exists")
     try:
-        sys.exit(COMMANDS[command](rest))
+        sys.exit(train(rest) if command == "train" else _module(command).main(rest))
     except KeyboardInterrupt:
         sys.exit(130)
     except ValueError as error:
@@ -89,8 +100,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def explained(error: OSError) -> tuple[str, int]:
     """One line and the exit status for a file that cannot be used: 1 if the machine is to blame, else 2."""
     name = "" if error.filename is None else shortened(os.fspath(error.filename))
-    said = error.strerror or str(error) or type(error).__name__
-    return f"{name}: {said}" if name else said, 1 if error.errno in MACHINE else 2
+    message = error.strerror or str(error) or type(error).__name__
+    return f"{name}: {message}" if name else message, 1 if error.errno in MACHINE else 2
 
 
 def fail(message: str, status: int = 2) -> NoReturn:
@@ -103,60 +114,27 @@ def fail(message: str, status: int = 2) -> NoReturn:
     sys.exit(status)
 
 
-def compare(arguments: list[str]) -> int:
-    """``cnnpool compare``."""
-    from cnnpool import report
-
-    return report.main(arguments)
-
-
-def choose(arguments: list[str]) -> int:
-    """``cnnpool choose``."""
-    from cnnpool import choose
-
-    return choose.main(arguments)
-
-
-def explain(arguments: list[str]) -> int:
-    """``cnnpool explain``."""
-    from cnnpool import explain
-
-    return explain.main(arguments)
-
-
-def probe(arguments: list[str]) -> int:
-    """``cnnpool probe``."""
-    from cnnpool import inspection
-
-    return inspection.main(arguments)
-
-
-def bench(arguments: list[str]) -> int:
-    """``cnnpool bench``."""
-    from cnnpool import bench
-
-    return bench.main(arguments)
+def _module(command: str) -> Any:
+    return import_module(f"cnnpool.{COMMANDS[command]}")
 
 
 def train(arguments: list[str]) -> int:
     """``cnnpool train``: one job, or with ``-m`` every job of a sweep."""
     from cnnpool.system.signals import Signals, Stopped
 
-    asked = train_parser().parse_intermixed_args(arguments)
-    if (asked.cfg and asked.info) or ((asked.cfg or asked.info) and asked.multirun):
+    args = train_parser().parse_intermixed_args(arguments)
+    if (args.cfg and args.info) or ((args.cfg or args.info) and args.multirun):
         raise ValueError("--cfg, --info and -m exclude each other: give one of them")
-    if (asked.resolve or asked.package) and not asked.cfg:
+    if (args.resolve or args.package) and not args.cfg:
         raise ValueError("--resolve and --package need --cfg, such as --cfg job")
     share_cores()
     try:
         with Signals():
             from cnnpool.launch.compose import Request, jobs_of
 
-            request = Request(
-                asked.overrides, asked.multirun, asked.config_dir, asked.config_name, asked.max_jobs
-            )
-            if asked.help or asked.cfg or asked.info:
-                return _show(asked, request)
+            request = Request(args.overrides, args.multirun, args.config_dir, args.config_name, args.max_jobs)
+            if args.help or args.cfg or args.info:
+                return _show(args, request)
             from cnnpool.launch.sweep import run_all
 
             return run_all(jobs_of(request))
@@ -165,46 +143,13 @@ def train(arguments: list[str]) -> int:
         return stop.status
 
 
-def _show(asked: Namespace, request: "Request") -> int:
+def _show(args: Namespace, request: "Request") -> int:
     from cnnpool.launch import show
 
-    if asked.help:
+    if args.help:
         show.show_help(request)
-    elif asked.cfg:
-        show.show_configuration(request, asked.cfg, asked.package, asked.resolve)
+    elif args.cfg:
+        show.show_configuration(request, args.cfg, args.package, args.resolve)
     else:
-        show.show_composition(request, asked.info)
+        show.show_composition(request, args.info)
     return 0
-
-
-def completion(arguments: list[str]) -> int:
-    """``cnnpool completion``."""
-    from cnnpool import completion
-
-    return completion.main(arguments)
-
-
-def _parsers() -> dict[str, Callable[[], Parser]]:
-    from cnnpool import bench, choose, completion, explain, inspection
-    from cnnpool.report import command as report
-
-    return {
-        "train": train_parser,
-        "compare": report.parser,
-        "choose": choose.parser,
-        "explain": explain.parser,
-        "probe": inspection.parser,
-        "bench": bench.parser,
-        "completion": completion.parser,
-    }
-
-
-COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "train": train,
-    "compare": compare,
-    "choose": choose,
-    "explain": explain,
-    "probe": probe,
-    "bench": bench,
-    "completion": completion,
-}

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import cnnpool
-from cnnpool import cli, data, model, pool, probe, readout
+from cnnpool import data, model, pool, probe, readout, report
 from cnnpool.cli_parser import assignment
 from cnnpool.inspection import examination, main
 from cnnpool.inspection.checkpoint import read
@@ -151,7 +151,7 @@ def test_the_next_command_shows_both_sides_in_one_comparison(run, capsys):
     words = shlex.split(said.splitlines()[-1].removeprefix("next:"))
     assert words[-2:] == ["compare", "out"]
     assert "\nresults: out\n  results.json, " in said and "\nresults: out/avg\n  results.json, " in said
-    assert cli.compare([*words[-1:], "--no-board"]) == 0
+    assert report.main([*words[-1:], "--no-board"]) == 0
     compared = capsys.readouterr().out
     # By the name of the operator, and not by every module that it stands in.
     assert re.search(r"^avg +\d", compared, re.M) and re.search(r"^max +\d", compared, re.M)
