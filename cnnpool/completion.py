@@ -45,10 +45,10 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> int:
     """``cnnpool completion SHELL``; returns the exit status."""
-    asked = parser().parse_args(arguments)
-    how = next(line for line in HELP.splitlines() if f" {asked.shell}" in line)
+    args = parser().parse_args(arguments)
+    how = next(line for line in HELP.splitlines() if f" {args.shell}" in line)
     # zsh wants the first line as it is.
-    first, end, rest = shellcode(["cnnpool"], True, asked.shell).partition("\n")
+    first, end, rest = shellcode(["cnnpool"], True, args.shell).partition("\n")
     sys.stdout.write(f"{first}{end}# Load it by {' '.join(how.split())}\n{rest}")
     return 0
 

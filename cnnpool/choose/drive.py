@@ -36,7 +36,7 @@ class Batch:
     def failure(self, job: Job) -> str:
         """Why a job failed, in one line; nothing if it did not."""
         outcome = self.ended.get(job.name)
-        return outcome.said if outcome and outcome.state in FAILED else ""
+        return outcome.message if outcome and outcome.state in FAILED else ""
 
 
 @dataclass

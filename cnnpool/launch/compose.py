@@ -101,9 +101,10 @@ def _refuse(overrides: Iterable[Override], keys: Collection[str], remedy: str) -
 
 
 def _no_sweep(swept: Sequence[Override]) -> str:
-    said = " ".join(map(line_of, swept))
+    words = " ".join(map(line_of, swept))
     return (
-        f"{said}: several values make a sweep, by -m: cnnpool train -m {said}; or quote the value: key='a,b'"
+        f"{words}: several values make a sweep, by -m: cnnpool train -m {words}; "
+        "or quote the value: key='a,b'"
     )
 
 
@@ -113,8 +114,8 @@ def _axes(
     """The values of every key of a sweep, including those from an experiment's file."""
     brought: DictConfig = whole.hydra.sweeper.params or OmegaConf.create()
     lines = [f"{key!s}={value}" for key, value in brought.items()]
-    asked = parse([*lines, *map(line_of, overrides)])
-    axes = [alternatives(override, composer.names, most + 1) for override in asked]
+    given = parse([*lines, *map(line_of, overrides)])
+    axes = [alternatives(override, composer.names, most + 1) for override in given]
     count = math.prod(map(len, axes))
     if count > most:
         sizes = " x ".join(f"{axis[0].get_key_element()}: {len(axis)}" for axis in axes if len(axis) > 1)

@@ -58,11 +58,11 @@ def unresolved(error: OmegaConfBaseException) -> str:
         # The error may name a key that only refers to the one with the variable.
         default = f"${{oc.env:{name},DEFAULT}}"
         return f"the environment variable {name} is not set: set it, or give a default by {default}"
-    said, key = str(error).splitlines()[0], error.full_key
-    if "RecursionError" in said:
+    message, key = str(error).splitlines()[0], error.full_key
+    if "RecursionError" in message:
         return f"{key or 'the configuration'}: {TOO_DEEP}"
     remedy = "give" if isinstance(error, MissingMandatoryValue) else "set that, or give"
-    return f"{key}: {said}; {remedy} a value by {key}=VALUE"
+    return f"{key}: {message}; {remedy} a value by {key}=VALUE"
 
 
 def _unset(error: BaseException | None) -> str:

@@ -49,7 +49,7 @@ class Outcome:
     Args:
         run: the job's name.
         state: done, failed, stopped, refused or not run.
-        said: the result, or what went wrong, in one line.
+        message: the result, or what went wrong, in one line.
         status: as a process would exit: 0, 1 failed, 2 a mistake, 128 + a signal.
         log: where more is written.
         out_of_memory: whether memory ran out, so that no other job should begin in the same process.
@@ -58,7 +58,7 @@ class Outcome:
 
     run: str
     state: str
-    said: str
+    message: str
     status: int
     log: Path
     out_of_memory: bool = False

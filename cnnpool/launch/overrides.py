@@ -134,8 +134,10 @@ def _parse(line: str) -> Override:
         override = _parser().parse_override(line)
     except (HydraException, RecursionError, ValueError):
         # A ValueError is that of a number with thousands of digits.
-        said = "not of the form key=value, as pool=max is; a value with signs or spaces stands between quotes"
-        raise ValueError(f"{shortened(line)}: {said}") from None
+        raise ValueError(
+            f"{shortened(line)}: not of the form key=value, as pool=max is; "
+            "a value with signs or spaces stands between quotes"
+        ) from None
     _check(override, line)
     return override
 

@@ -137,14 +137,14 @@ def _run(job: Job) -> Outcome:
         raise
     except Stopped as stop:
         outcome = stopped(job, stop)
-        status.write(job.folder, "stopped", outcome.said, outcome.status)
+        status.write(job.folder, "stopped", outcome.message, outcome.status)
     except (Exception, SystemExit) as error:
         outcome = failed(job, error)
         # On a full disk, or where somebody has put another folder, the terminal alone gets the message.
         with suppress(OSError, LostError):
             if name:
                 layout.refuse_lost(job.folder, name)
-            status.write(job.folder, "failed", outcome.said, outcome.status)
+            status.write(job.folder, "failed", outcome.message, outcome.status)
             _record(job)
     return outcome
 

@@ -14,24 +14,24 @@ POLL_S = 0.5
 
 
 def run_processes(
-    asked: Sequence[Job], /, *, jobs: Workers | None = None, threads: Workers | None = None
+    tasks: Sequence[Job], /, *, jobs: Workers | None = None, threads: Workers | None = None
 ) -> Iterator[Outcome]:
     """Outcomes as the jobs end; a signal is passed on to those that run, and they are waited for.
 
     Args:
-        asked: what to run. A single job prints here, several into ``output.log`` of their folders.
+        tasks: what to run. A single job prints here, several into ``output.log`` of their folders.
         jobs: at once; null: one per core.
         threads: of each process; null: the cores divided by the processes.
     """
-    at_once, each = shares(asked, jobs, threads)
-    return _run(list(enumerate(asked, 1)), at_once, each)
+    at_once, each = shares(tasks, jobs, threads)
+    return _run(list(enumerate(tasks, 1)), at_once, each)
 
 
-def shares(asked: Sequence[Job], jobs: int | None, threads: int | None) -> tuple[int, int]:
+def shares(tasks: Sequence[Job], jobs: int | None, threads: int | None) -> tuple[int, int]:
     """(jobs at once, threads of each process) on this machine's cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    devices = max(job.devices for job in asked)
-    at_once = min(jobs or max(cores // devices, 1), len(asked))
+    devices = max(job.devices for job in tasks)
+    at_once = min(jobs or max(cores // devices, 1), len(tasks))
     return at_once, threads or max(cores // (at_once * devices), 1)
 
 

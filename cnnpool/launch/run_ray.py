@@ -23,7 +23,7 @@ LIMITS = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
 
 
 def run_ray(
-    asked: Sequence[Job],
+    tasks: Sequence[Job],
     /,
     *,
     address: str | None = None,
@@ -33,7 +33,7 @@ def run_ray(
     """Outcomes as the jobs end; a signal is passed on to those that run, and they are waited for.
 
     Args:
-        asked: what to run; their folders must be the same on every machine of the cluster.
+        tasks: what to run; their folders must be the same on every machine of the cluster.
         address: of the cluster; null: that of ``RAY_ADDRESS``, or a Ray of this machine's own.
         threads: processors that each job reserves and uses.
         gpus: that each job reserves.
@@ -41,7 +41,7 @@ def run_ray(
     Raises:
         ValueError: if Ray is not installed or does not answer, or a job wants more than there is.
     """
-    if any(job.devices > 1 for job in asked):
+    if any(job.devices > 1 for job in tasks):
         raise ValueError("launch=ray runs each job on one device: leave fit.devices at 1")
     ray = _connected(address, threads, gpus)
     work = ray.remote(num_cpus=threads, num_gpus=gpus, max_calls=1, max_retries=0)(_work)
@@ -50,7 +50,7 @@ def run_ray(
     # Installed after Ray's own handlers; ray.wait must not be interrupted by an exception.
     with Signals() as signals:
         signals.patient = True
-        for job in asked:
+        for job in tasks:
             if outcome := already(job):
                 yield outcome
             else:
@@ -83,8 +83,8 @@ def _connected(address: str | None, threads: int, gpus: float) -> Any:
             there, log_to_driver=False, logging_level=logging.CRITICAL, **(LIMITS if there == OWN else {})
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
-        said = str(error).strip().splitlines()[0]
-        raise ValueError(f"launch.address={there}: no Ray cluster answers there ({said})") from None
+        message = str(error).strip().splitlines()[0]
+        raise ValueError(f"launch.address={there}: no Ray cluster answers there ({message})") from None
     has = ray.cluster_resources()
     if there == OWN and (threads > has["CPU"] or gpus > has.get("GPU", 0)):
         # A cluster may grow; on one machine the jobs would wait for ever.
@@ -119,7 +119,7 @@ def _outcome(ray: Any, reference: Any, job: Job) -> Outcome:
     except ray.exceptions.TaskCancelledError:
         return Outcome(job.name, "not run", "", 1, job.folder)
     except ray.exceptions.RayError as error:
-        said = f"its worker ended early: {type(error).__name__} (out of memory?)"
+        message = f"its worker ended early: {type(error).__name__} (out of memory?)"
     job.folder.mkdir(parents=True, exist_ok=True)
-    status.write(job.folder, "failed", said, 1)
-    return Outcome(job.name, "failed", said, 1, job.folder / "train.log")
+    status.write(job.folder, "failed", message, 1)
+    return Outcome(job.name, "failed", message, 1, job.folder / "train.log")

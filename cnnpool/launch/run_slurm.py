@@ -24,7 +24,7 @@ REQUEUES = 1000
 
 
 def run_slurm(
-    asked: Sequence[Job],
+    tasks: Sequence[Job],
     /,
     *,
     jobs: Annotated[int, Ge(1), Le(10**6)] = 256,
@@ -43,7 +43,7 @@ def run_slurm(
     A job whose time is up, or that gives way to another, saves, is queued again, and goes on from there.
 
     Args:
-        asked: what to run; their folders must be the same on every node.
+        tasks: what to run; their folders must be the same on every node.
         jobs: at once.
         threads: processors of each job.
         timeout_min: after which a job is queued again, in minutes.
@@ -57,11 +57,11 @@ def run_slurm(
     """
     queue = {"partition": partition, "account": account, "qos": qos, "constraint": constraint}
     waiting = []
-    for number, job in enumerate(asked, 1):
+    for number, job in enumerate(tasks, 1):
         if outcome := already(job):
             yield outcome
         else:
-            announce(job, number, len(asked))
+            announce(job, number, len(tasks))
             waiting.append(job)
     if not waiting:
         return
@@ -92,8 +92,8 @@ def _executor(job: Job, cluster: str) -> Any:
     try:
         return submitit.AutoExecutor(folder, cluster=cluster, slurm_max_num_timeout=REQUEUES)
     except RuntimeError as error:
-        said = str(error).splitlines()[0]
-        raise ValueError(f"launch=slurm: {said}; launch.cluster=local tries it without a queue") from None
+        message = str(error).splitlines()[0]
+        raise ValueError(f"launch=slurm: {message}; launch.cluster=local tries it without a queue") from None
 
 
 def _wait(running: dict[Any, Job]) -> Iterator[Outcome]:
@@ -130,10 +130,10 @@ def _returned(submitted: Any) -> Outcome | None:
 
 def _lost(submitted: Any, job: Job) -> Outcome:
     """The outcome of a job that ended without returning one."""
-    said = f"ended early on its node, {submitted.state}"
+    message = f"ended early on its node, {submitted.state}"
     job.folder.mkdir(parents=True, exist_ok=True)
-    status.write(job.folder, "failed", said, 1)
-    return Outcome(job.name, "failed", said, 1, Path(submitted.paths.stderr))
+    status.write(job.folder, "failed", message, 1)
+    return Outcome(job.name, "failed", message, 1, Path(submitted.paths.stderr))
 
 
 class Task:

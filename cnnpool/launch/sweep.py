@@ -78,11 +78,11 @@ def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
     """Print the outcomes; return 0 if all jobs are done, 2 if all failures are mistakes, else 1."""
     sweep = len(outcomes) > 1
     if sweep:
-        rows, told = [], set[str]()
+        rows, shown = [], set[str]()
         for outcome in outcomes:
-            again = outcome.state == "failed" and outcome.said in told
-            rows.append((outcome.run, outcome.state, "as above" if again else outcome.said))
-            told.add(outcome.said)
+            again = outcome.state == "failed" and outcome.message in shown
+            rows.append((outcome.run, outcome.state, "as above" if again else outcome.message))
+            shown.add(outcome.message)
         sys.stdout.write(tables.text(tables.from_rows(("", "", ""), rows)))
         counts = Counter(outcome.state for outcome in outcomes)
         sys.stdout.write(
@@ -95,7 +95,7 @@ def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
     failed = [outcome for outcome in outcomes if outcome.state not in ("done", "not run")]
     alike: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in failed:
-        alike.setdefault((outcome.state, outcome.said), []).append(outcome)
+        alike.setdefault((outcome.state, outcome.message), []).append(outcome)
     for same in alike.values():
         sys.stderr.write(_failure(same, sweep))
     if status or not failed:
@@ -112,7 +112,7 @@ def _failure(same: Sequence[Outcome], sweep: bool) -> str:
     more = f" and {len(same) - 1} more" if len(same) > 1 else ""
     where = f"{first.run}{more}: " if sweep else ""
     record = f" (log: {first.log})" if sweep and first.log.is_file() else ""
-    return f"{kind}: {where}{first.said.removeprefix('stopped ')}{record}\n"
+    return f"{kind}: {where}{first.message.removeprefix('stopped ')}{record}\n"
 
 
 def _next(folders: Sequence[Path]) -> str:
@@ -122,6 +122,6 @@ def _next(folders: Sequence[Path]) -> str:
     folder = from_here(Path(os.path.commonpath([folder.absolute() for folder in folders])))
     board = ("tensorboard", "--logdir", folder)
     if len(folders) == 1:
-        return f"results: {tables.printable(folder)}\n{next_lines(board, ('cnnpool', 'probe', folder))}"
+        return f"results: {folder}\n{next_lines(board, ('cnnpool', 'probe', folder))}"
     lines = next_lines(("cnnpool", "compare", folder), board)
-    return f"results: {tables.printable(folder)}\n{lines}{'':6}{BOARD}\n"
+    return f"results: {folder}\n{lines}{'':6}{BOARD}\n"

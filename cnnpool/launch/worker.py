@@ -111,8 +111,8 @@ class Worker:
                 process.start()
             except (EOFError, OSError) as error:
                 self.kill()
-                said = str(error) or "their server ended"
-                raise StartError(f"no process could be started: {said} (is there enough memory?)") from None
+                cause = str(error) or "their server ended"
+                raise StartError(f"no process could be started: {cause} (is there enough memory?)") from None
             theirs.close()
             self._ranks.append(Rank(process, ours))
 
@@ -154,10 +154,10 @@ class Worker:
         except (EOFError, OSError):
             rank.process.join(GRACE_S)
             rank.died, rank.time = True, time.monotonic()
-            said = _death(rank.process.exitcode)
+            message = _death(rank.process.exitcode)
             if len(self._ranks) > 1:
-                said = f"process {self._ranks.index(rank) + 1} of {len(self._ranks)} {said}"
-            rank.outcome = Outcome(self._job.name, "failed", said, 1, self._log)
+                message = f"process {self._ranks.index(rank) + 1} of {len(self._ranks)} {message}"
+            rank.outcome = Outcome(self._job.name, "failed", message, 1, self._log)
 
     def _conclude(self) -> Outcome:
         """The first process's outcome, or that of the process whose end made it fail."""
@@ -174,12 +174,12 @@ class Worker:
             # A signal, or a mistake that every process reports.
             cause, outcome = first
         if cause.killed:
-            said = "killed by a second signal; the same command goes on from its last checkpoint"
-            outcome = replace(outcome, state="stopped", said=said, status=128 + signal.SIGKILL)
+            message = "killed by a second signal; the same command goes on from its last checkpoint"
+            outcome = replace(outcome, state="stopped", message=message, status=128 + signal.SIGKILL)
         if cause.died or cause is not self._ranks[0]:
             self._job.folder.mkdir(parents=True, exist_ok=True)
             state: Literal["stopped", "failed"] = "stopped" if outcome.state == "stopped" else "failed"
-            status.write(self._job.folder, state, outcome.said, outcome.status)
+            status.write(self._job.folder, state, outcome.message, outcome.status)
         return replace(outcome, log=self._log)
 
 
@@ -219,9 +219,9 @@ def _work(
         except Stopped as stop:
             outcome = stopped(job, stop)
     if output and outcome.status:
-        sys.stderr.write(f"error: {outcome.said}\n")
-    if (said := write_error(streams, ("stdout", "stderr"))) and output:
-        outcome = replace(outcome, said=f"{outcome.said} ({output.name}: {said})")
+        sys.stderr.write(f"error: {outcome.message}\n")
+    if (message := write_error(streams, ("stdout", "stderr"))) and output:
+        outcome = replace(outcome, message=f"{outcome.message} ({output.name}: {message})")
     reports.send((time.monotonic(), outcome))
     # Clean-up in libraries may wait for processes that are gone.
     os._exit(0)
@@ -236,6 +236,6 @@ def _end_with_parent() -> None:
 
 
 def _write_into(output: Path) -> None:
-    with output.open("ab") as said:
+    with output.open("ab") as file:
         for number in (1, 2):
-            os.dup2(said.fileno(), number)
+            os.dup2(file.fileno(), number)

@@ -24,15 +24,15 @@ def explained(error: OSError, path: Path, needed: int = 0) -> WriteError:
         path: the file.
         needed: bytes that the file takes at least.
     """
-    said = error.strerror or str(error)
+    message = error.strerror or str(error)
     if error.errno in FULL:
         disk = mount_of(path)
         free = shutil.disk_usage(disk).free
         missing = size(max(needed - free, 0) + 4096)
-        said = f"{said}: {size(free)} free on the disk at {disk}; free {missing} or more there"
+        message = f"{message}: {size(free)} free on the disk at {disk}; free {missing} or more there"
     elif error.errno == errno.EFBIG:
-        said = f"{said}: {size(needed)} are more than a file may have here; raise the limit (ulimit -f)"
-    return WriteError(error.errno, said, str(path))
+        message = f"{message}: {size(needed)} are more than a file may have here; raise the limit (ulimit -f)"
+    return WriteError(error.errno, message, str(path))
 
 
 def mount_of(path: Path) -> Path:

@@ -15,10 +15,10 @@ HANGUP = getattr(signal, "SIGHUP", None)
 class Stopped(BaseException):
     """The process was asked to end; no Exception, so that nothing takes it for a failure."""
 
-    def __init__(self, signum: int, said: str = ""):
+    def __init__(self, signum: int, message: str = ""):
         self.signum = int(signum)
         self.name = signal.Signals(signum).name
-        super().__init__(said or f"stopped by {self.name}")
+        super().__init__(message or f"stopped by {self.name}")
 
     @property
     def status(self) -> int:

@@ -52,7 +52,7 @@ def test_output_that_cannot_be_kept_ends_no_job_and_is_said(context, tmp_path):
     output.symlink_to("/dev/full")
     outcome = ended(Worker(job(tmp_path / "run", mistake="no"), context, 1, output))
     assert (outcome.state, outcome.status) == ("failed", 2)
-    assert outcome.said == "no (output.log: No space left on device; the rest of it is lost)"
+    assert outcome.message == "no (output.log: No space left on device; the rest of it is lost)"
 
 
 def training(folder, **changes):
@@ -87,8 +87,8 @@ def test_a_job_that_is_killed_is_told_of_while_another_goes_on(context, tmp_path
         checkpoint(folder)
     os.kill(state(folders[0])["pid"], signal.SIGKILL)
     outcome = ended(first)
-    assert (outcome.state, outcome.said) == ("failed", "killed by SIGKILL (out of memory?)")
-    assert state(folders[0])["error"] == outcome.said
+    assert (outcome.state, outcome.message) == ("failed", "killed by SIGKILL (out of memory?)")
+    assert state(folders[0])["error"] == outcome.message
     assert second.poll() is None
     second.send_signal(signal.SIGTERM)
     outcome = ended(second)
@@ -102,7 +102,7 @@ def test_a_job_killed_by_us_was_stopped(context, tmp_path):
     checkpoint(folder)
     worker.kill()
     outcome = ended(worker)
-    assert outcome.state == state(folder)["state"] == "stopped" and "second signal" in outcome.said
+    assert outcome.state == state(folder)["state"] == "stopped" and "second signal" in outcome.message
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_a_killed_process_of_several_is_one_line_and_takes_the_others_along(cont
     os.kill(worker._ranks[1].process.pid, signal.SIGKILL)
     outcome = ended(worker)
     said = "process 2 of 2 killed by SIGKILL (out of memory?)"
-    assert (outcome.state, outcome.said, outcome.status) == ("failed", said, 1)
+    assert (outcome.state, outcome.message, outcome.status) == ("failed", said, 1)
     assert state(folder)["error"] == said
     assert not any(rank.process.is_alive() for rank in worker._ranks)
 
@@ -205,4 +205,4 @@ def test_jobs_can_be_stopped_once_the_server_that_forked_them_is_killed(context,
     os.kill(state(folders[1])["pid"], signal.SIGKILL)
     outcome = ended(second)
     said = "ended early, and so did the process that started it and knew why"
-    assert (outcome.state, outcome.said) == ("failed", said)
+    assert (outcome.state, outcome.message) == ("failed", said)
