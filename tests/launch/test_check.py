@@ -17,22 +17,33 @@ EARLY = [
     "pool.kernel_size=0", "pool=blur pool.padding_mode=mirror", "pool@stage.s2=avg stage.s2.stride=0",
     "data.batch_size=0", "model.width=0", "readout=flatten readout.hidden=-1", "probe.gradient.epsilon=2",
 ]  # fmt: skip
-LATE = {
+VALUES = {
     "pool.kernel_size=0": "pool.kernel_size must be a whole number from 1 to 1,024, or two of them, got 0",
     "pool.ties=all": "pool.ties must be one of first, last, split, got 'all'",
-    "pool.padding=2": "stage s1: pool.padding must be at most half of kernel_size=2, got 2",
     "pool=blur pool.padding_mode=mirror": "pool.padding_mode must be one of reflect, replicate, circular",
     "pool=blur pool.filter_size=1000000000000": "pool.filter_size must be a whole number from 1 to 255",
     "pool@stage.s2=avg stage.s2.stride=0": "stage.s2.stride must be a whole number from 1 to 1,024",
-    "pool@stage.s2=avg stage.s2.padding=2": "stage s2: stage.s2.padding must be at most half of",
     "data.batch_size=0": "data.batch_size must be a whole number from 1 to",
-    "data.crop=28": "data.crop must be at least 0 and less than 28, got 28",
     "model.width=0": "model.width must be a whole number from 1 to 16,384, got 0",
     "readout=flatten readout.hidden=-1": "readout.hidden must be a whole number from 0 to 65,536, got -1",
-    "readout=attention readout.heads=3": "readout.heads must divide the 64 channels, got 3",
     "probe.gradient.samples=0": "probe.gradient.samples must be a whole number from 1 to 10^9, got 0",
-    "probe.gradient.epsilon=2": "probe.gradient.epsilon must be a number from 0 to 1, got 2",
+    "fit.lr=-1": "fit.lr must be a number above 0 and finite, got -1",
+    "seed=-1": "seed must be a whole number from 0 to 4,294,967,295, got -1",
+    "launch=processes launch.jobs=0": "launch.jobs must be a whole number from 1 to 1,024, or null, got 0",
 }
+LATE = {
+    "pool.padding=2": "stage s1: pool.padding must be at most half of kernel_size=2, got 2",
+    "pool@stage.s2=avg stage.s2.padding=2": "stage s2: stage.s2.padding must be at most half of",
+    "data.crop=28": "data.crop must be at least 0 and less than 28, got 28",
+    "readout=attention readout.heads=3": "readout.heads must divide the 64 channels, got 3",
+}
+
+
+def test_a_value_out_of_range_is_named_as_the_command_line_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words, message in VALUES.items():
+        (job,) = jobs_of(Request(words.split()))
+        assert job.mistake.startswith(message), words
 
 
 def test_names_are_refused_before_torch_is_imported(tmp_path):
@@ -53,7 +64,7 @@ assert "hydra" in sys.modules
 
 
 @pytest.mark.parametrize("command", LATE)
-def test_a_value_is_refused_in_one_line_that_names_it_as_the_command_line_does(
+def test_options_that_do_not_go_together_are_refused_in_one_line_as_the_command_line_names_them(
     command, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)

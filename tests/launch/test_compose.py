@@ -11,6 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf, open_dict
 
+from cnnpool.choices import stage_settings
 from cnnpool.cli_parser import train_parser
 from cnnpool.launch import compose as composing
 from cnnpool.launch import conf_dir
@@ -341,3 +342,34 @@ def test_an_option_that_all_swept_choices_have_is_given_once(tmp_path, monkeypat
     ]
     with pytest.raises(ValueError, match=r"pool\.p"):
         jobs_of(Request(["pool=lp,max", "pool.p=2.5"], multirun=True))
+
+
+CONVOLVING = (
+    "strided", "conv_blur", "conv_pool", "depthwise", "patchify", "avg_conv", "reduction", "unshuffle",
+    "adown", "scdown", "hwd",
+)  # fmt: skip
+
+
+def settings(*overrides):
+    (job,) = jobs_of(Request(overrides))
+    assert not job.mistake
+    return job.settings
+
+
+def test_operators_that_convolve_normalise_where_the_network_does_unless_told_otherwise():
+    for pool in CONVOLVING:
+        assert settings(f"pool={pool}")["pool"]["norm"] == "batch"
+        assert settings(f"pool={pool}", "model=allconv", "model.norm=false")["pool"]["norm"] == "none"
+    assert settings("pool=strided", "pool.norm=none")["pool"]["norm"] == "none"
+
+
+def test_a_stage_of_its_own_normalises_too():
+    found = stage_settings(settings("pool=max", "pool@stage.s2=strided"), ("s1", "s2"))
+    assert "norm" not in found["s1"] and found["s2"]["norm"] == "batch"
+    inherited = stage_settings(settings("pool=strided"), ("s1", "s2"))
+    assert inherited["s1"] == inherited["s2"] and inherited["s2"]["norm"] == "batch"
+
+
+def test_every_job_of_a_sweep_has_the_norm_of_its_own_model():
+    jobs = jobs_of(Request(("pool=strided", "model=allconv", "model.norm=true,false"), multirun=True))
+    assert [job.settings["pool"]["norm"] for job in jobs] == ["batch", "none"]

@@ -235,12 +235,6 @@ def test_cores_are_divided_among_jobs_and_their_devices(monkeypatch):
     assert share(20, 16) == (1, 1)
 
 
-@pytest.mark.parametrize("override", ["launch.jobs=0", "launch.threads=-1"])
-def test_a_share_out_of_range_is_refused(call, override):
-    status, _, err = call("train", *SWEEP, "launch=processes", override, *call.quick)
-    assert status == 2 and "must be a whole number from 1 to 1,024, or null" in err
-
-
 @pytest.mark.parametrize(("sweep", "count"), [([], 1), (SWEEP, 3)])
 def test_a_training_on_several_devices_gets_a_process_for_each(monkeypatch, call, sweep, count):
     seen = []

@@ -112,21 +112,6 @@ def test_no_sweep_of_a_configuration_folder_names_code(key, call, tmp_path, harm
     assert not harm.exists() and not (tmp_path / "outputs").exists()
 
 
-def test_a_shortened_flag_is_no_way_around(call, tmp_path, harm):
-    (tmp_path / "mine" / "experiment").mkdir(parents=True)
-    (tmp_path / "mine" / "experiment" / "evil.yaml").write_text(
-        f"# @package _global_\nhydra: {{{CALLBACKS}}}\n"
-    )
-    status, _, err = call("train", "--config-di=mine", "experiment=evil", *call.quick)
-    assert status == 2 and "unrecognized arguments: --config-di=mine" in err and not harm.exists()
-
-
-def test_a_pickled_run_is_not_loaded(call, tmp_path):
-    (tmp_path / "rerun.pickle").write_bytes(b"cos\nsystem\n(S'touch done'\ntR.")
-    status, _, err = call("train", "--experimental-rerun=rerun.pickle")
-    assert status == 2 and err.count("\n") == 1 and not (tmp_path / "done").exists()
-
-
 def test_a_folder_may_bring_choices_experiments_and_sweeps(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "mine" / "experiment" / "own.yaml"
