@@ -25,6 +25,8 @@ from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import alternatives, is_choice, line_of, parse
 from cnnpool.system.progress import Progress
 
+COUNTED = 32
+"""Report progress when composing at least so many jobs."""
 OF_RUNS, OF_SWEEPS = ("hydra.run.dir",), ("hydra.sweep.dir", "hydra.sweep.subdir")
 
 
@@ -137,7 +139,9 @@ def _sweep(composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Overri
     except OmegaConfBaseException as error:
         raise ValueError(unresolved(error)) from None
     jobs = []
-    with Progress("composing", math.prod(map(len, axes)), "jobs") as progress:
+    count = math.prod(map(len, axes))
+    # A few take longer only on a machine that is busy.
+    with Progress("composing", count, "jobs", silent_s=None if count >= COUNTED else 60.0) as progress:
         for number, chosen in enumerate(product(*axes)):
             config = composer.one_of_many(chosen)
             if config.hydra.sweeper.params != whole.hydra.sweeper.params:
