@@ -21,16 +21,29 @@ def check(settings: Mapping[str, Any]) -> None:
     for room in ("fit", "trainer"):
         registry.check_options(schema.options_of(room, ""), room, settings.get(room, {}), room)
     for room, path, chosen in _choices(settings):
-        name, options = chosen.get("name"), options_of(chosen)
-        if not isinstance(name, str):
-            raise ValueError(f"{path}.name={name} is not a name; a choice is made by {path}=NAME")
-        registry.check_options(_known(room, name), name, options, path)
-        if name == KEEP and not is_published(settings):
+        _check_choice(room, path, chosen)
+        if chosen["name"] == KEEP and not is_published(settings):
             raise ValueError(
                 f"{path}=keep: keeps what a published network has, such as model=torchvision:resnet18; "
                 f"model={settings['model']['name']} has none of its own"
             )
     log_of(settings).refuse_missing()
+
+
+def check_launch(chosen: Mapping[str, Any]) -> None:
+    """Refuse a launcher, which all jobs of a command share, as :func:`check` refuses other choices.
+
+    Raises:
+        ValueError: naming the option as on the command line, its value and what it may be.
+    """
+    _check_choice("launch", "launch", chosen)
+
+
+def _check_choice(room: str, path: str, chosen: Mapping[str, Any]) -> None:
+    name = chosen.get("name")
+    if not isinstance(name, str):
+        raise ValueError(f"{path}.name={name} is not a name; a choice is made by {path}=NAME")
+    registry.check_options(_known(room, name), name, options_of(chosen), path)
 
 
 def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -43,7 +56,7 @@ def _choices(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[st
                         f"{room}.{name} holds options of a {room}: leave it out by ~{room}.{name}"
                     )
                 yield room, f"{room}.{name}", {"name": name, **options}
-        elif room in settings and room not in ("fit", "trainer"):
+        elif room in settings and room not in ("fit", "trainer", "launch"):
             yield room, room, settings[room]
     for stage, spec in own_operators(settings).items():
         common = settings["pool"] if spec.get("name") == "inherit" else {}

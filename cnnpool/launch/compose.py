@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.cli_parser import MOST_JOBS
-from cnnpool.launch.check import check
+from cnnpool.launch.check import check, check_launch
 from cnnpool.launch.composer import PRIMARY, Composer, opened
 from cnnpool.launch.config import refuse_code, resolve, unresolved
 from cnnpool.launch.folders import distinct, is_harmless, run_name
@@ -63,27 +63,28 @@ def jobs_of(request: Request) -> list[Job]:
             config = composer.job(overrides)
             if config.hydra.mode != RunMode.MULTIRUN:
                 _refuse(overrides, OF_SWEEPS, "is for sweeps, by -m; a single run's folder is hydra.run.dir")
-                return _addressed([_job(config)], overrides)
+                return _launched([_job(config)], overrides)
         whole = composer.sweep([_first(composer, override) for override in overrides])
         if not request.multirun and whole.hydra.mode != RunMode.MULTIRUN:
             raise ValueError(_no_sweep(swept))
         _refuse(overrides, OF_RUNS, "is for a single run; the folder of a sweep is out, or hydra.sweep.dir")
         axes = _axes(composer, overrides, whole, request.most_jobs)
-        return _addressed(_sweep(composer, whole, axes), overrides)
+        return _launched(_sweep(composer, whole, axes), overrides)
 
 
-def _addressed(jobs: list[Job], overrides: Sequence[Override]) -> list[Job]:
-    """``jobs``, unless a file names the cluster that runs them: it and this machine exchange code.
+def _launched(jobs: list[Job], overrides: Sequence[Override]) -> list[Job]:
+    """``jobs``, unless their launcher is refused.
 
     Raises:
-        ValueError: if so.
+        ValueError: if its options are, or if a file names the cluster: it and this machine exchange code.
     """
     given = any(override.key_or_group == "launch.address" for override in overrides)
-    for job in jobs:
-        if not given and (address := job.settings.get("launch", {}).get("address")) is not None:
+    for launch in (job.settings["launch"] for job in jobs if "launch" in job.settings):
+        check_launch(launch)
+        if not given and launch.get("address") is not None:
             raise ValueError(
-                f"launch.address={address}: a cluster's address comes from the command line or RAY_ADDRESS, "
-                "not from a file"
+                f"launch.address={launch['address']}: a cluster's address comes from the command line or "
+                "RAY_ADDRESS, not from a file"
             )
     return jobs
 

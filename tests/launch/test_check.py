@@ -29,7 +29,6 @@ VALUES = {
     "probe.gradient.samples=0": "probe.gradient.samples must be a whole number from 1 to 10^9, got 0",
     "fit.lr=-1": "fit.lr must be a number above 0 and finite, got -1",
     "seed=-1": "seed must be a whole number from 0 to 4,294,967,295, got -1",
-    "launch=processes launch.jobs=0": "launch.jobs must be a whole number from 1 to 1,024, or null, got 0",
 }
 LATE = {
     "pool.padding=2": "stage s1: pool.padding must be at most half of kernel_size=2, got 2",
@@ -85,6 +84,13 @@ def test_every_job_of_a_sweep_is_checked_before_the_first_folder_is_made(tmp_pat
     assert capsys.readouterr().err.count("pool.stride must be a whole number from 1 to 1,024") == 2
     wrong = [job.mistake for job in jobs_of(Request(["pool=max,avg", "pool.stride=2,-1"], multirun=True))]
     assert [bool(mistake) for mistake in wrong] == [False, True, False, True]
+
+
+def test_a_launcher_is_refused_once_for_all_jobs_of_a_sweep():
+    with pytest.raises(
+        ValueError, match=r"^launch\.jobs must be a whole number from 1 to 1,024, or null, got 0$"
+    ):
+        jobs_of(Request(["launch=processes", "launch.jobs=0", "seed=0,1"], multirun=True))
 
 
 def test_an_operator_of_an_installed_package_is_checked_by_its_signature(tmp_path, monkeypatch):
