@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -94,9 +95,8 @@ def check(ours, exact, dtype):
 
 @by_triton
 @pytest.mark.parametrize("name", OPERATORS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_values_and_gradients_are_those_of_torch_in_float64(name, dtype, monkeypatch):
-    for layout in LAYOUTS:
+def test_values_and_gradients_are_those_of_torch_in_float64(name, monkeypatch):
+    for dtype, layout in product(DTYPES, LAYOUTS):
         x = torch.randn(2, 3, 7, 9, dtype=torch.float64, device=DEVICE).to(dtype)
         x = x.contiguous(memory_format=layout)
         with dispatch.use(False):
@@ -127,16 +127,15 @@ def test_what_is_not_finite_is_as_by_torch(name, monkeypatch):
 
 @by_triton
 @pytest.mark.parametrize("name", LEARNT)
-@pytest.mark.parametrize("shape", [(), (1, 1, 1), (3, 1, 1)], ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
-def test_learnt_numbers_get_their_gradient(name, shape, dtype, monkeypatch):
+def test_learnt_numbers_get_their_gradient(name, monkeypatch):
     def slopes(x, number):
         x, number = (t.detach().requires_grad_() for t in (x, number))
         y = LEARNT[name](x, number)
         return y.detach(), *grad(y.square().sum(), (x, number))
 
-    wide = torch.float64 if dtype == torch.float64 else torch.float32
-    for layout in LAYOUTS:
+    shapes, dtypes = ((), (1, 1, 1), (3, 1, 1)), (torch.float32, torch.float64, torch.float16)
+    for shape, dtype, layout in product(shapes, dtypes, LAYOUTS):
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
         x = torch.randn(2, 3, 7, 9, device=DEVICE).to(dtype).contiguous(memory_format=layout)
         number = torch.rand(shape, dtype=wide, device=DEVICE) + 2
         with dispatch.use(False):
@@ -258,6 +257,7 @@ def test_compiled_graphs_hold_the_kernels():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(INTERPRETED, reason="this is the process of its own")
 def test_all_of_it_holds_under_the_interpreter():
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", __file__]
