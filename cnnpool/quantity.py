@@ -7,9 +7,12 @@ verdicts, TensorBoard and glossaries read them there.
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, MISSING, asdict, dataclass, fields, replace
 from functools import cache, partial
 from typing import Any, Literal
+
+from cnnpool.json_text import flat, validated
 
 Range = tuple[float | None, float | None]
 
@@ -36,6 +39,8 @@ class Quantity:
         shown: ``compare``: it has a column in every comparison. ``probe``: ``cnnpool probe`` prints it.
             ``file``: it stands in files alone.
         timed: it depends on the load of the machine.
+        headline: a first look shows it: TensorBoard's first group of charts, the page of its section, the row
+            of HParams, and a figure of the report.
     """
 
     key: str
@@ -50,6 +55,7 @@ class Quantity:
     seeds: Literal["mean", "same"] = "mean"
     shown: Shown = "probe"
     timed: bool = False
+    headline: bool = False
 
     def below(self, section: str) -> "Quantity":
         """The same with its key below ``section``."""
@@ -134,14 +140,13 @@ count = partial(Quantity, form="count", range=(0.0, None))
 
 def from_records(records: Mapping[str, Any]) -> list[Quantity]:
     """The quantities of a run's ``results.json``; unreadable entries are left out."""
-    known = {one.name for one in fields(Quantity)} - {"key"}
     found = []
     for key, record in records.items():
-        if isinstance(record, Mapping) and {"title", "definition"} <= record.keys():
-            content = {name: value for name, value in record.items() if name in known}
-            if isinstance(content.get("range"), list):
-                content["range"] = tuple(content["range"])
-            found.append(Quantity(key=key, **content))
+        if isinstance(record, Mapping):
+            ends = record.get("range", (None, None))
+            with suppress(ValueError):
+                own = {"key": key, "range": tuple(ends) if isinstance(ends, list) else ends}
+                found.append(validated(Quantity, {**record, **own}))
     return found
 
 
@@ -156,20 +161,14 @@ def records(quantities: Sequence[Quantity], results: Mapping[str, Any]) -> dict[
     return {one.key: one.record() for one in quantities if one.key in found}
 
 
-def numbers(node: Any, prefix: str = "") -> list[tuple[str, float | None]]:
+def numbers(node: Any) -> list[tuple[str, float | None]]:
     """Dotted key and value of every number below ``node``; None where it is null."""
-    found: list[tuple[str, float | None]] = []
-    _collect(node, prefix, found)
-    return found
+    return [(key, value) for key, value in flat(node) if value is None or is_number(value)]
 
 
-def _collect(node: Any, prefix: str, found: list[tuple[str, float | None]]) -> None:
-    # Leaves first: there are most of them, and to ask for a mapping takes ten times as long.
-    if node is None or (isinstance(node, int | float) and not isinstance(node, bool)):
-        found.append((prefix, node))
-    elif isinstance(node, Mapping):
-        for name, below in node.items():
-            _collect(below, f"{prefix}.{name}" if prefix else str(name), found)
+def is_number(value: Any) -> bool:
+    """True for int and float, NaN included; False for bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _short(value: float, plus: str) -> str:

@@ -1,10 +1,9 @@
-"""One table, five formats: columns of text as plain text, Markdown, LaTeX, HTML, and records as CSV."""
+"""One table, four formats: columns of text as plain text, Markdown and LaTeX, and records as CSV."""
 
 import csv as csv_module
 import io
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 GAP = "  "
@@ -107,28 +106,6 @@ def latex(columns: Sequence[Column]) -> str:
         f"\\begin{{tabular}}{{{layout}}}\n\\toprule\n{head}\\midrule\n"
         f"{''.join(rows)}\\bottomrule\n\\end{{tabular}}\n"
     )
-
-
-def html(columns: Sequence[Column], classes: Collection[str] = ()) -> str:
-    """A ``table`` element; columns of words have the class ``words``.
-
-    Args:
-        columns: what to show.
-        classes: a cell that equals one of these has it as its class too.
-    """
-
-    def cell(tag: str, column: Column, content: str) -> str:
-        names = ["words"] * column.words + [content] * (content in classes)
-        kind = f' class="{" ".join(names)}"' if names else ""
-        scope = ' scope="col"' if tag == "th" else ""
-        return f"<{tag}{kind}{scope}>{escape(printable(content))}</{tag}>"
-
-    head = "".join(cell("th", column, column.header) for column in columns)
-    body = "\n".join(
-        f"<tr>{''.join(cell('td', c, content) for c, content in zip(columns, row, strict=True))}</tr>"
-        for row in _rows(columns)
-    )
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
 def csv(records: Sequence[Mapping[str, Any]]) -> str:

@@ -11,11 +11,11 @@ from cnnpool.choose import page
 from cnnpool.choose.events import discard, event_file, ours
 from cnnpool.choose.standing import columns
 from cnnpool.choose.study import Study, View
-from cnnpool.report import html, markdown
+from cnnpool.report import render
 from cnnpool.report.document import Block, Code, Paragraph, Table
 from cnnpool.report.plots import Plot, plot
-from cnnpool.report.plots.dots import dots
-from cnnpool.report.plots.learning import curves
+from cnnpool.report.plots.choices import dots
+from cnnpool.report.plots.learning_curve import curves
 from cnnpool.report.statistics import summarise
 from cnnpool.report.write import put
 
@@ -32,8 +32,8 @@ def write(study: Study, ending: page.Ending) -> Path:
     plots = draw(study, ending.view)
     title, blocks = page.compose(study, ending, plots)
     files = {
-        "choose.md": markdown.render(title, blocks).encode(),
-        "choose.html": html.render(title, blocks).encode(),
+        "choose.md": render.markdown(title, blocks).encode(),
+        "choose.html": render.html(title, blocks).encode(),
     }
     if found := records(study, ending.view):
         files["runs.csv"] = tables.csv(found).encode()
@@ -89,7 +89,7 @@ def board(study: Study, ending: page.Ending, folder: Path) -> None:
     if view.recommended is not None:
         blocks.append(Code(page.train_command(study, view.recommended)))
     with event_file(folder) as events:
-        events.text("choose", markdown.render("Which downsampling", blocks))
+        events.text("choose", render.markdown("Which downsampling", blocks))
     for place, arm in enumerate(study.arms):
         steps, means = _means(study, view, place)
         if steps:

@@ -78,6 +78,8 @@ def _checked(node: Any) -> Live:
         **{name: _one(node, name, int) for name in ("rounds", "ended", "asked")},
         **{name: _one(node, name, float) for name in ("spent_s", "budget_s", "time")},
     )
+    if not candidates:
+        raise ValueError("it has no candidates")
     if len({len(found.trained), len(found.left), *(len(one.cells) for one in candidates)}) != 1:
         raise ValueError("its lists are not of one length")
     return found

@@ -17,7 +17,7 @@ from torch.utils.tensorboard.summary import hparams
 from cnnpool.quantity import Quantity
 from cnnpool.run_folder import metrics
 from cnnpool.run_folder.metrics import MetricsFile
-from cnnpool.run_folder.pages import charts, pages
+from cnnpool.run_folder.pages import charts, headlines, pages
 from cnnpool.run_folder.results import NAMED, Results
 from cnnpool.tables import markdown_text
 
@@ -121,19 +121,20 @@ class Record(Logger):
         # No seed: a row is a mean over seeds, and a fifth column would push the accuracy out of 1,400 pixels.
         settings = {room: getattr(results, room)["name"] for room in NAMED}
         where, _, choice = results.choice.rpartition("/")
-        self._hyperparameters(f"{choice} ({where})" if where else choice, settings, _headline(results))
+        headline = headlines(results.measured, results.quantities)
+        self._hyperparameters(f"{choice} ({where})" if where else choice, settings, headline)
         own = {stage: node for stage, node in results.stages.items() if node != results.pool}
         asked = {key: getattr(results, key) for key in (*NAMED, "fit", "seed")}
         asked |= {f"stage.{stage}": node for stage, node in own.items()}
         self.board.add_text("configuration", _listed(asked), results.steps)
-        self.board.add_text("results", _listed(_headline(results)), results.steps)
+        self.board.add_text("results", _listed(headline), results.steps)
 
     def _scalar(self, tag: str, value: float, step: int, wall_time: float) -> None:
         # Never back, also where the clock was set back.
         self.latest = max(self.latest, wall_time)
         if tag not in self.charts:
             one = next((q for q in self.quantities if q.has_tag(tag)), None)
-            self.charts[tag] = charts(tag, one.shown if one else "compare")
+            self.charts[tag] = charts(tag, one)
             self.definitions |= {name: one.definition for name in self.charts[tag] if one}
         for name in self.charts[tag]:
             self.events.add_summary(self._summary(name, value), step, self.latest)
@@ -146,10 +147,8 @@ class Record(Logger):
         return Summary(value=[Summary.Value(tag=tag, simple_value=value, metadata=metadata)])
 
     def _layout(self) -> None:
-        layout = {
-            title: {tag: ["Multiline", [f"^{tag}$"]] for tag in tags}
-            for title, tags in pages(tag for tag in self.charts if self.charts[tag]).items()
-        }
+        shown = pages([tag for tag, own in self.charts.items() if own], self.quantities)
+        layout = {title: {tag: ["Multiline", [f"^{tag}$"]] for tag in tags} for title, tags in shown.items()}
         self.board.add_custom_scalars(layout)
 
     def _hyperparameters(self, group: str, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
@@ -166,20 +165,6 @@ class Record(Logger):
         """Flush and close the event file."""
         self.sync()
         self.board.close()
-
-
-def _headline(results: Results) -> dict[str, float]:
-    """The main results of a run, by the tags of their scalars."""
-    measured = results.measured
-    tags = {f"test/{name}": measured["test"][name] for name in ("accuracy", "loss")}
-    if invariance := measured.get("invariance"):
-        tags |= {f"invariance/consistency/{name}": v for name, v in invariance["consistency"].items()}
-    if gradient := measured.get("gradient"):
-        stage = next(iter(gradient))
-        tags[f"gradient/zero_fraction/{stage}"] = gradient[stage]["zero_fraction"]
-    if "parameters" in measured["cost"]:
-        tags["cost/parameters"] = measured["cost"]["parameters"]
-    return tags
 
 
 def _listed(content: Mapping[str, Any]) -> str:

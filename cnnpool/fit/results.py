@@ -23,7 +23,7 @@ from cnnpool.probe import Batch
 from cnnpool.probe.tags import scalars
 from cnnpool.quantity import records
 from cnnpool.run_folder import layout, routing
-from cnnpool.run_folder.correct import packed
+from cnnpool.run_folder.correct_bits import packed
 from cnnpool.run_folder.results import Results, write
 from cnnpool.system.hardware import environment, release_memory
 from cnnpool.system.progress import Progress
@@ -87,11 +87,7 @@ def conclude(
     layout.refuse_lost(run.out, run.mark, LEFT)
     if "gradient" in measured:
         routing.write(run.out, routing_of(run.network, batch))
-    results = dataclasses.replace(
-        results,
-        metrics_sha256=record.metrics.digest(),
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+    results = dataclasses.replace(results, finished=datetime.now(UTC).isoformat(timespec="seconds"))
     write(run.out, results)
     _tell(run, results.measured["test"])
     return results

@@ -18,7 +18,7 @@ from cnnpool.launch.finished import finished
 from cnnpool.launch.job import Job
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder import layout
-from cnnpool.run_folder.hold import held
+from cnnpool.run_folder.folder_lock import held
 from cnnpool.run_folder.results import Results
 
 if TYPE_CHECKING:

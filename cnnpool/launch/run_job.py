@@ -14,7 +14,7 @@ from cnnpool.launch.job import Job, Outcome
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder import layout, status
 from cnnpool.run_folder.errors import InUseError, LostError, OccupiedError
-from cnnpool.run_folder.hold import held, refuse_foreign
+from cnnpool.run_folder.folder_lock import held, refuse_foreign
 from cnnpool.run_folder.log import logged
 from cnnpool.run_folder.results import Results
 from cnnpool.system.process import importing, rank
@@ -49,7 +49,7 @@ def run(job: Job) -> Outcome:
             if written.failure and outcome.state == "done":
                 sys.stderr.write(f"{outcome.log}: {written.failure.strerror}; the rest of it is lost\n")
             if outcome.status == 2 and not job.sweep and not (job.folder / layout.SETTINGS).exists():
-                folder.withdraw()
+                folder.undo()
             return outcome
     except (InUseError, OccupiedError) as error:
         return _outcome(job, "refused", str(error), 2)

@@ -28,6 +28,7 @@ def _sparsity(where: str, title: str, of: str) -> tuple[Quantity, ...]:
             f"zero gradient{title}",
             f"Entries of the loss gradient {of} that are exactly zero, divided by all entries.",
             shown=zero,
+            headline=not where,
         ),
         fraction(
             f"{key}small_fraction",

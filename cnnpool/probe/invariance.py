@@ -29,6 +29,7 @@ def of_preset(name: str, preset: Preset) -> tuple[Quantity, ...]:
             f"{pairs} all pairs. {over}. Protocol: {preset.source}.",
             better="higher",
             shown="compare",
+            headline=True,
         ),
         fraction(
             f"consistency_distinct.{name}",

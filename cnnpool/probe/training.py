@@ -7,7 +7,12 @@ def _scores(split: str, images: str, shown: Shown) -> tuple[Quantity, ...]:
     accuracy = "Images classified correctly, divided by all images"
     return (
         fraction(
-            f"{split}.accuracy", f"{split} accuracy", f"{accuracy}: {images}.", better="higher", shown=shown
+            f"{split}.accuracy",
+            f"{split} accuracy",
+            f"{accuracy}: {images}.",
+            better="higher",
+            shown=shown,
+            headline=True,
         ),
         ratio(
             f"{split}.loss", f"{split} loss", f"Mean cross entropy, {images}.", better="lower", shown="file"

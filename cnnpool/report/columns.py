@@ -3,10 +3,9 @@
 import math
 from typing import Any
 
-from cnnpool.report import one_answer
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.load import header
 from cnnpool.report.measure import Measure
+from cnnpool.report.notes import MARKED, SIGN, header, seeds_of
 from cnnpool.report.row import Row
 from cnnpool.report.statistics import LEAST_PAIRS, Summary
 from cnnpool.tables import Column
@@ -59,7 +58,7 @@ def pair_columns(comparison: Comparison) -> list[Column]:
         Column("effect size d", [_plain(one.d) for one in pairs]),
         Column(f"share of seeds in which it is {sense}", [_plain(one.superiority) for one in pairs]),
         Column(
-            f"smallest difference shown in 80 % ({metric.step_unit or 'units'})",
+            f"smallest difference detectable with 80 % power ({metric.step_unit or 'units'})",
             [NONE if math.isnan(one.detectable) else metric.format(one.detectable) for one in pairs],
         ),
     ]
@@ -102,8 +101,8 @@ def choice_column(comparison: Comparison) -> Column:
 
 def _means(comparison: Comparison, one: Measure) -> Column:
     cells = [_mean(one, row.others[one.key], len(row.choice.runs)) for row in comparison.rows]
-    if one.key.startswith(one_answer.MARKED):
-        signs = [f" {one_answer.SIGN}" if one_answer.seeds_of(row) else "" for row in comparison.rows]
+    if one.key.startswith(MARKED):
+        signs = [f" {SIGN}" if seeds_of(row) else "" for row in comparison.rows]
         cells = [cell + sign for cell, sign in zip(cells, signs, strict=True)]
     return Column(header(one, comparison.loaded), cells)
 

@@ -6,16 +6,14 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
 from cnnpool.report.runs import Run, find
+from cnnpool.system.next_command import BOARD
 from cnnpool.system.progress import Progress, loading
-
-if TYPE_CHECKING:
-    from cnnpool.report.comparison import Comparison
 
 METRIC = "test.accuracy"
 EXAMPLES = """examples:
@@ -90,13 +88,15 @@ def parser() -> Parser:
 def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) -> None:
     # numpy, scipy and matplotlib would make --help slow.
     with loading("scipy and matplotlib"):
+        from cnnpool.report import render
         from cnnpool.report.comparison import compare
-        from cnnpool.report.course import course
         from cnnpool.report.plots import NAMES, draw
-        from cnnpool.report.plots.looks import BEST, shown
-        from cnnpool.report.text import render
-        from cnnpool.report.write import write
+        from cnnpool.report.plots.learning_curve import history
+        from cnnpool.report.plots.styles import BEST, shown
+        from cnnpool.report.write import refuse_foreign, write
 
+    folder = Path(arguments.out or Path(arguments.runs[0], "report"))
+    refuse_foreign(folder)
     comparison = compare(
         runs,
         by=_keys(arguments.by),
@@ -105,34 +105,44 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
         against=arguments.baseline,
         allow=_keys(arguments.allow),
     )
-    terminal = sys.stdout.isatty()
-    _say(render(comparison, width=_columns(), colour=terminal and "NO_COLOR" not in os.environ))
-    folder = Path(arguments.out or Path(arguments.runs[0], "report"))
-    courses, plots = {}, []
+    histories, plots = {}, []
     drawn = shown(comparison, BEST)
     with Progress("reading metrics", len(drawn), "choices") as progress:
         for row in drawn:
-            courses[row.choice.label] = course(list(row.choice.runs.values()))
+            histories[row.choice.label] = history(list(row.choice.runs.values()))
             progress.step()
+    problems = [problem for one in histories.values() for problem in one.problems]
+    comparison = replace(comparison, notes=[*comparison.notes, *problems])
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    _say(render.text(comparison, width=_columns(), colour=colour))
     with Progress("drawing", len(NAMES), "figures") as progress:
-        for plot in draw(comparison, courses):
+        for plot in draw(comparison, histories):
             plots.append(plot)
             progress.step()
     write(comparison, folder, argv, plots)
     _say(f"\nreport: {folder / 'report.html'}\n")
     if not arguments.no_board:
-        _say(_board(comparison))
+        _say(_board(comparison.compared))
 
 
-def _board(comparison: "Comparison") -> str:
-    """How to look at the comparison in TensorBoard, or why there is nothing to look at."""
-    from cnnpool.report import board
-
-    root = board.root_of(comparison.compared)
+def _board(runs: Sequence[Run]) -> str:
+    """How to look at the comparison of ``runs`` in TensorBoard's tab, or why there is nothing to look at."""
+    root = root_of(runs)
     if root is None:
         return "board: none, the runs have no folder in common\n"
-    board.tidy(root)
-    return f"board: tensorboard --logdir {shlex.quote(_short(root))}\n       {board.LINK}\n"
+    return f"board: tensorboard --logdir {shlex.quote(_short(root))}\n       {BOARD}\n"
+
+
+def root_of(runs: Sequence[Run]) -> Path | None:
+    """The deepest folder above all ``runs`` and their choices; None if that is the whole disk, or none is."""
+    try:
+        common = Path(os.path.commonpath([run.folder.resolve().parent for run in runs]))
+    except ValueError:
+        return None
+    if {run.folder.resolve() for run in runs} == {common / f"seed{run.seed}" for run in runs}:
+        # One choice alone: others are to lie beside it.
+        common = common.parent
+    return common if common != Path(common.anchor) else None
 
 
 def _short(folder: Path) -> str:
@@ -163,7 +173,9 @@ def _say(text: str) -> None:
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        text = text.replace("±", "+-").replace("–", "-").encode(encoding, "replace").decode(encoding)
+        text = text.encode("utf-8", "backslashreplace").decode()
+        if encoding.lower() != "utf-8":
+            text = text.replace("±", "+-").replace("–", "-").encode(encoding, "replace").decode(encoding)
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

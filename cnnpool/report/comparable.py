@@ -51,7 +51,7 @@ def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
         key, equals, wanted = condition.partition("=")
         if not (key and equals and wanted):
             raise ValueError(f"--where {condition!r} is not KEY=VALUE, e.g. --where data=mnist")
-        known = {name for run in runs for name in run.facts} | {*NAMED, "seed"}
+        known = {name for run in runs for name in run.settings} | {*NAMED, "seed"}
         if key not in known:
             raise ValueError(f"--where {key}: no run has this key; {did_you_mean(key, known)}")
         there = ", ".join(sorted({text_at(run, key) for run in kept}))
@@ -75,7 +75,7 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
         DifferentRunsError: if anything differs beside ``by`` and ``allow`` that accuracy depends on: data,
             recipe, epochs, presets, code; it says which values in which runs.
     """
-    table = [run.facts for run in runs]
+    table = [run.settings for run in runs]
     known = dict.fromkeys(key for flat in table for key in flat)
     for key in allow:
         if not any(_covers(key, name) for name in known):
@@ -96,16 +96,6 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
         refused = _shortest(refused)
         raise DifferentRunsError(_refusal(refused, by), {key: list(one) for key, one in refused.items()})
     return noted
-
-
-def circumstances(run: Run, apart: Sequence[str]) -> dict[str, str]:
-    """The facts in which two runs must agree to be compared, without the keys ``apart``."""
-    return {
-        key: _text(value)
-        for key, value in sorted(run.facts.items())
-        if not (key in SILENT or _own(key) or any(_covers(name, key) for name in apart))
-        and (key in CODE or not any(_covers(name, key) for name in FREE))
-    }
 
 
 def _own(key: str) -> bool:
@@ -151,8 +141,8 @@ def _shortest(refused: dict[str, dict[str, list[Run]]]) -> dict[str, dict[str, l
 def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> str:
     lines = [f"these runs cannot be compared, they differ in {', '.join(refused)}"]
     for key, values in list(refused.items())[:3]:
-        told = "; ".join(f"{value[:24]} in {_some(runs)}" for value, runs in list(values.items())[:4])
-        lines.append(f"  {key}: {told}{'; ...' if len(values) > 4 else ''}")
+        listed = "; ".join(f"{value[:24]} in {_some(runs)}" for value, runs in list(values.items())[:4])
+        lines.append(f"  {key}: {listed}{'; ...' if len(values) > 4 else ''}")
     key, values = next(iter(refused.items()))
     short = key.removesuffix(".name")
     lines.append(

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field, replace
 
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
-from cnnpool.report import crossed, statistics
+from cnnpool.report import crossed_bootstrap, statistics
 from cnnpool.report.choice import Choice, baseline, group, varying
 from cnnpool.report.comparable import refuse, select
-from cnnpool.report.load import MARK, loaded
 from cnnpool.report.measure import Measure, columns, known_keys, measure, quantities_of
-from cnnpool.report.notes import observe
+from cnnpool.report.notes import MARK, loaded, observe
 from cnnpool.report.pairwise import LEAST_DECIDED, Decisions, Rank, decide
 from cnnpool.report.row import Row, Versus, verdict
 from cnnpool.report.runs import Run, finished
@@ -28,7 +27,7 @@ class Comparison:
     measures: list[Measure]
     """The other measures, a column each."""
     quantities: list[Quantity]
-    """What the runs say of every number they hold."""
+    """The descriptions of all numbers that the runs hold."""
     notes: list[str]
     loaded: str
     """Why the timed measures are not to be trusted; empty if they are."""
@@ -111,16 +110,16 @@ def _rows(choices: list[Choice], metric: Measure, measures: list[Measure]) -> li
         return decisions.rank(place, len(rows), metric.sense) if ranked else None
 
     base = rows[0]
-    bits = crossed.table(base.choice.runs) if metric.key == crossed.MEASURE else {}
-    judged = [replace(base, rank=rank(0), crossed=crossed.of_choice(bits))]
+    bits = crossed_bootstrap.table(base.choice.runs) if metric.key == crossed_bootstrap.MEASURE else {}
+    judged = [replace(base, rank=rank(0), crossed=crossed_bootstrap.of_choice(bits))]
     for place, row in enumerate(rows[1:], start=1):
         versus = _versus(_pairs(row.finite, base.finite), decisions, place, metric)
         broken = len({*row.broken, *base.broken})
         row = replace(row, versus=versus, verdict=verdict(versus, metric, broken), rank=rank(place))
         if bits:
-            own = crossed.table(row.choice.runs)
-            difference = crossed.of_difference(own, bits)
-            row = replace(row, crossed=crossed.of_choice(own), crossed_difference=difference)
+            own = crossed_bootstrap.table(row.choice.runs)
+            difference = crossed_bootstrap.of_difference(own, bits)
+            row = replace(row, crossed=crossed_bootstrap.of_choice(own), crossed_difference=difference)
         judged.append(row)
     return judged
 

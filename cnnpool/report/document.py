@@ -2,11 +2,11 @@
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cnnpool.report import glossary
+from cnnpool.quantity import Quantity
 from cnnpool.report.columns import (
     image_columns,
     main_columns,
@@ -15,12 +15,14 @@ from cnnpool.report.columns import (
     ranking,
 )
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.facts import recipe
-from cnnpool.report.load import MARK
+from cnnpool.report.notes import MARK
 from cnnpool.report.pairwise import LEAST_DECIDED
 from cnnpool.report.plots import Plot
+from cnnpool.report.runs import recipe
 from cnnpool.report.statistics import EXACT_PAIRS
 from cnnpool.tables import Column
+
+BETTER = {"higher": " Higher is better.", "lower": " Lower is better.", None: ""}
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,10 @@ class Items:
 @dataclass(frozen=True)
 class Table:
     columns: list[Column]
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        return list(zip(*(column.cells for column in self.columns), strict=True))
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ def compose(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) 
             *map(Table, measure_tables(comparison)),
         ]
         blocks += [Paragraph(f"{MARK} {comparison.loaded}.")] * bool(comparison.loaded)
-    blocks += [Heading("Glossary"), Items(glossary.entries(comparison))]
+    blocks += [Heading("Glossary"), Items(glossary(comparison))]
     blocks += [Heading("Figures"), *plots] if plots else []
     blocks += [Heading("How the numbers were made"), Items(method(comparison))]
     blocks += [Heading("What ran"), Items(provenance(comparison))]
@@ -107,8 +113,8 @@ def summary(comparison: Comparison) -> str:
     for row in rows[1:]:
         word = row.verdict.partition(" at ")[0].partition(" (")[0].partition(":")[0]
         verdicts.setdefault(word, []).append(row.choice.label)
-    told = "; ".join(f"{word}: {', '.join(labels)}" for word, labels in sorted(verdicts.items()))
-    return f"{text} Against {comparison.baseline.choice.label}: {told}." if told else text
+    listed = "; ".join(f"{word}: {', '.join(labels)}" for word, labels in sorted(verdicts.items()))
+    return f"{text} Against {comparison.baseline.choice.label}: {listed}." if listed else text
 
 
 def method(comparison: Comparison) -> list[tuple[str, str]]:
@@ -185,3 +191,17 @@ def agreed(dicts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def glossary(comparison: Comparison) -> list[tuple[str, str]]:
+    """Name and definition of everything that the comparison's tables and charts show."""
+    shown = [comparison.metric.quantity, *(one.quantity for one in comparison.measures)]
+    return defined([*shown, *(one for one in comparison.quantities if one.headline and one.by_stage)])
+
+
+def defined(quantities: Iterable[Quantity]) -> list[tuple[str, str]]:
+    """Name and definition of each of ``quantities``, once; ``d px`` in a name stands for any distance."""
+    found = {one.key: one for one in quantities if one.definition}
+    return [
+        (one.title.replace("<px>", "d"), f"{one.definition}{BETTER[one.better]}") for one in found.values()
+    ]

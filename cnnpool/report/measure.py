@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from cnnpool.quantity import Quantity, find, from_records
-from cnnpool.report.runs import Run, is_number
+from cnnpool.quantity import Quantity, find, from_records, is_number
+from cnnpool.report.runs import Run
 
 MERGED: dict[str, Callable[[list[float]], float]] = {
     "mean": lambda x: math.fsum(x) / len(x),
@@ -77,18 +77,20 @@ def measure(key: str, quantities: Iterable[Quantity]) -> Measure:
 
 
 def quantities_of(runs: Sequence[Run]) -> list[Quantity]:
-    """The quantities that the runs declare; for older runs, those that the probes declare today."""
+    """The quantities that the runs declare; for older runs, what the probes declare today."""
     found: dict[str, Quantity] = {}
     # Runs found on disk share them, see ``runs.sharing``.
     for quantities in {id(run.results.quantities): run.results.quantities for run in runs}.values():
         for one in from_records(quantities):
             found.setdefault(one.key, one)
-    if any(not run.results.quantities for run in runs):
-        # Slow to import, and seldom needed.
+    bare = any(not run.results.quantities for run in runs)
+    if bare or not any(one.headline for one in found.values()):
+        # Slow to import, and seldom needed: up to version 0.2 no run said which numbers are headlines.
         from cnnpool.probe import declared
 
         for one in declared():
-            found.setdefault(one.key, one)
+            if bare or one.key in found:
+                found[one.key] = replace(found.setdefault(one.key, one), headline=one.headline)
     return list(found.values())
 
 

@@ -1,16 +1,22 @@
-"""Caveats of the numbers: ``observe`` gives them in sentences."""
+"""Caveats of the numbers, in sentences: what is missing or damaged, which times and shares say nothing."""
 
 import math
 from collections.abc import Sequence
 
-from cnnpool.report import one_answer
+from cnnpool.quantity import is_number
 from cnnpool.report.measure import Measure
 from cnnpool.report.row import Row
-from cnnpool.report.runs import Run, problem
+from cnnpool.report.runs import Run
 
 FLOPS = "cost.flops"
 MORE, EQUAL = 0.1, 0.05
 """Shares of FLOPs: from here on a win is named as one by more arithmetic; up to here costs are equal."""
+SIGN = "*"
+MARKED = "invariance.consistency"
+"""First part of the keys of the measures that it makes empty."""
+MARK = "†"
+LOADED = 0.1
+"""Share of the processors taken by other programs above which a time says little."""
 
 
 def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metric: Measure) -> list[str]:
@@ -25,7 +31,6 @@ def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metri
     notes = [
         f"{run.folder}: {run.state}{': ' * bool(run.reason)}{run.reason}" for run in runs if not run.found
     ]
-    notes += filter(None, map(problem, kept))
     for row in rows:
         label, missing = row.choice.label, sorted(row.choice.runs.keys() - row.values.keys())
         if row.broken:
@@ -35,7 +40,7 @@ def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metri
         unpaired = sorted(row.finite.keys() ^ rows[0].finite.keys())
         if unpaired:
             notes.append(f"{label}: seed {_list(unpaired)} without a partner, not in the difference")
-    notes += one_answer.notes(list(rows)) + _more_arithmetic(rows) + _padding(kept)
+    notes += constant_predictions(rows) + _more_arithmetic(rows) + _padding(kept)
     if any(run.results.environment.get("dirty") for run in kept):
         notes.append("some runs came from a working tree with uncommitted changes")
     if any(run.results.deterministic is False for run in kept):
@@ -61,19 +66,69 @@ def _more_arithmetic(rows: Sequence[Row]) -> list[str]:
 
 def _padding(kept: Sequence[Run]) -> list[str]:
     """A sentence where circular shifts are put to networks that are not circular."""
-    found = {
-        name
-        for run in kept
-        if run.measured.get("invariance", {}).get("consistency")
-        for name in run.measured["invariance"].get("model_padding", [])
-    } - {"circular", "none"}
+    shifted = [run for run in kept if run.below("invariance", "consistency")]
+    paddings = [run.at("invariance", "model_padding") for run in shifted]
+    found = {str(name) for one in paddings if isinstance(one, list) for name in one} - {"circular", "none"}
     if not found:
         return []
     return [
         f"consistency by circular shifts, of networks that pad with {', '.join(sorted(found))}: "
-        "no figures for tables of papers whose networks pad circularly (model.padding_mode=circular)"
+        "not comparable with papers that pad circularly (model.padding_mode=circular)"
     ]
 
 
 def _list(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, seeds))
+
+
+def predicts_one_class(run: Run) -> bool:
+    """Whether no shift changes any answer, and as many test images are right as one class has."""
+    shares, accuracy = run.below("invariance", "consistency"), run.results.accuracy
+    counts = (run.results.images or {}).get("test")
+    if not isinstance(counts, list) or not all(map(is_number, counts)) or accuracy is None:
+        return False
+    if not shares or any(share != 1 for share in shares.values()):
+        return False
+    # One class alone is predicted rightly.
+    return len(counts) > 1 and round(accuracy * sum(counts)) in counts
+
+
+def seeds_of(row: Row) -> list[int]:
+    """The seeds of the choice whose network predicts one class."""
+    return [seed for seed, run in row.choice.runs.items() if predicts_one_class(run)]
+
+
+def constant_predictions(rows: Sequence[Row]) -> list[str]:
+    """A sentence on every choice that has such a network."""
+    return [
+        f"{row.choice.label} {SIGN}: seems to answer one class for all images with seed "
+        f"{', '.join(map(str, seeds))}; consistency says nothing there"
+        for row in rows
+        if (seeds := seeds_of(row))
+    ]
+
+
+def loaded(runs: Sequence[Run], measures: Sequence[Measure]) -> str:
+    """One sentence on the timed of ``measures``, to stand beside ``MARK``; empty if they can be trusted.
+
+    Times can be trusted if every run says that other programs took little of the machine while it trained.
+    """
+    timed = " and ".join(one.title for one in measures if one.quantity.timed)
+    loads = [run.at("cost", "load") for run in runs]
+    known = [load for load in loads if is_number(load)]
+    busy = [load for load in known if load > LOADED]
+    if not timed or (not busy and len(known) == len(loads)):
+        return ""
+    if busy:
+        return (
+            f"{timed}: unreliable, since other programs took more than {100 * LOADED:.0f} % of the "
+            f"processors during {len(busy)} of {len(loads)} runs, up to {100 * max(busy):.0f} %"
+        )
+    missing = len(loads) - len(known)
+    silent = f"{missing} of {len(loads)} runs do not say how busy the machine was"
+    return f"{timed}: not known to be reliable, since {silent}"
+
+
+def header(one: Measure, why: str) -> str:
+    """The header of a column, marked if its times are not to be trusted for the reason ``why``."""
+    return f"{one.header} {MARK}" if why and one.quantity.timed else one.header

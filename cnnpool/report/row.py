@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cnnpool.report.choice import Choice
-from cnnpool.report.crossed import Interval
+from cnnpool.report.crossed_bootstrap import Interval
 from cnnpool.report.measure import Measure
 from cnnpool.report.pairwise import LEAST_DECIDED, Rank
 from cnnpool.report.statistics import LEVEL, Summary
@@ -29,7 +29,7 @@ class Versus:
     superiority: float
     """Share of seeds in which the choice is better (higher, where neither sense is better), ties one half."""
     detectable: float
-    """The smallest true difference shown in 80 % of repetitions; NaN where it is not known."""
+    """The smallest true difference detectable with 80 % power; NaN where it is not known."""
 
 
 @dataclass(frozen=True)

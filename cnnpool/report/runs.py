@@ -11,19 +11,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cnnpool.json_text import flat
 from cnnpool.quantity import numbers
-from cnnpool.report.facts import exceptions, facts
 from cnnpool.run_folder import layout, metrics, results, status
 from cnnpool.run_folder.errors import DamagedError
-from cnnpool.run_folder.hold import abandoned
-from cnnpool.run_folder.metrics import Record
+from cnnpool.run_folder.folder_lock import abandoned
+from cnnpool.run_folder.metrics import Metrics, Record
 from cnnpool.run_folder.results import NAMED, Results
 
 log = logging.getLogger(__name__)
 
 UNSET = "unset"
-MEANS = "_mean"
-"""The folder beside runs in which version 0.1 left a comparison for TensorBoard: it holds no runs."""
 KILLED = "stopped: no process trains it any more; the same command goes on from there"
 
 
@@ -38,8 +36,6 @@ class Run:
     found: Results | None = field(default=None, repr=False)
     history: Callable[[], list[Record]] | None = field(default=None, repr=False, compare=False)
     """Reads metrics.jsonl, for who follows it; None to read it from the disk each time."""
-    problem: str | None = field(default=None, repr=False, compare=False)
-    """Of metrics.jsonl, if that is known already."""
 
     @property
     def results(self) -> Results:
@@ -57,9 +53,9 @@ class Run:
         return self.results.seed
 
     @cached_property
-    def facts(self) -> Mapping[str, Any]:
+    def settings(self) -> Mapping[str, Any]:
         """Dotted key -> value of everything that was set rather than measured."""
-        return facts(self.results)
+        return settings(self.results)
 
     @cached_property
     def numbers(self) -> tuple[str, ...]:
@@ -68,17 +64,29 @@ class Run:
         return tuple(sys.intern(key) for key, _ in numbers(self.measured))
 
     def setting(self, key: str) -> Any:
-        """The value that ``key`` of ``--by`` or ``--where`` stands for: a fact, or a whole room."""
+        """The value that ``key`` of ``--by`` or ``--where`` stands for: a setting, or a whole room."""
         if key == "pool":
             return {"pool": self.results.pool, "stages": exceptions(self.results)}
         if key == "seed" or key in NAMED:
             return getattr(self.results, key)
-        return self.facts.get(key, UNSET)
+        return self.settings.get(key, UNSET)
 
     @property
     def measured(self) -> Mapping[str, Any]:
         """Section -> its numbers; empty if the run is not done."""
         return self.found.measured if self.found else {}
+
+    def at(self, *keys: str) -> Any:
+        """The part of ``measured`` below ``keys``, whatever it is; None where there is none."""
+        node: Any = self.measured
+        for key in keys:
+            node = node.get(key) if isinstance(node, Mapping) else None
+        return node
+
+    def below(self, *keys: str) -> Mapping[str, Any]:
+        """The same if it is a mapping, else an empty one."""
+        node = self.at(*keys)
+        return node if isinstance(node, Mapping) else {}
 
 
 def find(paths: Iterable[str | os.PathLike[str]], each: Callable[[], object] = lambda: None) -> list[Run]:
@@ -130,19 +138,39 @@ def finished(runs: Iterable[Run]) -> list[Run]:
     return done
 
 
-def records(run: Run) -> list[Record]:
-    """The lines of metrics.jsonl that can be read."""
-    return run.history() if run.history else metrics.read(run.folder).records
+def logged(run: Run) -> Metrics:
+    """The lines of metrics.jsonl that can be read, and whether others cannot."""
+    return Metrics(run.history()) if run.history else metrics.read(run.folder)
 
 
-def problem(run: Run) -> str:
-    """One line if metrics.jsonl is not what the finished ``run`` wrote, else nothing."""
-    return metrics.problem(run.folder, run.results.metrics_sha256) if run.problem is None else run.problem
+def settings(results: Results) -> dict[str, Any]:
+    """Dotted key -> value of everything about a run that was set rather than measured."""
+    known = {key: getattr(results, key) for key in ("data_sha256", "epochs", "deterministic")}
+    nodes = {key: getattr(results, key) for key in (*NAMED, "fit", "environment")}
+    nodes |= {"stages": exceptions(results), "probe": results.asked.get("probe") or {}}
+    known |= {key: value for key, value in flat(nodes) if value != {}}
+    invariance = results.measured.get("invariance", {})
+    presets, skipped = (invariance.get(name) or {} for name in ("consistency", "skipped"))
+    if isinstance(presets, dict) and isinstance(skipped, dict) and presets:
+        # A preset that does not fit the network, as crops before a readout of fixed size, was asked for too.
+        known["invariance.consistency"] = sorted({*presets, *skipped})
+    return known
 
 
-def is_number(value: Any) -> bool:
-    """True for int and float, NaN included; False for bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def exceptions(results: Results) -> dict[str, Any]:
+    """The stages whose operator is not the run's ``pool``.
+
+    A stage that leaves options out has those of ``pool``: published networks were once recorded like that.
+    """
+    common = results.pool.items()
+    return {stage: operator for stage, operator in results.stages.items() if not operator.items() <= common}
+
+
+def recipe(results: Results) -> dict[str, Any]:
+    """Those of ``settings`` that say how a run was trained and on which images, wherever these lie."""
+    known = {key: value for key, value in flat({"data": results.data, "fit": results.fit}) if value != {}}
+    known.pop("data.root", None)
+    return known
 
 
 def _folders(root: Path) -> Iterable[Path]:
@@ -152,7 +180,7 @@ def _folders(root: Path) -> Iterable[Path]:
         marks = {layout.RESULTS, layout.METRICS, layout.STATUS} & set(files)
         if marks or Path(folder, layout.SETTINGS, "config.yaml").is_file():
             yield Path(folder)
-        below[:] = sorted(name for name in below if not name.startswith(".") and name != MEANS)
+        below[:] = sorted(name for name in below if not name.startswith("."))
 
 
 def _warn(error: OSError) -> None:

@@ -1,20 +1,24 @@
 """metrics.jsonl: all scalars of a run, appended line by line while it trains."""
 
-import hashlib
 import json
 import math
 import os
+import stat
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from cnnpool.run_folder.errors import AGAIN, DamagedError, LostError
 from cnnpool.run_folder.layout import METRICS, maker
+from cnnpool.run_folder.reading import read_bytes
 from cnnpool.system.atomic import write_bytes
 
 LARGEST = 1e308
+LONGEST = 1 << 28
+"""Bytes; a line of all probes takes ten thousand."""
 Record = dict[str, Any]
 """``step`` and ``epoch``, whole numbers, and a finite number for each tag."""
 
@@ -61,10 +65,6 @@ class MetricsFile:
             os.fsync(file.fileno())
             return self._size
 
-    def digest(self) -> str:
-        """The sha256 of the file, which results.json stores."""
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()
-
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
         try:
@@ -84,42 +84,66 @@ class Metrics:
     problem: str = ""
 
 
-def read(folder: Path, digest: str | None = None) -> Metrics:
+def read(folder: Path) -> Metrics:
     """The lines of metrics.jsonl in ``folder`` that can be read; none where there is no file.
 
-    Args:
-        folder: of the run.
-        digest: the file's sha256 as results.json has it. Without one, a last line without an end is no
-            damage: a run that goes on is just writing it.
+    A last line without an end is no damage: a run that goes on is just writing it.
     """
     path = folder / METRICS
     try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return Metrics([], f"{path} is missing" if digest else "")
-    except OSError as error:
-        return Metrics([], f"{path} cannot be read: {error.strerror or error}")
-    *lines, rest = content.split(b"\n")
-    if rest and digest:
-        lines.append(rest)
-    read = list(map(record, lines))
-    records = [one for one in read if one is not None]
-    damaged = [place for place, one in enumerate(read, 1) if one is None]
+        *lines, _unfinished = (read_bytes(path, most=LONGEST) or b"").split(b"\n")
+    except DamagedError as error:
+        return Metrics([], str(error))
+    found = list(map(record, lines))
+    damaged = [place for place, one in enumerate(found, 1) if one is None]
+    problem = ""
     if damaged:
         which = f"line {damaged[0]}" + (f" and {len(damaged) - 1} more" if len(damaged) > 1 else "")
-        return Metrics(records, f"{path} is damaged: {which} of {len(lines)} left out")
-    if digest and hashlib.sha256(content).hexdigest() != digest:
-        return Metrics(records, f"{path} is damaged: it was altered after the run had ended")
-    return Metrics(records)
+        problem = f"{path} is damaged: {which} of {len(lines)} left out"
+    return Metrics([one for one in found if one is not None], problem)
 
 
-def problem(folder: Path, digest: str | None = None) -> str:
-    """One line if metrics.jsonl in ``folder`` is not all that was written, else nothing; see :func:`read`."""
-    if digest:
-        with suppress(OSError):
-            if hashlib.sha256((folder / METRICS).read_bytes()).hexdigest() == digest:
-                return ""
-    return read(folder, digest).problem
+class Tail:
+    """The records of the metrics.jsonl of a run that is going on: each time only what was added is read.
+
+    Args:
+        folder: of the run.
+    """
+
+    def __init__(self, folder: Path):
+        self._path = folder / METRICS
+        self._lock = threading.Lock()
+        self._forget()
+
+    def records(self) -> list[Record]:
+        """Every whole line that can be read, the oldest first; none while there is no file."""
+        with self._lock:
+            try:
+                lines = self._added()
+            except OSError:
+                self._forget()
+                return []
+            self._records += [found for line in lines if (found := record(line)) is not None]
+            if lines:
+                self._read += sum(map(len, lines)) + len(lines)
+                self._last = lines[-1] + b"\n"
+            return list(self._records)
+
+    def _added(self) -> list[bytes]:
+        """The whole lines after those that were read, or all if the file was written anew."""
+        if not stat.S_ISREG(self._path.stat().st_mode):
+            return []
+        with self._path.open("rb") as file:
+            # A run that is resumed writes the file anew: then the last line read is another, or gone.
+            file.seek(self._read - len(self._last))
+            if file.read(len(self._last)) != self._last:
+                self._forget()
+                file.seek(0, os.SEEK_SET)
+            return file.read(LONGEST - self._read).split(b"\n")[:-1]
+
+    def _forget(self) -> None:
+        self._records: list[Record] = []
+        self._read, self._last = 0, b""
 
 
 def record(line: bytes) -> Record | None:
@@ -133,4 +157,4 @@ def record(line: bytes) -> Record | None:
     # Earlier versions also wrote values that are not finite.
     content = {tag: value for tag, value in content.items() if -LARGEST <= value <= LARGEST}
     place = [content.get(key) for key in ("step", "epoch")]
-    return content if all(type(value) is int and value >= 0 for value in place) else None
+    return content if all(type(value) is int and 0 <= value < 2**63 for value in place) else None

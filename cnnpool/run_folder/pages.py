@@ -1,55 +1,57 @@
-"""Which scalars TensorBoard shows, and in which order: its first group, and the pages of custom scalars."""
+"""Which scalars TensorBoard shows, and in which order: its first group, custom pages, the row of HParams."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-PAGES = {
-    "accuracy": ("val/accuracy", "test/accuracy", "train/accuracy", "val/loss", "epoch/train_loss"),
-    "gradient": (
-        "gradient/zero_fraction",
-        "gradient/coverage",
-        "gradient/tied_windows",
-        "gradient/phase_imbalance",
-    ),
-    "invariance": (
-        "invariance/consistency",
-        "invariance/worst_shift_accuracy",
-        "invariance/relative_change_1px",
-        "aliasing/alias_energy_ratio",
-    ),
-}
-"""Title -> first parts of the tags that have a chart there, the most telling first."""
+from cnnpool.quantity import Quantity, find, from_records, numbers
+
 FIRST = "a first look"
 """The group of charts with the headlines: TensorBoard sorts groups by name and opens the first ones."""
-LOOK = {
-    "val/accuracy": "accuracy/val",
-    "test/accuracy": "accuracy/test",
-    "train/accuracy": "accuracy/train",
-    "gradient/zero_fraction": "gradient/zero_fraction",
-    "invariance/consistency": "invariance/consistency",
-}
-"""First parts of the tags that are shown there too -> what stands in their place."""
-CURVES = ("train", "val", "test")
-"""Sections whose every number has a chart."""
+CURVES = ("val", "test", "train")
+"""Sections whose every number has a chart, those of one name beside each other."""
+SCORES = ("test.accuracy", "test.loss")
+SIZE = "cost.parameters"
 
 
-def charts(tag: str, shown: str) -> list[str]:
-    """The names under which a scalar has a chart: a headline has two, a number for files alone has none.
+def charts(tag: str, quantity: Quantity | None) -> list[str]:
+    """The names under which a scalar has a chart: a headline has two, a number for files alone has none."""
+    section, _, name = tag.partition("/")
+    if quantity is None:
+        return [tag]
+    if quantity.shown == "file" and section not in CURVES:
+        return []
+    first = f"{name}/{section}" if section in CURVES else tag
+    return [tag, *([f"{FIRST}/{first}"] if quantity.headline else [])]
+
+
+def pages(tags: Iterable[str], quantities: Iterable[Quantity]) -> dict[str, list[str]]:
+    """Title -> the ``tags`` on its page, headlines first: accuracy, and every section that has a headline."""
+    headlines = [one for one in quantities if one.headline]
+    found: dict[str, list[tuple[bool, int, str]]] = {}
+    for tag in tags:
+        section = tag.partition("/")[0]
+        title = "accuracy" if section in (*CURVES, "epoch") else section
+        place = CURVES.index(section) if section in CURVES else len(CURVES)
+        found.setdefault(title, []).append((not any(one.has_tag(tag) for one in headlines), place, tag))
+    shown = {title: sorted(own) for title, own in sorted(found.items()) if not min(own)[0]}
+    return {title: [tag for *_, tag in own] for title, own in shown.items()}
+
+
+def headlines(measured: Mapping[str, Any], quantities: Mapping[str, Any]) -> dict[str, float]:
+    """Tag -> value of a run's main results: scores, headlines (of the first stage alone), parameters.
 
     Args:
-        tag: of the scalar.
-        shown: of its quantity, as in :class:`cnnpool.quantity.Quantity`.
+        measured: section -> its numbers, as in results.json.
+        quantities: what the probes declare of them.
     """
-    if shown == "file" and tag.partition("/")[0] not in CURVES:
-        return []
-    firsts = [first for first in LOOK if f"{tag}/".startswith(f"{first}/")]
-    return [tag, *(f"{FIRST}/{LOOK[first]}{tag.removeprefix(first)}" for first in firsts)]
-
-
-def pages(tags: Iterable[str]) -> dict[str, list[str]]:
-    """Title -> those of ``tags`` that belong on the page, a chart for each, in the order to be read."""
-    every = sorted(tags)
-    found = {
-        title: [tag for first in firsts for tag in every if f"{tag}/".startswith(f"{first}/")]
-        for title, firsts in PAGES.items()
-    }
-    return {title: charts for title, charts in found.items() if charts}
+    declared = from_records(quantities)
+    found: dict[str, tuple[str, float]] = {}
+    for key, value in numbers(measured):
+        one = find(declared, key)
+        fixed = key in (*SCORES, SIZE)
+        if value is None or not (fixed or (one and one.headline and key.partition(".")[0] not in CURVES)):
+            continue
+        name = one.key if one and one.by_stage else key
+        found.setdefault(name, (one.tag_of(key) if one else key.replace(".", "/"), value))
+    order = sorted(found, key=lambda key: (key == SIZE, key not in SCORES))
+    return dict(found[key] for key in order)

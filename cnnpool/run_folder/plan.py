@@ -6,12 +6,13 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from cnnpool.json_text import validated
 from cnnpool.run_folder.errors import DamagedError
-from cnnpool.run_folder.hold import is_run
+from cnnpool.run_folder.folder_lock import is_run
 from cnnpool.run_folder.reading import read_json
 from cnnpool.system.lock_file import LockedFile, is_locked
 
@@ -34,6 +35,12 @@ class Plan:
 
     jobs: Mapping[Path, Sequence[str]]
     time: float
+
+
+@dataclass(frozen=True)
+class _File:
+    time: float
+    jobs: dict[str, list[str]]
 
 
 @contextmanager
@@ -71,10 +78,8 @@ def read(path: Path) -> Plan | None:
     def checked(content: Any) -> Plan:
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise ValueError(f"not a plan of schema {SCHEMA}")
-        jobs, began = content.get("jobs"), content.get("time")
-        if not isinstance(jobs, dict) or not isinstance(began, int | float):
-            raise ValueError("it lacks jobs or time")
-        return Plan({_below(home, name): _words(jobs[name]) for name in jobs}, float(began))
+        file = validated(_File, content)
+        return Plan({_below(home, name): words for name, words in file.jobs.items()}, file.time)
 
     return read_json(path, checked, most=LONGEST)
 
@@ -93,7 +98,7 @@ def _write(place: Path, jobs: Mapping[Path, Sequence[str]]) -> LockedFile:
     for part in place.glob(f".{path.name}.*"):
         part.unlink(missing_ok=True)
     living = LockedFile(path)
-    content = {"schema": SCHEMA, "time": time.time(), "jobs": names}
+    content = {"schema": SCHEMA, **asdict(_File(time.time(), names))}
     living.write(json.dumps(content, indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace"))
     _remove_replaced(path, jobs)
     return living
@@ -124,9 +129,3 @@ def _below(home: Path, name: str) -> Path:
     if not parts or ".." in parts or PurePosixPath(name).is_absolute():
         raise ValueError(f"{name!r} is no folder below it")
     return home.joinpath(*parts)
-
-
-def _words(node: Any) -> list[str]:
-    if not isinstance(node, list) or not all(isinstance(word, str) for word in node):
-        raise ValueError(f"the overrides {str(node)[:40]!r} are not a list of texts")
-    return node

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any
 
+from annotated_types import Ge, Lt
+
+from cnnpool.json_text import finite, validated
 from cnnpool.run_folder.identity import as_json
 from cnnpool.run_folder.layout import RESULTS, maker
 from cnnpool.run_folder.reading import read_json
@@ -16,12 +17,15 @@ from cnnpool.system.atomic import write_json
 
 SCHEMA = 1
 CHECKSUM = "checksum"
+RETIRED = ("metrics_sha256",)
+"""Facts that earlier versions wrote, and nobody reads."""
 LONGEST = 1 << 28
 """Bytes; a run with all its maps takes a thousandth."""
 NAMED = ("pool", "readout", "model", "data")
 SETTINGS = (*NAMED, "stages", "asked", "fit")
 SPLITS = ("train", "val", "test")
 Settings = dict[str, Any]
+Count = Annotated[int, Ge(0)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +48,11 @@ class Results:
         measured: section -> its numbers: train, val and test, each with accuracy (0..1) and loss, and one
             section for each probe.
         quantities: what the probes declare of their numbers, by key.
-        correct: which test images were classified correctly, see ``cnnpool.run_folder.correct``.
+        correct: which test images were classified correctly, see ``cnnpool.run_folder.correct_bits``.
         images: the names of the classes, how many images of each there were in every split, and the files
             that were left out since they cannot be read.
         examined: what an existing model was measured on, if nothing was trained.
         environment: versions, commit, device and threads.
-        metrics_sha256: of metrics.jsonl as the run left it.
         finished: when, in UTC.
     """
 
@@ -57,7 +60,7 @@ class Results:
     readout: Settings
     model: Settings
     data: Settings
-    seed: int
+    seed: Annotated[int, Ge(0), Lt(2**32)]
     run: str = ""
     choice: str = ""
     stages: dict[str, Settings] = field(default_factory=dict)
@@ -67,15 +70,14 @@ class Results:
     data_sha256: str | None = None
     fit: Settings = field(default_factory=dict)
     precision: str | None = None
-    epochs: int | None = None
-    steps: int | None = None
+    epochs: Count | None = None
+    steps: Count | None = None
     measured: dict[str, dict[str, Any]] = field(default_factory=dict)
     quantities: dict[str, Any] = field(default_factory=dict)
     correct: dict[str, Any] | None = None
     images: dict[str, Any] | None = None
     examined: dict[str, Any] | None = None
     environment: dict[str, Any] = field(default_factory=dict)
-    metrics_sha256: str | None = None
     finished: str | None = None
 
     @property
@@ -86,17 +88,11 @@ class Results:
     @property
     def images_of(self) -> str:
         """The name of the data, of a reader's own images with that of their folder."""
-        name, folder = str(self.data["name"]), Path(self.data.get("root") or "").name
+        name, folder = str(self.data["name"]), Path(str(self.data.get("root") or "")).name
         return f"{name} {folder}" if name == "image_folder" and folder else name
 
 
-def _kinds(hint: Any) -> tuple[type, ...]:
-    parts = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    return tuple(get_origin(part) or part for part in parts)
-
-
-KINDS = {name: _kinds(hint) for name, hint in get_type_hints(Results).items() if name != "measured"}
-RANGES = {"seed": (0, 2**32 - 1), "epochs": (0, 2**63), "steps": (0, 2**63)}
+FACTS = {one.name for one in fields(Results)} - {"measured"}
 SCORES = {"accuracy": (0.0, 1.0), "loss": (0.0, 1e308)}
 
 
@@ -128,14 +124,14 @@ def to_json(results: Results) -> dict[str, Any]:
     Raises:
         ValueError: if a section has the name of a fact.
     """
-    taken = sorted(results.measured.keys() & {*KINDS, "schema", CHECKSUM, "measured"})
+    taken = sorted(results.measured.keys() & {*FACTS, "schema", CHECKSUM, "measured"})
     if taken:
         raise ValueError(f"a probe cannot have the section {taken[0]!r}, which is a fact of every run")
     content: dict[str, Any] = {"schema": SCHEMA}
     for one in fields(Results):
         value = getattr(results, one.name)
         if one.name == "measured":
-            content |= _without_infinities(value)
+            content |= finite(value)
         elif value is not None:
             content[one.name] = as_json(value) if one.name in SETTINGS else value
     return content
@@ -151,15 +147,12 @@ def from_json(content: Any) -> Results:
         raise ValueError("not a JSON object")
     if content.get("schema") != SCHEMA:
         raise ValueError(f"schema {content.get('schema')!r} where this version reads {SCHEMA}")
-    known = {name: value for name, value in content.items() if name in KINDS}
-    measured = {k: v for k, v in content.items() if k not in KINDS and k not in ("schema", CHECKSUM)}
-    _check_facts(known)
-    _check_measured(measured)
+    found = _validated(content)
     written = content.get(CHECKSUM)
     own = checksum({name: value for name, value in content.items() if name != CHECKSUM})
     if CHECKSUM in content and written != own:
         raise ValueError("it was altered after it was written: its checksum differs")
-    return Results(**known, measured=measured)
+    return found
 
 
 def checksum(content: Mapping[str, Any]) -> str:
@@ -175,51 +168,17 @@ def checksum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _check_facts(known: Mapping[str, Any]) -> None:
-    for name in NAMED:
-        if not isinstance(known.get(name), dict) or not isinstance(known[name].get("name"), str):
+def _validated(content: Mapping[str, Any]) -> Results:
+    known = {name: value for name, value in content.items() if name in FACTS}
+    sections = content.keys() - FACTS - {"schema", CHECKSUM, *RETIRED}
+    found = validated(Results, {**known, "measured": {k: v for k, v in content.items() if k in sections}})
+    operators = {name: getattr(found, name) for name in NAMED} | found.stages
+    for name, one in operators.items():
+        if not isinstance(one, dict) or not isinstance(one.get("name"), str):
             raise ValueError(f"{name} has no name")
-    if "seed" not in known:
-        raise ValueError("seed is missing")
-    for name, value in known.items():
-        if type(value) not in KINDS[name]:
-            raise ValueError(f"{name} is {_short(value)}")
-        if name in RANGES and value is not None:
-            _check_range(name, value, *RANGES[name])
-    for stage, operator in known.get("stages", {}).items():
-        if not isinstance(operator, dict) or not isinstance(operator.get("name"), str):
-            raise ValueError(f"the operator of stage {stage} has no name")
-    for word in known.get("overrides", []):
-        if not isinstance(word, str):
-            raise ValueError(f"overrides hold {_short(word)}")
-
-
-def _check_measured(measured: Mapping[str, Any]) -> None:
-    for section, content in measured.items():
-        if not isinstance(content, dict):
-            raise ValueError(f"{section} is {_short(content)}, not a JSON object")
     for split in SPLITS:
-        for name, value in measured.get(split, {}).items():
-            if name in SCORES:
-                _check_range(f"{split}.{name}", value, *SCORES[name])
-
-
-def _check_range(name: str, value: Any, low: float, high: float) -> None:
-    if type(value) not in (int, float) or not low <= value <= high:
-        raise ValueError(f"{name} is {_short(value)}, not a number of {low:g} to {high:g}")
-
-
-def _without_infinities(numbers: Any) -> Any:
-    """``numbers`` with null for each that is infinite or NaN, which JSON has no word for."""
-    if isinstance(numbers, float) and not math.isfinite(numbers):
-        return None
-    if isinstance(numbers, Mapping):
-        return {str(key): _without_infinities(value) for key, value in numbers.items()}
-    if isinstance(numbers, list | tuple):
-        return [_without_infinities(value) for value in numbers]
-    return numbers
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 40 else f"{text[:40]}..."
+        for name, (low, high) in SCORES.items():
+            value = found.measured.get(split, {}).get(name, low)
+            if type(value) not in (int, float) or not low <= value <= high:
+                raise ValueError(f"{split}.{name} is {value!r}, not a number of {low:g} to {high:g}")
+    return found

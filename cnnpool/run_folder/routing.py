@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.layout import ROUTING, maker
+from cnnpool.run_folder.reading import damaged, read_bytes
 from cnnpool.system.atomic import write_bytes
 
 IMAGES = "images"
 STAGE = "stage."
+LONGEST = 1 << 26
+"""Bytes, packed and unpacked; a few images and their maps take a hundredth."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +55,19 @@ def read(folder: Path) -> Routing | None:
         DamagedError: if the file is not what a run wrote.
     """
     path = folder / ROUTING
-    try:
-        # Read into memory first: numpy leaves the handle of a damaged file open.
-        content = io.BytesIO(path.read_bytes())
-        if not zipfile.is_zipfile(content):
-            raise ValueError("not a zip archive")
-        content.seek(0)
-        with np.load(content) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-    except FileNotFoundError:
+    content = read_bytes(path, most=LONGEST)
+    if content is None:
         return None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DamagedError(f"{path} is damaged: {error}") from None
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(one.file_size for one in archive.infolist()) > LONGEST:
+                raise ValueError("it unpacks to more than a run writes")
+        with np.load(io.BytesIO(content)) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        raise damaged(path, str(error)) from None
     images = arrays.pop(IMAGES, np.empty(0))
-    if images.ndim != 4 or any(one.ndim != 3 or len(one) != len(images) for one in arrays.values()):
-        raise DamagedError(f"{path} is damaged: its arrays have other shapes than a run's")
+    shapes = images.ndim == 4 and all(one.ndim == 3 and len(one) == len(images) for one in arrays.values())
+    if not shapes or not len(images) or any(one.dtype != np.uint8 for one in (images, *arrays.values())):
+        raise damaged(path, "its arrays have other shapes or numbers than a run's")
     return Routing(images, {name.removeprefix(STAGE): one / 255 for name, one in arrays.items()})

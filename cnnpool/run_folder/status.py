@@ -3,10 +3,12 @@
 import os
 import platform
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal
 
+from cnnpool.json_text import validated
 from cnnpool.run_folder.layout import STATUS, maker
 from cnnpool.run_folder.reading import read_json
 from cnnpool.system.atomic import write_json
@@ -14,13 +16,6 @@ from cnnpool.system.atomic import write_json
 State = Literal["running", "done", "stopped", "failed"]
 LONGEST = 1 << 20
 """Bytes; a status is a hundred of them."""
-KINDS: dict[str, tuple[type, ...]] = {
-    "error": (str, type(None)),
-    "status": (int, type(None)),
-    "pid": (int, type(None)),
-    "time": (int, float, type(None)),
-    "machine": (str, type(None)),
-}
 
 
 @dataclass(frozen=True)
@@ -61,17 +56,4 @@ def read(folder: Path) -> Status | None:
     Raises:
         DamagedError: if the file cannot be read as one.
     """
-    return read_json(folder / STATUS, _checked, most=LONGEST)
-
-
-def _checked(content: Any) -> Status:
-    if not isinstance(content, dict):
-        raise ValueError("not a JSON object")
-    if content.get("state") not in get_args(State):
-        raise ValueError(f"state is {content.get('state')!r}, not one of {', '.join(get_args(State))}")
-    known = {one.name: content[one.name] for one in fields(Status) if one.name in content}
-    for name, kinds in KINDS.items():
-        value = known.get(name)
-        if not isinstance(value, kinds) or isinstance(value, bool):
-            raise ValueError(f"{name} is {value!r}")
-    return Status(**known)
+    return read_json(folder / STATUS, partial(validated, Status), most=LONGEST)

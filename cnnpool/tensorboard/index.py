@@ -1,26 +1,69 @@
-"""The run folders below a folder, read again only where they have changed."""
+"""The runs, plans and studies below a folder, read again only where they have changed."""
 
 import os
 import threading
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 from cnnpool.choose import live_file
+from cnnpool.choose.live_file import Live
 from cnnpool.report import runs
 from cnnpool.report.runs import Run
 from cnnpool.run_folder import layout, plan
-from cnnpool.run_folder.tail import Tail
-from cnnpool.tensorboard.scan import READ, Signature, scan
-from cnnpool.tensorboard.studies import Study
-from cnnpool.tensorboard.sweeps import Sweep
-from cnnpool.tensorboard.watched import look
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.metrics import Tail
+from cnnpool.run_folder.plan import Plan
+from cnnpool.system.lock_file import is_locked
 
 PAUSE_S = 1.0
 """A look at the folders is not repeated sooner."""
 SHARE = 0.1
 """Of the time that goes into looking: the slower the disk, the longer the pause."""
+MARKS = {layout.RESULTS, layout.STATUS, layout.METRICS}
+READ = {*MARKS, layout.ROUTING}
+Kind = Literal["run", "plan", "study"]
+Content = TypeVar("Content")
+Stamp = tuple[str, int, int, int]
+"""Of a file: its name, time of change in ns, size and inode."""
+Signature = tuple[Stamp, ...]
+"""Of every file that is read of one thing, sorted."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run's folder, the file of a sweep's plan, or that of a study of ``cnnpool choose``.
+
+    Args:
+        kind: which of them.
+        path: of the folder or file.
+        signature: another one whenever something of it has changed.
+    """
+
+    kind: Kind
+    path: Path
+    signature: Signature
+
+
+@dataclass(frozen=True)
+class Watched(Generic[Content]):
+    """A file that a process writes while it lives, as it is now.
+
+    Args:
+        path: of the file.
+        signature: another one whenever it has changed.
+        lives: whether the process that wrote it goes on.
+        content: None where it is damaged, or gone.
+        reason: why it is damaged, in one line.
+    """
+
+    path: Path
+    signature: Signature
+    lives: bool
+    content: Content | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,14 +83,12 @@ class Snapshot:
     results: int
     runs: tuple[Run, ...]
     changed: dict[Path, float]
-    sweeps: tuple[Sweep, ...] = ()
-    studies: tuple[Study, ...] = ()
+    sweeps: tuple[Watched[Plan], ...] = ()
+    studies: tuple[Watched[Live], ...] = ()
 
 
 class Index:
     """Follows the runs below ``root``; for several threads.
-
-    Links that lead out of ``root`` are not followed: a run with such a file is reported as damaged.
 
     Args:
         root: TensorBoard's log folder; it may come into being later.
@@ -59,14 +100,20 @@ class Index:
         self._known: dict[Path, tuple[Signature, Run]] = {}
         self._tails: dict[Path, Tail] = {}
         self._descriptions: list[dict[str, Any]] = []
-        self._next = 0.0
+        self._next = self._next_glance = 0.0
+        self._found = False
         # Two servers, one after the other on the same port, should not agree by chance.
         start = time.time_ns() // 1_000_000
         self._snapshot = Snapshot(start, start, (), {})
 
     def any(self) -> bool:
-        """Whether there is a run or a plan; the first that is found answers."""
-        return bool(self._known) or next(scan(self.root), None) is not None
+        """Whether there is a run, a plan or a study now, or was a moment ago."""
+        with self._lock:
+            began = time.monotonic()
+            if not self._known and began >= self._next_glance:
+                self._found = next(scan(self.root), None) is not None
+                self._next_glance = time.monotonic() + _pause(began)
+            return bool(self._known) or self._found
 
     def snapshot(self) -> Snapshot:
         """The runs as they are now, or were a moment ago."""
@@ -79,22 +126,22 @@ class Index:
     def _look(self) -> float:
         """Take a new snapshot; seconds until the next one: files that were read are not read again."""
         began = time.monotonic()
-        every = list(scan(self.root))
-        pause = max(PAUSE_S, (time.monotonic() - began) / SHARE)
-        found = dict(sorted((one.path, one.signature) for one in every if one.kind == "run"))
+        every = sorted(scan(self.root), key=lambda one: one.path)
+        pause = _pause(began)
         now: dict[Path, tuple[Signature, Run]] = {}
-        for folder, signature in found.items():
-            known = self._known.get(folder)
-            # A killed process leaves all files as they are.
-            same = known and known[0] == signature and known[1].state != "running"
-            now[folder] = known if known and same else (signature, self._read(folder))
+        for one in every:
+            if one.kind == "run":
+                known = self._known.get(one.path)
+                # A killed process leaves all files as they are.
+                same = known and known[0] == one.signature and known[1].state != "running"
+                now[one.path] = known if known and same else (one.signature, self._read(one.path))
         before = self._snapshot
         version, results = before.version, before.results
         if _states(now) != _states(self._known):
             version += 1
             results += _finished(now) != _finished(self._known)
-        sweeps = look(every, "plan", plan.read, before.sweeps)
-        studies = look(every, "study", live_file.read, before.studies)
+        sweeps = _watched([one for one in every if one.kind == "plan"], plan.read, before.sweeps)
+        studies = _watched([one for one in every if one.kind == "study"], live_file.read, before.studies)
         if version == before.version:
             version += (sweeps, studies) != (before.sweeps, before.studies)
         self._known = now
@@ -108,14 +155,82 @@ class Index:
         return pause
 
     def _read(self, folder: Path) -> Run:
-        if name := _leads_out(folder, self.root):
-            return Run(folder, "damaged", f"{name} is a link that leads out of the log folder: not read")
         run = runs.sharing(runs.read(folder), self._descriptions)
         if run.found:
             self._tails.pop(folder, None)
-            return replace(run, problem=runs.problem(run))
+            return run
         tail = self._tails.setdefault(folder, Tail(folder))
         return replace(run, history=tail.records)
+
+
+def scan(root: Path) -> Iterator[Found]:
+    """Every run, plan and study below ``root``; folders that are links are not entered."""
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            entries = _entries(folder)
+        except OSError:
+            # Gone since, or not ours to read.
+            continue
+        if entries.plans:
+            yield from _plans(folder / plan.FOLDER)
+        yield from (Found("study", folder / stamp[0], (stamp,)) for stamp in entries.studies)
+        below = entries.below
+        marked = any(name in MARKS for name, *_ in entries.files)
+        if marked or (entries.settings and (folder / layout.SETTINGS / "config.yaml").is_file()):
+            yield Found("run", folder, tuple(sorted(entries.files)))
+            below = [name for name in below if name != layout.CHECKPOINTS]
+        waiting += [folder / name for name in below]
+
+
+@dataclass
+class _Entries:
+    """The content of one folder, as far as it is of interest."""
+
+    files: list[Stamp] = field(default_factory=list)
+    studies: list[Stamp] = field(default_factory=list)
+    below: list[str] = field(default_factory=list)
+    settings: bool = False
+    plans: bool = False
+
+
+def _entries(folder: Path) -> _Entries:
+    found = _Entries()
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = entry.name
+            if entry.is_dir(follow_symlinks=False):
+                found.settings |= name == layout.SETTINGS
+                found.plans |= name == plan.FOLDER
+                if not name.startswith("."):
+                    found.below.append(name)
+            elif name in READ:
+                found.files.append(_stamp(entry))
+            elif name == live_file.FILE and entry.is_file(follow_symlinks=False):
+                found.studies.append(_stamp(entry))
+    return found
+
+
+def _plans(folder: Path) -> Iterator[Found]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                hidden = entry.name.startswith(".") or not entry.name.endswith(plan.SUFFIX)
+                if not hidden and entry.is_file(follow_symlinks=False):
+                    yield Found("plan", folder / entry.name, (_stamp(entry),))
+    except OSError:
+        return
+
+
+def _stamp(entry: os.DirEntry[str]) -> Stamp:
+    stat = entry.stat(follow_symlinks=False)
+    return entry.name, stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+def _pause(began: float) -> float:
+    """Seconds until the next look at the folders, the last of which began at ``began``."""
+    return max(PAUSE_S, (time.monotonic() - began) / SHARE)
 
 
 def _states(known: dict[Path, tuple[Signature, Run]]) -> dict[Path, tuple[Signature, str]]:
@@ -126,12 +241,22 @@ def _finished(known: dict[Path, tuple[Signature, Run]]) -> dict[Path, Signature]
     return {folder: signature for folder, (signature, run) in known.items() if run.found}
 
 
-def _leads_out(folder: Path, root: Path) -> str:
-    """The name of a file of the run that is a link to somewhere else; empty if none is."""
-    names = (*READ, f"{layout.SETTINGS}/config.yaml", f"{layout.SETTINGS}/overrides.yaml", layout.SETTINGS)
-    home = os.path.realpath(root)
-    for name in names:
-        path = folder / name
-        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(home):
-            return name
-    return ""
+def _watched(
+    found: Sequence[Found],
+    read: Callable[[Path], Content | None],
+    before: Sequence[Watched[Content]],
+) -> tuple[Watched[Content], ...]:
+    """The files ``found``; those that have not changed since ``before`` are not read."""
+    known = {(one.path, one.signature): one for one in before}
+    now = []
+    for one in found:
+        alive, old = is_locked(one.path), known.get((one.path, one.signature))
+        if old:
+            now.append(replace(old, lives=alive))
+            continue
+        try:
+            now.append(Watched(one.path, one.signature, alive, read(one.path)))
+        except DamagedError as error:
+            reason = f"{error.reason or error}: delete it"
+            now.append(Watched(one.path, one.signature, alive, reason=reason))
+    return tuple(now)

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cnnpool.report import glossary
 from cnnpool.report.columns import image_columns, main_columns, measure_tables, pair_columns, ranking, records
 from cnnpool.report.comparable import SILENT, text_at
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.document import OVER_IMAGES, method, provenance, summary, title
+from cnnpool.report.document import OVER_IMAGES, defined, glossary, method, provenance, summary, title
 from cnnpool.report.measure import Measure, known_keys
-from cnnpool.report.plots.looks import COLOURS, ON_DARK, look
 from cnnpool.report.plots.stages import stages_of
+from cnnpool.report.plots.styles import COLOURS, ON_DARK, style_of
 from cnnpool.report.row import Row
 from cnnpool.report.runs import Run
 from cnnpool.run_folder.results import NAMED
-from cnnpool.tables import Column, printable
+from cnnpool.tables import Column
+from cnnpool.tensorboard.jobs import below, cells
 from cnnpool.tensorboard.view import View
 
 MOST_VALUES = 24
@@ -53,8 +53,8 @@ def _compared(comparison: Comparison, root: Path) -> dict[str, Any]:
         "baseline": comparison.baseline.choice.label,
         "choices": [_choice(comparison, row, root) for row in comparison.rows],
         "tables": _tables(comparison),
-        "stages": _stages(comparison),
-        "glossary": glossary.entries(comparison),
+        "stages": stages_in(comparison),
+        "glossary": glossary(comparison),
         "method": method(comparison),
         "provenance": provenance(comparison),
         "records": records(comparison),
@@ -73,7 +73,7 @@ def _choice(comparison: Comparison, row: Row, root: Path) -> dict[str, Any]:
         "runs": [
             {
                 "seed": seed,
-                "folder": shown(run.folder, root),
+                "folder": below(run.folder, root),
                 "value": metric.format(row.values[seed]) if seed in row.values else "–",
                 "at": _numbers([metric.shown(row.values.get(seed, math.nan))])[0],
             }
@@ -85,15 +85,15 @@ def _choice(comparison: Comparison, row: Row, root: Path) -> dict[str, Any]:
 def _tables(comparison: Comparison) -> list[dict[str, Any]]:
     """The report's tables, each with a title, an explanation, and one for every column."""
     words = dict(method(comparison))
-    told = _told(comparison.metric)
-    helps = ["", "Seeds with a number.", told, words["Intervals"], words["Differences"]]
+    metric = _definition(comparison.metric)
+    helps = ["", "Seeds with a number.", metric, words["Intervals"], words["Differences"]]
     helps += [words["Differences"], words["Words"]]
     found = [_table("main", "", main_columns(comparison), helps)]
     # The tables of the others hold their measures in this order: those of cost come last.
     order = sorted(comparison.measures, key=lambda one: one.key.startswith("cost."))
-    told_of = iter([_told(one) for one in order])
+    definitions = iter([_definition(one) for one in order])
     for columns in measure_tables(comparison):
-        own = ["", *(next(told_of) for _ in columns[1:])]
+        own = ["", *(next(definitions) for _ in columns[1:])]
         found.append(_table("measures", "What else was measured", columns, own))
     if len(comparison.rows) > 1:
         title = f"Against {comparison.baseline.choice.label}"
@@ -104,25 +104,14 @@ def _tables(comparison: Comparison) -> list[dict[str, Any]]:
     return found
 
 
-def _told(measure: Measure) -> str:
+def _definition(measure: Measure) -> str:
     """The definition of ``measure``; empty if it has none."""
-    return next((definition for _, definition in glossary.defined([measure.quantity])), "")
+    return next((definition for _, definition in defined([measure.quantity])), "")
 
 
 def _table(kind: str, title: str, columns: Sequence[Column], helps: Sequence[str]) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "title": title,
-        "columns": [
-            {
-                "header": one.header,
-                "cells": [printable(cell) for cell in one.cells],
-                "words": one.words,
-                "help": told,
-            }
-            for one, told in zip(columns, helps, strict=True)
-        ],
-    }
+    helped = zip(cells(columns), helps, strict=True)
+    return {"kind": kind, "title": title, "columns": [one | {"help": text} for one, text in helped]}
 
 
 def _metrics(comparison: Comparison) -> list[dict[str, str]]:
@@ -135,14 +124,15 @@ def _metrics(comparison: Comparison) -> list[dict[str, str]]:
     ]
 
 
-def _stages(comparison: Comparison) -> list[str]:
+def stages_in(comparison: Comparison) -> list[str]:
+    """The stages of which the runs hold numbers, in the order of the network."""
     found = [*stages_of(comparison, "gradient"), *stages_of(comparison, "invariance", "stages")]
     return list(dict.fromkeys(found))
 
 
 def _settings(done: Sequence[Run]) -> list[dict[str, Any]]:
     """Rooms, and other settings in which the runs differ: to group and to filter by."""
-    every = dict.fromkeys(key for run in done for key in run.facts)
+    every = dict.fromkeys(key for run in done for key in run.settings)
     keys = [*NAMED, "seed", *(key for key in every if key not in SILENT and not key.endswith(".name"))]
     found = []
     for key in keys:
@@ -155,15 +145,10 @@ def _settings(done: Sequence[Run]) -> list[dict[str, Any]]:
 def _colours(palette: Sequence[str]) -> dict[str, dict[str, str]]:
     found = {}
     for place, label in enumerate(palette):
-        one = look(place)
+        one = style_of(place)
         colour = int(one.colour.removeprefix("C"))
         found[label] = {"light": COLOURS[colour], "dark": ON_DARK[colour], "mark": one.mark}
     return found
-
-
-def shown(folder: Path, root: Path) -> str:
-    """A run's folder below ``root``, with forward slashes."""
-    return printable(folder.relative_to(root).as_posix())
 
 
 def _numbers(values: Sequence[float]) -> list[float | None]:

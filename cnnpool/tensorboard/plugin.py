@@ -2,28 +2,31 @@
 
 import base64
 import json
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
 from tensorboard.plugins.base_plugin import FrontendMetadata, TBContext, TBPlugin
 from werkzeug import Request, Response
 
 from cnnpool import tables
-from cnnpool.report import latex
+from cnnpool.json_text import finite
+from cnnpool.report import render
 from cnnpool.report.columns import records
 from cnnpool.report.columns import runs as run_records
-from cnnpool.report.plots.plot import THEMES
-from cnnpool.tensorboard.figures import NAMES, Asked, Figures
+from cnnpool.report.plots import PAINTERS
+from cnnpool.report.plots.learning_curve import History, history, of_histories
+from cnnpool.report.plots.styles import MOST, THEMES, shown, style_of, vector
+from cnnpool.report.runs import Run
 from cnnpool.tensorboard.index import Index, Snapshot
-from cnnpool.tensorboard.jobs import below, jobs
-from cnnpool.tensorboard.kept import Kept
-from cnnpool.tensorboard.pieces import pieces
-from cnnpool.tensorboard.query import Query, chosen, query
-from cnnpool.tensorboard.view import Compared, Palette, View, view
+from cnnpool.tensorboard.jobs import jobs
+from cnnpool.tensorboard.pieces import pieces, stages_in
+from cnnpool.tensorboard.view import Compared, Palette, Query, View, chosen, inside, query, view
 
 NAME = "downsampling"
 ENTRY = "tab.js"
@@ -35,6 +38,41 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
 }
 Answer = Callable[[Request], Response]
+LEARNING = "learning"
+FIGURES = dict.fromkeys([*PAINTERS, LEARNING])
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One figure.
+
+    Args:
+        name: one of ``FIGURES``.
+        theme: light or dark.
+        stage: the only one to show; empty for all.
+        seeds: of learning curves, a line per seed.
+    """
+
+    name: str
+    theme: str = "light"
+    stage: str = ""
+    seeds: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to make, equal to every task of the same key, so that ``lru_cache`` keeps its result."""
+
+    key: Hashable
+    make: Callable[[], Any] = field(compare=False)
+
+    def __call__(self) -> Any:
+        return self.make()
+
+
+def cached(most: int) -> Callable[[Task], Any]:
+    """Makes what a task asks for, or returns it if it is among the last ``most``."""
+    return lru_cache(most)(Task.__call__)
 
 
 class Plugin(TBPlugin):  # type: ignore[misc]
@@ -44,9 +82,8 @@ class Plugin(TBPlugin):  # type: ignore[misc]
 
     def __init__(self, context: TBContext):
         self.index = Index(Path(os.path.expanduser(context.logdir)))
-        self._compared: Kept[Compared] = Kept(32)
-        self._answers: Kept[bytes] = Kept(16)
-        self._figures = Figures()
+        self._compared, self._answers = cached(32), cached(16)
+        self._figures, self._histories = cached(96), cached(256)
         self._palettes: dict[tuple[str, ...], Palette] = {}
 
     def is_active(self) -> bool:
@@ -88,7 +125,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         def make() -> bytes:
             return _text({"results": now.results, **pieces(self._view(now, wanted), self.index.root)})
 
-        return _of_json(self._answers.get((now.version, wanted), make))
+        return _of_json(self._answers(Task((now.version, wanted), make)))
 
     def figure(self, request: Request) -> Response:
         """One figure with its caption; null if the runs hold no numbers for it."""
@@ -100,7 +137,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
     def svg(self, request: Request) -> Response:
         """One figure as a file."""
         drawn = self._drawn(request)
-        name = chosen(request.args, "name", NAMES)
+        name = chosen(request.args, "name", FIGURES)
         return _attached(drawn[1] if drawn else b"", f"{name}.svg", "image/svg+xml", found=bool(drawn))
 
     def download(self, request: Request) -> Response:
@@ -110,31 +147,62 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         if comparison is None:
             return _attached(b"", name, "text/plain", found=False)
         if name == "table.tex":
-            return _attached(latex.render(comparison).encode(), name, "application/x-tex")
+            return _attached(render.latex(comparison).encode(), name, "application/x-tex")
         rows = records(comparison) if name == "table.csv" else run_records(comparison)
         return _attached(tables.csv(rows).encode(), name, "text/csv")
 
     def _drawn(self, request: Request) -> tuple[str, bytes] | None:
+        """Caption and SVG; None if the runs hold no numbers for it."""
         arguments, now = request.args, self.index.snapshot()
+        wanted = query(arguments)
+        found = self._view(now, wanted)
+        comparison, stage = found.compared.comparison, arguments.get("stage") or ""
         asked = Asked(
-            chosen(arguments, "name", NAMES),
+            chosen(arguments, "name", FIGURES),
             chosen(arguments, "theme", THEMES),
-            arguments.get("stage") or "",
+            stage if comparison and stage in stages_in(comparison) else "",
             arguments.get("seeds") == "1",
         )
-        wanted = query(arguments)
         # Runs that go on are in the learning curves alone.
-        version = now.version if asked.name == "learning" else now.results
-        return self._figures.draw(self._view(now, wanted), asked, (version, wanted))
+        version = now.version if asked.name == LEARNING else now.results
+        paint = partial(self._painted, found, asked)
+        drawn: tuple[str, bytes] | None = self._figures(
+            Task((version, wanted, asked), lambda: vector(paint, asked.theme))
+        )
+        return drawn
+
+    def _painted(self, found: View, asked: Asked) -> tuple[Figure, str] | None:
+        if asked.name == LEARNING:
+            return self._learning(found, asked)
+        if (comparison := found.compared.comparison) is None:
+            return None
+        return PAINTERS[asked.name](replace(comparison, stage=asked.stage))
+
+    def _learning(self, found: View, asked: Asked) -> tuple[Figure, str] | None:
+        comparison = found.compared.comparison
+        rows = shown(comparison) if comparison else []
+        finished = {row.choice.label: self._history(list(row.choice.runs.values())) for row in rows}
+        # Of runs that go on, nothing is kept: after their next epoch it is another history.
+        others = [label for label in found.going if label not in finished][: MOST - len(finished)]
+        going = {label: history(runs) for label, runs in found.going.items() if label in (*finished, *others)}
+        styles = {label: style_of(place) for place, label in enumerate(found.palette)}
+        base = comparison.baseline.choice.label if comparison else ""
+        return of_histories(finished, styles, base, going=going, seeds=asked.seeds)
+
+    def _history(self, runs: Sequence[Run]) -> History:
+        key = tuple((run.folder, run.results.finished) for run in runs)
+        made: History = self._histories(Task(key, lambda: history(runs)))
+        return made
 
     def _view(self, now: Snapshot, wanted: Query) -> View:
         def once(by: Sequence[str], make: Callable[[], Compared]) -> Compared:
-            return self._compared.get((now.results, wanted, *by), make)
+            made: Compared = self._compared(Task((now.results, wanted, *by), make))
+            return made
 
         def palette(by: Sequence[str]) -> Palette:
             return self._palettes.setdefault(tuple(by), Palette())
 
-        return view(below(now.runs, self.index.root, wanted.folder), wanted, palette, once)
+        return view(inside(now.runs, self.index.root, wanted.folder), wanted, palette, once)
 
 
 def _file(name: str, content: bytes) -> Answer:
@@ -151,17 +219,8 @@ def _of_json(text: bytes) -> Response:
 
 
 def _text(content: Mapping[str, Any]) -> bytes:
-    # JSON has no word for NaN and infinities.
-    text = json.dumps(_finite(content), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(finite(content), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace")
-
-
-def _finite(node: Any) -> Any:
-    if isinstance(node, float):
-        return node if math.isfinite(node) else None
-    if isinstance(node, Mapping):
-        return {str(key): _finite(value) for key, value in node.items()}
-    return [_finite(value) for value in node] if isinstance(node, list | tuple) else node
 
 
 def _attached(content: bytes, name: str, kind: str, *, found: bool = True) -> Response:

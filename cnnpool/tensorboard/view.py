@@ -1,18 +1,76 @@
 """A comparison of the runs as they are now, with those that are still going under their choices."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
-from cnnpool.report.choice import frozen, group, varying
+from werkzeug.datastructures import MultiDict
+
+from cnnpool.report.choice import frozen, group, known, labels, natural, varying
 from cnnpool.report.comparable import DifferentRunsError, meets
 from cnnpool.report.comparison import Comparison, compare
-from cnnpool.report.label import labels, natural
 from cnnpool.report.runs import Run
-from cnnpool.tensorboard.query import Query
-from cnnpool.tensorboard.unfinished import asked
+from cnnpool.run_folder import layout
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.reading import read_yaml
+from cnnpool.run_folder.results import NAMED, Results
 
+METRIC = "test.accuracy"
 ROOMS = ("pool", "readout", "model")
+LONGEST = 1 << 20
+"""Bytes; the settings of a run are a thousandth of them."""
+Arguments = MultiDict[str, str]
+"""Those of an address: a name may occur more than once."""
+INHERIT = "inherit"
+"""The operator of a stage that has none of its own."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """Which runs are compared, and how.
+
+    Args:
+        folder: below the log folder, whose runs are compared; empty for all.
+        by, where, metric, baseline, allow: as of ``cnnpool compare``; empty for its defaults.
+    """
+
+    folder: str = ""
+    by: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    metric: str = METRIC
+    baseline: str = ""
+    allow: tuple[str, ...] = ()
+
+
+def query(arguments: Arguments) -> Query:
+    """The query that the arguments of an address ask."""
+    return Query(
+        folder=(arguments.get("folder") or "").strip("/"),
+        by=_split(arguments.get("by")),
+        where=tuple(filter(None, arguments.getlist("where"))),
+        metric=arguments.get("metric") or METRIC,
+        baseline=arguments.get("baseline") or "",
+        allow=_split(arguments.get("allow")),
+    )
+
+
+def chosen(arguments: Arguments, name: str, among: Mapping[str, object]) -> str:
+    """The value of ``name``, if it is one of ``among``, else the first of these."""
+    value = arguments.get(name) or ""
+    return value if value in among else next(iter(among))
+
+
+def inside(runs: Sequence[Run], root: Path, folder: str) -> list[Run]:
+    """The runs in ``folder`` below ``root``, which is compared as text alone."""
+    wanted = tuple(part for part in folder.split("/") if part)
+    return [run for run in runs if run.folder.relative_to(root).parts[: len(wanted)] == wanted]
+
+
+def _split(text: str | None) -> tuple[str, ...]:
+    return tuple(key.strip() for key in (text or "").split(",") if key.strip())
 
 
 @dataclass(frozen=True)
@@ -80,6 +138,8 @@ def view(
     done = [run for run in runs if run.found]
     by = list(query.by) or _keys([run for run in done if _wanted(run, query)], begun)
     compared = once(by, lambda: _compared(done, by, query))
+    if any(not known([*done, *begun], key) for key in query.by):
+        return View(list(runs), compared, {}, ())
     going = _going(compared.comparison, begun, by)
     order = palette(by).add([*_everywhere(done, by), *_labels(compared.comparison), *going])
     if compared.comparison:
@@ -136,14 +196,60 @@ def _going(comparison: Comparison | None, begun: Sequence[Run], by: Sequence[str
 
     rows = comparison.rows if comparison else []
     own = [list(row.choice.runs.values()) for row in rows]
-    known = {key(some[0]): row.choice.label for some, row in zip(own, rows, strict=True)}
+    named = {key(some[0]): row.choice.label for some, row in zip(own, rows, strict=True)}
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in begun:
         groups.setdefault(key(run), []).append(run)
-    new = [one for one in groups if one not in known]
+    new = [one for one in groups if one not in named]
     every = labels([*own, *(groups[one] for one in new)], by) if own or new else []
-    known |= dict(zip(new, every[len(own) :], strict=True))
+    named |= dict(zip(new, every[len(own) :], strict=True))
     found: dict[str, list[Run]] = {}
     for one, some in groups.items():
-        found.setdefault(known[one], []).extend(some)
+        found.setdefault(named[one], []).extend(some)
     return found
+
+
+def asked(folder: Path) -> Results | None:
+    """The choices and settings that a run began with, no number measured; None if they cannot be read."""
+    settings = _settings(folder / layout.SETTINGS / "config.yaml")
+    if not isinstance(settings, dict) or not all(_has_name(settings.get(name)) for name in NAMED):
+        return None
+    seed, stages, fit = settings.get("seed"), settings.get("stage"), settings.get("fit")
+    own = stages.items() if isinstance(stages, dict) else ()
+    overrides = _settings(folder / layout.SETTINGS / "overrides.yaml")
+    words = [word for word in overrides if isinstance(word, str)] if isinstance(overrides, list) else []
+    named: dict[str, Any] = {name: settings[name] for name in NAMED}
+    return Results(
+        **named,
+        seed=seed if isinstance(seed, int) else 0,
+        stages={str(stage): node for stage, node in own if _has_name(node) and node["name"] != INHERIT},
+        overrides=words,
+        fit=dict(fit) if isinstance(fit, dict) else {},
+    )
+
+
+def unreadable(folder: Path) -> str:
+    """Why the settings that a run began with cannot be read; empty if they can, or are not there."""
+    found = _settings(folder / layout.SETTINGS / "config.yaml")
+    return str(found) if isinstance(found, DamagedError) else ""
+
+
+def _has_name(node: Any) -> bool:
+    return isinstance(node, Mapping) and isinstance(node.get("name"), str)
+
+
+def _settings(path: Path) -> Any:
+    try:
+        now = path.stat()
+    except OSError:
+        return None
+    return _parsed(path, now.st_mtime_ns, now.st_ino)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(path: Path, _changed: int, _inode: int) -> Any:
+    """The content of a file, or the error that it cannot be read."""
+    try:
+        return read_yaml(path, most=LONGEST)
+    except DamagedError as error:
+        return error

@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 from cnnpool import tables
 from cnnpool.report.comparison import Comparison, compare
 from cnnpool.report.plots import panels
-from cnnpool.report.plots.looks import look
-from cnnpool.report.plots.plot import plot
+from cnnpool.report.plots.styles import plot, style_of
 from cnnpool.report.runs import Run, find, finished
 from cnnpool.report.statistics import Summary
 
@@ -63,7 +62,7 @@ def figure(sizes: Mapping[int, Comparison]) -> Figure:
     for number, (name, one) in enumerate(zip(names, axes, strict=True), 1):
         points = [(s.mean, s.low, s.high) for _, s in against_baseline(sizes, name)]
         panels.reference(one, x, np.zeros(len(x)))
-        panels.with_band(one, x, 100 * np.array(points).T, look(number))
+        panels.with_band(one, x, 100 * np.array(points).T, style_of(number))
         panels.title(one, name)
         one.set_xscale("log")
         # Labels of our own: matplotlib's are formulas, which reports do not typeset.

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from cnnpool.report import render
 from cnnpool.report.comparison import compare
 from cnnpool.report.runs import find
-from cnnpool.report.text import render
 from cnnpool.run_folder import layout, results
 from cnnpool.run_folder.results import Results
 from scripts.reliability.fault.attempt import QUICK, command
@@ -68,7 +68,7 @@ def trained(folder: Path) -> Path:
 def answer(root: Path, path: Path) -> str:
     """The outcome of compare for the altered file at ``path``."""
     try:
-        said = render(compare(find([root])), width=200, colour=False)
+        said = render.text(compare(find([root])), width=200, colour=False)
     except ValueError as error:
         # Settings that were altered, as of runs that cannot be compared: the command says so in a line.
         said = f"{path}: {error}"

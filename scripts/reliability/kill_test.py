@@ -32,7 +32,7 @@ TRAIN = [
     "fit.progress=false", "fit.log_every_steps=1", "fit.checkpoint_every_minutes=0", "hydra.run.dir=run",
 ]  # fmt: skip
 COUNTS = ("kills", "runs", "resumed", "broken files", "steps lost", "failed restarts", "different")
-CLOCKS = ("cost", "finished", "wall_s", "environment", "checksum", "metrics_sha256")
+CLOCKS = ("cost", "finished", "wall_s", "environment", "checksum")
 
 
 def main(arguments: list[str]) -> int:

@@ -18,7 +18,7 @@ PROBES = {
     "aliasing": {"samples": 4},
 }
 TENSORBOARD = TensorBoard()
-TIMES = re.compile(r"^cost(/|$)|_s$|^(finished|checksum|metrics_sha256)$")
+TIMES = re.compile(r"^cost(/|$)|_s$|^(finished|checksum)$")
 
 
 COST = {"cost": {"samples": 2, "timed_samples": 2, "repeats": 1}}

@@ -31,6 +31,7 @@ class Loudness(Probe):
             "Mean output of a stage, divided by nothing.",
             better="lower",
             shown="compare",
+            headline=True,
         ),
         fraction("silent", "silent images", "Images whose logits are all zero, divided by all images."),
     )
@@ -71,7 +72,8 @@ def test_it_gets_a_tag_a_column_a_chart_and_a_verdict(installed, runs, tmp_path,
     assert results["loudness"].keys() == {"silent", "samples", "stages"}
     assert results["quantities"]["loudness.stages.<stage>.level"]["better"] == "lower"
     events = EventAccumulator(str(out)).Reload()
-    assert {"loudness/level/s1", "loudness/silent"} <= set(events.Tags()["scalars"])
+    expected = {"loudness/level/s1", "loudness/silent", "a first look/loudness/level/s1"}
+    assert expected <= set(events.Tags()["scalars"])
     described = events.SummaryMetadata("loudness/level/s1").summary_description
     assert described == "Mean output of a stage, divided by nothing."
 
@@ -83,7 +85,8 @@ def test_it_gets_a_tag_a_column_a_chart_and_a_verdict(installed, runs, tmp_path,
     assert compare([str(tmp_path / "outputs")]) == 0
     assert "loudness, mean of stages" in capsys.readouterr().out
     page = (tmp_path / "outputs" / "report" / "report.md").read_text()
-    assert "loudness, mean of stages" in page
+    assert "loudness, mean of stages" in page and "](headlines.svg)" in page
+    assert "loudness, stage s1" in (tmp_path / "outputs" / "report" / "headlines.svg").read_text()
     assert "**loudness**: Mean output of a stage, divided by nothing. Lower is better." in page
 
 

@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from cnnpool import data
 from cnnpool.fit.scores import by_class, chance_warning, keys
 from cnnpool.report import main as compare
-from cnnpool.run_folder.correct import unpacked
+from cnnpool.run_folder.correct_bits import unpacked
 from cnnpool.run_folder.results import read
 
 

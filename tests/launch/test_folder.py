@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from cnnpool.run_folder import metrics, status
-from cnnpool.run_folder.hold import held
+from cnnpool.run_folder.folder_lock import held
 
 FOLDER = "hydra.run.dir=here"
 

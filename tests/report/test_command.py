@@ -1,16 +1,19 @@
 import csv
-import hashlib
 import json
 import math
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from scipy import stats
 
-from cnnpool.report import main
+from cnnpool.report import Run, find, main
+from cnnpool.report.command import BOARD, root_of
+from cnnpool.tensorboard.plugin import NAME
 
 SEEDS = [0.90, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96]
 
@@ -51,7 +54,7 @@ def test_table_is_what_was_worked_out_by_hand(two, capsys, monkeypatch):
     assert "Place among 2, simultaneous 95 % intervals: max 1, avg 2." in "\n".join(lines)
 
 
-def test_everything_is_written(two, tmp_path, capsys):
+def test_everything_is_written(two, tmp_path, figures):
     out = tmp_path / "here" / "report"
     assert main([str(two.root), "--out", str(out)]) == 0
     names = {path.name for path in out.iterdir()}
@@ -80,7 +83,7 @@ def test_csv_and_json_hold_the_numbers_unrounded(two, tmp_path):
     assert content["command"] == ["cnnpool", "compare", str(two.root), "--out", str(tmp_path / "r")]
 
 
-def test_the_same_runs_give_the_same_bytes(two, tmp_path, monkeypatch):
+def test_the_same_runs_give_the_same_bytes(two, tmp_path, monkeypatch, figures):
     contents = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -141,30 +144,26 @@ def test_a_damaged_run_is_one_line_and_the_rest_is_compared(two, capsys, content
 
 
 def test_a_damaged_line_of_the_metrics_is_told_and_the_run_compared(two, capsys):
-    folder = two.root / "max" / "seed0"
-    content = json.loads((folder / "results.json").read_text())
-    whole = b'{"step": 1, "epoch": 1, "train/loss": 0.5}\n'
-    content.pop("checksum", None)
-    content["metrics_sha256"] = hashlib.sha256(whole).hexdigest()
-    (folder / "results.json").write_text(json.dumps(content))
-    for damage, said in ((whole[:-5], "line 1 of 1 left out"), (whole.replace(b"5", b"6"), "it was altered")):
-        (folder / "metrics.jsonl").write_bytes(damage)
-        assert main([str(two.root)]) == 0
-        out = capsys.readouterr().out
-        assert out.count(f"{folder / 'metrics.jsonl'} is damaged: {said}") == 1
-        assert "without a partner" not in out
-    (folder / "metrics.jsonl").write_bytes(whole)
+    path = two.root / "max" / "seed0" / "metrics.jsonl"
+    whole = path.read_text()
+    path.write_text("half a line\n" + whole)
+    assert main([str(two.root)]) == 0
+    out = capsys.readouterr().out
+    assert out.count(f"{path} is damaged: line 1 of 4 left out") == 1 and "without a partner" not in out
+    assert "line 1 of 4 left out" in (two.root / "report" / "report.html").read_text()
+    path.write_text(whole)
     assert main([str(two.root)]) == 0 and "is damaged" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("value", [None, 7.5, -0.1, "0.9", True, float("nan"), 1e999, [0.9]])
+@pytest.mark.parametrize("value", [None, 7.5, "0.9", float("nan")])
 def test_an_accuracy_that_cannot_be_is_damage(two, capsys, value):
     path = two.root / "max" / "seed0" / "results.json"
     content = json.loads(path.read_text())
     content["test"]["accuracy"] = value
     path.write_text(json.dumps(content))
     assert main([str(two.root)]) == 0
-    assert f"{path} is damaged: test.accuracy is {json.dumps(value)}" in capsys.readouterr().out
+    said = "a number is not finite: NaN" if value != value else f"test.accuracy is {value!r}"
+    assert f"{path} is damaged: {said}" in capsys.readouterr().out
 
 
 def test_a_folder_that_cannot_be_written_is_named(two, tmp_path, capsys):
@@ -192,12 +191,51 @@ def test_a_reader_that_stops_early_costs_nothing_but_the_rest(two, tmp_path):
     assert (tmp_path / "r" / "report.html").exists()
 
 
-def test_figures_of_an_earlier_report_do_not_stay(two, shelf):
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_folder_that_holds_no_report_is_refused_and_left_as_it_is(two, tmp_path, capsys):
+    out = tmp_path / "mine"
+    out.mkdir()
+    for name in ("accuracy.png", "shift.svg", "table.csv", "notes.txt"):
+        (out / name).write_text("mine")
+    before = contents(out)
+    said = error_of(capsys, two.root, "--out", out)
+    assert said.startswith(
+        f"error: --out {out} holds files that are no report of cnnpool (accuracy.png and 3 more)"
+    )
+    (out / "table.json").write_text('{"command": ["other"], "choices": []}')
+    assert "no report of cnnpool" in error_of(capsys, two.root, "--out", out)
+    (out / "table.json").unlink()
+    assert contents(out) == before
+
+
+def test_a_report_is_replaced_and_nothing_else_in_its_folder_is_touched(two, figures):
+    out = two.root / "report"
     assert main([str(two.root)]) == 0
+    first = contents(out)
+    (out / "notes.txt").write_text("mine")
     assert main([str(two.root), "--where", "pool=max"]) == 0
-    left = {path.name for path in (two.root / "report").iterdir()}
-    assert "accuracy.png" in left
-    assert not left & {"differences.png", "pareto.svg"}
+    second = contents(out)
+    assert second["notes.txt"] == b"mine" and second["differences.png"] == first["differences.png"]
+    assert second["table.csv"] != first["table.csv"]
+    # A report that was interrupted is known as one too: its numbers are written first.
+    for name in second.keys() - {"table.json"}:
+        (out / name).unlink()
+    assert main([str(two.root)]) == 0 and contents(out).keys() == first.keys()
+
+
+def test_a_name_that_is_not_utf_8_is_shown_as_an_escape(two, tmp_path, capsys):
+    odd = os.fsdecode(b"caf\xe9")
+    os.rename(two.root / "max", two.root / odd)
+    (two.root / odd / "broken").mkdir()
+    (two.root / odd / "broken" / "status.json").write_text('{"state": "failed", "error": "\\udcff"}')
+    assert main([str(two.root / odd), str(two.root / "avg"), "--out", str(tmp_path / "r")]) == 0
+    assert "caf\\udce9/broken: failed" in capsys.readouterr().out
+    for name in ("report.md", "report.html", "runs.csv", "table.json"):
+        assert "udce9" in (tmp_path / "r" / name).read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "r" / "table.json").read_text())["command"][2] == str(two.root / odd)
 
 
 def test_bare_runs_without_any_probe_can_be_compared(shelf, capsys):
@@ -250,3 +288,33 @@ def test_comparing_imports_no_framework(two):
         [sys.executable, "-c", code, str(two.root)], capture_output=True, text=True, check=True
     )
     assert done.stdout.endswith("[]\n")
+
+
+def test_the_link_opens_the_tab_on_this_machine():
+    parts = urlsplit(BOARD)
+    assert (parts.hostname, parts.fragment) == ("localhost", NAME)
+
+
+def test_compare_names_the_folder_and_the_tab_and_writes_nothing_there(shelf, capsys):
+    shelf.sweep(max=[0.9, 0.8], avg=[0.7, 0.6])
+    before = {path for path in shelf.root.rglob("*") if path.is_file()}
+    assert main([str(shelf.root)]) == 0
+    assert f"board: tensorboard --logdir {shelf.root}\n       {BOARD}\n" in capsys.readouterr().out
+    after = {path for path in shelf.root.rglob("*") if path.is_file()}
+    assert {path.parent.name for path in after - before} == {"report"}
+
+
+def test_no_board_prints_none(shelf, capsys):
+    shelf.put()
+    assert main([str(shelf.root), "--no-board"]) == 0
+    assert "board:" not in capsys.readouterr().out
+
+
+def test_the_common_root_is_below_the_whole_disk_or_nothing(shelf):
+    one, other = shelf.put(seed=0), shelf.put(seed=1, pool="avg")
+    assert root_of(find([one, other])) == shelf.root.resolve()
+    assert root_of(find([one])) == shelf.root.resolve()
+    assert root_of(find([shelf.put("loose/run", seed=2)])) == shelf.root.resolve() / "loose"
+    found = find([one])[0].found
+    far = [Run(Path("/", str(k), "seed0"), "done", found=found) for k in range(2)]
+    assert root_of(far) is None

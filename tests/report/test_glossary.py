@@ -7,17 +7,17 @@ import pytest
 from cnnpool.probe import declared
 from cnnpool.report import find, main
 from cnnpool.report.comparison import compare
-from cnnpool.report.course import course
-from cnnpool.report.glossary import entries
+from cnnpool.report.document import glossary
 from cnnpool.report.plots import draw
+from cnnpool.report.plots.learning_curve import history
 from cnnpool.report.plots.stages import spreads
 
 ROOT = Path(__file__).parents[2]
 
 
 def drawn(comparison):
-    courses = {row.choice.label: course(list(row.choice.runs.values())) for row in comparison.rows}
-    return list(draw(comparison, courses))
+    histories = {row.choice.label: history(list(row.choice.runs.values())) for row in comparison.rows}
+    return list(draw(comparison, histories))
 
 
 def test_the_page_is_what_the_script_writes():
@@ -29,7 +29,7 @@ def test_the_page_is_what_the_script_writes():
 def test_everything_that_a_table_shows_is_defined_under_it(shelf):
     shelf.sweep(max=[0.9, 0.91], avg=[0.8, 0.81])
     comparison = compare(find([shelf.root]))
-    words = dict(entries(comparison))
+    words = dict(glossary(comparison))
     for one in (comparison.metric, *comparison.measures):
         assert words[one.quantity.title.replace("<px>", "d")].startswith(one.quantity.definition)
     assert words["test accuracy"].endswith("Higher is better.")
@@ -67,6 +67,6 @@ def test_no_interval_leaves_the_possible_values(shelf, values):
     one, summary = comparison.metric, comparison.rows[0].summary
     assert summary.low < 0 or summary.high > 1
     assert 0 <= one.within(summary.low) <= one.within(summary.high) <= 1
-    [band] = spreads(comparison, ["gradient.s1.zero_fraction"], 100).values()
+    [band] = spreads(comparison, ["gradient.s1.zero_fraction"]).values()
     _, low, high = band[:, 0]
     assert 0 <= low <= high <= 100

@@ -5,7 +5,7 @@ import pytest
 
 from cnnpool.report.comparison import compare
 from cnnpool.report.plots import maps
-from cnnpool.report.plots.routing import routing
+from cnnpool.report.plots.maps import routing
 from cnnpool.report.runs import find
 from cnnpool.run_folder.layout import ROUTING
 from cnnpool.run_folder.routing import Routing, write

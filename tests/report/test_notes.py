@@ -4,7 +4,10 @@ import pytest
 
 from cnnpool.probe import declared
 from cnnpool.quantity import records
+from cnnpool.report import find, main
+from cnnpool.report.columns import measure_columns
 from cnnpool.report.comparison import compare
+from cnnpool.report.notes import predicts_one_class
 from cnnpool.report.runs import Run
 from cnnpool.run_folder.results import Results
 
@@ -47,3 +50,97 @@ def test_circular_shifts_of_networks_that_are_not_circular_are_named(tmp_path, p
     runs = runs_of(tmp_path, {"max": 0.5, "avg": 0.5}, {"max": 1, "avg": 1}, invariance=section)
     found = [note for note in compare(runs).notes if note.startswith("consistency by circular shifts")]
     assert len(found) == said and all("pad with zeros" in note for note in found)
+
+
+COUNTS = {"classes": ["a", "b", "c"], "train": [1, 1, 1], "val": [0, 0, 0], "test": [30, 60, 30]}
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "shares", "expected"),
+    [
+        (0.25, {"distinct": 1.0, "aps_cifar": 1.0}, True),
+        (0.5, {"distinct": 1.0}, True),
+        (0.5, {"distinct": 1.0, "aps_cifar": 0.999}, False),
+        # 31 of 120 images: no class has so many.
+        (31 / 120, {"distinct": 1.0}, False),
+        (0.5, {}, False),
+    ],
+)
+def test_it_predicts_one_class_if_no_shift_matters_and_one_class_is_right(shelf, accuracy, shares, expected):
+    shelf.put(accuracy=accuracy, images=COUNTS, invariance={"consistency": shares})
+    [run] = find([shelf.root])
+    assert predicts_one_class(run) is expected
+
+
+def test_without_counts_of_images_nobody_knows(shelf):
+    shelf.put(accuracy=0.5, invariance={"consistency": {"distinct": 1.0}})
+    [run] = find([shelf.root])
+    assert not predicts_one_class(run)
+
+
+def test_such_a_choice_is_marked_and_explained(shelf):
+    for seed in (0, 1):
+        shelf.put(accuracy=0.5, seed=seed, images=COUNTS, invariance={"consistency": {"distinct": 1.0}})
+        shelf.put(pool="avg", accuracy=0.9, seed=seed, images=COUNTS)
+    comparison = compare(find([shelf.root]), against="avg")
+    cells = {column.header: column.cells for column in measure_columns(comparison)}
+    assert cells["consistency (distinct) (%)"] == ["95.00", "100.00 *"]
+    assert comparison.notes == [
+        "max *: seems to answer one class for all images with seed 0, 1; consistency says nothing there"
+    ]
+
+
+COST = {"parameters": 61706, "train_images_per_s": 12_300.0, "wall_s": 12.5}
+
+
+def of(shelf, *loads):
+    for seed, load in enumerate(loads):
+        for pool in ("max", "avg"):
+            shelf.put(pool=pool, seed=seed, cost=COST if load == "unsaid" else COST | {"load": load})
+    return compare(find([shelf.root]))
+
+
+def headers(comparison):
+    return [
+        column.header
+        for column in measure_columns(comparison)
+        if "/s" in column.header or "time" in column.header
+    ]
+
+
+def test_times_of_a_free_machine_are_not_marked(shelf):
+    comparison = of(shelf, 0.0, 0.1)
+    assert comparison.loaded == "" and comparison.notes == []
+    assert headers(comparison) == ["images/s", "wall time (s)"]
+
+
+def test_times_of_a_loaded_machine_are_marked_and_explained(shelf, capsys):
+    comparison = of(shelf, 0.05, 0.63)
+    said = (
+        "images/s and wall time: unreliable, since other programs took more than 10 % of the processors "
+        "during 2 of 4 runs, up to 63 %"
+    )
+    assert comparison.loaded == said
+    assert comparison.notes == [f"† {said}"]
+    assert headers(comparison) == ["images/s †", "wall time (s) †"]
+    assert main([str(shelf.root)]) == 0
+    assert f"† {said}\n" in capsys.readouterr().out
+    assert f"<p>† {said}.</p>" in (shelf.root / "report" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("load", ["unsaid", None])
+def test_runs_that_do_not_say_are_not_trusted(shelf, load):
+    comparison = of(shelf, 0.0, load)
+    assert "not known to be reliable, since 2 of 4 runs do not say" in comparison.loaded
+    assert headers(comparison) == ["images/s †", "wall time (s) †"]
+
+
+def test_a_time_as_the_metric_is_marked_too(shelf):
+    of(shelf, 0.5)
+    comparison = compare(find([shelf.root]), metric="cost.wall_s")
+    assert comparison.loaded.startswith("wall time and images/s: unreliable")
+
+
+def test_without_times_nothing_is_said(shelf):
+    shelf.put(cost={"parameters": 61706})
+    assert compare(find([shelf.root])).loaded == ""

@@ -9,17 +9,15 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.image import imread
 
-from cnnpool.report import find, html, latex, markdown, text
+from cnnpool.report import find, render
 from cnnpool.report.columns import WIDEST, main_columns, measure_columns, measure_tables, ranking
 from cnnpool.report.comparison import compare
-from cnnpool.report.course import course
-from cnnpool.report.document import compose
-from cnnpool.report.plots import dots, draw, maps, stages
-from cnnpool.report.plots.learning import learning
-from cnnpool.report.plots.looks import COLOURS, look, looks
-from cnnpool.report.plots.pareto import dominated, pareto
-from cnnpool.report.plots.plot import PAD, bounds, themed
+from cnnpool.report.document import Code, Items, compose
+from cnnpool.report.plots import choices, draw, maps, stages
+from cnnpool.report.plots.choices import dominated, pareto
+from cnnpool.report.plots.learning_curve import history, learning
 from cnnpool.report.plots.stages import by_stage
+from cnnpool.report.plots.styles import COLOURS, PAD, bounds, style_of, styles_of, themed
 
 SEEDS = [0.90, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96]
 
@@ -34,11 +32,11 @@ def comparison(tmp_path_factory, new_shelf):
 
 
 def drawn(comparison):
-    return list(draw(comparison, courses_of(comparison)))
+    return list(draw(comparison, histories_of(comparison)))
 
 
-def courses_of(comparison):
-    return {row.choice.label: course(list(row.choice.runs.values())) for row in comparison.rows}
+def histories_of(comparison):
+    return {row.choice.label: history(list(row.choice.runs.values())) for row in comparison.rows}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +46,7 @@ def plots(comparison):
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_narrow_terminal_gets_more_tables_and_every_number(comparison, width):
-    tables = text.render(comparison, width=width, colour=False).partition("Place among")[0]
+    tables = render.text(comparison, width=width, colour=False).partition("Place among")[0]
     widest = len("max_blur") + 2 + len("relative change at 1 px, mean of stages")
     assert max(map(len, tables.splitlines())) <= max(width, widest)
     for cell in (
@@ -66,14 +64,14 @@ def test_narrow_terminal_gets_more_tables_and_every_number(comparison, width):
 
 
 def test_wide_terminal_gets_one_table_and_colour_where_it_can(comparison):
-    shown = text.render(comparison, width=400, colour=True)
+    shown = render.text(comparison, width=400, colour=True)
     assert shown.count("choice") == 2
     assert "\x1b[32mbetter\x1b[0m" in shown
-    assert re.sub(r"\x1b\[\d+m", "", shown) == text.render(comparison, width=400, colour=False)
+    assert re.sub(r"\x1b\[\d+m", "", shown) == render.text(comparison, width=400, colour=False)
 
 
 def test_columns_stand_under_each_other(comparison):
-    header, rule, *rows = text.render(comparison, width=400, colour=False).split("\n\n")[0].split("\n")
+    header, rule, *rows = render.text(comparison, width=400, colour=False).split("\n\n")[0].split("\n")
     gaps = [match.start() for match in re.finditer("  ", rule)]
     assert gaps and all(row[gap : gap + 2] == "  " for gap in gaps for row in (header, *rows))
 
@@ -95,7 +93,7 @@ class Links(HTMLParser):
 
 
 def test_html_is_one_file_that_fetches_nothing(comparison, plots):
-    page = html.render(*compose(comparison, plots, ["outputs", "--by", "pool"]))
+    page = render.html(*compose(comparison, plots, ["outputs", "--by", "pool"]))
     links = Links()
     links.feed(page)
     assert len(links.links) == len(plots) == 6
@@ -106,7 +104,7 @@ def test_html_is_one_file_that_fetches_nothing(comparison, plots):
 
 
 def test_the_verdict_stays_in_sight_where_a_table_is_wider_than_its_page(comparison, plots):
-    page = html.render(*compose(comparison, plots, []))
+    page = render.html(*compose(comparison, plots, []))
     [rule] = re.findall(r"td\.words:last-child \{([^}]*right: 0[^}]*)\}", page)
     assert "position: sticky" in rule and "background" in rule
     table = page[page.index("<table>") : page.index("</table>")]
@@ -116,9 +114,9 @@ def test_the_verdict_stays_in_sight_where_a_table_is_wider_than_its_page(compari
     assert page.count('<div class="wide">') == page.count("<table>")
 
 
-@pytest.mark.parametrize("render", [html.render, markdown.render])
-def test_report_says_what_ran_and_how(comparison, plots, render):
-    page = render(*compose(comparison, plots, ["my runs", "--by", "pool"]))
+@pytest.mark.parametrize("kind", [render.html, render.markdown])
+def test_report_says_what_ran_and_how(comparison, plots, kind):
+    page = kind(*compose(comparison, plots, ["my runs", "--by", "pool"]))
     for fact in (
         "0123456789ab",
         "0, 1, 2, 3, 4, 5, 6",
@@ -138,15 +136,23 @@ def test_report_says_what_ran_and_how(comparison, plots, render):
 
 def test_foreign_text_is_only_text(comparison, plots):
     title, blocks = compose(comparison, plots, [])
-    page = html.render(title, blocks)
+    page = render.html(title, blocks)
     assert "<script>" not in page and "&lt;script&gt;&amp;" in page
-    lines = markdown.render(title, blocks)
+    lines = render.markdown(title, blocks)
     assert r"a\|b \<b\>\_c\_" in lines
     assert r"max\_blur" in lines
 
 
+def test_marks_in_terms_and_fences_of_markdown_are_only_text():
+    blocks = [Items([("a*b", "c_d")]), Code("--where 'x=```\n# no heading'"), Code("plain")]
+    lines = render.markdown("<t>", blocks).split("\n")
+    assert lines[0] == r"# \<t\>" and r"- **a\*b**: c\_d" in lines
+    assert lines.count("````") == 2 and lines.count("```") == 2
+    assert lines.index("````") < lines.index("# no heading'") < len(lines) - 1 - lines[::-1].index("````")
+
+
 def test_markdown_tables_have_equal_rows(comparison, plots):
-    lines = markdown.render(*compose(comparison, plots, [])).splitlines()
+    lines = render.markdown(*compose(comparison, plots, [])).splitlines()
     tables = [block.split("\n") for block in "\n".join(lines).split("\n\n") if block.startswith("| ")]
     assert len(tables) == 4
     for table in tables:
@@ -154,7 +160,7 @@ def test_markdown_tables_have_equal_rows(comparison, plots):
 
 
 def test_latex_is_escaped_and_even(comparison):
-    source = latex.render(comparison)
+    source = render.latex(comparison)
     assert r"max\_blur" in source and r"93.00 $\pm$ 2.16" in source and r"(\%)" in source
     for body, layout in re.findall(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end", source, re.S):
         counts = {line.count(" & ") + 1 for line in layout.splitlines() if line.endswith(r"\\")}
@@ -187,7 +193,7 @@ def test_axes_name_what_they_show_their_unit_and_n(comparison, plots):
     assert {"test accuracy (%)", "max (n=7)", "max_blur (n=7)"} <= set(words["accuracy"])
     assert "test accuracy, difference to max (percentage points)" in words["differences"]
     assert {"epoch", "validation accuracy (%)", "max (n=7)"} <= set(words["learning"])
-    assert {"zero gradient (% of inputs)", "stage s1", "stage s2", "max (n=7)"} <= set(words["gradient"])
+    assert {"zero gradient (%)", "stage s1", "stage s2", "max (n=7)"} <= set(words["gradient"])
     assert {"shift of the input (px)", "relative change", "stage s1", "stage s2"} <= set(words["shift"])
     assert {"FLOPs", "(less is better)", "images/s", "consistency (distinct) (%)"} <= set(words["pareto"])
 
@@ -195,9 +201,16 @@ def test_axes_name_what_they_show_their_unit_and_n(comparison, plots):
 def test_no_point_of_a_later_panel_lies_outside():
     low, high = np.array([[1.0, 2.0]] * 3), np.array([[30.0, 40.0]] * 3)
     found = {"a": ([1, 2], {"x": low}), "b": ([1, 2], {"x": high})}
-    figure = by_stage(found, {"x": look(0)}, {"x": "x (n=1)"})
+    figure = by_stage(found, {"x": style_of(0)}, {"x": "x (n=1)"})
     assert [axes.get_ylim()[0] for axes in figure.axes] == [0, 0]
     assert all(axes.get_ylim()[1] > 40 for axes in figure.axes)
+
+
+def test_no_stage_s_gradient_lies_outside_its_panel(comparison):
+    figure, caption = stages.gradient(comparison)
+    # 70 % at the first stage, 80 % at the second.
+    assert all(axes.get_xlim()[0] <= 0 and axes.get_xlim()[1] > 80 for axes in figure.axes)
+    assert caption.startswith("Zero gradient: Entries of the loss gradient")
 
 
 @pytest.fixture
@@ -235,13 +248,13 @@ def shelf_invariance(over):
 
 def figures(comparison):
     return {
-        "accuracy": dots.accuracy(comparison),
-        "differences": dots.differences(comparison),
+        "accuracy": choices.accuracy(comparison),
+        "differences": choices.differences(comparison),
         "gradient": stages.gradient(comparison),
         "winners": maps.winners(comparison),
         "shift": stages.shift(comparison),
         "maps": maps.shifts(comparison),
-        "learning": learning(comparison, courses_of(comparison)),
+        "learning": learning(comparison, histories_of(comparison)),
         "pareto": pareto(comparison),
     }
 
@@ -270,7 +283,7 @@ def test_no_label_of_a_crowded_figure_is_cut_or_covers_another(crowd):
 
 
 def test_every_choice_keeps_its_colour_in_all_figures(crowd):
-    of_each = {"".join(label.split()): one for label, one in looks(crowd).items()}
+    of_each = {"".join(label.split()): one for label, one in styles_of(crowd).items()}
     with themed():
         every = figures(crowd)
     for name, (figure, _) in every.items():
@@ -298,10 +311,10 @@ def test_every_choice_keeps_its_colour_in_all_figures(crowd):
 
 
 def test_few_choices_share_a_panel_and_many_have_one_each(crowd, comparison):
-    figure, caption = learning(crowd, courses_of(crowd))
+    figure, caption = learning(crowd, histories_of(crowd))
     # One of the twelve has a single point, which is no curve.
     assert len([axes for axes in figure.axes if axes.lines]) == 11 and "Grey: max" in caption
-    together, caption = learning(comparison, courses_of(comparison))
+    together, caption = learning(comparison, histories_of(comparison))
     assert len(together.axes) == 1 and "Grey" not in caption
 
 

@@ -9,7 +9,7 @@ from cnnpool.report.statistics import holm
 
 TRIALS = 400
 ERRORS = stats.binom.ppf(0.999, TRIALS, 0.05) / TRIALS
-"""What a rate of 5 % exceeds in one simulation of a thousand: 8.5 %."""
+"""A rate of 5 % exceeds this in one simulation of a thousand: 8.5 %."""
 
 
 def decisions(table):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from cnnpool.report.course import course
+from cnnpool.report.plots.learning_curve import history
 from cnnpool.report.runs import find, finished
 
 
@@ -43,7 +43,7 @@ def test_states_tell_failed_running_and_unfinished_apart(shelf):
         ('{"schema": 1', "Expecting"),
         ("[1]", "not a JSON object"),
         ('{"schema": 2}', "schema 2 where this version reads 1"),
-        ('{"schema": 1}', "pool has no name"),
+        ('{"schema": 1}', "pool: Field required"),
         ("[" * 100_000, "recursion"),
     ],
 )
@@ -75,13 +75,13 @@ def test_a_half_written_line_costs_only_itself(shelf):
         b'{"step": 3, "epoch": 2, "val/accuracy": 0.8}\n'
         b'{"step": 3, "epoch": 2, "val/accuracy": 0.9}\n\xff\n[1]\n{"step": 4, "epo'
     )
-    found = course(find([shelf.root]))
+    found = history(find([shelf.root]))
     assert (found.epochs, found.accuracy[0].tolist()) == ([0, 2], [0.5, 0.9])
 
 
 def test_no_metrics_is_an_empty_curve(shelf):
     (shelf.put(seed=0) / "metrics.jsonl").unlink()
-    found = course(find([shelf.root]))
+    found = history(find([shelf.root]))
     assert (found.epochs, found.runs) == ([], 0)
 
 

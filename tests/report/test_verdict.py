@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from cnnpool.probe import declared
 from cnnpool.report.columns import pair_columns
@@ -124,39 +123,3 @@ def test_null_is_not_a_number_and_an_absent_value_is_not_measured(tmp_path):
     row = compare(runs).rows[0]
     assert row.broken == [0]
     assert list(row.finite) == [2]
-
-
-def most(trials):
-    """The count that a test of level 0.05 exceeds in one case of a thousand; its rate is close to 0.05."""
-    return binom.ppf(0.999, trials, 0.05)
-
-
-@pytest.mark.slow
-def test_identical_operators_are_called_different_at_the_level_of_the_test(tmp_path):
-    generator = np.random.default_rng(0)
-    words = [
-        verdicts(tmp_path, max=a, other=b)["other"] for a, b in generator.normal(0.95, 0.002, (1000, 2, 10))
-    ]
-    assert words.count("better") <= 0.05 * 1000
-    assert words.count("better") + words.count("worse") <= most(1000)
-
-
-@pytest.mark.slow
-def test_tables_of_six_identical_operators_hold_a_false_verdict_at_the_level_of_the_test(tmp_path):
-    generator = np.random.default_rng(1)
-    false = 0
-    for table in generator.normal(0.95, 0.002, (200, 6, 12)):
-        words = verdicts(tmp_path, **dict(zip(["max", *"abcde"], table, strict=True)))
-        false += bool({"better", "worse"} & set(words.values()))
-    assert false <= most(200)
-
-
-def test_a_difference_of_one_sd_is_found_with_20_seeds(tmp_path):
-    generator = np.random.default_rng(2)
-    found = []
-    for _ in range(60):
-        base = generator.normal(0.95, 0.002, 20)
-        found.append(
-            verdicts(tmp_path, max=base, up=base + generator.normal(0.002, 0.002, 20))["up"] == "better"
-        )
-    assert np.mean(found) >= 0.9

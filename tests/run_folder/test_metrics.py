@@ -1,12 +1,14 @@
-import hashlib
 import json
 import math
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from cnnpool.run_folder import metrics
 from cnnpool.run_folder.errors import DamagedError, LostError
-from cnnpool.run_folder.metrics import MetricsFile, problem, read
+from cnnpool.run_folder.metrics import Metrics, MetricsFile, Tail, read
 
 GOOD = b'{"step": 1, "epoch": 0, "val/accuracy": 0.5}\n{"step": 2, "epoch": 1, "train/loss": 0.25}\n'
 RECORDS = [{"step": 1, "epoch": 0, "val/accuracy": 0.5}, {"step": 2, "epoch": 1, "train/loss": 0.25}]
@@ -17,9 +19,7 @@ def test_what_is_appended_is_read(tmp_path):
     file.append(1, 0, {"val/accuracy": 0.5, "noise": math.nan, "gap": math.inf})
     file.append(2, 1, {"train/loss": 0.25})
     assert file.sync() == len(GOOD) and file.path.read_bytes() == GOOD
-    assert file.digest() == hashlib.sha256(GOOD).hexdigest()
-    assert read(tmp_path, file.digest()).records == RECORDS
-    assert read(tmp_path, file.digest()).problem == ""
+    assert read(tmp_path) == Metrics(RECORDS)
 
 
 def test_a_run_that_goes_on_drops_what_came_after_its_checkpoint(tmp_path):
@@ -76,25 +76,15 @@ def test_numbers_that_are_not_finite_are_no_numbers(tmp_path):
     assert read(tmp_path).problem == ""
 
 
-def test_the_line_that_a_running_process_writes_is_no_damage_until_it_has_ended(tmp_path):
-    content = GOOD + b'{"step": 3, "ep'
-    (tmp_path / "metrics.jsonl").write_bytes(content)
-    assert read(tmp_path).problem == ""
-    assert "line 3 of 3 left out" in read(tmp_path, hashlib.sha256(content).hexdigest()).problem
+def test_a_line_that_is_just_being_written_is_no_damage(tmp_path):
+    (tmp_path / "metrics.jsonl").write_bytes(GOOD + b'{"step": 3, "ep')
+    assert read(tmp_path) == Metrics(RECORDS)
 
 
-def test_an_altered_number_is_found(tmp_path):
-    (tmp_path / "metrics.jsonl").write_bytes(GOOD.replace(b"0.5", b"0.6"))
-    found = read(tmp_path, hashlib.sha256(GOOD).hexdigest())
-    assert found.problem == f"{tmp_path / 'metrics.jsonl'} is damaged: it was altered after the run had ended"
-    assert found.records[0]["val/accuracy"] == 0.6
-
-
-def test_a_missing_file_is_no_line_unless_a_run_has_left_it(tmp_path):
-    assert (read(tmp_path).records, read(tmp_path).problem) == ([], "")
-    assert read(tmp_path, "0" * 64).problem == f"{tmp_path / 'metrics.jsonl'} is missing"
+def test_a_missing_file_holds_no_line_and_a_folder_is_named(tmp_path):
+    assert read(tmp_path) == Metrics([])
     os.mkdir(tmp_path / "metrics.jsonl")
-    assert read(tmp_path).problem.endswith("cannot be read: Is a directory")
+    assert read(tmp_path).problem.endswith("metrics.jsonl cannot be read: it is not a regular file")
 
 
 def test_every_line_is_json(tmp_path):
@@ -103,13 +93,75 @@ def test_every_line_is_json(tmp_path):
     assert [json.loads(line) for line in file.path.read_text().splitlines()] == read(tmp_path).records
 
 
-def test_a_file_as_it_was_left_has_no_problem_and_any_other_has(tmp_path):
-    file = MetricsFile(tmp_path)
-    file.append(1, 0, {"a": 1})
-    digest, content = file.digest(), file.path.read_bytes()
-    assert problem(tmp_path, digest) == problem(tmp_path) == ""
-    for other in (b"", content[:-3], content + content, content.replace(b"1", b"2"), b"\xff" + content):
-        file.path.write_bytes(other)
-        assert problem(tmp_path, digest) == read(tmp_path, digest).problem != ""
-    file.path.unlink()
-    assert problem(tmp_path, digest).endswith("is missing")
+def line(step, **values):
+    pairs = ", ".join(f'"{tag}": {value}' for tag, value in values.items())
+    return f'{{"step": {step}, "epoch": 0, {pairs}}}\n'
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "metrics.jsonl"
+
+
+def test_lines_come_as_they_are_written_whole_ones_alone(tmp_path, path):
+    tail = Tail(tmp_path)
+    assert tail.records() == []
+    path.write_text(line(1, loss=2.0) + line(2, loss=1.0)[:9])
+    assert [record["step"] for record in tail.records()] == [1]
+    path.write_text(line(1, loss=2.0) + line(2, loss=1.0) + line(3, loss=0.5))
+    assert [record["step"] for record in tail.records()] == [1, 2, 3]
+    assert tail.records() == read(tmp_path).records
+
+
+def test_only_what_was_added_is_read(tmp_path, path, monkeypatch):
+    tail, parsed = Tail(tmp_path), []
+    real = metrics.record
+    monkeypatch.setattr(
+        "cnnpool.run_folder.metrics.record", lambda text: (parsed.append(text), real(text))[1]
+    )
+    for step in range(1, 6):
+        with path.open("a") as file:
+            file.write(line(step, loss=1.0))
+        assert len(tail.records()) == step == len(parsed)
+    assert len(tail.records()) == 5 == len(parsed)
+
+
+@pytest.mark.parametrize("kept", [1, 0])
+def test_a_file_that_is_written_anew_is_read_anew(tmp_path, path, kept):
+    tail = Tail(tmp_path)
+    path.write_text("".join(line(step, loss=1.0) for step in range(5)))
+    assert len(tail.records()) == 5
+    beside = tmp_path / "beside"
+    beside.write_text("".join(line(step, loss=3.0) for step in range(kept)))
+    os.replace(beside, path)
+    assert [record["loss"] for record in tail.records()] == [3.0] * kept
+    with path.open("a") as file:
+        file.write(line(9, loss=4.0))
+    assert tail.records()[-1]["step"] == 9
+    path.unlink()
+    assert tail.records() == []
+
+
+def test_damaged_lines_are_left_out(tmp_path, path):
+    path.write_text(line(1, loss=2.0) + "\x00\n" + line(2, loss=1.0))
+    assert [record["step"] for record in Tail(tmp_path).records()] == [1, 2]
+
+
+def test_several_threads_read_each_line_once(tmp_path, path):
+    """With its file between two reads, one thread once added what another had added already."""
+    tail, lines = Tail(tmp_path), 4000
+    path.write_text("".join(line(step, loss=1.0) for step in range(lines)))
+    start = threading.Barrier(8)
+
+    def ask():
+        start.wait()
+        return [len(tail.records()) for _ in range(5)]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = [task.result() for task in [pool.submit(ask) for _ in range(8)]]
+    assert {count for counts in found for count in counts} == {lines}
+
+
+def test_a_pipe_in_its_place_holds_no_lines(tmp_path, path):
+    os.mkfifo(path)
+    assert Tail(tmp_path).records() == []

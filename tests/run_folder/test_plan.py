@@ -127,23 +127,17 @@ def test_where_no_plan_can_be_written_the_sweep_goes_on(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
+    "change",
     [
-        b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"schema": 2, "jobs": {}, "time": 1}',
-        *(
-            json.dumps({"schema": 1, "time": 1.5, "jobs": {"a": ["x"]}} | change).encode()
-            for change in (
-                {"time": "now"}, {"time": None}, {"jobs": []}, {"jobs": {"a": "x"}}, {"jobs": {"a": [1]}},
-                {"jobs": {"../a": []}}, {"jobs": {"/etc": []}}, {"jobs": {"": []}},
-                {"jobs": {"a/../../b": []}},
-            )
-        ),
+        {"schema": 2}, {"time": "now"}, {"time": None}, {"jobs": []}, {"jobs": {"a": "x"}},
+        {"jobs": {"a": [1]}},
+        {"jobs": {"../a": []}}, {"jobs": {"/etc": []}}, {"jobs": {"": []}}, {"jobs": {"a/../../b": []}},
     ],
 )  # fmt: skip
-def test_a_damaged_plan_is_one_line(tmp_path, content):
+def test_a_damaged_plan_is_one_line(tmp_path, change):
     path = tmp_path / FOLDER / "abc.json"
     path.parent.mkdir()
-    path.write_bytes(content)
+    path.write_text(json.dumps({"schema": 1, "time": 1.5, "jobs": {"a": ["x"]}} | change))
     with pytest.raises(DamagedError) as caught:
         read(path)
     assert str(caught.value).startswith(f"{path} is damaged: ") and "\n" not in str(caught.value)

@@ -29,27 +29,16 @@ def test_a_status_of_an_earlier_version_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("change", "field"),
     [
-        b"", b"{", b"null", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"state": "runn', b"{}", b"\0" * 20,
-        *(
-            json.dumps({"state": "done", "error": None, "status": 0, "pid": 1, "time": 2.5} | change).encode()
-            for change in (
-                {"state": None}, {"state": "gone"}, {"state": ["done"]}, {"error": 1}, {"error": {}},
-                {"status": "0"}, {"status": True}, {"pid": "x"}, {"pid": 1.5}, {"time": "now"}, {"time": [1]},
-                {"machine": 1},
-            )
-        ),
+        ({"state": "gone"}, "state"), ({"state": None}, "state"), ({"error": 1}, "error"),
+        ({"status": "0"}, "status"), ({"status": True}, "status"), ({"pid": 1.5}, "pid"),
+        ({"time": "now"}, "time"), ({"machine": 1}, "machine"),
     ],
 )  # fmt: skip
-def test_damage_is_one_line_that_names_the_file(tmp_path, content):
-    (tmp_path / "status.json").write_bytes(content)
-    with pytest.raises(DamagedError, match=r"status\.json is damaged: ") as caught:
+def test_damage_is_one_line_that_names_file_and_field(tmp_path, change, field):
+    content = {"state": "done", "error": None, "status": 0, "pid": 1, "time": 2.5} | change
+    (tmp_path / "status.json").write_text(json.dumps(content))
+    with pytest.raises(DamagedError, match=rf"status\.json is damaged: {field}: ") as caught:
         status.read(tmp_path)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
-
-
-def test_a_folder_in_its_place_cannot_be_read(tmp_path):
-    (tmp_path / "status.json").mkdir()
-    with pytest.raises(DamagedError, match="cannot be read: Is a directory"):
-        status.read(tmp_path)

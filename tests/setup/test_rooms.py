@@ -36,15 +36,15 @@ ROOMS = {
         *(RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
     },
     "report": {
-        *("numpy", "scipy", "matplotlib"),
+        *("jinja2", "numpy", "scipy", "matplotlib", "cnnpool.json_text"),
         *("cnnpool.cli_parser", "cnnpool.system.atomic", "cnnpool.system.progress", RUN_FOLDER, TABLES),
         "cnnpool.system.next_command",
         # The probes describe the numbers of runs that do not do so themselves yet.
         *("cnnpool.quantity", "cnnpool.registry", "cnnpool.probe.declared"),
     },
     "tensorboard": {
-        *("tensorboard", "werkzeug", "matplotlib", "yaml", "cnnpool.report", RUN_FOLDER, TABLES),
-        *("cnnpool.choose.live_file", "cnnpool.system.lock_file"),
+        *("tensorboard", "werkzeug", "matplotlib", "cnnpool.report", RUN_FOLDER, TABLES),
+        *("cnnpool.choose.live_file", "cnnpool.json_text", "cnnpool.system.lock_file"),
     },
     "explain": {
         *("torch", "matplotlib"),
@@ -90,7 +90,11 @@ ROOMS = {
     "completion": {"argcomplete", "yaml", "cnnpool.cli_parser", "cnnpool.launch", "cnnpool.schema"},
     "loggers": SCHEMA,
     "recipe": SCHEMA,
-    "run_folder": {"torch", "numpy", "filelock", SYSTEM},
+    "json_text": {"pydantic"},
+    "run_folder": {
+        *("torch", "numpy", "filelock", "annotated_types", "yaml", SYSTEM),
+        *("cnnpool.json_text", "cnnpool.quantity"),
+    },
     "system": {"torch", "tqdm"},
     "lightning": {
         *("torch", "lightning", "torchmetrics", "matplotlib"),
@@ -107,7 +111,7 @@ ROOMS = {
         *("cnnpool.cli_parser", "cnnpool.quantity", "cnnpool.registry", RUN_FOLDER, SYSTEM, TABLES),
     },
     "bounds": {"annotated_types"},
-    "quantity": set(),
+    "quantity": {"cnnpool.json_text"},
     "registry": {"pydantic", "cnnpool.bounds"},
     "schema": SCHEMA,
 }

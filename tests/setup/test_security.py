@@ -50,6 +50,6 @@ def test_nothing_listens_to_other_machines():
     texts = [*PACKAGE, *ROOT.glob("scripts/**/*.py"), *ROOT.glob("docs/*.md"), ROOT / "README.md"]
     open_to_all = re.compile(r"--bind_all|0\.0\.0\.0|--host[ =]")
     assert [path.name for path in texts if open_to_all.search(path.read_text(encoding="utf-8"))] == []
-    from cnnpool.report.board import LINK
+    from cnnpool.system.next_command import BOARD
 
-    assert LINK.startswith("http://localhost:")
+    assert BOARD.startswith("http://localhost:")

@@ -13,9 +13,8 @@ from werkzeug.test import Client
 
 from cnnpool.report import main
 from cnnpool.report import runs as reading
-from cnnpool.tensorboard.figures import NAMES
 from cnnpool.tensorboard.loader import Loader
-from cnnpool.tensorboard.plugin import Plugin
+from cnnpool.tensorboard.plugin import FIGURES, Plugin
 
 
 def main_table(content):
@@ -103,9 +102,9 @@ def test_controls_choose_metric_baseline_groups_and_filter(shelf, tab):
 
 def test_the_settings_of_a_run_are_taken_apart_once(shelf, tab, monkeypatch):
     shelf.sweep(max=[0.9, 0.8], avg=[0.7, 0.6])
-    seen, known = [], reading.facts
+    seen, known = [], reading.settings
     monkeypatch.setattr(
-        reading, "facts", lambda results: (seen.append(results.pool["name"]), known(results))[1]
+        reading, "settings", lambda results: (seen.append(results.pool["name"]), known(results))[1]
     )
     for asked in ({}, {"baseline": "avg"}, {"where": "seed=0"}, {"metric": "val.loss"}):
         assert main_table(tab.json("/comparison", **asked))["choice"]
@@ -204,7 +203,7 @@ def test_learning_curves_are_drawn_before_any_run_has_finished(tab, begin):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_figures_are_drawn_for_both_themes_and_one_stage(shelf, tab, theme):
     shelf.sweep(max=[0.9, 0.8], avg=[0.7, 0.6])
-    drawn = {name: tab.json("/figure", name=name, theme=theme) for name in NAMES}
+    drawn = {name: tab.json("/figure", name=name, theme=theme) for name in FIGURES}
     assert {name for name, one in drawn.items() if one["svg"]} == {
         *("accuracy", "differences", "gradient", "shift", "pareto", "learning")
     }

@@ -6,31 +6,30 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.course import Course
-from cnnpool.report.plots import dots, maps, pareto, stages
-from cnnpool.report.plots.learning import learning
-from cnnpool.report.plots.plot import Plot, plot
-from cnnpool.report.plots.routing import routing
+from cnnpool.report.plots import choices, maps, stages
+from cnnpool.report.plots.learning_curve import History, learning
+from cnnpool.report.plots.styles import Plot, plot
 
 __all__ = ["NAMES", "Plot", "draw", "plot"]
 
 Painter = Callable[[Comparison], tuple[Figure, str] | None]
 PAINTERS: dict[str, Painter] = {
-    "accuracy": dots.accuracy,
-    "differences": dots.differences,
-    "routing": routing,
+    "accuracy": choices.accuracy,
+    "differences": choices.differences,
+    "routing": maps.routing,
     "gradient": stages.gradient,
     "winners": maps.winners,
     "shift": stages.shift,
     "maps": maps.shifts,
-    "pareto": pareto.pareto,
+    "headlines": stages.headlines,
+    "pareto": choices.pareto,
 }
 NAMES = (*list(PAINTERS)[:-1], "learning", "pareto")
 
 
-def draw(comparison: Comparison, courses: Mapping[str, Course]) -> Iterator[Plot]:
-    """Every figure for which the runs hold numbers; ``courses`` by the label of the choice."""
-    painters = PAINTERS | {"learning": partial(learning, courses=courses)}
+def draw(comparison: Comparison, histories: Mapping[str, History]) -> Iterator[Plot]:
+    """Every figure for which the runs hold numbers; ``histories`` by the label of the choice."""
+    painters = PAINTERS | {"learning": partial(learning, histories=histories)}
     for name in NAMES:
         if found := plot(name, partial(painters[name], comparison)):
             yield found

@@ -1,7 +1,7 @@
-"""Maps of every choice, means over its seeds, in one colour scale that fits the data of all choices."""
+"""Maps of every choice in one colour scale: means over seeds, and where the gradient of some images goes."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -10,19 +10,28 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from cnnpool.report.choice import Choice
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.plots import panels
-from cnnpool.report.plots.looks import BEST, of_all, shown
+from cnnpool.report.plots.panels import wrapped
+from cnnpool.report.plots.styles import BEST, of_all, shown
+from cnnpool.report.row import Row
 from cnnpool.report.runs import Run
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.routing import Routing, read
 
 KINDS = {
     "winners_untied": "windows with one maximum",
     "winners_tied": "tied windows",
     "winners": "all windows",
 }
+STAGES = 4
+"""Of a deeper network only the first are shown."""
+GAP = 1 / 14
+"""Between images, of their width."""
 
 
 def shifts(comparison: Comparison) -> tuple[Figure, str] | None:
@@ -109,17 +118,24 @@ def mean_map(choice: Choice, of: Callable[[Run], np.ndarray | None]) -> np.ndarr
 
 def over_shifts(run: Run) -> np.ndarray | None:
     """Accuracy of a run over the shifts."""
-    accuracy = run.measured.get("invariance", {}).get("accuracy_over_shifts")
-    return np.array(accuracy, dtype=float) if accuracy else None
+    found = _numbers(run.at("invariance", "accuracy_over_shifts"), 2)
+    return found if found is not None and found.shape[0] == found.shape[1] else None
 
 
 def of_window(run: Run, stage: str, kind: str) -> np.ndarray | None:
     """Shares of a square window at a stage; ``kind`` is winners, winners_untied or winners_tied."""
-    shares = (run.measured.get("gradient", {}).get(stage) or {}).get(kind) or []
-    side = math.isqrt(len(shares))
-    return (
-        np.array(shares, dtype=float).reshape(side, side) if shares and side * side == len(shares) else None
-    )
+    shares = _numbers(run.at("gradient", stage, kind), 1)
+    side = 0 if shares is None else math.isqrt(len(shares))
+    return shares.reshape(side, side) if shares is not None and side * side == len(shares) else None
+
+
+def _numbers(values: object, dimensions: int) -> np.ndarray | None:
+    """``values`` as an array; None where they are no finite numbers, or not of so many dimensions."""
+    try:
+        found = np.array(values, dtype=float)
+    except (TypeError, ValueError):
+        return None
+    return found if found.ndim == dimensions and found.size and np.isfinite(found).all() else None
 
 
 def _window(axes: Axes, values: np.ndarray | None, scale: Normalize) -> None:
@@ -168,7 +184,7 @@ def _named(choice: Choice) -> str:
 
 
 def _stages(choice: Choice) -> list[str]:
-    return [stage for run in choice.runs.values() for stage in run.measured.get("gradient", {})]
+    return [stage for run in choice.runs.values() for stage in run.below("gradient")]
 
 
 def _images(comparison: Comparison, of: Callable[[Run], Iterable[int]]) -> str:
@@ -178,10 +194,76 @@ def _images(comparison: Comparison, of: Callable[[Run], Iterable[int]]) -> str:
 
 
 def _map_images(run: Run) -> Iterable[int]:
-    count = run.measured.get("invariance", {}).get("map_samples")
+    count = run.at("invariance", "map_samples")
     return [count] if isinstance(count, int) else []
 
 
 def _window_images(run: Run) -> Iterable[int]:
-    stages: Mapping[str, Mapping[str, object]] = run.measured.get("gradient", {})
-    return [n for one in stages.values() if "winners" in one and isinstance(n := one.get("samples"), int)]
+    counts = [run.at("gradient", stage, "samples") for stage in run.below("gradient")]
+    return [count for count in counts if isinstance(count, int)]
+
+
+def routing(comparison: Comparison) -> tuple[Figure, str] | None:
+    """The images, and per choice and stage the positions that get gradient."""
+    found = {row.choice.label: one for row in shown(comparison, BEST) if (one := _first(row))}
+    if not found:
+        return None
+    images = next(iter(found.values())).images
+    # Choices of other data have other images.
+    found = {label: one for label, one in found.items() if np.array_equal(one.images, images)}
+    every = list(dict.fromkeys(stage for one in found.values() for stage in one.shares))
+    every = [stage for stage in every if comparison.stage in ("", stage)]
+    stages = every[:STAGES]
+    if not stages:
+        return None
+    wide = 9.0 / len(stages)
+    high = wide * images.shape[1] / (images.shape[2] * len(images) * (1 + GAP)) + 0.12
+    figure = Figure(figsize=(9 + 1.5, high * (1 + len(found)) + 1.1), layout="constrained")
+    table = figure.subplots(1 + len(found), len(stages), squeeze=False)
+    for column, stage in enumerate(stages):
+        _strip(table[0, column], images)
+        table[0, column].set_title(f"stage {stage}", fontsize="medium")
+        for row, one in enumerate(found.values(), start=1):
+            if stage in one.shares:
+                picture = _strip(table[row, column], one.shares[stage])
+    for axes, label in zip(table[:, 0], ["image", *found], strict=True):
+        axes.set_ylabel(wrapped(label, 18), rotation="horizontal", ha="right", va="center")
+    bar = figure.colorbar(picture, ax=table[1:, :], location="bottom", shrink=0.6, aspect=40, pad=0.02)
+    bar.ax.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
+    bar.set_label("channels with gradient (%)")
+    deeper = f" The first {STAGES} of {len(every)} stages." if len(every) > len(stages) else ""
+    caption = (
+        f"Where the loss gradient of {len(images)} test images goes, after training: at each position of a "
+        "stage's input, the share of channels that get any gradient. From the first seed of each choice."
+        f"{deeper}{of_all(comparison, BEST)}"
+    )
+    return figure, caption
+
+
+def _first(row: Row) -> Routing | None:
+    """Of the first seed that has it; a picture is not worth ending a report for."""
+    for _, run in sorted(row.choice.runs.items()):
+        try:
+            if found := read(run.folder):
+                return found
+        except DamagedError:
+            continue
+    return None
+
+
+def _strip(axes: Axes, maps: np.ndarray) -> AxesImage:
+    """Maps (N, H, W) or images (N, H, W, 1 or 3) beside each other."""
+    gap = max(1, round(maps.shape[2] * GAP))
+    images = maps.ndim == 4
+    if images:
+        # With opacity, so that the gaps show the page in any theme.
+        colours = maps if maps.shape[3] == 3 else np.repeat(maps, 3, axis=3)
+        maps = np.concatenate([colours, np.full_like(colours[..., :1], 255)], axis=3)
+    shape = (maps.shape[1], gap, *maps.shape[3:])
+    blank = np.full(shape, 0 if images else np.nan, maps.dtype)
+    row = np.concatenate([part for one in maps for part in (blank, one)][1:], axis=1)
+    axes.set(xticks=[], yticks=[])
+    axes.grid(False)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    return axes.imshow(row, cmap="magma", vmin=0, vmax=1)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cnnpool.report.plots.looks import Look
+from cnnpool.report.plots.styles import Style
 
 FEW = 5
 """Lines with intervals that one panel can hold; with more, each has a panel of its own."""
@@ -53,21 +53,20 @@ def make_room(figure: Figure, names: Sequence[str]) -> None:
     figure.set_figwidth(figure.get_figwidth() + 0.08 * longest)
 
 
-def with_band(axes: Axes, x: Sequence[float], band: Band, look: Look, name: str = "") -> None:
+def with_band(axes: Axes, x: Sequence[float], band: Band, style: Style, name: str = "") -> None:
     """A line of means and its interval as a band."""
     mean, low, high = band
-    mark = {"marker": look.mark, "markersize": 4} if len(x) <= 20 else {}
-    axes.plot(x, mean, look.dash, color=look.colour, label=name, linewidth=1.6, **mark)  # type: ignore[arg-type]
-    axes.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)
+    mark = {"marker": style.mark, "markersize": 4} if len(x) <= 20 else {}
+    axes.plot(x, mean, style.dash, color=style.colour, label=name, linewidth=1.6, **mark)  # type: ignore[arg-type]
+    axes.fill_between(x, low, high, color=style.colour, alpha=0.15, linewidth=0)
 
 
-def with_bars(axes: Axes, x: np.ndarray, band: Band, look: Look, name: str = "") -> None:
+def with_bars(axes: Axes, x: np.ndarray, band: Band, style: Style, name: str = "") -> None:
     """A line of means and its intervals as bars."""
     mean, low, high = band
     half = np.nan_to_num([mean - low, high - mean])
-    axes.errorbar(
-        x, mean, half, ls=look.dash, marker=look.mark, color=look.colour, label=name, capsize=3, markersize=5
-    )
+    line: dict[str, Any] = {"ls": style.dash, "marker": style.mark, "color": style.colour, "markersize": 5}
+    axes.errorbar(x, mean, half, label=name, capsize=3, **line)
 
 
 def reference(axes: Axes, x: Sequence[float], mean: np.ndarray, dash: str = "-") -> None:

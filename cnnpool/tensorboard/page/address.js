@@ -14,10 +14,19 @@ function page() {
   }
 }
 
+// A malformed % stands for itself.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 export function read() {
   const state = { ...DEFAULTS };
   for (const part of page().location.hash.slice(1).split("&")) {
-    const [key, value] = part.split("=").map(decodeURIComponent);
+    const [key, value] = part.split("=").map(decoded);
     const name = key.startsWith(PREFIX) ? key.slice(PREFIX.length) : "";
     if (name in DEFAULTS && value !== undefined) state[name] = name === "where" ? value.split("\n") : value;
   }

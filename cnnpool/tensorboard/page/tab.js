@@ -17,7 +17,7 @@ const SECTIONS = [
   ["learning", "Learning", [new Figure("learning", "Learning curves", (state) => ({ seeds: state.seeds }))]],
   ["gradient", "Gradient", [new Figure("routing", "Where the gradient goes", stage), new Figure("gradient", "Inputs without gradient", stage), new Figure("winners", "Which place of a window wins", stage)]],
   ["shift", "Shift", [new Figure("shift", "Change under a shift", stage), new Figure("maps", "Accuracy over all shifts")]],
-  ["tradeoffs", "Trade-offs", [new Figure("pareto", "Accuracy, consistency and cost")]],
+  ["tradeoffs", "Trade-offs", [new Figure("pareto", "Accuracy, consistency and cost"), new Figure("headlines", "Other headlines")]],
 ];
 
 class Tab {

@@ -17,7 +17,7 @@ from PIL import Image
 from cnnpool import training
 from cnnpool.fit.checkpoints import Checkpoints
 from cnnpool.run_folder import status
-from cnnpool.run_folder.hold import held
+from cnnpool.run_folder.folder_lock import held
 from cnnpool.system.atomic import write_json
 from scripts.reliability.fault.attempt import QUICK, command
 
@@ -194,8 +194,8 @@ def copied(name, **changes):
     folder = Path("runs", name)
     folder.mkdir()
     results = json.loads(Path("runs/a/results.json").read_text())
-    # An entry changed by hand would be damage, and so would be metrics that are not there.
-    del results["checksum"], results["metrics_sha256"]
+    # An entry changed by hand would be damage.
+    del results["checksum"]
     write_json(folder / "results.json", {**results, **changes})
 
 

@@ -30,7 +30,7 @@ class Held:
     def __init__(self, folder: Path, made: list[Path], before: set[str]):
         self.folder, self._made, self._before = folder, made, before
 
-    def withdraw(self) -> None:
+    def undo(self) -> None:
         """Remove what this process has made of a run that never began; what was there before stays."""
         for name in (layout.STATUS, layout.LOG, layout.MARK, layout.LOCK):
             if name not in self._before:
@@ -64,7 +64,7 @@ def held(folder: Path) -> Iterator[Held]:
     try:
         yield mine
     except OccupiedError:
-        mine.withdraw()
+        mine.undo()
         raise
     finally:
         lock.release()
@@ -109,8 +109,9 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _unusable(error: OSError) -> OccupiedError:
-    said = f"{error.filename}: {error.strerror}; choose another folder by out= or hydra.run.dir="
-    return OccupiedError(said)
+    return OccupiedError(
+        f"{error.filename}: {error.strerror}; choose another folder by out= or hydra.run.dir="
+    )
 
 
 def is_run(folder: Path) -> bool:

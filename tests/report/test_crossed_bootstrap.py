@@ -4,13 +4,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cnnpool.report import crossed
+from cnnpool.report import crossed_bootstrap as crossed
 from cnnpool.report.columns import image_columns, records
 from cnnpool.report.comparison import compare
 from cnnpool.report.document import Table, compose
 from cnnpool.report.runs import Run
 from cnnpool.report.statistics import summarise
-from cnnpool.run_folder.correct import packed
+from cnnpool.run_folder.correct_bits import packed
 from cnnpool.run_folder.results import Results
 
 

@@ -7,9 +7,9 @@ import pytest
 from cnnpool.report import find
 from cnnpool.report.columns import main_columns
 from cnnpool.report.comparison import compare
-from cnnpool.report.course import course
 from cnnpool.report.plots import draw
-from cnnpool.report.plots.looks import BEST, COLOURS, MOST, ON_DARK, look, looks, of_all, shown
+from cnnpool.report.plots.learning_curve import history
+from cnnpool.report.plots.styles import BEST, COLOURS, MOST, ON_DARK, of_all, shown, style_of, styles_of
 
 # To linear light, to cones, to OKLab (Ottosson 2020); deficits of full severity (Machado et al. 2009).
 CONES = [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
@@ -52,9 +52,9 @@ def test_every_colour_is_seen_on_white_and_its_partner_on_dark_grey():
 
 
 def test_looks_of_a_legend_differ_in_colour_and_all_looks_differ():
-    assert len({look(index).colour for index in range(len(COLOURS))}) == len(COLOURS) >= 2 * MOST
-    assert len({look(index) for index in range(10 * len(COLOURS))}) == 10 * len(COLOURS)
-    assert len({(look(index).colour, look(index).mark) for index in range(240)}) == 240
+    assert len({style_of(index).colour for index in range(len(COLOURS))}) == len(COLOURS) >= 2 * MOST
+    assert len({style_of(index) for index in range(10 * len(COLOURS))}) == 10 * len(COLOURS)
+    assert len({(style_of(index).colour, style_of(index).mark) for index in range(240)}) == 240
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def many(shelf):
 def test_of_many_choices_the_baseline_and_the_best_are_shown_in_colours_of_their_own(many):
     labels = [row.choice.label for row in shown(many)]
     assert labels == ["max", *(f"p{n}" for n in range(19, 30))]
-    of_each = looks(many)
+    of_each = styles_of(many)
     assert len({of_each[label].colour for label in labels}) == MOST
     assert of_each.keys() == {row.choice.label for row in many.rows}
     assert of_all(many) == " Shown: max and the 11 best of the 29 others; tables hold all."
@@ -76,7 +76,7 @@ def test_of_many_choices_the_baseline_and_the_best_are_shown_in_colours_of_their
 
 
 def test_every_figure_of_many_choices_says_which_it_shows_and_tables_hold_all(many):
-    rows = {row.choice.label: course(list(row.choice.runs.values())) for row in shown(many, BEST)}
+    rows = {row.choice.label: history(list(row.choice.runs.values())) for row in shown(many, BEST)}
     plots = list(draw(many, rows))
     assert {one.name for one in plots} == {
         "accuracy",

@@ -16,7 +16,7 @@ from scipy.special import ndtri, stdtrit
 
 from cnnpool.report.runs import Run
 from cnnpool.report.statistics import LEVEL
-from cnnpool.run_folder.correct import unpacked
+from cnnpool.run_folder.correct_bits import unpacked
 
 MEASURE = "test.accuracy"
 DRAWS = 4000

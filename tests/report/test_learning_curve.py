@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cnnpool.report.course import course
+from cnnpool.report.plots.learning_curve import history
 from cnnpool.report.runs import find
 
 
@@ -28,7 +28,7 @@ def test_means_and_intervals_are_those_of_a_slow_loop(shelf):
         ]
         logged[seed] = lines
         log(shelf.put(seed=seed), [{"step": 1, "epoch": 0, "train/loss": 2.0}, *lines])
-    found = course(find([shelf.root]))
+    found = history(find([shelf.root]))
     assert found.epochs == [1, 2, 3, 4] and found.runs == 4
     for place, epoch in enumerate(found.epochs):
         values = [
@@ -48,7 +48,7 @@ def test_an_epoch_that_one_run_lacks_is_a_gap(shelf):
         log(shelf.put(seed=seed), lines)
     # A run without any validation is in no mean and makes no gap.
     log(shelf.put(seed=2), [{"step": 10, "epoch": 1, "train/loss": 1.0}])
-    found = course(find([shelf.root]))
+    found = history(find([shelf.root]))
     assert (found.epochs, found.runs) == ([1, 2, 3], 2)
     assert found.accuracy[0] == pytest.approx([0.1, math.nan, 0.3], nan_ok=True)
 
@@ -56,5 +56,5 @@ def test_an_epoch_that_one_run_lacks_is_a_gap(shelf):
 def test_no_interval_of_an_accuracy_leaves_its_range(shelf):
     for seed, value in enumerate((0.5, 1.0, 1.0)):
         log(shelf.put(seed=seed), [{"step": 1, "epoch": 1, "val/accuracy": value}])
-    found = course(find([shelf.root]))
+    found = history(find([shelf.root]))
     assert found.accuracy[2].tolist() == [1.0] and 0 <= found.accuracy[1][0] < 0.5

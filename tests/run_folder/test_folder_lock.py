@@ -6,7 +6,7 @@ import pytest
 
 from cnnpool.run_folder import layout, status
 from cnnpool.run_folder.errors import InUseError, OccupiedError
-from cnnpool.run_folder.hold import abandoned, held
+from cnnpool.run_folder.folder_lock import abandoned, held
 from cnnpool.system.atomic import beside
 
 
@@ -140,7 +140,7 @@ def test_what_never_began_is_taken_back_and_nothing_else(tmp_path):
             status.write(folder, "running")
             with (folder / "train.log").open("a") as log:
                 log.write("a line")
-            mine.withdraw()
+            mine.undo()
     assert files(tmp_path) == ["empty", "logged", "logged/train.log"]
     assert (tmp_path / "logged" / "train.log").read_text() == "earliera line"
 

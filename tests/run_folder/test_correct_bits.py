@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnnpool.run_folder.correct import packed, unpacked
+from cnnpool.run_folder.correct_bits import packed, unpacked
 
 
 def test_bits_by_hand():

@@ -1,0 +1,88 @@
+"""JSON: one rule for numbers that are not finite, one walk through the keys, one check of what was read."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, NoReturn, TypeVar, get_type_hints
+
+T = TypeVar("T")
+MOST_DIGITS = 19
+"""Of an integer that is read: all of 64 bits have so many."""
+
+
+def flat(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted key and value of everything below ``node`` that is no mapping, or an empty one."""
+    if isinstance(node, Mapping) and node:
+        for key, value in node.items():
+            yield from flat(value, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, node
+
+
+def finite(node: Any) -> Any:
+    """``node`` with null for each number that is infinite or NaN, which JSON has no word for."""
+    if isinstance(node, float):
+        return node if math.isfinite(node) else None
+    if isinstance(node, Mapping):
+        return {str(key): finite(value) for key, value in node.items()}
+    return [finite(value) for value in node] if isinstance(node, list | tuple) else node
+
+
+def parse(content: bytes) -> Any:
+    """``content``, UTF-8, as JSON.
+
+    Raises:
+        ValueError: if it is none, or a number is not finite, or an integer is longer than 64 bits.
+        RecursionError: if it is nested too deeply.
+    """
+    text = content.decode()
+    return json.loads(text, parse_constant=_not_finite, parse_float=_float, parse_int=_integer)
+
+
+def validated(kind: type[T], content: Any) -> T:
+    """The dataclass ``kind`` made of ``content``, a JSON object, each field checked by its annotation.
+
+    Entries that are no field of it are left out.
+
+    Raises:
+        ValueError: in a line, naming the first field that is missing or wrong.
+    """
+    # Slow to import.
+    from pydantic import ValidationError
+
+    try:
+        return kind(**vars(_model(kind).model_validate(content)))  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where, value = ".".join(map(str, first["loc"])), str(first["input"])[:40]
+        got = "" if first["type"] == "missing" else f", got {value!r}"
+        raise ValueError(f"{where or 'content'}: {first['msg']}{got}") from None
+
+
+@cache
+def _model(kind: type) -> Any:
+    from pydantic import create_model
+
+    hints = get_type_hints(kind, include_extras=True)
+    known: Any = {}
+    for one in fields(kind):
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        known[one.name] = (hints[one.name], ... if default is MISSING else default)
+    return create_model(kind.__name__, __config__={"strict": True}, **known)
+
+
+def _not_finite(word: str) -> NoReturn:
+    raise ValueError(f"a number is not finite: {word[:40]}")
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    return value if math.isfinite(value) else _not_finite(digits)
+
+
+def _integer(digits: str) -> int:
+    if len(digits.lstrip("-")) > MOST_DIGITS:
+        raise ValueError(f"an integer has more than {MOST_DIGITS} digits: {digits[:40]}")
+    return int(digits)

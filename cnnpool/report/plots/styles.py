@@ -1,0 +1,186 @@
+"""The report's style: colour, mark and dash of every choice, which choices a figure shows, themes and files.
+
+Figures name a colour by its place, "C3": their theme decides what it is.
+"""
+
+import io
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
+from matplotlib.transforms import Bbox
+
+from cnnpool.report.comparison import Comparison
+from cnnpool.report.row import Row
+
+# The first seven by Okabe and Ito 2008, yellow left out: it vanishes on white. Each of the others is the
+# farthest from all before it in OKLab, as seen with and without protanopia and deuteranopia.
+COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#780F4B",
+    "#0000FF", "#3C2D96", "#784B00", "#9669FF", "#875A78", "#D200B4", "#C31E4B", "#FF4B69",
+    "#2D694B", "#FF78D2", "#781E00", "#5A00D2", "#4B4B78", "#4B5AE1", "#87B496", "#7896FF",
+)  # fmt: skip
+# The same for dark pages: at each place the nearest to the colour above that is seen on #303030 and keeps
+# apart from the others, with and without these deficits.
+ON_DARK = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#FFFFFF", "#B64879",
+    "#0061FF", "#7955DA", "#91613C", "#9D79FF", "#6D6D91", "#D200B4", "#DA2448", "#FF4B69",
+    "#6DB691", "#FF78D2", "#FF916D", "#6D85DA", "#AAC2F2", "#DADAFF", "#9DCEAA", "#FFB6CE",
+)  # fmt: skip
+MARKS = "osD^vPX*<>"
+DASHES = ("-", "--", "-.", ":")
+MOST = 12
+"""Choices that a figure with a line or an entry of the legend for each can hold."""
+BEST = 6
+"""Of more than ``MOST`` choices, those that have a panel each: nobody compares more."""
+THEMES = {
+    "light": {"axes.prop_cycle": cycler(color=COLOURS), "lines.color": "#555555"},
+    # Transparent, for the dark pages of TensorBoard.
+    "dark": {
+        "axes.prop_cycle": cycler(color=ON_DARK),
+        "lines.color": "#b0b0b0",
+        "figure.facecolor": "none",
+        "axes.facecolor": "#303030",
+        "grid.color": "#4c4c4c",
+        **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), "#e6e6e6"),
+        "axes.edgecolor": "#b0b0b0",
+    },
+}
+"""Name -> settings on top of ``RC``; ``lines.color`` is that of lines which are no choice."""
+RC = {
+    "font.family": "DejaVu Sans",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e0e0e0",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "svg.hashsalt": "cnnpool",
+    "figure.dpi": 100,
+    # A choice's name may hold a dollar sign.
+    "text.parse_math": False,
+}
+Painter = Callable[[], tuple[Figure, str] | None]
+"""Draws a figure and says in a caption what it shows; None where the runs hold no numbers for it."""
+DRAWING = threading.RLock()
+"""matplotlib's settings are those of the process."""
+PAD = 0.15
+"""Inches around what is drawn."""
+DPI = 150
+PIXELS = 4_000_000
+"""Of the largest PNG; a comparison of a hundred choices is drawn more coarsely."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a choice is drawn."""
+
+    colour: str
+    mark: str
+    dash: str
+
+
+def style_of(index: int) -> Style:
+    """The style at ``index``: no two of the first 24 share a colour, no two of the first 240 are alike."""
+    lap = index // len(COLOURS)
+    # A lap is 24, so that three marks more make it 27: each lap gives a colour a mark that it had not.
+    mark = MARKS[(index + 3 * lap) % len(MARKS)]
+    return Style(f"C{index % len(COLOURS)}", mark, DASHES[(index // 7 + lap) % len(DASHES)])
+
+
+def shown(comparison: Comparison, most: int = MOST) -> list[Row]:
+    """The baseline and the best of the others by the metric's mean, in the comparison's order.
+
+    All choices if there are no more than ``MOST``, else ``most``; neither sense better, the first of them.
+    """
+    first, *others = comparison.rows
+    sense = comparison.metric.sense
+    if sense:
+        known = [row for row in others if row.summary.n]
+        others = sorted(known, key=lambda row: -sense * row.summary.mean)
+    best = {row.choice.label for row in [first, *others[: most - 1]]}
+    few = len(comparison.rows) <= MOST
+    return [row for row in comparison.rows if few or row.choice.label in best]
+
+
+def styles_of(comparison: Comparison) -> Mapping[str, Style]:
+    """Label -> style: in the order of the comparison's palette, then those that all figures show."""
+    first = [*comparison.palette, *(row.choice.label for row in shown(comparison))]
+    labels = dict.fromkeys([*first, *(row.choice.label for row in comparison.rows)])
+    return {label: style_of(index) for index, label in enumerate(labels)}
+
+
+def of_all(comparison: Comparison, most: int = MOST) -> str:
+    """Says in a caption which choices a figure of ``shown`` shows; empty if these are all."""
+    rows = shown(comparison, most)
+    if len(rows) == len(comparison.rows):
+        return ""
+    base, kind = comparison.baseline.choice.label, "best" if comparison.metric.sense else "first"
+    others = len(comparison.rows) - 1
+    return f" Shown: {base} and the {len(rows) - 1} {kind} of the {others} others; tables hold all."
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One figure: its file's stem, what it shows in a sentence, and its two files."""
+
+    name: str
+    caption: str
+    png: bytes
+    svg: bytes
+
+
+def plot(name: str, paint: Painter) -> Plot | None:
+    """The figure of ``paint`` in the report's style, with its caption; None if it draws nothing.
+
+    Both files are cut to what is drawn, no label of it cut.
+    """
+    with themed():
+        if (painted := paint()) is None:
+            return None
+        figure, caption = painted
+        box = bounds(figure)
+        dpi = min(DPI, (PIXELS / (box.width * box.height)) ** 0.5)
+        return Plot(name, caption, png=_file(figure, "png", box, dpi), svg=_file(figure, "svg", box, dpi))
+
+
+def vector(paint: Painter, theme: str) -> tuple[str, bytes] | None:
+    """Caption and SVG alone of the figure of ``paint``, in one of ``THEMES``; None if it draws nothing."""
+    with themed(theme):
+        if (painted := paint()) is None:
+            return None
+        figure, caption = painted
+        return caption, _file(figure, "svg", bounds(figure), DPI)
+
+
+@contextmanager
+def themed(theme: str = "light") -> Iterator[None]:
+    """The report's style, whatever a user's own matplotlibrc says; other threads wait."""
+    with DRAWING, matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(RC | THEMES[theme])  # type: ignore[arg-type]
+        yield
+
+
+def bounds(figure: Figure) -> Bbox:
+    """The box in inches around everything that is drawn; the layout is settled afterwards."""
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
+    # Laid out once: each file would do it again, and go through the whole figure for it.
+    figure.set_layout_engine(None)
+    return figure.get_tightbbox(renderer).padded(PAD)
+
+
+def _file(figure: Figure, kind: str, box: Bbox, dpi: float) -> bytes:
+    stream = io.BytesIO()
+    # No date inside, so that the same runs give the same file.
+    metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {}
+    figure.savefig(stream, format=kind, dpi=dpi, bbox_inches=box, metadata=metadata)
+    return stream.getvalue()
