@@ -33,7 +33,7 @@ REST = {
     "explain": "catalogue",
     "fit": "ddp foreign_probe gpu layers loggers published resume routing",
     "inspection": "examine maps",
-    "launch": "folder run_ray slurm sweep torchvision_data untrusted worker",
+    "launch": "folder run_ray slurm sweep untrusted worker",
     "pool": "compiling deterministic export extremes integers internals kernels_choice"
     " kernels_curved opinfo pages plain_tensors processes triton",
     "readout": "export",
