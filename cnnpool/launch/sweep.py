@@ -25,7 +25,7 @@ def run_all(jobs: Sequence[Job]) -> int:
 
     How each of them ended is printed.
     """
-    outcomes = [Outcome(job.name, "failed", job.mistake, 2, job.folder / LOG) for job in jobs if job.mistake]
+    outcomes: list[Outcome] = []
     valid = [job for job in jobs if not job.mistake]
     status = 0
     with Signals():
@@ -34,6 +34,7 @@ def run_all(jobs: Sequence[Job]) -> int:
                 outcomes.append(outcome)
         except Stopped as stop:
             status = stop.status
+    outcomes += [Outcome(job.name, "failed", job.mistake, 2, job.folder / LOG) for job in jobs if job.mistake]
     reported = {outcome.run for outcome in outcomes}
     rest = [job for job in jobs if job.name not in reported]
     return conclude([*outcomes, *(Outcome(job.name, "not run", "", 1, job.folder) for job in rest)], status)
