@@ -20,7 +20,7 @@ from cnnpool.fit.run import Run
 from cnnpool.fit.scores import by_class, chance_warning, sentence
 from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.probe import Batch
-from cnnpool.probe.tags import scalars
+from cnnpool.probe.base import scalars
 from cnnpool.quantity import records
 from cnnpool.run_folder import layout, routing
 from cnnpool.run_folder.correct_bits import packed

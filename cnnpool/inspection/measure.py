@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from cnnpool import probe
 from cnnpool.cli_parser import assignment
 from cnnpool.probe import PROBES, Batch, Probe
-from cnnpool.probe.answers import NoLogitsError, logits
+from cnnpool.probe.predictions import NoLogitsError, logits
 from cnnpool.system.progress import Progress, make_way
 
 log = logging.getLogger(__name__)

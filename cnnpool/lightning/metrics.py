@@ -9,7 +9,7 @@ from torchmetrics import Metric
 
 from cnnpool.lightning.probe_batch import told_ends
 from cnnpool.probe.base import examined
-from cnnpool.probe.consistency import paired_answers, refusal
+from cnnpool.probe.consistency import paired_predictions, refusal
 from cnnpool.probe.presets import PRESETS
 
 
@@ -65,7 +65,7 @@ class ShiftConsistency(Metric):
         seed = self.seed * 1_000_003 + int(self.pairs)
         black = images.amin((0, 2, 3)) if self.black is None else self.black
         with examined(model), torch.no_grad():
-            first, second = paired_answers(model, images, self.preset, seed, black)
+            first, second = paired_predictions(model, images, self.preset, seed, black)
         self.agreeing += (first == second).sum().to(self.agreeing.device)
         self.pairs += len(first)
 

@@ -13,8 +13,7 @@ from cnnpool.lightning.check import check
 from cnnpool.lightning.pictures import log_figure
 from cnnpool.lightning.probe_batch import BatchCollector, Unpack, first_two, measurable, mixed, told_ends
 from cnnpool.probe import Batch, Probe
-from cnnpool.probe.base import Result, Stages
-from cnnpool.probe.tags import scalars
+from cnnpool.probe.base import Result, Stages, scalars
 from cnnpool.surgery.stages import named_stages, stages_of
 
 if TYPE_CHECKING:

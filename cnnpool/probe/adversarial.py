@@ -8,8 +8,8 @@ from annotated_types import Ge, Le
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count
-from cnnpool.probe.answers import logits
 from cnnpool.probe.base import Batch, PixelsOrZero, Probe, Result, Stages, paddings
+from cnnpool.probe.predictions import logits
 from cnnpool.probe.shift import fourier_shift
 from cnnpool.quantity import fraction
 from cnnpool.registry import checked
@@ -30,13 +30,9 @@ class AdversarialShift(Probe):
         ValueError: if an option is out of range.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> from cnnpool.pool import MaxPool2d
         >>> from cnnpool.probe import AdversarialShift
-        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
-        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
-        >>> found = AdversarialShift().measure(model, {"s1": model[0]}, images, labels)
+        >>> from cnnpool.probe.base import example
+        >>> found = AdversarialShift().measure(*example())
         >>> 0 <= found["accuracy"] <= found["mean_accuracy"] <= 1
         True
     """

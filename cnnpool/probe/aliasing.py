@@ -6,20 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count
-from cnnpool.probe.base import Batch, Probe, Result, Stages, captured, device_of, examined
-from cnnpool.probe.parts import mean_over
-from cnnpool.probe.spectrum import (
-    alias_classes,
-    alias_energies,
-    dense_output,
-    low_energies,
-    share_above,
-    share_aliased,
-)
+from cnnpool.probe.base import Batch, Probe, Result, Stages, captured, device_of, examined, size_of
+from cnnpool.probe.predictions import mean_over
+from cnnpool.probe.shift import shift
 from cnnpool.probe.windows import stride_of
 from cnnpool.quantity import fraction
 from cnnpool.registry import checked
 
+PASS = 10 ** (-20 / 10)
+"""A frequency counts if its power is within 20 dB of the strongest after subsampling (Ribeiro & Schon)."""
 ENTRIES = 1 << 22
 """Of outputs at stride 1 whose spectra are computed at once, in complex128 64 MiB."""
 
@@ -40,13 +35,9 @@ class Aliasing(Probe):
         ValueError: if an option is out of range.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> from cnnpool.pool import MaxPool2d
         >>> from cnnpool.probe import Aliasing
-        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
-        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
-        >>> found = Aliasing().measure(model, {"s1": model[0]}, images, labels)
+        >>> from cnnpool.probe.base import example
+        >>> found = Aliasing().measure(*example())
         >>> sorted(found)
         ['border', 'samples', 'stages']
     """
@@ -124,12 +115,109 @@ def stage_aliasing(operator: nn.Module, maps: Tensor) -> dict[str, float]:
         dense = dense_output(operator, some, stride)
         assert dense is not None
         counts.append(len(some))
-        found = *alias_energies(dense, stride), *low_energies(dense, stride)
-        energies += torch.tensor(found, dtype=torch.float64)
+        energies += spectral_energies(dense, stride)
         classes.append(alias_classes(dense, stride))
+    means = {name: mean_over([one[name] for one in classes], counts) for name in classes[0]}
+    return spectral_shares(energies) | means
+
+
+def dense_output(operator: nn.Module, maps: Tensor, stride: tuple[int, int]) -> Tensor | None:
+    """The operator's output at stride 1: its outputs at all phases of the input, interleaved.
+
+    Row s a + i and column t b + j of the result are the operator's (a, b) for maps (N, C, H, W) moved
+    circularly up by i and left by j. Rows and columns beyond a multiple of the stride are cut off first; None
+    if the operator does not make H/s x W/t of the rest, or nothing is left of a map smaller than the stride.
+    """
+    height, width = (length - length % s for length, s in zip(maps.shape[-2:], stride, strict=True))
+    if min(height, width) < 1:
+        return None
+    maps = maps[..., :height, :width]
+    dense = None
+    for i in range(stride[0]):
+        for j in range(stride[1]):
+            phase = operator(shift(maps, -i, -j))
+            if phase.shape[-2:] != (height // stride[0], width // stride[1]):
+                return None
+            if dense is None:
+                dense = phase.new_empty(*phase.shape[:2], height, width)
+            dense[..., i :: stride[0], j :: stride[1]] = phase
+    return dense
+
+
+def low_frequencies(size: tuple[int, int], stride: tuple[int, int]) -> Tensor:
+    """Which bins of fft2 lie below the new Nyquist frequency, |f| < 1/(2s) on both axes: (H, W), boolean."""
+    rows, columns = (
+        # In integers, so that the bin at Nyquist itself is exact.
+        (torch.fft.fftfreq(length, 1 / length, dtype=torch.float64).abs() * 2 * s < length)
+        for length, s in zip(size, stride, strict=True)
+    )
+    low: Tensor = rows[:, None] & columns
+    return low
+
+
+def spectral_energies(dense: Tensor, stride: tuple[int, int]) -> Tensor:
+    """Four energies of u (N, C, H, W), (4,) in float64, which add up over the parts of a batch.
+
+    D keeps every s-th row and column, low is the ideal low-pass filter below the new Nyquist frequency:
+    ||D(u) - D(low(u))||^2, ||D(u)||^2, the energy of u's spectrum below that frequency, and all of it.
+    """
+    dense = dense.double()
+    spectrum = torch.fft.fft2(dense)
+    below = low_frequencies(size_of(dense), stride).to(dense.device)
+    low = torch.fft.ifft2(spectrum * below).real
+    sampled, clean = (u[..., :: stride[0], :: stride[1]] for u in (dense, low))
+    power = spectrum.abs().square()
+    sums = ((sampled - clean).square(), sampled.square(), power[..., below], power)
+    return torch.tensor([each.sum().item() for each in sums], dtype=torch.float64)
+
+
+def spectral_shares(energies: Tensor) -> dict[str, float]:
+    """From ``spectral_energies``, each 0 for a map of zeros.
+
+    Returns:
+        ``alias_energy_ratio``: energy after subsampling that would not be there without aliasing, divided by
+            all: ||D(u) - D(low(u))||^2 / ||D(u)||^2; 0 for a map without high frequencies.
+        ``high_frequency_share``: energy of u not below the new Nyquist frequency, divided by all, 0..1.
+
+    Example:
+        >>> import torch
+        >>> from cnnpool.probe.aliasing import spectral_energies, spectral_shares
+        >>> stripes = torch.tensor([1.0, -1.0]).repeat(4).expand(1, 1, 8, 8)
+        >>> spectral_shares(spectral_energies(stripes, (2, 2)))
+        {'alias_energy_ratio': 1.0, 'high_frequency_share': 1.0}
+    """
     aliased, sampled, low, total = energies.tolist()
     return {
-        "alias_energy_ratio": share_aliased(aliased, sampled),
-        "high_frequency_share": share_above(low, total),
-        **{name: mean_over([one[name] for one in classes], counts) for name in classes[0]},
+        "alias_energy_ratio": aliased / sampled if sampled > 0 else 0.0,
+        "high_frequency_share": min(max(1 - low / total, 0.0), 1.0) if total > 0 else 0.0,
     }
+
+
+def alias_classes(dense: Tensor, stride: tuple[int, int]) -> dict[str, float]:
+    """Ribeiro & Schon 2021 (arXiv:2102.07757): what becomes of each frequency of the subsampled map.
+
+    The s * t frequencies of u (N, C, H, W) that subsampling makes one are compared with the strongest
+    frequency of the subsampled map of their sample and channel; those within 20 dB of it pass. As in the
+    authors' code the spectra are sums over the samples each has, so that of two waves of the full map the
+    weaker passes within 20 dB + 20 log10(s t) of the stronger: 32 dB for a stride of 2.
+
+    Returns:
+        ``nonaliased``: the low frequency alone passes. ``aliased``: another one alone does. ``tangled``:
+        several do. ``nopass``: none does. Each divided by all frequencies, channels and samples; their sum
+        is 1 (in the authors' code, ``nopass`` also counts what is aliased).
+    """
+    height, width = (length // s for length, s in zip(dense.shape[-2:], stride, strict=True))
+    shape = (stride[0], height, stride[1], width)
+    spectrum = torch.fft.fft2(dense.double()).unflatten(-1, shape[2:]).unflatten(-3, shape[:2])
+    strongest = spectrum.mean((-2, -4)).abs().square().amax((-1, -2))
+    passing = spectrum.abs().square() > PASS * strongest[..., None, None, None, None]
+    low = low_frequencies(size_of(dense), stride).reshape(shape).to(passing.device)
+    count = passing.sum((-2, -4))
+    is_low = (passing & low).sum((-2, -4)) == 1
+    classes = {
+        "nonaliased": (count == 1) & is_low,
+        "aliased": (count == 1) & ~is_low,
+        "tangled": count > 1,
+        "nopass": count == 0,
+    }
+    return {name: where.double().mean().item() for name, where in classes.items()}

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count
-from cnnpool.probe.answers import answers, logits
 from cnnpool.probe.base import Batch, Probe, Result, Stages, paddings
+from cnnpool.probe.predictions import logits, predictions
 from cnnpool.quantity import fraction
 from cnnpool.registry import checked
 
@@ -25,13 +25,9 @@ class AllShifts(Probe):
         ValueError: if an option is out of range.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> from cnnpool.pool import MaxPool2d
         >>> from cnnpool.probe import AllShifts
-        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
-        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
-        >>> found = AllShifts(samples=2).measure(model, {"s1": model[0]}, images, labels)
+        >>> from cnnpool.probe.base import example
+        >>> found = AllShifts(samples=2).measure(*example())
         >>> found["shifts"], found["samples"]
         (64, 2)
     """
@@ -88,7 +84,7 @@ def class_counts(model: nn.Module, images: Tensor) -> Tensor:
     counts = torch.zeros(len(images), logits(model, images[:1]).shape[1], dtype=torch.float64)
     for down in range(images.shape[2]):
         for right in range(images.shape[3]):
-            top = answers(model, images, torch.tensor((down, right)))
+            top = predictions(model, images, torch.tensor((down, right)))
             counts[torch.arange(len(images)), top] += 1
     return counts
 

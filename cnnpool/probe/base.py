@@ -1,7 +1,7 @@
 """The interface of a probe, and access to a model's maps that leaves the model unchanged."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -11,7 +11,7 @@ from annotated_types import Ge, Le
 from torch import Tensor, nn
 
 from cnnpool.bounds import CountOrZero
-from cnnpool.quantity import Quantity
+from cnnpool.quantity import Quantity, find, numbers
 
 Result = dict[str, Any]
 Stages = Mapping[str, nn.Module]
@@ -75,6 +75,13 @@ class Probe(ABC):
         """Measure ``model``, whose downsampling operators are ``stages``, on a batch."""
 
 
+def example() -> tuple[nn.Module, Stages, Tensor, Tensor]:
+    """A network, its stages, images and labels, small enough for examples: ``probe.measure(*example())``."""
+    pool = nn.MaxPool2d(2)
+    model = nn.Sequential(pool, nn.Flatten(), nn.Linear(16, 10))
+    return model, {"s1": pool}, torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
+
+
 @contextmanager
 def examined(model: nn.Module) -> Iterator[nn.Module]:
     """The model in eval mode; afterwards every module's mode and the random generators are as before.
@@ -97,13 +104,15 @@ def captured(stages: Stages, *, inputs: bool = False) -> Iterator[dict[str, Tens
     """The output (or with ``inputs`` the input) of each stage in the latest forward pass, by stage."""
     seen: dict[str, Tensor] = {}
 
-    def keep(stage: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
-        def hook(module: nn.Module, received: tuple[Tensor, ...], returned: Tensor) -> None:
-            seen[stage] = received[0] if inputs else returned
+    def keep(stage: str) -> Callable[[nn.Module, tuple[Tensor, ...], dict[str, Tensor], Tensor], None]:
+        def hook(
+            module: nn.Module, args: tuple[Tensor, ...], named: dict[str, Tensor], returned: Tensor
+        ) -> None:
+            seen[stage] = next(iter((*args, *named.values()))) if inputs else returned
 
         return hook
 
-    hooks = [module.register_forward_hook(keep(stage)) for stage, module in stages.items()]
+    hooks = [module.register_forward_hook(keep(stage), with_kwargs=True) for stage, module in stages.items()]
     try:
         yield seen
     finally:
@@ -135,3 +144,22 @@ def paddings(model: nn.Module) -> list[str]:
         if isinstance(module, nn.Conv2d) and module.padding not in ((0, 0), "valid")
     }
     return sorted(found) or ["none"]
+
+
+def scalars(quantities: Iterable[Quantity], results: Mapping[str, Any]) -> dict[str, float]:
+    """Every number of ``results`` that one of ``quantities`` describes, by TensorBoard tag.
+
+    ``section/quantity/where``: ``gradient/zero_fraction/<stage>``, ``invariance/consistency/<preset>``,
+    ``cost/parameters``. Numbers that were set rather than measured have no quantity, so no tag.
+
+    Args:
+        quantities: with keys from the top of ``results``.
+        results: section -> the result of a probe.
+    """
+    quantities = list(quantities)
+    tags = {}
+    for key, value in numbers(results):
+        one = find(quantities, key)
+        if one is not None and value is not None:
+            tags[one.tag_of(key)] = value
+    return tags

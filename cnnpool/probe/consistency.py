@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cnnpool.probe.answers import NoLogitsError, answers, logits
+from cnnpool.probe.predictions import NoLogitsError, logits, predictions
 from cnnpool.probe.presets import Preset
 
 EXACT = 64
@@ -17,7 +17,7 @@ PAIRS = 10
 """Pairs of views that each image gets where there are more: with 1,024 images as many as the papers draw."""
 NORMAL_95 = 1.959964
 Seen = dict[tuple[str, int, int], Tensor]
-"""Answers of all images by border and shift: protocols share shifts."""
+"""Predictions of all images by border and shift: protocols share shifts."""
 
 
 def consistency(first: Tensor, second: Tensor) -> float:
@@ -32,7 +32,7 @@ def consistency(first: Tensor, second: Tensor) -> float:
     return (first == second).double().mean().item()
 
 
-def paired_answers(
+def paired_predictions(
     model: nn.Module, images: Tensor, preset: Preset, seed: int, black: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Top-1 classes (N,) of two shifted views of every image (N, C, H, W), drawn by ``preset``."""
@@ -43,7 +43,7 @@ def paired_answers(
     def views(x: Tensor, by: Tensor) -> Tensor:
         return preset.view(x, by, black)
 
-    return answers(model, images, first, views), answers(model, images, second, views)
+    return predictions(model, images, first, views), predictions(model, images, second, views)
 
 
 def refusal(model: nn.Module, preset: Preset, images: Tensor) -> str | None:
@@ -107,7 +107,7 @@ def over_all(
         key = (preset.border, down, right)
         if key not in seen:
             moved = torch.tensor((down, right)).expand(len(images), 2)
-            seen[key] = answers(model, images, moved, lambda x, by: preset.view(x, by, black))
+            seen[key] = predictions(model, images, moved, lambda x, by: preset.view(x, by, black))
         tops.append(seen[key])
     votes = torch.stack(tops)
     shifts = len(votes)
@@ -134,7 +134,7 @@ def over_drawn(
     height, width = images.shape[-2:]
     found = {}
     for name, drawn in (("own", replace(preset, per_image=True)), ("distinct", preset.paired_per_image())):
-        pairs = [paired_answers(model, images, drawn, seed + 7919 * k, black) for k in range(PAIRS)]
+        pairs = [paired_predictions(model, images, drawn, seed + 7919 * k, black) for k in range(PAIRS)]
         found[name] = torch.stack([torch.stack(pair) for pair in pairs])
     own, right = found["own"], found["own"] == labels.cpu()
     return Agreement(

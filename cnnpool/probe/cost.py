@@ -1,7 +1,10 @@
-"""The cost of a model: parameters, arithmetic, and bytes kept for the backward pass."""
+"""The cost of a model: parameters, arithmetic, bytes kept for the backward pass, and time."""
 
 import logging
+import statistics
+import time
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -9,12 +12,11 @@ import torch
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from cnnpool.bounds import Count
-from cnnpool.probe.arithmetic import Arithmetic
-from cnnpool.probe.base import Batch, Probe, Result, Stages, device_of, examined
-from cnnpool.probe.parts import at_once
-from cnnpool.probe.speed import images_per_s, stage_times
+from cnnpool.probe.base import Batch, Probe, Result, Stages, captured, device_of, examined
+from cnnpool.probe.predictions import at_once
 from cnnpool.quantity import Quantity, count
 from cnnpool.registry import checked
 
@@ -39,13 +41,9 @@ class Cost(Probe):
         ValueError: if an option is out of range.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> from cnnpool.pool import MaxPool2d
         >>> from cnnpool.probe import Cost
-        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
-        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
-        >>> found = Cost(repeats=1).measure(model, {"s1": model[0]}, images, labels)
+        >>> from cnnpool.probe.base import example
+        >>> found = Cost(repeats=1).measure(*example())
         >>> found["parameters"]  # 16 * 10 + 10
         170
     """
@@ -157,16 +155,21 @@ def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
     the operators is added by their own ``flops``. None if an operator does not define it.
     """
     pooling: list[int | None] = []
-    counter = Arithmetic()
+    counter = FlopCounterMode(display=False)
 
-    def add(module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        counted = Arithmetic()
+    def add(module: Any, args: tuple[Tensor, ...], named: dict[str, Tensor], output: Tensor) -> None:
+        x = next(iter((*args, *named.values())))
+        counted = FlopCounterMode(display=False)
         with torch.no_grad(), counted:
-            module.forward(inputs[0].detach())
-        said = module.flops(*inputs[0].shape[-2:])
-        pooling.append(None if said is None else max(said - counted.total, 0))
+            module.forward(x.detach())
+        own = module.flops(*x.shape[-2:])
+        pooling.append(None if own is None else max(own - counted.get_total_flops(), 0))
 
-    hooks = [m.register_forward_hook(add) for m in stages.values() if hasattr(m, "flops")]
+    hooks = [
+        module.register_forward_hook(add, with_kwargs=True)
+        for module in stages.values()
+        if hasattr(module, "flops")
+    ]
     try:
         with examined(model), torch.no_grad():
             model(image.to(device_of(model)))
@@ -177,8 +180,8 @@ def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
     finally:
         for hook in hooks:
             hook.remove()
-    known = [said for said in pooling if said is not None]
-    return int(counter.total + sum(known)) if len(known) == len(pooling) else None
+    known = [own for own in pooling if own is not None]
+    return int(counter.get_total_flops() + sum(known)) if len(known) == len(pooling) else None
 
 
 def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:
@@ -212,3 +215,67 @@ class _Kept:
 
     def __init__(self, tensor: Tensor):
         self.tensor = tensor
+
+
+def images_per_s(model: nn.Module, images: Tensor, repeats: int) -> float:
+    """Images through the forward pass in eval mode per second, the median of ``repeats`` passes."""
+    device = device_of(model)
+    images = images.to(device)
+    with examined(model), torch.no_grad():
+        return len(images) / seconds(lambda: model(images), repeats, device)
+
+
+def stage_times(
+    model: nn.Module, stages: Stages, images: Tensor, repeats: int
+) -> dict[str, dict[str, float]]:
+    """By stage ``forward_us`` and ``backward_us``: microseconds per image in eval mode, medians.
+
+    The operator alone, on the maps that it sees; backward to its input and its parameters. Forward is timed
+    while recording for backward, as in training.
+    """
+    device = device_of(model)
+    times = {}
+    with examined(model), captured(stages, inputs=True) as maps, torch.no_grad():
+        model(images.to(device))
+        seen = dict(maps)
+    with examined(model), torch.enable_grad():
+        for stage, x in seen.items():
+            forward, backward = _operator_seconds(stages[stage], x, repeats, device)
+            per_image = 1e6 / len(images)
+            times[stage] = {"forward_us": forward * per_image, "backward_us": backward * per_image}
+    return times
+
+
+def seconds(work: Callable[[], object], repeats: int, device: torch.device) -> float:
+    """Median wall time of ``work``, after one call that is not timed."""
+    measured = []
+    for _ in range(repeats + 1):
+        _wait(device)
+        start = time.perf_counter()
+        work()
+        _wait(device)
+        measured.append(time.perf_counter() - start)
+    return statistics.median(measured[1:])
+
+
+def _operator_seconds(
+    operator: nn.Module, x: Tensor, repeats: int, device: torch.device
+) -> tuple[float, float]:
+    x = x.detach().requires_grad_()
+    wanted = [x, *(p for p in operator.parameters() if p.requires_grad)]
+    forward = seconds(lambda: operator(x), repeats, device)
+    output = operator(x)
+    if output.grad_fn is None:
+        return forward, 0.0
+    ones = torch.ones_like(output)
+    backward = seconds(
+        lambda: torch.autograd.grad(output, wanted, ones, retain_graph=True, allow_unused=True),
+        repeats,
+        device,
+    )
+    return forward, backward
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count
-from cnnpool.probe.answers import logits
 from cnnpool.probe.base import Batch, Pixels, Probe, Result, Stages, paddings
+from cnnpool.probe.predictions import logits
 from cnnpool.probe.shift import shift
 from cnnpool.quantity import fraction, ratio
 from cnnpool.registry import checked
@@ -31,13 +31,9 @@ class Diagonal(Probe):
         ValueError: if an option is out of range.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> from cnnpool.pool import MaxPool2d
         >>> from cnnpool.probe import Diagonal
-        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
-        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
-        >>> found = Diagonal().measure(model, {"s1": model[0]}, images, labels)
+        >>> from cnnpool.probe.base import example
+        >>> found = Diagonal().measure(*example())
         >>> sorted(found)
         ['border', 'confidence_change', 'model_padding', 'samples', 'steps', 'top1_change']
     """

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cnnpool.probe.answers import cross
 from cnnpool.probe.base import (
     AtLeastTwo,
     Batch,
@@ -19,8 +18,8 @@ from cnnpool.probe.base import (
     examined,
     paddings,
 )
-from cnnpool.probe.parts import mean_over, parts
-from cnnpool.probe.shift import shift
+from cnnpool.probe.predictions import mean_over, parts
+from cnnpool.probe.shift import cross, shift
 from cnnpool.probe.windows import stride_of
 from cnnpool.quantity import ratio
 from cnnpool.registry import checked
@@ -43,13 +42,9 @@ class Equivariance(Probe):
         ValueError: if an option is out of range.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> from cnnpool.pool import MaxPool2d
         >>> from cnnpool.probe import Equivariance
-        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
-        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
-        >>> found = Equivariance().measure(model, {"s1": model[0]}, images, labels)
+        >>> from cnnpool.probe.base import example
+        >>> found = Equivariance().measure(*example())
         >>> sorted(found)
         ['border', 'model_padding', 'samples', 'stages']
     """

@@ -1,16 +1,18 @@
 """Gradient routing: how much of a feature map gets gradient back through each downsampling stage."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count, CountOrZero, Share
 from cnnpool.probe.base import Batch, Probe, Result, Stages, examined
-from cnnpool.probe.gradient_taps import adjacent_weights, backpropagate
-from cnnpool.probe.parts import parts
-from cnnpool.probe.sparsity import sparsity
-from cnnpool.probe.stage_routing import StageRouting
+from cnnpool.probe.gradient_taps import Tap, adjacent_weights, backpropagate
+from cnnpool.probe.predictions import mean_over, parts
+from cnnpool.probe.sparsity import expected_coverage, imbalance, phase_means, reached, share, sparsity
+from cnnpool.probe.windows import WinnerSums, shares_of, stride_of, tie_rule, ties, winner_sums
 from cnnpool.quantity import Quantity, Shown, fraction, ratio
 from cnnpool.registry import checked
 
@@ -71,7 +73,7 @@ SPARSITY = (
 class GradientRouting(Probe):
     """Sparsity, coverage, ties and winners at every stage, from the real loss gradient of a batch.
 
-    By stage: ``sparsity`` and ``coverage`` of the gradient at the stage's input, the same sparsity in
+    By stage: ``sparsity`` and coverage of the gradient at the stage's input, the same sparsity in
     ``before_activation``, and for the batch gradient of the learnt filters next to it in ``weights_before``,
     ``weights_own`` and ``weights_after``; ``ties`` (the rule in force), tied and zero windows, ``winners`` by
     place in the window (``winners_untied`` and ``winners_tied`` apart), ``phase_imbalance``.
@@ -85,13 +87,9 @@ class GradientRouting(Probe):
         ValueError: if an option is out of range.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> from cnnpool.pool import MaxPool2d
         >>> from cnnpool.probe import GradientRouting
-        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
-        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
-        >>> found = GradientRouting().measure(model, {"s1": model[0]}, images, labels)
+        >>> from cnnpool.probe.base import example
+        >>> found = GradientRouting().measure(*example())
         >>> found["s1"]["zero_fraction"]  # one of four inputs wins
         0.75
     """
@@ -154,3 +152,59 @@ class GradientRouting(Probe):
             }
             for stage, one in found.items()
         }
+
+
+class StageRouting:
+    """The results of ``GradientRouting`` for one stage, all but those of its filters.
+
+    Args:
+        operator: the stage's.
+        epsilon: as in ``GradientRouting``.
+    """
+
+    def __init__(self, operator: nn.Module, epsilon: float):
+        self.operator, self.epsilon = operator, epsilon
+        self.counts: list[int] = []
+        self.densities: list[float] = []
+        self.reached: Tensor | None = None
+        self.phases: list[Tensor] = []
+        self.sparsities: list[dict[str, float]] = []
+        self.before: list[dict[str, float]] = []
+        self.ties: list[dict[str, float]] = []
+        self.winners: list[WinnerSums] = []
+
+    def add(self, tap: Tap) -> None:
+        """Count one part of the batch."""
+        entries = reached(tap.gradient)
+        self.counts.append(len(tap.gradient))
+        self.densities.append(share(entries))
+        self.reached = entries.any(0) if self.reached is None else self.reached | entries.any(0)
+        self.phases.append(phase_means(tap.gradient, stride_of(self.operator)))
+        self.sparsities.append(sparsity(tap.gradient, self.epsilon))
+        self.ties.append(ties(tap.activation, self.operator))
+        if (sums := winner_sums(tap.activation, self.operator)) is not None:
+            self.winners.append(sums)
+        if tap.before is not None:
+            self.before.append(sparsity(tap.before, self.epsilon))
+
+    def result(self) -> dict[str, Any]:
+        """The results over all parts, of which there must be one at least."""
+        assert self.reached is not None
+        samples = sum(self.counts)
+        result: dict[str, Any] = {
+            **self._means(self.sparsities),
+            "coverage": share(self.reached),
+            "coverage_iid": expected_coverage(mean_over(self.densities, self.counts), samples),
+            **self._means(self.ties),
+            "phase_imbalance": imbalance(mean_over(self.phases, self.counts)),
+            "ties": tie_rule(self.operator),
+            "samples": samples,
+        }
+        if self.winners:
+            result |= shares_of(self.winners)
+        if self.before:
+            result["before_activation"] = self._means(self.before)
+        return result
+
+    def _means(self, found: Sequence[dict[str, float]]) -> dict[str, float]:
+        return {key: mean_over([one[key] for one in found], self.counts) for key in found[0]}

@@ -1,7 +1,7 @@
 """Gradients at a stage's input, before the activation that made it, and at weights."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -52,18 +52,22 @@ def backpropagate(
     before: dict[str, Tensor] = {}
     hooks = []
 
-    def enter(stage: str) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]:
-        def hook(module: nn.Module, received: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            x = received[0]
+    def enter(stage: str) -> Callable[..., tuple[Any, Any]]:
+        def hook(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
+            x = next(iter((*args, *named.values())))
             if x.grad_fn is not None and x.grad_fn.name().removesuffix("Backward0") in ACTIVATIONS:
                 hooks.append(x.grad_fn.register_hook(lambda into, _: before.update({stage: into[0]})))
             # An alias, so that gradient from other branches of the map is not counted.
             inputs[stage] = x.view_as(x)
-            return inputs[stage], *received[1:]
+            if args:
+                return (inputs[stage], *args[1:]), named
+            return args, {**named, next(iter(named)): inputs[stage]}
 
         return hook
 
-    hooks += [module.register_forward_pre_hook(enter(stage)) for stage, module in stages.items()]
+    hooks += [
+        module.register_forward_pre_hook(enter(stage), with_kwargs=True) for stage, module in stages.items()
+    ]
     try:
         with examined(model), torch.enable_grad():
             images = images.to(device).detach().requires_grad_()

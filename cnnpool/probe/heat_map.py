@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count
-from cnnpool.probe.answers import square
 from cnnpool.probe.base import (
     Batch,
     Pixels,
@@ -19,7 +18,7 @@ from cnnpool.probe.base import (
     paddings,
     size_of,
 )
-from cnnpool.probe.shift import shift
+from cnnpool.probe.shift import shift, square
 from cnnpool.quantity import ratio
 from cnnpool.registry import checked
 
@@ -38,13 +37,9 @@ class HeatMap(Probe):
         ValueError: if an option is out of range.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> from cnnpool.pool import MaxPool2d
         >>> from cnnpool.probe import HeatMap
-        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
-        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
-        >>> found = HeatMap().measure(model, {"s1": model[0]}, images, labels)
+        >>> from cnnpool.probe.base import example
+        >>> found = HeatMap().measure(*example())
         >>> sorted(found)
         ['border', 'model_padding', 'radius_px', 'samples', 'stages']
     """

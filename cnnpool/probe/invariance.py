@@ -1,16 +1,31 @@
 """Shift invariance: the effect of a shift of the image on each stage and on the prediction."""
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from cnnpool.bounds import Count, CountOrZero, Seed
-from cnnpool.probe.accuracy import accuracy_map, accuracy_of_shifts
-from cnnpool.probe.base import AtLeastTwo, Batch, Pixels, PixelsOrZero, Probe, Result, Stages, paddings
-from cnnpool.probe.change import relative_change, unchanged_outputs
+from cnnpool.probe.base import (
+    AtLeastTwo,
+    Batch,
+    Pixels,
+    PixelsOrZero,
+    Probe,
+    Result,
+    Stages,
+    captured,
+    device_of,
+    examined,
+    paddings,
+)
 from cnnpool.probe.consistency import EXACT, PAIRS, by_presets
 from cnnpool.probe.maximum_sampling import maximum_sampling
+from cnnpool.probe.predictions import mean_over, parts, predictions
 from cnnpool.probe.presets import PRESETS, Preset, PresetName
+from cnnpool.probe.shift import cross, shift, square
 from cnnpool.quantity import Quantity, fraction, ratio
 from cnnpool.registry import checked
 
@@ -93,13 +108,9 @@ class ShiftInvariance(Probe):
         ValueError: if an option is out of range.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> from cnnpool.pool import MaxPool2d
         >>> from cnnpool.probe import ShiftInvariance
-        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
-        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
-        >>> found = ShiftInvariance().measure(model, {"s1": model[0]}, images, labels)
+        >>> from cnnpool.probe.base import example
+        >>> found = ShiftInvariance().measure(*example())
         >>> sorted(found["consistency"])
         ['aps_cifar', 'distinct']
     """
@@ -218,3 +229,113 @@ class ShiftInvariance(Probe):
                 for stage in changes
             },
         }
+
+
+def accuracy_of_shifts(
+    model: nn.Module, images: Tensor, labels: Tensor, worst_px: int, max_shift_px: int
+) -> dict[str, float | dict[str, float]]:
+    """Accuracy on images (N, C, H, W) that are shifted circularly.
+
+    Returns:
+        ``worst_shift_accuracy``: images correct under all shifts of up to ``worst_px`` pixels each way, as a
+            share of all images.
+        ``mean_shift_accuracy``: correct predictions over all these shifts and images, divided by all.
+        ``accuracy_by_shift``: accuracy at d = 0..max_shift_px pixels, the mean over the four directions.
+    """
+    grid, crosses = square(worst_px), {d: cross(d) for d in range(max_shift_px + 1)}
+    wanted = dict.fromkeys([*grid, *(way for ways in crosses.values() for way in ways)])
+    right = {way: right_answers(model, images, labels, way) for way in wanted}
+    over_grid = torch.stack([right[way] for way in grid])
+    return {
+        "worst_shift_accuracy": over_grid.all(0).double().mean().item(),
+        "mean_shift_accuracy": over_grid.double().mean().item(),
+        "accuracy_by_shift": {
+            str(d): torch.stack([right[way] for way in ways]).double().mean().item()
+            for d, ways in crosses.items()
+        },
+    }
+
+
+def accuracy_map(model: nn.Module, images: Tensor, labels: Tensor, radius: int) -> Tensor:
+    """Accuracy over all circular shifts of up to ``radius`` pixels: (2r+1, 2r+1), centre unshifted, 0..1."""
+    cells = [right_answers(model, images, labels, way).double().mean() for way in square(radius)]
+    return torch.stack(cells).reshape(2 * radius + 1, 2 * radius + 1)
+
+
+def right_answers(model: nn.Module, images: Tensor, labels: Tensor, way: tuple[int, int]) -> Tensor:
+    """Which images (N,) are classified correctly when all are moved by ``way``: down, right."""
+    return predictions(model, images, torch.tensor(way)) == labels.cpu()
+
+
+def relative_change(
+    model: nn.Module, stages: Stages, images: Tensor, max_shift_px: int
+) -> dict[str, dict[str, float]]:
+    """How far a d-pixel shift moves each stage's output, d = 1..max_shift_px, by stage and distance.
+
+    The mean over images and the four directions of ||phi(S_d x) - phi(x)||, divided by the mean of
+    ||phi(x) - phi(x')|| over pairs of different images (each with the next): 0 is invariant, 1 is as far as
+    another image.
+    """
+    # By distance (0: from the next image) and stage, the mean over each part of the images.
+    found: dict[int, dict[str, list[float]]] = {d: defaultdict(list) for d in range(max_shift_px + 1)}
+    counts = []
+    with examined(model), captured(stages) as seen, torch.no_grad():
+
+        def outputs(batch: Tensor) -> dict[str, Tensor]:
+            model(batch.to(device_of(model)))
+            return {stage: value.flatten(1).double() for stage, value in seen.items()}
+
+        for some, others in parts(images, images.roll(1, 0)):
+            counts.append(len(some))
+            still = outputs(some)
+            whole = len(some) == len(images)
+            rolled = {stage: value.roll(1, 0) for stage, value in still.items()} if whole else outputs(others)
+            for stage, distance in _distances(still, rolled).items():
+                found[0][stage].append(distance)
+            for d in range(1, max_shift_px + 1):
+                moved = [_distances(still, outputs(shift(some, *way))) for way in cross(d)]
+                for stage in still:
+                    found[d][stage].append(sum(m[stage] for m in moved) / len(moved))
+    apart = {stage: mean_over(values, counts) for stage, values in found.pop(0).items()}
+    return {
+        stage: {
+            str(d): mean_over(by_stage[stage], counts) / apart[stage] if apart[stage] else 0.0
+            for d, by_stage in found.items()
+        }
+        for stage in apart
+    }
+
+
+def unchanged_outputs(
+    model: nn.Module, stages: Stages, images: Tensor, max_shift_px: int
+) -> dict[str, dict[str, float]]:
+    """Outputs of each operator that no d-pixel shift of its own input changes, by stage and distance.
+
+    The share of outputs that are the same to the last bit after the stage's input map was moved circularly
+    by d of its pixels, over images and the four directions: the literal "invariant to small shifts".
+    """
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    counts = []
+    with examined(model), captured(stages, inputs=True) as maps, torch.no_grad():
+        for (some,) in parts(images):
+            counts.append(len(some))
+            model(some.to(device_of(model)))
+            for stage, x in dict(maps).items():
+                for d in range(1, max_shift_px + 1):
+                    found[stage][str(d)].append(unchanged_share(stages[stage], x, cross(d)))
+    return {
+        stage: {d: mean_over(values, counts) for d, values in by_distance.items()}
+        for stage, by_distance in found.items()
+    }
+
+
+def unchanged_share(operator: nn.Module, maps: Tensor, ways: Iterable[tuple[int, int]]) -> float:
+    """Outputs that are the same to the last bit after ``maps`` (N, C, H, W) moved, mean over ``ways``."""
+    still = operator(maps)
+    same = [(operator(shift(maps, *way)) == still).double().mean() for way in ways]
+    return torch.stack(same).mean().item()
+
+
+def _distances(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> dict[str, float]:
+    """By stage the mean distance of two values (N, D) of each image."""
+    return {stage: float((value - b[stage]).norm(dim=1).mean()) for stage, value in a.items()}

@@ -38,13 +38,9 @@ class LieDerivative(Probe):
         ValueError: if an option is out of range.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> from cnnpool.pool import MaxPool2d
         >>> from cnnpool.probe import LieDerivative
-        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
-        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
-        >>> found = LieDerivative().measure(model, {"s1": model[0]}, images, labels)
+        >>> from cnnpool.probe.base import example
+        >>> found = LieDerivative().measure(*example())
         >>> sorted(found)
         ['border', 'lie_derivative', 'model_padding', 'relative_lie_derivative', 'samples', 'stages']
     """

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from cnnpool.pool.base import window_size
 from cnnpool.probe.base import captured, device_of, examined
-from cnnpool.probe.parts import parts
+from cnnpool.probe.predictions import parts
 from cnnpool.probe.windows import Pair, own, stride_of
 
 SAME = 1e-3

@@ -9,8 +9,47 @@ from torch.nn import functional as F
 
 from cnnpool.probe.base import AtLeastTwo, Batch, Probe, Result, Stages, device_of, examined
 from cnnpool.probe.gradient_taps import adjacent_weights
-from cnnpool.quantity import Quantity, fraction
+from cnnpool.quantity import Quantity, Shown, fraction
 from cnnpool.registry import checked
+
+
+def _noise(where: str, title: str, of: str, shown: Shown) -> tuple[Quantity, ...]:
+    """The quantities of ``Moments.noise`` at ``where``."""
+    return (
+        Quantity(
+            f"{where}trace",
+            f"gradient variance{title}",
+            f"Trace of the covariance of single-image gradients of {of}, unbiased.",
+            shown="file",
+            range=(0.0, None),
+        ),
+        Quantity(
+            f"{where}signal",
+            f"squared gradient{title}",
+            f"Squared length of the true gradient of {of}, unbiased: it may come out negative where noise "
+            "hides it.",
+            shown="file",
+        ),
+        Quantity(
+            f"{where}noise_scale",
+            f"gradient noise scale{title}",
+            f"Trace of the covariance of single-image gradients of {of} divided by the squared length of "
+            "their mean, in images: about the batch size from which larger batches gain little (McCandlish "
+            "2018).",
+            unit="images",
+            range=(0.0, None),
+            shown=shown,
+        ),
+        fraction(
+            f"{where}zero_fraction",
+            f"zero single-image gradients{title}",
+            f"Entries of single-image gradients of {of} that are exactly zero, divided by all.",
+            shown="file",
+        ),
+    )
+
+
+FILTERS = "the filters before, in or after a stage"
 
 
 @checked
@@ -26,80 +65,17 @@ class GradientNoise(Probe):
         ValueError: if an option is out of range.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> from cnnpool.pool import MaxPool2d
         >>> from cnnpool.probe import GradientNoise
-        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
-        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
-        >>> found = GradientNoise().measure(model, {"s1": model[0]}, images, labels)
+        >>> from cnnpool.probe.base import example
+        >>> found = GradientNoise().measure(*example())
         >>> sorted(found)
         ['noise_scale', 'samples', 'signal', 'stages', 'trace', 'zero_fraction']
     """
 
     section = "noise"
     quantities = (
-        Quantity(
-            "trace",
-            "gradient variance",
-            "Trace of the covariance of single-image gradients of all parameters, unbiased.",
-            shown="file",
-            range=(0.0, None),
-        ),
-        Quantity(
-            "signal",
-            "squared gradient",
-            "Squared length of the true gradient of all parameters, unbiased: it may come out "
-            "negative where noise hides it.",
-            shown="file",
-        ),
-        Quantity(
-            "noise_scale",
-            "gradient noise scale",
-            "Trace of the covariance of single-image gradients of all parameters divided by the "
-            "squared length of their mean, in images: about the batch size from which larger batches "
-            "gain little (McCandlish 2018).",
-            unit="images",
-            range=(0.0, None),
-        ),
-        fraction(
-            "zero_fraction",
-            "zero single-image gradients",
-            "Entries of single-image gradients of all parameters that are exactly zero, divided by all.",
-            shown="file",
-        ),
-        Quantity(
-            "stages.<stage>.<filters>.trace",
-            "gradient variance, <filters>",
-            "Trace of the covariance of single-image gradients of the filters before, in or after a "
-            "stage, unbiased.",
-            shown="file",
-            range=(0.0, None),
-        ),
-        Quantity(
-            "stages.<stage>.<filters>.signal",
-            "squared gradient, <filters>",
-            "Squared length of the true gradient of the filters before, in or after a stage, "
-            "unbiased: it may come out negative where noise hides it.",
-            shown="file",
-        ),
-        Quantity(
-            "stages.<stage>.<filters>.noise_scale",
-            "gradient noise scale, <filters>",
-            "Trace of the covariance of single-image gradients of the filters before, in or after a "
-            "stage divided by the squared length of their mean, in images: about the batch size from "
-            "which larger batches gain little (McCandlish 2018).",
-            unit="images",
-            shown="file",
-            range=(0.0, None),
-        ),
-        fraction(
-            "stages.<stage>.<filters>.zero_fraction",
-            "zero single-image gradients, <filters>",
-            "Entries of single-image gradients of the filters before, in or after a stage that are "
-            "exactly zero, divided by all.",
-            shown="file",
-        ),
+        *_noise("", "", "all parameters", "probe"),
+        *_noise("stages.<stage>.<filters>.", ", <filters>", FILTERS, "file"),
     )
 
     samples: AtLeastTwo = 64

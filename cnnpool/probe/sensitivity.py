@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cnnpool.probe.answers import logits, square
 from cnnpool.probe.base import AtLeastTwo, Batch, Pixels, Probe, Result, Stages, paddings
-from cnnpool.probe.shift import shift
+from cnnpool.probe.predictions import logits
+from cnnpool.probe.shift import shift, square
 from cnnpool.quantity import ratio
 from cnnpool.registry import checked
 
@@ -26,13 +26,9 @@ class Sensitivity(Probe):
         ValueError: if an option is out of range.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> from cnnpool.pool import MaxPool2d
         >>> from cnnpool.probe import Sensitivity
-        >>> model = nn.Sequential(MaxPool2d(1), nn.Flatten(), nn.Linear(16, 10))
-        >>> images, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
-        >>> found = Sensitivity().measure(model, {"s1": model[0]}, images, labels)
+        >>> from cnnpool.probe.base import example
+        >>> found = Sensitivity().measure(*example())
         >>> sorted(found)
         ['border', 'map', 'mean', 'model_padding', 'radial', 'radius_px', 'samples']
     """

@@ -1,4 +1,4 @@
-"""Shifts of whole batches, by whole pixels and by fractions of one."""
+"""Shifts of whole batches, by whole pixels and by fractions of one, and sets of them."""
 
 import torch
 from torch import Tensor
@@ -50,6 +50,17 @@ def fourier_derivative(images: Tensor, axis: int) -> Tensor:
     """d/dt at 0 of images (N, C, H, W) moved by t pixels along ``axis`` (2: down, 3: right), as above."""
     angle = torch.pi * 2 * _frequencies(images, axis)
     return _filtered(images, torch.complex(torch.zeros_like(angle), -angle), axis)
+
+
+def square(radius: int) -> list[tuple[int, int]]:
+    """All shifts of up to ``radius`` pixels each way, row by row."""
+    span = range(-radius, radius + 1)
+    return [(down, right) for down in span for right in span]
+
+
+def cross(distance: int) -> list[tuple[int, int]]:
+    """The shifts by ``distance`` pixels in the four directions of the axes; a single one for 0."""
+    return list(dict.fromkeys([(distance, 0), (-distance, 0), (0, distance), (0, -distance)]))
 
 
 def _filtered(images: Tensor, response: Tensor, axis: int) -> Tensor:

@@ -42,35 +42,13 @@ def sparsity(gradient: Tensor, epsilon: float = 1e-3) -> dict[str, float]:
     }
 
 
-def coverage(gradient: Tensor) -> dict[str, float]:
-    """Share of the inputs that a batch reaches, for per-sample gradients (N, C, H, W).
-
-    Returns:
-        ``coverage``: of the C*H*W inputs, those to which at least one of the N samples sends gradient.
-        ``coverage_iid``: the same if samples chose their inputs independently, 1 - (1 - rho)^N with rho the
-            share of entries that are not zero.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.probe.sparsity import coverage
-        >>> gradient = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]).view(2, 1, 2, 2)
-        >>> coverage(gradient)
-        {'coverage': 0.5, 'coverage_iid': 0.4375}
-    """
-    entries = reached(gradient)
-    return {
-        "coverage": share(entries.any(0)),
-        "coverage_iid": expected_coverage(share(entries), len(gradient)),
-    }
-
-
 def reached(gradient: Tensor) -> Tensor:
     """Which inputs get gradient from each of N samples, (N, entries), for gradients (N, C, H, W)."""
     return as_it_lies(gradient) != 0
 
 
 def expected_coverage(density: float, samples: int) -> float:
-    """Coverage by samples of which each reaches a share of ``density``, independently of the others."""
+    """Coverage by independent samples that reach a share of ``density`` each: 1 - (1 - density)^samples."""
     return 1 - (1 - density) ** samples
 
 
@@ -82,21 +60,6 @@ def share(true: Tensor) -> float:
 def as_it_lies(x: Tensor) -> Tensor:
     """A row for each sample of (N, ...), in channels_last memory format without a copy."""
     return (x.movedim(1, -1) if x.dim() > 2 else x).flatten(1)
-
-
-def phase_imbalance(gradient: Tensor, stride: tuple[int, int]) -> float:
-    """Imbalance of the gradient between positions within a stride, for gradients (N, C, H, W).
-
-    The standard deviation over the stride's phases (row mod s, column mod s) of the mean |g|, divided by its
-    mean: 0 if all phases get as much; sqrt(s^2 - 1) if a single phase gets everything.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.probe.sparsity import phase_imbalance
-        >>> phase_imbalance(torch.ones(1, 1, 4, 4), (2, 2))
-        0.0
-    """
-    return imbalance(phase_means(gradient, stride))
 
 
 def phase_means(gradient: Tensor, stride: tuple[int, int]) -> Tensor:
@@ -112,6 +75,9 @@ def phase_means(gradient: Tensor, stride: tuple[int, int]) -> Tensor:
 
 
 def imbalance(phases: Tensor) -> float:
-    """Standard deviation of non-negative numbers divided by their mean; 0 if all are zero."""
+    """Standard deviation of non-negative numbers divided by their mean; 0 if all are zero.
+
+    Of ``phase_means`` 0 if all phases get as much; sqrt(s^2 - 1) if a single one of s^2 gets everything.
+    """
     mean = phases.mean()
     return (phases.std(correction=0) / mean).item() if mean > 0 else 0.0

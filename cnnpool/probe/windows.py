@@ -60,22 +60,16 @@ def ties(activation: Tensor, operator: nn.Module) -> dict[str, float]:
     }
 
 
-def winner_shares(activation: Tensor, operator: nn.Module) -> dict[str, list[float]] | None:
-    """Share of the windows of a max pooling that each place of the window wins, row by row.
+def winner_sums(activation: Tensor, operator: nn.Module) -> WinnerSums | None:
+    """Windows of a max pooling that each place of the window wins, row by row (cells,), and their number.
 
     By the operator's own tie rule; a window split among equals gives each its part.
 
     Returns:
         ``winners`` over all windows, ``winners_untied`` over those with a single maximum, whose winner the
-        image decides, and ``winners_tied`` over the others, whose winner the tie rule decides; each sums to 1
-        and is left out if there are no such windows. None for an operator that takes no maximum over windows.
+        image decides, and ``winners_tied`` over the others, whose winner the tie rule decides. None for an
+        operator that takes no maximum over windows.
     """
-    sums = winner_sums(activation, operator)
-    return None if sums is None else shares_of([sums])
-
-
-def winner_sums(activation: Tensor, operator: nn.Module) -> WinnerSums | None:
-    """By the names of ``winner_shares``: windows that each place wins, (cells,), and their number."""
     for module in operator.modules():
         if hasattr(module, "keep_winners"):
             won, tied = _kept(activation, operator, module)
@@ -99,7 +93,7 @@ def _sum(place: Tensor) -> float:
 
 
 def shares_of(parts: Sequence[WinnerSums]) -> dict[str, list[float]]:
-    """``winner_shares`` over all ``parts`` of a batch."""
+    """Shares of the windows of all ``parts`` of a batch: lists of sum 1, left out where there are none."""
     shares = {}
     for name in parts[0]:
         if windows := sum(part[name][1] for part in parts):

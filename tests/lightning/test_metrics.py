@@ -7,7 +7,7 @@ import torch.multiprocessing as mp
 from torch import nn
 
 from cnnpool.lightning import GradientSparsity, ShiftConsistency
-from cnnpool.probe.consistency import consistency, paired_answers
+from cnnpool.probe.consistency import consistency, paired_predictions
 from cnnpool.probe.presets import PRESETS
 
 
@@ -26,7 +26,7 @@ def test_one_update_gives_the_probe_s_number():
     model, images = nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), torch.rand(32, 1, 8, 8)
     metric = ShiftConsistency("distinct")
     metric.update(model, images)
-    expected = consistency(*paired_answers(model, images, PRESETS["distinct"], 0))
+    expected = consistency(*paired_predictions(model, images, PRESETS["distinct"], 0))
     assert metric.compute().item() == pytest.approx(expected)
 
 
@@ -39,7 +39,7 @@ def shares(model, *parts):
     """The share of agreeing pairs of each part, with the seeds that updates one after the other take."""
     starts = [sum(map(len, parts[:place])) for place in range(len(parts))]
     return [
-        consistency(*paired_answers(model, images, PRESETS["distinct"], start))
+        consistency(*paired_predictions(model, images, PRESETS["distinct"], start))
         for start, images in zip(starts, parts, strict=True)
     ]
 

@@ -137,9 +137,3 @@ def test_a_frozen_model_is_measured_too(net, batch):
     result = GradientRouting(samples=6).measure(cnn, cnn.stages, images, labels)
     assert 0 < result["s1"]["zero_fraction"] < 1
     assert "weights_before" not in result["s1"]
-
-
-@pytest.mark.parametrize("options", [{"samples": 0}, {"epsilon": 2.0}, {"every_epochs": -1}])
-def test_options_out_of_range_are_refused(options):
-    with pytest.raises(ValueError, match=f"^{next(iter(options))} must be .*, got "):
-        GradientRouting(**options)

@@ -143,7 +143,7 @@ def test_every_stage_of_a_network_is_counted_over_all_parts_of_a_batch(net, batc
     assert found["s1"]["constant_windows"] == pytest.approx(1 - uneven / windows)
     assert found.keys() == {"s1", "s2"}
     # Parts of two images: counts add up, where means would not.
-    monkeypatch.setattr("cnnpool.probe.parts.BACKWARD", 2 * 12 * 12)
+    monkeypatch.setattr("cnnpool.probe.predictions.BACKWARD", 2 * 12 * 12)
     assert maximum_sampling(cnn, cnn.stages, images) == found
 
 

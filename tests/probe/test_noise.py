@@ -52,8 +52,3 @@ def test_the_probe_gives_the_noise_of_gradients_taken_one_by_one(net, batch):
     assert result["zero_fraction"] == pytest.approx((rows == 0).mean(), abs=1e-4)
     assert result["stages"]["s1"].keys() == {"weights_before", "weights_after"}
     assert 0 < result["stages"]["s1"]["weights_before"]["trace"] < trace
-
-
-def test_fewer_than_two_samples_are_refused():
-    with pytest.raises(ValueError, match=r"^samples must be a whole number from 2 to .*, got 1"):
-        GradientNoise(samples=1)

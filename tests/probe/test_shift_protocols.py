@@ -91,9 +91,3 @@ def test_the_grid_has_the_asked_points(net, batch):
     )
     assert result["accuracy"] == result["whole_px_accuracy"] == right.all(0).double().mean().item()
     assert result["mean_accuracy"] == pytest.approx(right.double().mean().item())
-
-
-@pytest.mark.parametrize("probe", [AllShifts, Diagonal, AdversarialShift])
-def test_no_samples_are_refused(probe):
-    with pytest.raises(ValueError, match=r"^samples must be a whole number from 1 to .*, got 0"):
-        probe(samples=0)

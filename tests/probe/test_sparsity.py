@@ -6,7 +6,23 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnnpool.probe.sparsity import coverage, phase_imbalance, sparsity
+from cnnpool import pool
+from cnnpool.probe.gradient import StageRouting
+from cnnpool.probe.gradient_taps import Tap
+from cnnpool.probe.sparsity import sparsity
+
+
+def routed(gradient):
+    """The results of a stage of stride 2 that gets ``gradient``, in two parts."""
+    found = StageRouting(pool.build("subsample", 1), 1e-3)
+    for some in gradient.split((len(gradient) + 1) // 2):
+        found.add(Tap(torch.zeros_like(some), some, None))
+    return found.result()
+
+
+def coverage(gradient):
+    result = routed(gradient)
+    return {key: result[key] for key in ("coverage", "coverage_iid")}
 
 
 def test_sparsity_of_a_hand_worked_gradient():
@@ -74,11 +90,11 @@ def test_independent_choices_cover_as_the_theory_says(samples, expected):
 
 
 def test_phases_served_alike_are_balanced_and_a_single_one_is_not():
-    assert phase_imbalance(torch.ones(2, 3, 8, 6), (2, 2)) == 0.0
+    assert routed(torch.ones(2, 3, 8, 6))["phase_imbalance"] == 0.0
     single = torch.zeros(2, 3, 8, 6)
     single[..., ::2, ::2] = -1.0
-    assert phase_imbalance(single, (2, 2)) == pytest.approx(math.sqrt(3))
-    assert phase_imbalance(torch.zeros(1, 1, 4, 4), (2, 2)) == 0.0
+    assert routed(single)["phase_imbalance"] == pytest.approx(math.sqrt(3))
+    assert routed(torch.zeros(1, 1, 4, 4))["phase_imbalance"] == 0.0
 
 
 def test_a_strided_3x3_convolution_serves_its_phases_one_two_two_four():
@@ -88,4 +104,4 @@ def test_a_strided_3x3_convolution_serves_its_phases_one_two_two_four():
     padded = torch.nn.functional.pad(x, (1, 1, 1, 1), mode="circular")
     torch.nn.functional.conv2d(padded, weight, stride=2).sum().backward()
     counts = np.array([1, 2, 2, 4])
-    assert phase_imbalance(x.grad, (2, 2)) == pytest.approx(counts.std() / counts.mean())
+    assert routed(x.grad)["phase_imbalance"] == pytest.approx(counts.std() / counts.mean())

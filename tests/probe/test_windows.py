@@ -6,7 +6,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from cnnpool import pool
-from cnnpool.probe.windows import stride_of, tie_rule, ties, winner_shares
+from cnnpool.probe.windows import shares_of, stride_of, tie_rule, ties, winner_sums
+
+
+def winner_shares(activation, operator):
+    return shares_of([winner_sums(activation, operator)])
+
 
 MAP = torch.tensor([[1.0, 1, 0, 0], [0, 1, 0, 0], [5, 2, 3, 3], [1, 0, 1, 2]]).reshape(1, 1, 4, 4)
 
@@ -171,7 +176,7 @@ def test_the_maximum_inside_a_blur_is_found():
 
 def test_what_takes_no_maximum_has_no_winners_and_no_rule():
     operator = pool.build("avg", 1)
-    assert winner_shares(MAP, operator) is None
+    assert winner_sums(MAP, operator) is None
     assert tie_rule(operator) == "none"
 
 
