@@ -18,7 +18,7 @@ from cnnpool.probe import Batch, Probe, declared
 from cnnpool.quantity import records
 from cnnpool.run_folder.results import Results
 from cnnpool.surgery import Change
-from cnnpool.surgery.left import FunctionalPooling
+from cnnpool.surgery.functional_pooling import FunctionalPooling
 from cnnpool.surgery.stages import added, operators_of, stages_of
 from cnnpool.surgery.trace import dry_run, pools
 from cnnpool.system.hardware import environment, usable

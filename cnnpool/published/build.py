@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from cnnpool import registry
-from cnnpool.published.network import Published
-from cnnpool.published.operators import Operators
+from cnnpool.published.network import Operators, Published
 from cnnpool.published.sources import Installed, NetworkSource, Timm, Torchvision
 from cnnpool.published.weights import Loaded, load_into
 from cnnpool.registry import KEEP

@@ -1,12 +1,31 @@
-"""A network of another package in the shape that training and probes expect."""
+"""A network of another package in the shape that training and probes expect, and its operators."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
 
 from cnnpool.model.base import Cnn
 from cnnpool.published.weights import Loaded
+
+
+@dataclass(frozen=True)
+class Operators:
+    """An operator for every stage, and others for single ones.
+
+    Args:
+        common: ``name`` and options of the operator that replaces the downsampling of every stage; ``keep``
+            for the network's own.
+        own: the same by stage, for stages that have an operator of their own.
+    """
+
+    common: Mapping[str, Any]
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def of(self, stage: str) -> Mapping[str, Any]:
+        """``name`` and options of the operator at ``stage``."""
+        return self.own.get(stage, self.common)
 
 
 class Published(Cnn):

@@ -8,15 +8,17 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
-# Arguments of the function -> the module that does the same. Those that return indices stay calls.
-MODULES: dict[Callable[..., Any], type[nn.Module]] = {
-    F.max_pool2d: nn.MaxPool2d,
-    torch.max_pool2d: nn.MaxPool2d,
-    F.avg_pool2d: nn.AvgPool2d,
-    F.lp_pool2d: nn.LPPool2d,
-    F.adaptive_avg_pool2d: nn.AdaptiveAvgPool2d,
-    F.adaptive_max_pool2d: nn.AdaptiveMaxPool2d,
+WINDOW = ("kernel_size", "stride", "padding")
+MAX = (*WINDOW, "dilation", "ceil_mode", "return_indices")
+MODULES: dict[Callable[..., Any], tuple[type[nn.Module], tuple[str, ...]]] = {
+    F.max_pool2d: (nn.MaxPool2d, MAX),
+    torch.max_pool2d: (nn.MaxPool2d, MAX[:-1]),
+    F.avg_pool2d: (nn.AvgPool2d, (*WINDOW, "ceil_mode", "count_include_pad", "divisor_override")),
+    F.lp_pool2d: (nn.LPPool2d, ("norm_type", "kernel_size", "stride", "ceil_mode")),
+    F.adaptive_avg_pool2d: (nn.AdaptiveAvgPool2d, ("output_size",)),
+    F.adaptive_max_pool2d: (nn.AdaptiveMaxPool2d, ("output_size", "return_indices")),
 }
+"""The module that does the same as a function, and the function's settings in order: modules have another."""
 
 
 class _Shallow(fx.Tracer):
@@ -67,15 +69,17 @@ def _traced(module: nn.Module) -> nn.Module | None:
     graph = _graph(module)
     if graph is None:
         return None
-    calls = [node for node in graph.nodes if node.op == "call_function" and _stands_for(node)]
+    calls = [node for node in graph.nodes if _replacement(node)]
     if not calls:
         return None
     result = fx.GraphModule(module, graph, type(module).__name__)
     for node in calls:
+        # Again, since its images may come from a call that was replaced.
+        images, pooling = _replacement(node)
         name = _free_name(result, node.target.__name__)
-        result.add_submodule(name, MODULES[node.target](*node.args[1:], **node.kwargs))
+        result.add_submodule(name, pooling)
         with graph.inserting_before(node):
-            node.replace_all_uses_with(graph.call_module(name, (node.args[0],)))
+            node.replace_all_uses_with(graph.call_module(name, (images,)))
         graph.erase_node(node)
     result.recompile()
     result.training = module.training
@@ -98,12 +102,17 @@ def _graph(module: nn.Module) -> fx.Graph | None:
     return graphs[0] if len(code) == 1 else None
 
 
-def _stands_for(node: fx.Node) -> bool:
-    """Whether a module can make the call: on one tensor, with plain settings."""
-    if node.target not in MODULES or node.kwargs.get("return_indices") or not node.args:
-        return False
-    settings = [*node.args[1:], *node.kwargs.values()]
-    return not any(isinstance(each, fx.Node) for each in settings) and "input" not in node.kwargs
+def _replacement(node: fx.Node) -> Any:
+    """The map that a call pools and the module that does it; None if a setting is a value, or for indices."""
+    if node.op != "call_function" or node.target not in MODULES:
+        return None
+    kind, names = MODULES[node.target]
+    given = dict(zip(("input", *names), node.args, strict=False)) | node.kwargs
+    images = given.pop("input", None)
+    plain = not any(isinstance(each, fx.Node) for each in given.values())
+    if not isinstance(images, fx.Node) or not plain or given.pop("return_indices", False):
+        return None
+    return images, kind(**given)
 
 
 def _free_name(module: nn.Module, stem: str) -> str:

@@ -13,7 +13,7 @@ from cnnpool import registry
 from cnnpool.pool import Pool2d
 from cnnpool.pool.base import pair
 from cnnpool.surgery.merging import DenseMerging, merges
-from cnnpool.surgery.same import OnItsGrid, pads_by_stride
+from cnnpool.surgery.same_padding import DenseSameConv2d, pads_by_stride
 from cnnpool.surgery.trace import WINDOWED, Target, evaluating
 
 Entry = Callable[..., Any]
@@ -66,7 +66,7 @@ def new_downsampling(
         return nn.Sequential(*(pool if isinstance(pool, nn.Sequential) else [pool]), target.module)
     conv = target.module
     at_one = made_dense(conv)
-    dense = OnItsGrid(at_one, conv.stride) if pads_by_stride(conv) else at_one
+    dense = DenseSameConv2d(at_one, conv.stride) if pads_by_stride(conv) else at_one
     with torch.no_grad(), evaluating(dense):
         maps = [dense(x) for x in target.inputs]
     pool = fitting(target, maps, entry, options)
@@ -163,11 +163,13 @@ def bases(target: Target, entry: Entry, wanted: Sequence[Size]) -> Iterator[dict
     down, across = target.stride
     stride = down if down == across else (down, across)
     base: dict[str, Any] = {"stride": stride} if "stride" in known else {}
-    # Cells side by side, at stride 1, would be single pixels.
-    if stride != 1 and "kernel_size" in known and known["kernel_size"].default == known["stride"].default:
+    side_by_side = "kernel_size" in known and known["kernel_size"].default == known["stride"].default
+    windowed = isinstance(target.module, WINDOWED | Pool2d) and hasattr(target.module, "kernel_size")
+    # Without a window of the original, cells side by side at stride 1 would be single pixels.
+    if side_by_side and (windowed or stride != 1):
         # As in the original, padding counts in averages only.
         original = {"kernel_size": stride, "count_include_pad": False}
-        if isinstance(target.module, WINDOWED | Pool2d):
+        if windowed:
             original |= {key: getattr(target.module, key) for key in GEOMETRY if hasattr(target.module, key)}
         yield base | {key: value for key, value in original.items() if key in known}
     yield base

@@ -1,26 +1,30 @@
 """Replacement of a model's operators or head."""
 
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
+import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from cnnpool import registry
 from cnnpool.pool import OPERATORS
 from cnnpool.readout import READOUTS
-from cnnpool.surgery.cost import cost, costlier
 from cnnpool.surgery.fitting import Order, new_downsampling, new_head
-from cnnpool.surgery.left import FunctionalPooling
+from cnnpool.surgery.functional_pooling import FunctionalPooling
 from cnnpool.surgery.trace import (
     Target,
     Where,
     dry_run,
+    evaluating,
     limited,
     pools,
     refuse_compiled,
+    refuse_opaque,
     select,
     unrecognised,
 )
@@ -29,6 +33,8 @@ log = logging.getLogger(__name__)
 
 CHEAPER = 'order="before", skip_stem=True or min_channels=16 costs less'
 """Remedies for an operator that makes a model costlier."""
+MUCH = 2
+"""Times as much as before; a replacement that asks for more triggers a cost warning."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,7 @@ def swap(
     room, entries = ("readouts", READOUTS) if reads_out else ("operators", OPERATORS)
     entry = registry.lookup(entries, room, name)
     options = registry.check(entry, name, options)
+    refuse_opaque(model, example)
     refuse_compiled(model)
     functional = FunctionalPooling(model, pools)
     seen = dry_run(model, example, functional)
@@ -125,22 +132,84 @@ def swap(
     plan: dict[nn.Module, nn.Module] = {}
     for target in targets:
         try:
-            after = make(target, entry, options)
+            plan[target.module] = replacement(target, make(target, entry, options))
         except ValueError as error:
             raise ValueError(f"{name} cannot replace {target.name}: {error}") from error
-        plan[target.module] = after.to(target.inputs[0]).train(target.module.training)
-    install(model, plan)
     try:
-        verify(targets, plan, dry_run(model, example))
-    except Exception:
-        install(model, {after: before for before, after in plan.items()})
+        after = dry_run_with(model, plan, example)
+    except ValueError:
+        for target in targets:
+            try:
+                dry_run_with(model, {target.module: plan[target.module]}, example)
+            except ValueError as error:
+                raise ValueError(f"{name} cannot replace {target.name}: {error}") from error
         raise
+    verify(targets, plan, after)
+    install(model, plan)
+    for target in targets:
+        move_hooks(target.module, plan[target.module])
     changes = [Change(target.name, target.module, plan[target.module]) for target in targets]
     log.info("%s replaces %s", name, ", ".join(change.name for change in changes))
-    said = costlier(name, before, cost(model, example), "" if reads_out else CHEAPER)
-    for text in filter(None, (said, left)):
+    warning = costlier(name, before, cost(model, example), "" if reads_out else CHEAPER)
+    for text in filter(None, (warning, left)):
         log.warning(text)
     return changes
+
+
+class ByKeyword(nn.Module):
+    """``module`` for callers that name its input, whatever name they give."""
+
+    def __init__(self, module: nn.Module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *images: Tensor, **named: Tensor) -> Tensor:
+        y: Tensor = self.module(*images, *named.values())
+        return y
+
+
+def replacement(target: Target, after: nn.Module) -> nn.Module:
+    """``after`` as the target is called: its device and floating-point type, mode and keyword.
+
+    Raises:
+        ValueError: if it serves one number of channels, and the target is called with several.
+    """
+    x = target.inputs[0]
+    after = after.to(x.device, x.dtype if x.is_floating_point() else None).train(target.module.training)
+    channels = sorted({x.shape[1] for x in target.inputs})
+    if len(channels) > 1:
+        try:
+            with torch.no_grad(), evaluating(after):
+                for x in target.inputs:
+                    after(x)
+        except Exception as error:
+            raise ValueError(
+                f"it is called with maps of {', '.join(map(str, channels))} channels, of which the "
+                "replacement serves one number alone"
+            ) from error
+    return ByKeyword(after) if target.keyword else after
+
+
+HOOKS = (
+    *("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"),
+    *("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
+    *("_backward_pre_hooks", "_backward_hooks"),
+)
+"""The tables of a module's hooks; their handles remember the tables, so these move, not copies."""
+
+
+def move_hooks(before: nn.Module, after: nn.Module) -> None:
+    """Move the hooks of a module to its replacement, but for those by which torch computes its parameters."""
+    for name in HOOKS:
+        table = getattr(before, name)
+        own = {key: hook for key, hook in table.items() if type(hook).__module__.startswith("torch.nn.utils")}
+        for key in own:
+            del table[key]
+        inside = [part for part in after.modules() if getattr(part, name) is table]
+        for part in inside:
+            setattr(part, name, OrderedDict(own))
+        setattr(after, name, table)
+    after._is_full_backward_hook = before._is_full_backward_hook
 
 
 def left_alone(name: str, seen: Sequence[Target], functional: FunctionalPooling) -> str:
@@ -151,6 +220,19 @@ def left_alone(name: str, seen: Sequence[Target], functional: FunctionalPooling)
     if names := unrecognised(seen, functional):
         parts.append(f"{', '.join(names)}, which make maps smaller in a way of their own")
     return f"{name} replaces modules alone; left as they were: {'; '.join(parts)}" if parts else ""
+
+
+def dry_run_with(model: nn.Module, plan: Mapping[nn.Module, nn.Module], example: Tensor) -> list[Target]:
+    """The dry run of ``model`` after ``plan``, which is undone.
+
+    Raises:
+        ValueError: if it does not run.
+    """
+    install(model, plan)
+    try:
+        return dry_run(model, example)
+    finally:
+        install(model, {after: before for before, after in plan.items()})
 
 
 def install(model: nn.Module, plan: Mapping[nn.Module, nn.Module]) -> None:
@@ -181,3 +263,47 @@ def verify(targets: Sequence[Target], plan: Mapping[nn.Module, nn.Module], seen:
             )
         if after != before:
             raise ValueError(f"{target.name} returned maps {before}, its replacement {after}")
+
+
+class Cost(NamedTuple):
+    """Of one image: operations of convolutions and matrix products, and elements that layers return."""
+
+    flops: float
+    elements: float
+
+
+def cost(model: nn.Module, example: Tensor) -> Cost:
+    """The cost of ``model``, by torch's own counter and by a hook on every layer that contains no other.
+
+    Args:
+        model: run in evaluation mode, and left as it was.
+        example: images, (N, C, H, W).
+    """
+    elements = [0]
+
+    def count(module: nn.Module, inputs: Any, output: Any) -> None:
+        elements[0] += output.numel() if isinstance(output, Tensor) else 0
+
+    layers = [module for module in model.modules() if next(module.children(), None) is None]
+    hooks = [layer.register_forward_hook(count) for layer in layers]
+    devices = [example.device] if example.is_cuda else []
+    counter = FlopCounterMode(display=False)
+    try:
+        # Some layers draw in evaluation mode too.
+        with evaluating(model), torch.random.fork_rng(devices), torch.no_grad(), counter:
+            model(example)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return Cost(counter.get_total_flops() / len(example), elements[0] / len(example))
+
+
+def costlier(name: str, before: Cost, after: Cost, remedy: str = "") -> str:
+    """A sentence on a model that asks for much more than before, with a ``remedy``; empty for any other."""
+    if after.flops <= MUCH * before.flops and after.elements <= MUCH * before.elements:
+        return ""
+    return (
+        f"{name} makes the model costlier: {before.flops / 1e9:.2f} -> {after.flops / 1e9:.2f} GFLOPs and "
+        f"{before.elements / 1e6:.1f} -> {after.elements / 1e6:.1f} million elements of maps an image"
+        + (f"; {remedy}" if remedy else "")
+    )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cnnpool.pool import Pool2d
 from cnnpool.readout import Readout
-from cnnpool.surgery.left import FunctionalPooling
+from cnnpool.surgery.functional_pooling import FunctionalPooling
 from cnnpool.surgery.merging import ends_in_channels, merges
 
 Where = str | Callable[[str, nn.Module], bool] | None
@@ -22,16 +22,24 @@ ADAPTIVE = nn.AdaptiveAvgPool2d | nn.AdaptiveMaxPool2d
 
 @dataclass
 class Target:
-    """A module of the model, and the map it received and returned at each call of the dry run."""
+    """A module of the model, and the map it received and returned at each call of the dry run.
+
+    Args:
+        keyword: whether a call named its input.
+    """
 
     name: str
     module: nn.Module
+    keyword: bool = False
     inputs: list[Tensor] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)
 
     @property
     def kind(self) -> str | None:
-        """pool, conv or head; None if the module does not shrink its map, or by no whole step."""
+        """pool, conv or head; None if the module does not shrink its map, or by no whole step.
+
+        A pooling is a head if it returns a single pixel by fixed size, or by a window that holds the map.
+        """
         module, before, after = self.module, self.inputs[0].shape[2:], self.outputs[0].shape[2:]
         if merges(module):
             return "conv"
@@ -41,6 +49,8 @@ class Target:
             return None
         if isinstance(module, Readout) or (_sized(module) and after.numel() == 1):
             return "head" if after.numel() == 1 else None
+        if after.numel() == 1 and _covers(module, before):
+            return "head"
         if _sized(module) and any(old % new for old, new in zip(before, after, strict=True)):
             return None
         return "pool" if after != before else None
@@ -75,17 +85,20 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
         functional: counts the calls of functional pooling that no pooling module makes.
 
     Raises:
-        ValueError: if the model does not run on the example.
+        ValueError: if the model does not run on the example, or is none that can be looked into.
     """
+    refuse_opaque(model, example)
     targets: dict[nn.Module, Target] = {}
     names = {module: dotted for dotted, module in model.named_modules()}
 
-    def record(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+    def record(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
         if getattr(module, "return_indices", False):
             output = output[0]
-        if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor) and inputs[0].ndim == 4:
+        x = next(iter((*args, *named.values())), None)
+        if isinstance(x, Tensor) and isinstance(output, Tensor) and x.ndim == 4:
             target = targets.pop(module, None) or Target(names[module], module)
-            maps = (inputs[0][:0].clone(), output[:0].clone())
+            target.keyword |= not args
+            maps = (x[:0].clone(), output[:0].clone())
             before, after = (x.movedim(-1, 1) for x in maps) if ends_in_channels(module) else maps
             target.inputs.append(before)
             target.outputs.append(after)
@@ -96,7 +109,7 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
         for module in names:
             for hook in (
                 module.register_forward_pre_hook(functional.enter),
-                module.register_forward_hook(record),
+                module.register_forward_hook(record, with_kwargs=True),
                 module.register_forward_hook(functional.leave),
             ):
                 stack.callback(hook.remove)
@@ -108,11 +121,29 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         try:
             model(example)
-        except (AssertionError, RuntimeError, ValueError) as error:
+        # Somebody else's forward may raise anything.
+        except Exception as error:
+            kind = "" if isinstance(error, RuntimeError | ValueError) else f"{type(error).__name__}: "
             raise ValueError(
-                f"the model does not run on an example {tuple(example.shape)}: {error}"
+                f"the model does not run on an example {tuple(example.shape)}: {kind}{error}"
             ) from error
     return list(targets.values())
+
+
+def refuse_opaque(model: nn.Module, example: Tensor) -> None:
+    """Refuse an example that is no batch of images, and a model whose parts cannot be looked into.
+
+    Raises:
+        ValueError: naming the part.
+    """
+    if not isinstance(example, Tensor) or example.ndim != 4:
+        shape = tuple(example.shape) if isinstance(example, Tensor) else f"a {type(example).__name__}"
+        raise ValueError(f"example must be a tensor of images (N, C, H, W), got {shape}")
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"the model must be a torch.nn.Module, got a {type(model).__name__}")
+    for dotted, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise ValueError(f"{dotted or 'the model'} is scripted: swap and measure it before scripting")
 
 
 def refuse_compiled(model: nn.Module) -> None:
@@ -186,6 +217,17 @@ def pattern(where: str) -> re.Pattern[str]:
         return re.compile(where)
     except re.error as error:
         raise ValueError(f"where={where!r} is not a regular expression: {error}") from error
+
+
+def _covers(module: nn.Module, size: Sequence[int]) -> bool:
+    """Whether a single window of the pooling ``module`` holds a whole map of ``size``, more than a pixel."""
+    learns = next(module.parameters(), None) is not None
+    if learns or not isinstance(module, WINDOWED | Pool2d) or not hasattr(module, "kernel_size"):
+        return False
+    settings: Any = (module.kernel_size, getattr(module, "dilation", 1))
+    kernel, dilation = ((each, each) if isinstance(each, int) else each for each in settings)
+    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    return max(size) > 1 and all(r >= length for r, length in zip(reach, size, strict=True))
 
 
 def _sized(module: nn.Module) -> bool:

@@ -11,7 +11,7 @@ def pads_by_stride(conv: nn.Conv2d) -> bool:
     return type(conv).__name__.endswith("Same") and bool(getattr(conv, "same_pad", True))
 
 
-class OnItsGrid(nn.Module):
+class DenseSameConv2d(nn.Module):
     """A Same convolution at stride 1 whose every s-th value is what it gave at stride s.
 
     Along n pixels, SAME of stride s, window k and dilation d adds

@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import cnnpool
-from cnnpool.surgery.same import OnItsGrid
+from cnnpool.surgery.same_padding import DenseSameConv2d
 
 timm = pytest.importorskip("timm")
 layers = pytest.importorskip("timm.layers")
@@ -51,7 +51,7 @@ def test_by_hand_a_window_of_three_at_stride_two():
     conv = layers.Conv2dSame(1, 1, (1, 3), stride=(1, 2), bias=False)
     with torch.no_grad():
         conv.weight.copy_(torch.tensor([1.0, 10.0, 100.0]).view(1, 1, 1, 3))
-        dense = OnItsGrid(layers.Conv2dSame(1, 1, (1, 3), bias=False), (1, 2))
+        dense = DenseSameConv2d(layers.Conv2dSame(1, 1, (1, 3), bias=False), (1, 2))
         dense.dense.weight.copy_(conv.weight)
         # Of four pixels SAME pads one zero, behind them: windows 123 and 34 with a zero.
         x = torch.tensor([1.0, 2.0, 3.0, 4.0]).view(1, 1, 1, 4)

@@ -1,0 +1,208 @@
+"""Networks as people write them: windows of stride 1, heads, positional arguments, hooks, keywords."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import cnnpool
+from cnnpool.pool import AvgPool2d, MaxPool2d
+from cnnpool.probe import build
+from cnnpool.readout import GlobalGeM2d
+from cnnpool.surgery.stages import stages_of
+
+
+def images(size=8):
+    return torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
+
+
+def network(pooling, channels=4):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, channels, 3, padding=1), pooling)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "operator"),
+    [
+        (nn.MaxPool2d(3, 1), MaxPool2d),
+        (nn.MaxPool2d(2, 1, dilation=2), MaxPool2d),
+        (nn.MaxPool2d((3, 1), 1), MaxPool2d),
+        (nn.AvgPool2d(5, 1), AvgPool2d),
+    ],
+)
+def test_a_window_of_stride_1_is_kept(pooling, operator):
+    model, x = network(pooling), images()
+    expected = model(x)
+    cnnpool.swap(model, "max" if operator is MaxPool2d else "avg", example=x)
+    assert type(model[1]) is operator and torch.equal(model(x), expected)
+
+
+@pytest.mark.parametrize("pooling", [nn.AvgPool2d(8, 1), nn.AvgPool2d(8), nn.MaxPool2d(8, 3)])
+def test_a_window_over_the_whole_map_is_a_head(pooling):
+    x = images()
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, 1, 1), nn.MaxPool2d(2, 1), nn.Conv2d(4, 4, 2, 1, 1), pooling)
+    model.append(nn.Flatten())
+    expected = model(x)
+    assert list(stages_of(model, x)) == ["1"]
+    (change,) = cnnpool.swap(model, "max", example=x)
+    assert change.name == "1" and torch.equal(model(x), expected)
+    (head,) = cnnpool.swap(model, "gem", example=x, where="head")
+    assert head.name == "3" and isinstance(head.after[0], GlobalGeM2d) and model(x).shape == expected.shape
+
+
+class Positional(nn.Module):
+    def forward(self, x):
+        x = torch.max_pool2d(x, 3, 1, 0, 1, True)
+        x = F.max_pool2d(input=x, kernel_size=2, stride=2)
+        x, _ = F.max_pool2d(x, 2, 1, 0, 1, False, True)
+        x = F.avg_pool2d(x, 3, 2, 1, True, False)
+        return F.adaptive_max_pool2d(x, (1, 1), False)
+
+
+def test_positional_arguments_of_calls_keep_their_meaning():
+    x = torch.randn(2, 3, 21, 21)
+    made = cnnpool.as_modules(Positional())
+    assert torch.equal(made(x), Positional()(x))
+    assert made.max_pool2d.ceil_mode and not made.avg_pool2d.count_include_pad
+    assert made.max_pool2d_2.kernel_size == 2 and not hasattr(made, "max_pool2d_3")
+
+
+@pytest.mark.parametrize("order", ["after", "before"])
+def test_hooks_move_to_the_replacement(order):
+    x = images(16)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.ReLU(), nn.MaxPool2d(2))
+    seen, plain = [], model[0](x).shape
+    handles = [
+        model[0].register_forward_hook(lambda module, args, output: seen.append(output.shape)),
+        model[0].register_forward_pre_hook(lambda module, args: seen.append(args[0].shape)),
+        model[2].register_forward_hook(lambda module, args, named, out: out * 0, with_kwargs=True),
+        model[2].register_full_backward_hook(lambda module, into, out: seen.append("backward")),
+    ]
+    cnnpool.swap(model, "blur", example=x, order=order)
+    seen.clear()
+    y = model(x.requires_grad_())
+    assert seen == [x.shape, plain] and not y.any()
+    y.sum().backward()
+    assert seen[2:] == ["backward"]
+    for handle in handles:
+        handle.remove()
+    seen.clear()
+    assert model(x).any() and not seen
+
+
+def test_the_hook_that_normalises_weights_stays_with_the_convolution():
+    conv = nn.utils.spectral_norm(nn.Conv2d(3, 4, 3, 2, 1)).eval()
+    model, x, seen = nn.Sequential(conv), images(16), []
+    model[0].register_forward_hook(lambda module, args, output: seen.append(output.shape))
+    expected = model(x)
+    cnnpool.swap(model, "subsample", example=x)
+    seen.clear()
+    with torch.no_grad():
+        conv.weight_orig.mul_(0.5)
+    # Normalised again, so that the scale does not matter.
+    torch.testing.assert_close(model(x), expected)
+    assert seen == [expected.shape]
+
+
+class Keyword(nn.Module):
+    def __init__(self, pooling=None):
+        super().__init__()
+        self.conv, self.pool = nn.Conv2d(3, 4, 3, 2, 1), pooling or nn.MaxPool2d(2)
+        self.head, self.linear = nn.AdaptiveAvgPool2d(1), nn.Linear(4, 5)
+
+    def forward(self, x):
+        maps = self.pool(input=F.relu(self.conv(input=x)))
+        return self.linear(input=self.head(input=maps).flatten(1))
+
+
+def test_modules_called_by_keyword_are_swapped_and_measured():
+    model, x, labels = Keyword(), images(16), torch.tensor([0, 1])
+    expected = model(x)
+    assert list(stages_of(model, x)) == ["conv", "pool"]
+    for name in ("gradient", "invariance", "aliasing", "cost"):
+        found = build(name).measure(model, {"pool": model.pool}, x, labels)
+        assert found if name != "gradient" else found["pool"]["zero_fraction"] >= 0.75
+    changes = cnnpool.swap(model, "subsample", example=x, where="conv")
+    assert [change.name for change in changes] == ["conv"]
+    torch.testing.assert_close(model(x), expected)
+    cnnpool.swap(model, "max", example=x, where="^pool$")
+    cnnpool.swap(model, "gap", example=x, where="head")
+    torch.testing.assert_close(model(x), expected)
+
+
+class WeightRead(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.pool = nn.Conv2d(3, 4, 3, 2, 1), nn.MaxPool2d(2)
+
+    def forward(self, x):
+        return self.pool(self.conv(x) * self.conv.weight.mean())
+
+
+class Shared(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.pool = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 8, 1), nn.MaxPool2d(2)
+
+    def forward(self, x):
+        return self.pool(self.second(self.pool(self.first(x))))
+
+
+class Two(nn.Module):
+    def forward(self, x, y):
+        return F.max_pool2d(x + y, 2)
+
+
+@pytest.mark.parametrize(
+    ("model", "example", "message"),
+    [
+        (
+            WeightRead(),
+            images(16),
+            r"cannot replace conv: .*'Sequential' object has no attribute 'weight'",
+        ),
+        (Two(), images(), r"does not run on an example \(2, 3, 8, 8\): TypeError: .*'y'"),
+        (Keyword(), {"x": images()}, r"example must be a tensor of images \(N, C, H, W\), got a dict"),
+        (Keyword(), None, r"example must be .*, got a NoneType"),
+        (Keyword(), images()[0], r"example must be .*, got \(3, 8, 8\)"),
+        (Keyword(), torch.zeros(1, 3, 8, 8, 8), r"example must be .*, got \(1, 3, 8, 8, 8\)"),
+        (torch.nn.functional.relu, images(), r"the model must be a torch.nn.Module, got a function"),
+    ],
+)
+def test_what_cannot_be_swapped_is_refused_in_a_line(model, example, message):
+    with pytest.raises(ValueError, match=message) as refused:
+        cnnpool.swap(model, "avg", example=example)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_refused_swap_leaves_the_network_as_it_was():
+    model, x = WeightRead(), images(16)
+    before = model.conv, model.pool, model(x)
+    with pytest.raises(ValueError, match="cannot replace conv"):
+        cnnpool.swap(model, "avg", example=x)
+    assert (model.conv, model.pool) == before[:2] and torch.equal(model(x), before[2])
+
+
+def test_a_module_of_several_channel_numbers_takes_what_serves_them_all():
+    model, x = Shared(), images(16)
+    expected = model(x)
+    with pytest.raises(ValueError, match=r"strided cannot replace pool: .* 4, 8 channels"):
+        cnnpool.swap(model, "strided", example=x)
+    cnnpool.swap(model, "max", example=x)
+    assert torch.equal(model(x), expected)
+
+
+class Quantised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pool = nn.MaxPool2d(2)
+
+    def forward(self, x):
+        return self.pool((x * 10).round().to(torch.int32).to(torch.uint8)).float()
+
+
+def test_integer_maps_are_pooled():
+    model, x = Quantised(), images().abs()
+    expected = model(x)
+    cnnpool.swap(model, "max", example=x)
+    assert torch.equal(model(x), expected)
