@@ -45,10 +45,11 @@ def build_trainer(
         shown = [LongEpochs()]
     on_cpu = not torch.cuda.is_available()
     repeat_bits(recipe.deterministic, on_cpu)
-    several = recipe.devices != 1 or flags.get("num_nodes", 1) > 1
+    devices = recipe.devices if recipe.devices > 0 else max(1, torch.cuda.device_count())
+    several = devices > 1 or flags.get("num_nodes", 1) > 1
     settings: dict[str, Any] = {
         "accelerator": "cpu" if on_cpu else "auto",
-        "devices": 1 if on_cpu and recipe.devices == -1 else recipe.devices,
+        "devices": devices,
         "strategy": "ddp" if several else recipe.strategy,
         "precision": precision_of(recipe),
         "max_epochs": recipe.epochs,

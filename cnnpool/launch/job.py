@@ -33,6 +33,11 @@ class Job:
     def devices(self) -> int:
         """How many devices it trains on, a process for each."""
         devices = self.settings.get("fit", {}).get("devices", 1)
+        if devices == -1:
+            # All there are, which torch knows.
+            import torch
+
+            return max(1, torch.cuda.device_count())
         return devices if isinstance(devices, int) else 1
 
     @property

@@ -142,6 +142,11 @@ def test_another_number_of_devices_is_another_run(run, command, capfd):
     assert "fit.devices: 1 -> 2" in capfd.readouterr().err
 
 
+def test_all_devices_of_a_machine_without_a_gpu_are_one(run):
+    one, every = (run("fit.max_steps=3", f"fit.devices={count}") for count in (1, -1))
+    assert steps(one) == steps(every)
+
+
 def test_a_machine_with_srun_gets_no_warning(run, in_a_folder, monkeypatch, capfd):
     (in_a_folder / "bin").mkdir()
     srun = in_a_folder / "bin" / "srun"
