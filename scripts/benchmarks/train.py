@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import Callback
+from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
 from cnnpool import data, probe
@@ -64,6 +64,13 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
         step = 1e3 * case.batch_size / _median(loop)
         title = f"images/s, {case.title}: run / bare loop, {step:.1f} ms a step"
         yield row(title, "1/s", _median(ours), _median(loop), "bare loop", ratio(ours, loop), Wanted(0.95))
+    for case in (PLAIN, TINY):
+        speeds = {"ours": partial(_speed, case, root), "rival": partial(_automatic, case, root)}
+        ours, module = in_turn(speeds, repeat).values()
+        step = [[1e3 * case.batch_size / speed for speed in each] for each in (ours, module)]
+        title = f"a step, {case.title}: run / 30-line Lightning module on the same DataLoader"
+        figures = _median(step[0]), _median(step[1]), "automatic module", ratio(*step)
+        yield row(title, "ms", *figures, Wanted(1.05, most=True))
     speeds = {"ours": partial(_speed, TINY, root), "rival": partial(_bare, TINY, root)}
     ours, loop = in_turn(speeds, repeat).values()
     cost = [1e3 * TINY.batch_size * (1 / a - 1 / b) for a, b in zip(ours, loop, strict=True)]
@@ -145,6 +152,40 @@ def _ours(case: Case, root: Path, probes: dict[str, "Timed"]) -> dict[str, float
         trainer.fit(classifier, datamodule=Images(dataset))
         record.close()
     return saving.cost
+
+
+class Automatic(LightningModule):
+    """A network as a newcomer to Lightning trains it: no records, no checkpoints."""
+
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network = network
+        self.seconds = 0.0
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        images, labels = batch
+        return nn.functional.cross_entropy(self.network(images), labels)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), lr=0.01, fused=True)
+
+    def on_train_epoch_start(self) -> None:
+        self.begun = time.perf_counter()
+
+    def on_train_epoch_end(self) -> None:
+        self.seconds = time.perf_counter() - self.begun
+
+
+def _automatic(case: Case, root: Path) -> float:
+    """Images per second of one epoch of a minimal Lightning module on the run's own DataLoader."""
+    module, loader = Automatic(_network(case)), _dataset(case, root).train_loader()
+    quieten()
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_model_summary": False}
+    trainer = Trainer(
+        max_epochs=1, accelerator="cpu", precision=fast_precision(), enable_progress_bar=False, **quiet
+    )
+    trainer.fit(module, loader)
+    return len(loader) * case.batch_size / module.seconds
 
 
 def _bare(case: Case, root: Path) -> float:
