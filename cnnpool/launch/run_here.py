@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 
 from cnnpool.launch.job import Job, NoDownload, Outcome
 from cnnpool.launch.run_job import already, announce, run
-from cnnpool.launch.run_processes import run_processes
 from cnnpool.system.signals import Stopped
 
 
@@ -38,6 +37,7 @@ def _apart(jobs: Sequence[Job]) -> Iterator[Outcome]:
     # The failed job has imported torch already. With as many threads the results are the same to the bit.
     import torch
 
+    from cnnpool.launch.run_processes import run_processes
     from cnnpool.system.hardware import release_memory
 
     release_memory()

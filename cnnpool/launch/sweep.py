@@ -10,7 +10,6 @@ from pathlib import Path
 from cnnpool import registry, tables
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_here import run_here, run_local
-from cnnpool.launch.runners import RUNNERS
 from cnnpool.run_folder.layout import LOG
 from cnnpool.run_folder.plan import planned
 from cnnpool.schema import ROOMS
@@ -58,6 +57,9 @@ def _launched(jobs: Sequence[Job]) -> Iterator[Outcome]:
         return run_local(jobs)
     if in_group() or (name == "processes" and len(jobs) == 1 and jobs[0].devices == 1):
         return run_here(jobs)
+    # Late: a plain run loads no other way to run jobs.
+    from cnnpool.launch.runners import RUNNERS
+
     if name == "local":
         threads = os.environ.get("OMP_NUM_THREADS", "")
         one_each = {"jobs": 1, "threads": int(threads) if threads.isdigit() else None}
