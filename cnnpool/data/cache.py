@@ -1,31 +1,40 @@
 """Decoded images kept on disk: written whole or not at all, believed only if their digest is right.
 
-A file holds all pixels, row after row, then the labels, what statistics need of each row, a description in
-JSON, and a seal of fixed length: the digest of all that follows the pixels, and where that begins.
+The pixels are one file of uint8, row after row; ``.npz`` beside it has the labels, what statistics need of
+each row, and a description with the digest of all.
 """
 
-import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from filelock import FileLock
 
 from cnnpool.data.base import Raw, Split
-from cnnpool.data.remembered import remembered
-from cnnpool.data.rows import File, OnDisk
-from cnnpool.system.atomic import beside, flush_folder, rename
+from cnnpool.data.decoded import Decoded
+from cnnpool.data.errors import DataError
+from cnnpool.data.pictures import Pictures
+from cnnpool.data.rows import File, InMemory, OnDisk, Rows, Shape
+from cnnpool.system.atomic import beside, flush_folder, rename, replacing, write_json
 from cnnpool.system.disk import explained
+from cnnpool.system.hardware import free_memory
 from cnnpool.system.progress import Progress
 
-SEAL = 64 + 20
-"""Bytes at the end: a digest in hexadecimal digits, and the place of what it is of, in decimal ones."""
+Stream = Literal["auto"] | bool
+SHARE = 4
+"""A data set is held in memory by itself if it takes at most this part of what is free."""
+GIB = 1 << 30
+RACY_S = 2.0
+"""A file that was changed less than this ago may change again without its time showing it."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,10 +48,9 @@ def cached(
     the data is made and not kept.
 
     Args:
-        path: file; its folder is created.
+        path: file of the pixels; its folder is created.
         key: changes when the data would; a file with another key is replaced.
-        make: given the file to write pixels into by a ``FileDraft``, or None; data that does not lie there
-            is not kept.
+        make: given the file to write pixels into, or None; data that does not lie there is not kept.
         hold: what the data is read through, e.g. into memory.
     """
     raw = _load(path, key, hold)
@@ -69,40 +77,41 @@ def cached(
     return raw
 
 
+def _facts(path: Path) -> Path:
+    return path.with_suffix(".npz")
+
+
 def _load(path: Path, key: str, hold: Callable[[Raw], Raw]) -> Raw | None:
     """The content of ``path``, or None if it is missing, damaged or of another kind."""
     try:
-        file = File(path)
-        facts, labels, row_sums = _read(file)
-        if facts["key"] != key:
-            return None
-        shape = (facts["shape"][0], facts["shape"][1], facts["shape"][2])
+        with np.load(_facts(path)) as found:
+            facts = json.loads(found["facts"].item())
+            if facts["key"] != key:
+                return None
+            file = File(path)
+            if os.fstat(file.descriptor).st_size != facts["nbytes"]:
+                raise ValueError("it has another length")
+            arrays = {name: torch.from_numpy(found[name]) for name in found.files if name != "facts"}
         splits = {
             part: Split(
-                OnDisk(file, shape, torch.arange(first, first + count), row_sums[first : first + count]),
-                labels[first : first + count],
+                OnDisk(file, tuple(facts["shape"]), arrays[f"{part}.places"], arrays[f"{part}.sums"]),
+                arrays[f"{part}.labels"],
             )
-            for part, (first, count) in facts["splits"].items()
+            for part in facts["parts"]
         }
-        raw = hold(
-            Raw(
-                tuple(facts["classes"]),
-                splits["train"],
-                splits["test"],
-                splits.get("val"),
-                tuple(facts["notes"]),
-                facts["skipped"],
-            )
-        )
-        found = raw.sha256 if raw.in_memory else remembered(path, "all", lambda: _checked(raw))
-        if found != facts["sha256"]:
+        classes, notes = tuple(facts["classes"]), tuple(facts["notes"])
+        raw = hold(Raw(classes, splits["train"], splits["test"], splits.get("val"), notes, facts["skipped"]))
+        digest = raw.sha256 if raw.in_memory else digest_of(path, "all", lambda: _checked(raw))
+        if digest != facts["sha256"]:
             raise ValueError("its digest is wrong")
-        return replace(raw, known_sha256=found)
+        return replace(raw, known_sha256=digest)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, IndexError) as error:
-        if not _is_of_old_kind(path):
-            _log.warning("%s is damaged and will be made again (%s)", path, error)
+    except DataError:
+        # Too little memory, or a disk that fails.
+        raise
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        _log.warning("%s is damaged and will be made again (%s)", path, error)
         return None
 
 
@@ -111,101 +120,138 @@ def _checked(raw: Raw) -> str:
         return raw.sha256
 
 
-def _read(file: File) -> tuple[dict[str, Any], torch.Tensor, torch.Tensor]:
-    """Description, labels and sums of each row in a whole file.
-
-    Raises:
-        ValueError: if the file is damaged.
-    """
-    size = os.fstat(file.descriptor).st_size
-    if size < SEAL:
-        raise ValueError("it is too short")
-    seal = np.empty(SEAL, np.uint8)
-    file.read_into(seal, size - SEAL)
-    text = seal.tobytes().decode("ascii")
-    begin = int(text[64:])
-    if not 0 <= begin <= size - SEAL:
-        raise ValueError("its seal is wrong")
-    rest = np.empty(size - SEAL - begin, np.uint8)
-    file.read_into(rest, begin)
-    content = rest.tobytes()
-    if hashlib.sha256(content).hexdigest() + f"{begin:020d}" != text:
-        raise ValueError("its seal is wrong")
-    count, channels = int.from_bytes(content[:8], "little"), int.from_bytes(content[8:16], "little")
-    numbers = np.frombuffer(content, "<i8", count * (1 + 2 * channels), offset=16).astype(np.int64)
-    labels, row_sums = torch.from_numpy(numbers).split([count, 2 * channels * count])
-    facts = json.loads(content[16 + numbers.nbytes :])
-    return facts, labels, row_sums.view(count, 2, channels)
-
-
 def _save(path: Path, part: Path, key: str, raw: Raw) -> None:
-    """Seal ``part``, then rename it: whoever is killed here leaves the old file or none. Needs the lock."""
-    splits = raw.splits
-    files = [split.rows.file for split in splits.values() if isinstance(split.rows, OnDisk)]
-    if len(files) < len(splits) or any(file.path != part for file in files):
+    """Describe the pixels in ``part`` and rename both files. Needs the lock.
+
+    A process killed here leaves the old pair, or one whose digest is wrong.
+    """
+    if not isinstance(raw.train.rows, OnDisk):
         return
-    labels, row_sums, places = _by_place(splits)
-    facts = {
-        "key": key,
-        "classes": raw.classes,
-        "sha256": raw.sha256,
-        "shape": raw.train.rows.shape,
-        "splits": places,
-        "notes": raw.notes,
-        "skipped": raw.skipped,
-    }
-    count, channels = len(labels), row_sums.shape[2]
-    content = count.to_bytes(8, "little") + channels.to_bytes(8, "little")
-    content += labels.numpy().astype("<i8", copy=False).tobytes()
-    content += row_sums.numpy().astype("<i8", copy=False).tobytes()
-    content += json.dumps(facts).encode()
+    file = raw.train.rows.file
+    arrays: dict[str, np.ndarray] = {}
+    for name, split in raw.splits.items():
+        assert isinstance(split.rows, OnDisk)
+        arrays |= {
+            f"{name}.places": split.rows.places.numpy(),
+            f"{name}.sums": split.rows.row_sums.numpy(),
+            f"{name}.labels": split.labels.numpy(),
+        }
+    facts: dict[str, Any] = {"key": key, "classes": raw.classes, "sha256": raw.sha256}
+    facts |= {"shape": raw.train.rows.shape, "nbytes": os.fstat(file.descriptor).st_size}
+    facts |= {"parts": list(raw.splits)}
+    facts |= {"notes": raw.notes, "skipped": dict(raw.skipped)}
     try:
-        with part.open("ab") as file:
-            file.write(content + f"{hashlib.sha256(content).hexdigest()}{file.tell():020d}".encode())
-            file.flush()
-            os.fsync(file.fileno())
-        rename(part, path)
+        with replacing(_facts(path), maker="cache") as description:
+            np.savez(description, facts=np.array(json.dumps(facts)), **arrays)
+            os.fsync(file.descriptor)
+            rename(part, path)
         flush_folder(path.parent)
-        for own in files:
-            own.path = path
+        file.path = path
     except OSError as error:
-        said = explained(error, path, len(content)).strerror
+        said = explained(error, path).strerror
         _log.warning("cannot keep decoded images in %s (%s)", path.parent, said)
 
 
-def _by_place(
-    splits: dict[str, Split],
-) -> tuple[torch.Tensor, torch.Tensor, dict[str, tuple[int, int]]]:
-    """Labels and sums of all rows as they lie in the file, and (first, count) of each split.
+def digest_of(path: Path, subject: str, compute: Callable[[], str]) -> str:
+    """The digest that ``compute`` gives, remembered beside ``path`` until that file changes.
+
+    Args:
+        path: file that it depends on.
+        subject: else it depends on.
+        compute: from the file.
+    """
+    memory = path.with_name(f"{path.name}.digests")
+    state, begun = _state(path), time.time()
+    known = _known(memory, state)
+    if subject in known:
+        return known[subject]
+    digest = compute()
+    if _state(path) == state and path.stat().st_ctime < begun - RACY_S:
+        # It costs time next time, no more.
+        with suppress(OSError):
+            digests = {**_known(memory, state), subject: digest}
+            write_json(memory, {"state": state, "digests": digests}, flush=False)
+    return digest
+
+
+def _known(memory: Path, state: list[int]) -> dict[str, str]:
+    try:
+        content = json.loads(memory.read_text(encoding="utf-8"))
+        return dict(content["digests"]) if content["state"] == state else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _state(path: Path) -> list[int]:
+    status = path.stat()
+    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def begin(
+    pictures: Pictures,
+    numbers: Sequence[int],
+    costs: Sequence[int],
+    shape: Shape,
+    *,
+    part: Path | None,
+    stream: Stream,
+) -> Rows:
+    """Rows for the images ``numbers`` of ``pictures``: in the file ``part`` where the disk has room for it.
+
+    Without room, images are held in memory if they fit there twice, as a run needs while it starts, and are
+    else decoded anew each time they are needed.
+
+    Args:
+        pictures, numbers, costs, shape: as of ``Decoded``.
+        part: file to write; None if nothing can be written.
+        stream: true to hold none in memory; false to hold all.
 
     Raises:
-        ValueError: if the splits do not lie there one after another.
+        DataError: if all shall be held in memory, and do not fit.
     """
-    found = []
-    for part, split in splits.items():
-        rows = split.rows
-        assert isinstance(rows, OnDisk)
-        first = int(rows.places[0]) if len(rows) else -1
-        found.append((first, part, split.labels, rows))
-    found.sort(key=lambda one: one[0])
-    places, end = {}, 0
-    for _, part, labels, rows in found:
-        if not torch.equal(rows.places, torch.arange(end, end + len(rows))):
-            raise ValueError(f"the rows of {part} do not follow those before")
-        places[part] = (end, len(labels))
-        end += len(labels)
-    return (
-        torch.cat([labels for _, _, labels, _ in found]),
-        torch.cat([rows.row_sums for _, _, _, rows in found]),
-        places,
-    )
+    count = len(numbers)
+    nbytes = count * shape[0] * shape[1] * shape[2]
+    if stream is False:
+        _check_memory(count, shape)
+    if part is not None:
+        try:
+            return OnDisk.new(part, count, shape)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            said = explained(error, part, nbytes).strerror
+            _log.warning("cannot keep decoded images in %s (%s)", part.parent, said)
+    if stream is False or (stream == "auto" and _fits(nbytes, 2)):
+        return InMemory(torch.empty((count, *shape), dtype=torch.uint8))
+    return Decoded(pictures, numbers, costs, shape)
 
 
-def _is_of_old_kind(path: Path) -> bool:
-    """Whether ``path`` is a whole file as earlier versions wrote them: a digest, and a line that has it."""
-    try:
-        with path.open("rb") as file:
-            seal, header = file.readline(66).strip(), file.readline(1 << 26)
-    except OSError:
-        return False
-    return hashlib.sha256(header).hexdigest().encode() == seal
+def hold(raw: Raw, stream: Stream) -> Raw:
+    """``raw`` in memory, unless ``stream`` is true or it takes more than a quarter of the free memory.
+
+    Raises:
+        DataError: if all shall be held in memory, and do not fit.
+    """
+    splits = raw.splits
+    nbytes = sum(split.rows.nbytes for split in splits.values())
+    if raw.in_memory or stream is True or (stream == "auto" and not _fits(nbytes, SHARE)):
+        return raw
+    if stream is False:
+        _check_memory(sum(map(len, splits.values())), raw.train.rows.shape)
+    held = {part: Split(InMemory(split.rows.whole()), split.labels) for part, split in splits.items()}
+    return replace(raw, train=held["train"], test=held["test"], val=held.get("val"))
+
+
+def _fits(nbytes: int, times: int) -> bool:
+    free = free_memory()
+    return free is None or times * nbytes <= free
+
+
+def _check_memory(images: int, shape: Shape) -> None:
+    """Raise unless so many images fit into memory twice, as they lie there while a run cuts its splits."""
+    needed, free = 2 * images * shape[0] * shape[1] * shape[2], free_memory()
+    if free is not None and needed > free:
+        raise DataError(
+            f"{images:,} images of {shape[0]}x{shape[1]} take {needed / GIB:.1f} GiB of memory while a run "
+            f"starts, and {max(free, 0) / GIB:.1f} GiB are free: read them from disk by data.stream=auto, or "
+            "lower data.size"
+        )

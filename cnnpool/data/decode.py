@@ -1,6 +1,9 @@
 """One image to pixels of a given size, with little more memory than the decoded file takes."""
 
-from contextlib import AbstractContextManager, nullcontext
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from errno import EACCES, ELOOP, ENOENT, EPERM
 from io import BytesIO
@@ -72,6 +75,26 @@ def is_passing(error: Exception) -> bool:
     return isinstance(error, MemoryError) or (
         isinstance(error, OSError) and error.errno not in (None, ENOENT, EACCES, EPERM, ELOOP)
     )
+
+
+@contextmanager
+def quiet_pillow() -> Iterator[None]:
+    """Take Pillow's own limit of size, its warnings and its log away: what is wrong is said here by file.
+
+    It holds for the whole process: one thread enters at a time, and others may decode meanwhile.
+    """
+    Image.init()
+    log = logging.getLogger("PIL")
+    limit, level = Image.MAX_IMAGE_PIXELS, log.level
+    Image.MAX_IMAGE_PIXELS = None
+    log.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        Image.MAX_IMAGE_PIXELS = limit
+        log.setLevel(level)
 
 
 def opened(picture: Picture) -> AbstractContextManager[Image.Image]:
@@ -194,6 +217,9 @@ def _reduced(image: Image.Image, wanted: tuple[int, int], channels: int) -> tupl
 def _opaque(strip: Image.Image) -> Image.Image:
     if strip.mode.startswith(("I", "F")):
         return _eight_bits(strip)
+    if strip.mode == "LAB":
+        # Pillow has no way from there to grey.
+        return strip.convert("RGB")
     if not strip.has_transparency_data:
         return strip
     strip = strip.convert("RGBA")
@@ -201,8 +227,10 @@ def _opaque(strip: Image.Image) -> Image.Image:
 
 
 def _eight_bits(strip: Image.Image) -> Image.Image:
-    """A grey image of 16 bits in 8, v / 257 rounded."""
+    """A grey image of 16 bits in 8, v / 257 rounded, and white where it is transparent."""
     values = np.asarray(strip)
     if values.dtype.kind not in "iu" or values.min() < 0 or values.max() > DEEPEST:
         raise ValueError("its values are not those of 8 or 16 bits: save it with 8 or 16 bits per channel")
-    return Image.fromarray(((values.astype(np.uint32) + 128) // 257).astype(np.uint8))
+    grey = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
+    grey[values == strip.info.get("transparency", -1)] = 255
+    return Image.fromarray(grey)

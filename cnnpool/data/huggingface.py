@@ -12,10 +12,9 @@ from torch.utils.data import ConcatDataset
 
 from cnnpool.data.decode import MADE_BY, Picture
 from cnnpool.data.errors import DataError
-from cnnpool.data.image_source import Found, ImageSource, Origin, cache_folder
+from cnnpool.data.image_source import Found, ImageSource, Origin, cache_folder, stamp
 from cnnpool.data.layout import NAMES
 from cnnpool.data.pictures import Pictures
-from cnnpool.data.stamp import stamp
 from cnnpool.registry import did_you_mean
 
 IMAGES = ("image", "img")

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from cnnpool.data.decode import MADE_BY
-from cnnpool.data.image_source import Found, ImageSource, Origin, cache_folder
+from cnnpool.data.image_source import Found, ImageSource, Origin, cache_folder, stamp
 from cnnpool.data.layout import Layout, find_images
 from cnnpool.data.pictures import Pictures
-from cnnpool.data.stamp import stamp
 from cnnpool.tables import printable
 
 

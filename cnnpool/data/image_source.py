@@ -1,11 +1,12 @@
 """Images of any size brought to one, decoded once and kept on disk, wherever they come from."""
 
 import hashlib
+import logging
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,19 +16,21 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from cnnpool.bounds import Seed
 from cnnpool.data.base import Raw, Source, Split, ValSize
-from cnnpool.data.cache import cached
+from cnnpool.data.cache import GIB, Stream, begin, cached, digest_of, hold
 from cnnpool.data.decode import Size
 from cnnpool.data.draw import cut
 from cnnpool.data.errors import DataError
 from cnnpool.data.images import between, commonest_size, decode_all, survey
 from cnnpool.data.pictures import Pictures
-from cnnpool.data.remembered import remembered
 from cnnpool.data.rows import OnDisk
-from cnnpool.data.store import GIB, Stream, begin, hold
-from cnnpool.data.unreadable import note_of
+from cnnpool.tables import printable
 
+SHOWN = 10
+"""Unreadable images that are named on the screen; a file names them all."""
 Side = Annotated[int, Ge(1), Le(8192)]
 TestSize = Annotated[float, Gt(0), Lt(1)]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ class ImageSource(Source):
         raw = cached(path, origin.key, partial(self._decode, origin), partial(hold, stream=self.stream))
         notes = [*origin.notes, *raw.notes]
         if raw.skipped:
-            notes.append(note_of(raw.skipped, origin.root, origin.folder, skip=self.skip_unreadable))
+            notes.append(_left_out(raw.skipped, origin, skip=self.skip_unreadable))
         if not origin.test:
             raw = self._cut(raw, path)
             notes.append(
@@ -184,7 +187,7 @@ class ImageSource(Source):
         raw = replace(raw, train=raw.train.take(rest), test=raw.train.take(test), known_sha256=None)
         if isinstance(raw.train.rows, OnDisk) and raw.train.rows.file.path == path:
             what = f"test_size={self.test_size} split_seed={self.split_seed}"
-            raw = replace(raw, known_sha256=remembered(path, what, lambda: raw.sha256))
+            raw = replace(raw, known_sha256=digest_of(path, what, lambda: raw.sha256))
         return raw
 
 
@@ -221,3 +224,56 @@ def cache_folder(root: Path) -> Path:
         return own
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "cnnpool" / hashlib.sha256(str(root).encode()).hexdigest()[:16]
+
+
+def stamp(head: str, root: Path, paths: Iterable[str]) -> str:
+    """Digest of ``head``, and of the name below ``root``, size, time of change and rights of every file."""
+    digest = hashlib.sha256(head.encode())
+    for path in paths:
+        name = os.fsencode(path)[len(os.fsencode(root)) :]
+        try:
+            status = os.stat(path)
+            facts = (status.st_size, status.st_mtime_ns, status.st_mode)
+        except OSError as error:
+            # A broken link.
+            facts = (-1, error.errno or 0, 0)
+        digest.update(b"%s\0%d\0%d\0%d\0" % (name, *facts))
+    return digest.hexdigest()
+
+
+def _left_out(skipped: Mapping[str, str], origin: Origin, *, skip: bool) -> str:
+    """A note on the images that cannot be read, all of which a file beside the decoded ones names.
+
+    Raises:
+        DataError: if they are not to be skipped; those named first are in the log.
+    """
+    lines = [f"{printable(path)}: {why}" for path, why in skipped.items()]
+    place = _keep_list(origin.folder / "unreadable.txt", lines)
+    count = "1 image" if len(lines) == 1 else f"{len(lines):,} images"
+    if skip:
+        return f"{count} left out, which cannot be read (data.skip_unreadable){place and f': see {place}'}"
+    remedy = "repair or remove {it}, or go on without {it} by data.skip_unreadable=true"
+    if len(lines) == 1:
+        path, why = next(iter(skipped.items()))
+        raise DataError(f"cannot decode {origin.root / path} ({why}): {remedy.format(it='it')}")
+    more = [f"and {len(lines) - SHOWN:,} more"] if len(lines) > SHOWN else []
+    _log_once(f"cannot decode, below {origin.root}:\n  " + "\n  ".join([*lines[:SHOWN], *more]))
+    where = f" (all in {place})" if place else ""
+    raise DataError(f"{count} of {origin.root} cannot be decoded{where}: {remedy.format(it='them')}")
+
+
+@cache
+def _log_once(text: str) -> None:
+    """Log what every job of a sweep would repeat."""
+    _log.error("%s", text)
+
+
+def _keep_list(path: Path, lines: Sequence[str]) -> str:
+    """Write ``lines`` to ``path``; its name, or nothing where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    except OSError as error:
+        _log.warning("cannot keep the list of unreadable images in %s (%s)", path.parent, error)
+        return ""
+    return str(path)

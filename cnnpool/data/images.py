@@ -5,12 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from cnnpool.data.decode import Header, Size, decode, is_passing, read_header, reason
-from cnnpool.data.decoded import BUDGET, Files
-from cnnpool.data.draft import Draft
+from cnnpool.data.decode import Header, Size, decode, is_passing, quiet_pillow, read_header, reason
+from cnnpool.data.decoded import BUDGET
 from cnnpool.data.errors import DataError
 from cnnpool.data.pictures import Pictures
-from cnnpool.data.pillow_limits import quiet_pillow
 from cnnpool.data.rows import Rows, Shape
 from cnnpool.data.threads import in_threads
 from cnnpool.system.progress import Progress
@@ -99,12 +97,13 @@ def between(sizes: Sequence[Size]) -> str:
     return f"{low[0]}x{low[1]}" if low == high else f"from {low[0]}x{low[1]} to {high[0]}x{high[1]}"
 
 
+Begin = Callable[[Pictures, Sequence[int], Sequence[int], Shape], Rows]
+"""Makes the rows that take the pixels: given all images, the numbers of those to be decoded among them, the
+bytes that each takes meanwhile, and (H, W, C)."""
+
+
 def decode_all(
-    found: Survey,
-    size: Size,
-    channels: int,
-    begin: Callable[[Files, Shape], Draft],
-    workers: int | None = None,
+    found: Survey, size: Size, channels: int, begin: Begin, workers: int | None = None
 ) -> tuple[Rows, list[int]]:
     """Decode every image that can be read; the others join the unreadable of ``found``.
 
@@ -112,7 +111,7 @@ def decode_all(
         found: the images.
         size: (H, W) of all, see ``cnnpool.data.decode.decode``.
         channels: 3 for colour, 1 for grey.
-        begin: the draft that takes the pixels, by the files to be decoded and (H, W, C).
+        begin: makes the rows.
         workers: threads; None for one for each core. They change no bit.
 
     Returns:
@@ -123,7 +122,7 @@ def decode_all(
     """
     places = sorted(found.headers)
     costs = [found.headers[place].nbytes for place in places]
-    draft = begin(Files(found.pictures, places, costs), (*size, channels))
+    rows = begin(found.pictures, places, costs, (*size, channels))
     areas = [found.headers[place].pixels for place in places]
     done, lock = 0, Lock()
 
@@ -135,14 +134,14 @@ def decode_all(
             # A damaged file raises nearly anything, by its format.
             found.refuse(places[i], error)
         else:
-            draft.put(i, pixels)
+            rows.put(i, pixels)
         with lock:
             done += areas[i]
             # Not images: one may take as long as thousands of others.
             progress.done = done // MEGA
 
-    what, total = f"decoding {len(places):,} images", sum(areas) // MEGA
-    with quiet_pillow(), Progress(what, total, "megapixels") as progress:
+    title, total = f"decoding {len(places):,} images", sum(areas) // MEGA
+    with quiet_pillow(), Progress(title, total, "megapixels") as progress:
         in_threads(take, costs, budget=BUDGET, workers=workers)
     kept = [i for i, place in enumerate(places) if place not in found.unreadable]
-    return draft.rows(kept), [places[i] for i in kept]
+    return rows.keep(kept), [places[i] for i in kept]

@@ -4,7 +4,9 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from unicodedata import normalize
 
 from cnnpool.data.decode import SUFFIXES
 from cnnpool.data.errors import DataError
@@ -17,6 +19,10 @@ NAMES = {
 }
 """The folders of each split, in small or capital letters."""
 EXPECTED = "train/CLASS and test/CLASS (or val/CLASS), or all of them in CLASS"
+SYSTEM = frozenset(
+    ("@eadir", "#recycle", "#snapshot", "$recycle.bin", "__macosx", "lost+found", "system volume information")
+)
+"""Folders that systems make, in small letters: no image of theirs is a user's."""
 Listing = dict[str, list[str]]
 """The paths of each class's images: texts, because a hundred thousand Path objects take a second."""
 
@@ -146,17 +152,20 @@ def _holds_folders(folder: Path) -> bool:
 def _classes(
     folder: Path, names: list[str], loose: list[str], ignored: Counter[str], *, empty: bool = False
 ) -> Listing:
-    """The images of each class; a class without any is left alone if ``empty``, else an error."""
+    """The images of each class; a class without any is left alone if ``empty``, else an error.
+
+    A class is known by its name in composed Unicode: macOS writes accents apart, and other systems do not.
+    """
     ignored["images in no class's folder"] += len(loose)
     if not names:
         raise DataError(
             f"{folder} holds no folder: put the images of each class into a folder of its own, or "
             "name another by data.root=FOLDER"
         )
-    listing = {}
-    for name in names:
+    listing: Listing = {}
+    for name in sorted(names, key=partial(normalize, "NFC")):
         if paths := sorted(_walk(folder / name, ignored, ())):
-            listing[name] = paths
+            listing.setdefault(normalize("NFC", name), []).extend(paths)
         elif empty:
             ignored["folders without images"] += 1
         else:
@@ -196,6 +205,8 @@ def _entries(folder: Path, ignored: Counter[str]) -> tuple[list[str], list[str]]
         is_folder = _is(entry.is_dir)
         if entry.name.startswith("."):
             ignored["hidden files"] += not is_folder
+        elif is_folder and entry.name.lower() in SYSTEM:
+            ignored["folders of the system"] += 1
         elif is_folder:
             folders.append(entry.name)
         elif suffix in SUFFIXES and (_is(entry.is_file) or entry.is_symlink()):

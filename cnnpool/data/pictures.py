@@ -74,11 +74,3 @@ class Pictures:
 
     def _named(self, place: int, picture: Picture) -> str:
         return picture if isinstance(picture, str) else f"image {place} of {self.title}"
-
-
-def state_of(picture: Picture) -> tuple[int, int]:
-    """Size and time of change of an image's file; zeros for an image without one."""
-    if not isinstance(picture, str):
-        return 0, 0
-    status = os.stat(picture)
-    return status.st_size, status.st_mtime_ns

@@ -3,7 +3,7 @@
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Self
@@ -22,6 +22,8 @@ CHUNK = 1 << 24
 
 class Rows(ABC):
     """Images as rows of uint8 pixels, (H, W, C) each.
+
+    They are filled by ``put``, in any order and from several threads, and closed by ``keep``.
 
     Args:
         shape: (H, W, C) of a row.
@@ -53,6 +55,14 @@ class Rows(ABC):
     @abstractmethod
     def sums(self) -> Tensor:
         """Exact sums over all pixels of the values, and of their squares, by channel: (2, C) of float64."""
+
+    @abstractmethod
+    def put(self, place: int, pixels: np.ndarray) -> None:
+        """Take the pixels, (H, W, C), of the row at ``place``."""
+
+    @abstractmethod
+    def keep(self, kept: Sequence[int]) -> "Rows":
+        """The rows at ``kept``, in increasing order, after the last ``put``; the others are given up."""
 
     @property
     def nbytes(self) -> int:
@@ -107,6 +117,16 @@ class InMemory(Rows):
         value = torch.arange(256)
         return torch.stack([(counts * value).sum(1), (counts * value.square()).sum(1)]).double()
 
+    def put(self, place: int, pixels: np.ndarray) -> None:
+        self.pixels.numpy()[place] = pixels
+
+    def keep(self, kept: Sequence[int]) -> "InMemory":
+        # In place: there may be no room for all of them twice.
+        for new, old in enumerate(kept):
+            if new != old:
+                self.pixels[new] = self.pixels[old]
+        return InMemory(self.pixels[: len(kept)])
+
     def chunks(self) -> Iterator[Tensor]:
         height, width, channels = self.shape
         return iter(self.pixels.split(max(1, CHUNK // max(1, height * width * channels))))
@@ -116,7 +136,7 @@ class InMemory(Rows):
 
 
 class File:
-    """A file read by position, from any thread; closed when nobody holds it any more."""
+    """A file read and written by position, from any thread; closed when nobody holds it any more."""
 
     def __init__(self, path: Path, flags: int = os.O_RDONLY):
         self.path = path
@@ -138,6 +158,22 @@ class File:
             if not count:
                 raise DataError(f"{self.path} ended too early: it was changed by another program; run again")
             done += count
+
+    def write(self, content: np.ndarray, position: int) -> None:
+        """Write ``content``, uint8, from ``position`` on.
+
+        Raises:
+            DataError: if the disk is full or fails.
+        """
+        view, done = np.ascontiguousarray(content).reshape(-1).data, 0
+        while done < len(view):
+            try:
+                done += os.pwrite(self.descriptor, view[done:], position + done)
+            except OSError as error:
+                raise DataError(
+                    f"cannot write {self.path} ({error.strerror}): make room there, or keep the images "
+                    "elsewhere by XDG_CACHE_HOME"
+                ) from error
 
 
 class Placed(Rows):
@@ -163,12 +199,18 @@ class Placed(Rows):
     def sums(self) -> Tensor:
         return self.row_sums.sum(0).double()
 
+    def put(self, place: int, pixels: np.ndarray) -> None:
+        self.row_sums[place] = torch.from_numpy(sums_of(pixels))
+
+    def keep(self, kept: Sequence[int]) -> Self:
+        return self.take(torch.tensor(list(kept), dtype=torch.int64))
+
 
 class OnDisk(Placed):
     """Rows that lie in a file, each at its place times the size of a row.
 
-    Reads, not a mapping of the file: what was read stays in the system's cache and not in the memory of the
-    process.
+    Read by position and not mapped: mapped pages count as memory of the process, and a file that another
+    program cuts short would kill it.
 
     Args:
         file: that holds them.
@@ -177,17 +219,33 @@ class OnDisk(Placed):
 
     def __init__(self, file: File, shape: Shape, places: Tensor, row_sums: Tensor):
         super().__init__(shape, places, row_sums)
-        self.file = file
+        self.file, self.size = file, int(np.prod(shape))
+
+    @classmethod
+    def new(cls, path: Path, count: int, shape: Shape) -> Self:
+        """``count`` rows to be filled, in a file made or emptied, whose room is reserved at once.
+
+        Raises:
+            OSError: if the file cannot be made, or there is no room.
+        """
+        file = File(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        rows = cls(file, shape, torch.arange(count), torch.zeros((count, 2, shape[2]), dtype=torch.int64))
+        if hasattr(os, "posix_fallocate") and rows.nbytes:
+            os.posix_fallocate(file.descriptor, 0, rows.nbytes)
+        return rows
+
+    def put(self, place: int, pixels: np.ndarray) -> None:
+        super().put(place, pixels)
+        self.file.write(pixels, place * self.size)
 
     def read(self, index: Tensor) -> Tensor:
         places = self.places[index].numpy()
         pixels = np.empty((len(places), *self.shape), np.uint8)
-        size = int(np.prod(self.shape))
         # Neighbours in the file at one go.
         cuts = np.flatnonzero(np.diff(places) != 1) + 1
         for begin, end in zip([0, *cuts], [*cuts, len(places)], strict=True):
             if end > begin:
-                self.file.read_into(pixels[begin:end], int(places[begin]) * size)
+                self.file.read_into(pixels[begin:end], int(places[begin]) * self.size)
         return torch.from_numpy(pixels)
 
 

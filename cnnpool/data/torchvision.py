@@ -12,10 +12,9 @@ from typing import Any, Literal
 from torch.utils.data import ConcatDataset
 
 from cnnpool.data.decode import MADE_BY
-from cnnpool.data.image_source import Found, ImageSource, Origin, cache_folder
+from cnnpool.data.image_source import Found, ImageSource, Origin, cache_folder, stamp
 from cnnpool.data.obtain import FETCH, obtained
 from cnnpool.data.pictures import Pictures
-from cnnpool.data.stamp import stamp
 from cnnpool.registry import did_you_mean
 
 Arguments = Mapping[str, Any]

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from cnnpool.data import Raw, Split, cache, from_pixels
-from cnnpool.data.draft import FileDraft
-from cnnpool.data.store import hold
+from cnnpool.data.cache import hold
+from cnnpool.data.rows import OnDisk
 from cnnpool.system.atomic import beside
 
 RNG = np.random.default_rng(0)
@@ -33,10 +33,9 @@ def make(part: Path | None, seed: int = 0) -> Raw:
     given = raw(seed)
     if part is None:
         return given
-    draft = FileDraft(part, 30, (5, 6, 3))
+    rows = OnDisk.new(part, 30, (5, 6, 3))
     for i, image in enumerate(torch.cat((given.train.pixels, given.test.pixels)).numpy()):
-        draft.put(i, image)
-    rows = draft.rows(range(30))
+        rows.put(i, image)
     return Raw(
         given.classes,
         Split(rows.part(0, 20), given.train.labels),
@@ -120,13 +119,13 @@ def child(root: Path) -> subprocess.Popen:
 
 def test_of_two_processes_one_makes_it_and_both_have_it(tmp_path):
     children = [child(tmp_path) for _ in range(2)]
-    assert [process.communicate(timeout=60)[0].strip() for process in children] == [raw().sha256] * 2
+    assert [process.communicate(timeout=240)[0].strip() for process in children] == [raw().sha256] * 2
     assert (tmp_path / "made").read_text() == "x"
 
 
 def test_a_process_killed_while_making_leaves_nothing_that_is_believed(tmp_path, cached):
     process = child(tmp_path)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not (tmp_path / "made").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
@@ -187,7 +186,7 @@ def test_the_digest_of_a_file_on_disk_is_computed_once_for_each_state_of_it(tmp_
     path = tmp_path / "x.images"
     cache.cached(path, "k", make)
     # A file that has just been written may change again within one tick of its clock.
-    monkeypatch.setattr("cnnpool.data.remembered.RACY_S", -60.0)
+    monkeypatch.setattr("cnnpool.data.cache.RACY_S", -60.0)
     cache.cached(path, "k", never)
     monkeypatch.setattr(cache, "_checked", None)
     assert cache.cached(path, "k", never).sha256 == raw().sha256

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageOps
+from PIL import Image, ImageCms, ImageOps
 
 from cnnpool.data.decode import centre, decode, read_header
-from cnnpool.data.draft import MemoryDraft
 from cnnpool.data.images import between, commonest_size, decode_all, survey
 from cnnpool.data.pictures import Pictures
+from cnnpool.data.rows import InMemory
 
 RNG = np.random.default_rng(0)
 
@@ -141,18 +142,39 @@ def test_sixteen_bits_become_eight(tmp_path, kind, suffix):
     assert np.array_equal(decode(str(path), (9, 11), 3), grey(expected))
 
 
-@pytest.mark.parametrize("values", [np.full((4, 4), 70_000, np.int32), np.full((4, 4), 0.5, np.float32)])
-def test_numbers_without_a_white_are_refused(tmp_path, values):
-    Image.fromarray(values).save(tmp_path / "x.tif")
-    with pytest.raises(ValueError, match="save it with 8 or 16 bits"):
-        decode(str(tmp_path / "x.tif"), (4, 4), 3)
-
-
 COLOUR = (
     np.array([[(200, 100, 40), (10, 250, 90)], [(0, 0, 0), (255, 255, 255)]], np.uint8)
     .repeat(4, 0)
     .repeat(4, 1)
 )
+
+
+def test_the_clear_value_of_a_grey_image_of_sixteen_bits_is_white(tmp_path):
+    values = np.array([[1000, 20_000], [40_000, 1001]], np.uint16)
+    Image.fromarray(values).save(tmp_path / "x.png", transparency=1000)
+    assert decode(str(tmp_path / "x.png"), (2, 2), 1)[..., 0].tolist() == [[255, 78], [156, 4]]
+
+
+def test_lab_becomes_colour_and_grey(tmp_path):
+    lab = ImageCms.profileToProfile(
+        Image.fromarray(COLOUR),
+        ImageCms.createProfile("sRGB"),
+        ImageCms.createProfile("LAB"),
+        outputMode="LAB",
+    )
+    lab.save(tmp_path / "x.tif")
+    colour = decode(str(tmp_path / "x.tif"), (8, 8), 3).astype(int)
+    # The green is none that 8 bits of LAB can hold.
+    assert np.abs(colour - COLOUR).max() <= 30
+    luma = decode(str(tmp_path / "x.tif"), (8, 8), 1)[..., 0]
+    assert np.abs(luma - colour @ [0.299, 0.587, 0.114]).max() <= 1
+
+
+@pytest.mark.parametrize("values", [np.full((4, 4), 70_000, np.int32), np.full((4, 4), 0.5, np.float32)])
+def test_numbers_without_a_white_are_refused(tmp_path, values):
+    Image.fromarray(values).save(tmp_path / "x.tif")
+    with pytest.raises(ValueError, match="save it with 8 or 16 bits"):
+        decode(str(tmp_path / "x.tif"), (4, 4), 3)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "CMYK", "P", "L", "1", "RGBA", "LA"])
@@ -230,9 +252,11 @@ def test_bits_do_not_depend_on_the_number_of_threads(tmp_path, workers):
         Image.fromarray(smooth(10 + 7 * i, 30 + 5 * i)).save(paths[-1])
     (tmp_path / "7.jpg").write_bytes(b"x")
     found = survey(Pictures([(path, 0) for path in paths]), 200, workers)
-    rows, places = decode_all(
-        found, (9, 9), 3, lambda files, shape: MemoryDraft(len(files.places), shape), workers
-    )
+
+    def begin(pictures, numbers, costs, shape):
+        return InMemory(torch.empty((len(numbers), *shape), dtype=torch.uint8))
+
+    rows, places = decode_all(found, (9, 9), 3, begin, workers)
     assert places == [i for i in range(40) if i != 7] and list(found.unreadable) == [7]
     for place, image in zip(places, rows.whole(), strict=True):
         assert np.array_equal(image.numpy(), decode(paths[place], (9, 9), 3))
@@ -249,8 +273,7 @@ def test_the_size_of_most_images_is_chosen_and_the_reason_said():
 
 CHILD = """
 import resource, sys
-from cnnpool.data.decode import decode
-from cnnpool.data.pillow_limits import quiet_pillow
+from cnnpool.data.decode import decode, quiet_pillow
 with quiet_pillow():
     decode(sys.argv[2], (16, 16), 3)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

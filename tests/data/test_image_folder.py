@@ -350,9 +350,9 @@ def test_images_that_shall_lie_in_memory_are_refused_if_they_do_not_fit_before_t
     root, monkeypatch
 ):
     needed = 2 * 18 * 8 * 8 * 3
-    monkeypatch.setattr("cnnpool.data.store.free_memory", lambda: needed)
+    monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: needed)
     assert len(read(root, stream=False).train) == 12
-    monkeypatch.setattr("cnnpool.data.store.free_memory", lambda: needed - 1)
+    monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: needed - 1)
     monkeypatch.setattr("cnnpool.data.images.decode", None)
     with pytest.raises(DataError, match=r"18 images of 8x8 take 0.0 GiB .*by data.stream=auto, or"):
         read(root, size=(8, 8), stream=False)

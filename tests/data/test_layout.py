@@ -148,6 +148,28 @@ def test_folders_without_images_beside_classes_are_no_classes(tmp_path):
     assert raw.notes[1] == "left alone: .md (1), folders without images (1)"
 
 
+def test_folders_that_systems_make_are_no_classes_and_hold_no_images(tmp_path):
+    fill(tmp_path)
+    for name in ("@eaDir", "#recycle", "__MACOSX", "lost+found", "$RECYCLE.BIN"):
+        save(tmp_path / name / "ant" / "0.png", 90)
+        save(tmp_path / "ant" / name / "0.png", 91)
+    (tmp_path / "ant" / "Thumbs.db").write_bytes(b"x")
+    (tmp_path / "ant" / ".DS_Store").write_bytes(b"x")
+    raw = read(tmp_path)
+    assert raw.classes == ("ant", "bee") and len(raw.train) + len(raw.test) == 10
+    assert raw.notes[1] == "left alone: .db (1), folders of the system (10), hidden files (1)"
+
+
+def test_a_class_whose_name_is_written_in_two_ways_is_one(tmp_path):
+    composed, apart = "caf\u00e9", "cafe\u0301"
+    fill(tmp_path / "train", 3, (apart, "zoo"))
+    save(tmp_path / "train" / composed / "x.png", 90)
+    fill(tmp_path / "test", 2, (composed, "zoo"))
+    raw = read(tmp_path)
+    assert raw.classes == (composed, "zoo")
+    assert raw.train.labels.tolist() == [0] * 4 + [1] * 3 and raw.test.labels.tolist() == [0, 0, 1, 1]
+
+
 def unlabelled(root):
     fill(root / "train")
     save(root / "test" / "0.png")

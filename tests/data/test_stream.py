@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from cnnpool import data
-from cnnpool.data import DataError, ImageFolder, draft
+from cnnpool.data import DataError, ImageFolder, rows
 from cnnpool.data.decoded import Decoded
 from cnnpool.data.rows import InMemory, OnDisk
 from cnnpool.fit.probe_batch import sample
@@ -48,7 +48,7 @@ def build(monkeypatch):
         options = {"batch_size": 4, "eval_batch_size": 5, "val_size": 4, "size": 8, **options}
         with monkeypatch.context() as patch:
             if kind == "anew":
-                patch.setattr(draft.os, "posix_fallocate", full)
+                patch.setattr(rows.os, "posix_fallocate", full)
                 for kept in root.glob(".cnnpool-cache/*.images"):
                     kept.unlink()
             dataset = data.build("image_folder", root=str(root), stream=kind != "memory", seed=3, **options)
@@ -134,25 +134,25 @@ NBYTES = 36 * 8 * 8 * 3
 
 def test_more_than_a_quarter_of_the_free_memory_is_read_from_disk(tmp_path, monkeypatch):
     root = fill(tmp_path / "images", ("train", "test"))
-    monkeypatch.setattr("cnnpool.data.store.free_memory", lambda: 4 * NBYTES)
+    monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: 4 * NBYTES)
     assert read(root).in_memory and not read(root, stream=True).in_memory
-    monkeypatch.setattr("cnnpool.data.store.free_memory", lambda: 4 * NBYTES - 1)
+    monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: 4 * NBYTES - 1)
     streamed = read(root)
     assert not streamed.in_memory and read(root, stream=False).in_memory
     path = root / ".cnnpool-cache" / "3x8.images"
     assert streamed.notes[-1] == f"not held in memory (6.4e-06 GiB): each batch is read from {path}"
-    monkeypatch.setattr("cnnpool.data.store.free_memory", lambda: None)
+    monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: None)
     assert read(root).in_memory
 
 
 def test_without_room_on_disk_images_are_held_in_memory_while_they_fit(tmp_path, monkeypatch, caplog):
     root = fill(tmp_path / "images", ("train", "test"))
-    monkeypatch.setattr(draft.os, "posix_fallocate", full)
-    monkeypatch.setattr("cnnpool.data.store.free_memory", lambda: 2 * NBYTES)
+    monkeypatch.setattr(rows.os, "posix_fallocate", full)
+    monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: 2 * NBYTES)
     assert read(root).in_memory
     assert "cannot keep decoded images in" in caplog.text and "No space left on device" in caplog.text
     assert not list(root.glob(".cnnpool-cache/*.images*[!k]"))
-    monkeypatch.setattr("cnnpool.data.store.free_memory", lambda: 2 * NBYTES - 1)
+    monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: 2 * NBYTES - 1)
     assert isinstance((raw := read(root)).train.rows, Decoded)
     assert raw.notes[-1] == (
         "neither memory nor disk has room for 6.4e-06 GiB: each batch is decoded from its files"

@@ -36,12 +36,6 @@ def test_items_that_have_room_run_at_once():
     in_threads(lambda item: together.wait(30), [1] * 4, budget=4, workers=4)
 
 
-def test_a_large_item_lets_small_ones_pass():
-    together = Barrier(2)
-    # Two large ones never run together: if one waited for the other, its small neighbour would wait too.
-    in_threads(lambda item: item in (0, 1) or together.wait(30), [9, 9, 1, 1], budget=10, workers=2)
-
-
 def test_the_largest_begin():
     begun = []
     in_threads(begun.append, [1, 2, 160, 3, 80], budget=160, workers=1)
