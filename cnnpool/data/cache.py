@@ -128,7 +128,7 @@ def _save(path: Path, part: Path, key: str, raw: Raw) -> None:
     if not isinstance(raw.train.rows, OnDisk):
         return
     file = raw.train.rows.file
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, Any] = {}
     for name, split in raw.splits.items():
         assert isinstance(split.rows, OnDisk)
         arrays |= {
