@@ -3,7 +3,7 @@
 #   make quickstart   train the first comparison on the embedded digits, print it and write its report
 #   make test         run the tests that protect most, on all cores; ARGS="-k blur" goes to pytest instead
 #   make test-rest    run the other tests: all operators, graphs, several processes, pages, the wheel
-#   make lint         check style and formatting
+#   make lint         check style, formatting, types and that all code is called
 #   make docs         build the documentation into build/docs; needs no network
 #   make setup        only install
 #   make lock         resolve pyproject.toml into requirements.lock again; ARGS=--upgrade goes to uv
@@ -35,7 +35,7 @@ test-rest: .venv/ready
 	@$(PYTEST) $(or $(ARGS),$(ALL_CORES) -m rest)
 
 lint: .venv/ready
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python -m mypy
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python -m mypy && $(BIN)/vulture
 
 docs: .venv/ready
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs $(ARGS)

@@ -7,7 +7,3 @@ class DataError(ValueError):
 
 class DownloadError(DataError):
     """A data set that no address provides; another run would wait for the same failure."""
-
-
-class IncompleteError(DataError):
-    """A published file that is missing or damaged, which fetching it again may mend."""

@@ -20,18 +20,6 @@ Seen = dict[tuple[str, int, int], Tensor]
 """Predictions of all images by border and shift: protocols share shifts."""
 
 
-def consistency(first: Tensor, second: Tensor) -> float:
-    """Zhang 2019: pairs of views with the same top-1 class, divided by all pairs.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.probe.consistency import consistency
-        >>> consistency(torch.tensor([1, 2, 3, 4]), torch.tensor([1, 2, 3, 5]))
-        0.75
-    """
-    return (first == second).double().mean().item()
-
-
 def paired_predictions(
     model: nn.Module, images: Tensor, preset: Preset, seed: int, black: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:

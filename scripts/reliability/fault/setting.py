@@ -21,7 +21,6 @@ from cnnpool.run_folder.folder_lock import held
 from cnnpool.system.atomic import write_json
 from scripts.reliability.fault.attempt import QUICK, command
 
-HERE = "hydra.run.dir=here"
 LAST = Path("here/checkpoints/last.ckpt")
 HELD = []
 
