@@ -197,7 +197,7 @@ class Classifier(LightningModule):
     def on_validation_epoch_end(self) -> None:
         # Where a training goes on after its validation, none may have run.
         if "val" in self._sums:
-            self.latest["val"], self._is_validated = self._take("val"), True
+            self.latest["val"], self._is_validated = self._take("val"), not self.trainer.sanity_checking
             values = {f"val/{key}": value for key, value in self.latest["val"].items()}
             # In a training they are recorded with its own scores, at the end of the epoch.
             self.log_dict(values, logger=self.trainer.state.fn != TrainerFn.FITTING)
@@ -205,8 +205,10 @@ class Classifier(LightningModule):
     def on_train_epoch_end(self) -> None:
         self.latest["train"] = self._take("train")
         epoch = self.current_epoch + 1
-        # Not those of an epoch before, where a training validates now and then.
-        new = {split: self.latest[split] for split in ("train", *["val"] * self._is_validated)}
+        new = {"train": self.latest["train"]}
+        # Not that of an epoch before, where a training validates now and then.
+        if self._is_validated:
+            new["val"] = self.latest["val"]
         self._is_validated = False
         values = {f"{split}/{key}": v for split, score in new.items() for key, v in score.items()}
         self.log("train/accuracy", values["train/accuracy"], logger=False)
