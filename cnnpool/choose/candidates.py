@@ -1,4 +1,4 @@
-"""Candidates, and the trainings that a study makes of them: the same network, data and recipe for each."""
+"""Candidates of a study, and the trainings made of each: the same network, data and recipe for all."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,15 @@ from typing import Any
 from cnnpool.launch.compose import Request, jobs_of
 from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import parse
+from cnnpool.run_folder import results
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.results import Results
 
 DEFAULTS = ("fit.pictures=false",)
 """Before the user's own settings: nobody looks at the pictures of a hundred runs."""
 ROOMS = ("readout", "model", "fit", "probe", "stage", "pool", "pool@stage")
-TUNING_SEED = 1_000_000
-"""Added to the first seed: rates are tried on seeds that decide nothing."""
+AHEAD = 8
+"""Seeds composed at a time, since several take hardly more time than one."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Candidate:
 
     Args:
         label: as the command line names it, such as ``max+kernel_size=3``.
-        overrides: what that means on the command line of ``cnnpool train``.
+        overrides: the same on the command line of ``cnnpool train``.
     """
 
     label: str
@@ -42,8 +45,7 @@ def candidate(label: str) -> Candidate:
         key, equals, value = option.partition("=")
         if not (key and equals and value):
             raise ValueError(f"choose.pools={label}: {option!r} is not OPTION=VALUE, as in max+kernel_size=3")
-        own = key.partition(".")[0] not in ROOMS
-        overrides.append(f"pool.{key}={value}" if own else option)
+        overrides.append(option if key.partition(".")[0] in ROOMS else f"pool.{key}={value}")
     return Candidate(label, tuple(overrides))
 
 
@@ -92,22 +94,20 @@ class Network:
             ValueError: in one line, naming the candidate if it is the reason.
         """
         own = [line for line in self.overrides if line.partition("=")[0] not in ("seed", "out")]
-        lines = [
-            *(*DEFAULTS, *own, *candidate.overrides, *more),
-            f"seed={','.join(map(str, seeds))}",
-            f"out={_quoted(out)}",
-        ]
+        folder = str(out).replace("\\", "\\\\").replace("'", "\\'")
+        lines = [*DEFAULTS, *own, *candidate.overrides, *more]
+        lines += [f"seed={','.join(map(str, seeds))}", f"out='{folder}'"]
         try:
             found = jobs_of(Request(lines, True, self.config_dir, self.config_name))
         except ValueError as error:
-            raise ValueError(_of(candidate, str(error))) from None
+            raise _named(candidate, str(error)) from None
         if len(found) != len(seeds):
             raise ValueError(
                 "the experiment sweeps more than pool and seed: choose takes one network and recipe"
             )
         for job in found:
             if job.mistake:
-                raise ValueError(_of(candidate, job.mistake))
+                raise _named(candidate, job.mistake)
         return found
 
     def checked(self, candidate: Candidate) -> Mapping[str, Any]:
@@ -119,7 +119,7 @@ class Network:
         return self.jobs(candidate, [self.first_seed], Path("outputs"))[0].settings
 
     def home(self) -> Path:
-        """Where a study lies unless it is told: named after experiment, data, model and settings."""
+        """The default folder of a study, named after experiment, data, model and settings."""
         root = next((line.partition("=")[2] for line in self.overrides if line.startswith("out=")), "outputs")
         plain = Candidate("max", ("pool=max",))
         job = self.jobs(plain, [self.first_seed], Path(root))[0]
@@ -128,10 +128,71 @@ class Network:
         return Path(os.path.relpath(Path(root, "choose", *above, words)))
 
 
-def _of(candidate: Candidate, said: str) -> str:
-    return f"choose.pools={candidate.label}: {said}"
+def _named(candidate: Candidate, message: str) -> ValueError:
+    return ValueError(f"choose.pools={candidate.label}: {message}")
 
 
-def _quoted(path: Path) -> str:
-    text = str(path).replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{text}'"
+@dataclass
+class Arm:
+    """The runs of one candidate.
+
+    Args:
+        candidate: that is trained.
+        network: that it stands in.
+        out: folder below which its runs lie.
+        tuned: overrides that its tries have found best.
+        failed: why it is out of the study, in one line, or nothing.
+    """
+
+    candidate: Candidate
+    network: Network
+    out: Path
+    tuned: tuple[str, ...] = ()
+    failed: str = ""
+    _jobs: dict[int, Job] = field(default_factory=dict, repr=False)
+    _results: dict[int, Results] = field(default_factory=dict, repr=False)
+
+    @property
+    def label(self) -> str:
+        return self.candidate.label
+
+    @property
+    def home(self) -> Path:
+        """The folder of all its seeds."""
+        return self.jobs([self.network.first_seed])[0].folder.parent
+
+    def jobs(self, seeds: Sequence[int]) -> list[Job]:
+        """The trainings of some seeds."""
+        if missing := [seed for seed in seeds if seed not in self._jobs]:
+            ahead = range(min(missing), max(missing) + AHEAD)
+            found = self.network.jobs(self.candidate, ahead, self.out, self.tuned)
+            self._jobs |= dict(zip(ahead, found, strict=True))
+        return [self._jobs[seed] for seed in seeds]
+
+    def retune(self, overrides: tuple[str, ...]) -> None:
+        """Train with ``overrides`` from now on."""
+        self.tuned = overrides
+        self._jobs.clear()
+        self._results.clear()
+
+    def read(self, seed: int) -> Results | None:
+        """The results of a seed; None if it is not finished, or cannot be read."""
+        if seed not in self._results:
+            found = finished(self.home / f"seed{seed}")
+            if found is None:
+                return None
+            self._results[seed] = found
+        return self._results[seed]
+
+    def runs(self, seeds: Sequence[int]) -> dict[int, Results]:
+        """Seed -> results, of those that are finished."""
+        return {seed: found for seed in seeds if (found := self.read(seed)) is not None}
+
+
+def finished(folder: Path) -> Results | None:
+    """The results of the run in ``folder``; None if it is not finished, or damaged."""
+    try:
+        return results.read(folder)
+    except DamagedError:
+        # The runner refuses to train there, and says why.
+        return None

@@ -9,26 +9,27 @@ from typing import Any
 
 import yaml
 
-from cnnpool.choose import leave, page
-from cnnpool.choose.arm import Arm
-from cnnpool.choose.candidates import Network, candidate
-from cnnpool.choose.clock import Clock
-from cnnpool.choose.drive import Batch, Driver
-from cnnpool.choose.ledger import held, opened
-from cnnpool.choose.live import Broadcast
+from cnnpool.choose import outputs, page
+from cnnpool.choose.candidates import Arm, Network, candidate
+from cnnpool.choose.drive import Batch, Clock, Driver
+from cnnpool.choose.ledger import LOG, held, opened
+from cnnpool.choose.live import Broadcast, Screen
 from cnnpool.choose.options import Options, parse
-from cnnpool.choose.screen import Screen
-from cnnpool.choose.standing import columns
 from cnnpool.choose.study import Study, View
 from cnnpool.launch import conf_dir
-from cnnpool.registry import did_you_mean
+from cnnpool.published.prepared import sized
+from cnnpool.quantity import find
+from cnnpool.registry import did_you_mean, lookup, nearest
+from cnnpool.report.measure import Measure
 from cnnpool.run_folder.identity import asked
-from cnnpool.system.next_command import BOARD
+from cnnpool.system.next_command import BOARD, next_lines
 from cnnpool.system.signals import Signals, Stopped
 from cnnpool.tables import text
 
 METRICS = {"consistency": "invariance.consistency.distinct", "worst_shift": "invariance.worst_shift_accuracy"}
 RUNS = "runs"
+FEW_IMAGES = 100
+"""Below it, or where one image weighs more than the margin, an accuracy decides little."""
 
 
 def choose(arguments: Namespace) -> int:
@@ -81,14 +82,16 @@ def prepare(options: Options, network: Network) -> Study:
     """
     candidates = [candidate(label) for label in options.pools]
     settings = [network.checked(one) for one in candidates]
-    key = metric_key(options, settings[0])
+    metric = metric_of(options, settings[0])
     if options.tune and not settings[0]["data"].get("val_size"):
         raise ValueError("choose.tune needs validation images, but data.val_size is 0")
+    if options.limit is not None and options.cost != "time" and "cost" not in settings[0]["probe"]:
+        raise ValueError(f"choose.limit={options.limit:g} needs the probe of cost, or choose.cost=time")
     folder = Path(options.out) if options.out else network.home()
     decided = asked(settings[0])
     design = {
         "pools": list(options.pools),
-        "metric": key,
+        "metric": metric.key,
         **{name: getattr(options, name) for name in ("margin", "rounds", "cost", "limit")},
         "tune": list(options.tune),
         "seed": network.first_seed,
@@ -97,21 +100,64 @@ def prepare(options: Options, network: Network) -> Study:
     arms = [Arm(one, network, folder / RUNS) for one in candidates]
     with held(folder):
         ledger = opened(folder, design)
-    return Study(options, key, arms, ledger, network.first_seed)
+    return Study(options, metric, arms, ledger, network.first_seed, settings=settings[0])
 
 
-def metric_key(options: Options, settings: Mapping[str, Any]) -> str:
-    """Where the metric stands in results.json.
+def metric_of(options: Options, settings: Mapping[str, Any]) -> Measure:
+    """The measure that ``choose.metric`` names.
 
     Raises:
-        ValueError: if no probe measures it.
+        ValueError: if no probe of the runs measures it, or neither high nor low values are better.
     """
-    if options.metric == "accuracy":
-        return "val.accuracy" if settings["data"].get("val_size") else "test.accuracy"
-    key = METRICS.get(options.metric, options.metric)
-    if options.metric in METRICS and "invariance" not in settings["probe"]:
-        raise ValueError(f"choose.metric={options.metric} needs the probe of invariance: probe=default")
-    return key
+    # Late, since they come with torch.
+    from cnnpool.probe import PROBES, declared
+
+    name = options.metric
+    accuracy = "val.accuracy" if settings["data"].get("val_size") else "test.accuracy"
+    key = {**METRICS, "accuracy": accuracy}.get(name, name)
+    if name in METRICS and "invariance" not in settings["probe"]:
+        raise ValueError(f"choose.metric={name} needs the probe of invariance: probe=default")
+    quantities = declared(lookup(PROBES, "probes", probe) for probe in settings["probe"])
+    found = find(quantities, key)
+    if found is None:
+        short = ["accuracy", *METRICS]
+        near = nearest(name, [*short, *(one.key for one in quantities)], cutoff=0.5)
+        words = (
+            f"did you mean {near[0]!r}?" if near else f"choose {', '.join(short)}, or a key of results.json"
+        )
+        raise ValueError(f"choose.metric={name}: the runs do not measure it; {words}")
+    metric = Measure(key, found)
+    if metric.sense == 0:
+        raise ValueError(f"choose.metric={name}: neither a high nor a low {metric.title} is better in itself")
+    return metric
+
+
+def read_images(study: Study) -> None:
+    """Read the images once, so that the budget pays for no decoding, and warn where few of them decide.
+
+    Raises:
+        ValueError: if they are missing or damaged.
+    """
+    from cnnpool import data
+
+    settings, metric, margin = study.settings, study.metric, study.options.margin
+    # Machines of a cluster read for themselves.
+    if settings.get("launch", {}).get("name", "local") not in ("local", "processes"):
+        return
+    dataset = data.build(**sized(settings), seed=study.first_seed)
+    splits = {
+        "val.accuracy": ("validation", dataset.val, "raise data.val_size"),
+        "test.accuracy": ("test", dataset.test, "add images"),
+    }
+    if metric.key not in splits:
+        return
+    words, split, remedy = splits[metric.key]
+    images = len(split.labels)
+    if images < FEW_IMAGES or 0 < images * margin < 1:
+        study.warnings = (
+            f"{images} {words} images decide: one of them is {100 / images:.2f} points of accuracy, the "
+            f"margin is {100 * margin:.2f} points; {remedy}",
+        )
 
 
 def _conduct(study: Study, command: Sequence[str]) -> int:
@@ -128,8 +174,12 @@ def _followed(study: Study, command: Sequence[str], screen: Screen, live: Broadc
         screen.show(view, batch)
         live.show(view, batch)
 
-    sys.stdout.write(f"study: {study.ledger.folder} (log: {study.ledger.folder / 'choose.log'})\n")
+    folder = study.ledger.folder
+    sys.stdout.write(f"study: {folder} (log: {folder / LOG})\n")
     sys.stdout.flush()
+    read_images(study)
+    for warning in study.warnings:
+        sys.stderr.write(f"warning: {warning}\n")
     try:
         with Clock(study, screen.tick) as clock:
             view, reason = Driver(study, clock, watch).drive()
@@ -137,11 +187,12 @@ def _followed(study: Study, command: Sequence[str], screen: Screen, live: Broadc
         screen.close()
     ending = page.Ending(view, reason, command)
     live.end(ending)
-    report = leave.write(study, ending)
-    sys.stdout.write(f"{text(columns(study, view))}\n{page.verdict(study, ending)}\n")
-    if view.recommended is not None:
-        sys.stdout.write(f"\n  {page.train_command(study, view.recommended)}\n")
-    board = f"board: tensorboard --logdir {shlex.quote(str(report.parent))}\n       {BOARD}\n"
-    sys.stdout.write(f"\nreport: {report}\n{board}")
+    report = outputs.write(study, ending)
+    sys.stdout.write(
+        f"{text(page.columns(study, view))}\n{page.verdict(study, ending)}\n\nreport: {report}\n"
+    )
+    following = [words] if (words := page.next_command(study, ending)) else []
+    board = next_lines(*following, ("tensorboard", "--logdir", str(folder)))
+    sys.stdout.write(f"{board}{'':6}{BOARD}\n")
     sys.stdout.flush()
-    return 0 if view.recommended is not None else 1
+    return 0 if view.recommended is not None or (view.active and view.done) else 1

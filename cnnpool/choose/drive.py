@@ -1,22 +1,90 @@
 """Run a study: the tries, then round after round, up to a decision or the end of the budget."""
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from itertools import product
+from threading import Event, Thread
 
 import numpy as np
 
 from cnnpool.choose.boundary import FIRST_ROUND
-from cnnpool.choose.clock import Clock
+from cnnpool.choose.candidates import finished
 from cnnpool.choose.ledger import LOG
+from cnnpool.choose.options import tries
 from cnnpool.choose.study import Study, View, plan, view
-from cnnpool.choose.tune import settle, tries_of
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.sweep import outcomes_of
 from cnnpool.system.signals import Stopped
 
+TICK_S = 0.5
+SAVED_S = 10.0
+"""Between two writings of the time: the most that a kill may lose of it."""
 FAILED = ("failed", "refused")
+TUNE = "tune"
+TUNING_SEED = 1_000_000
+"""Added to the first seed: rates are tried on seeds that decide nothing."""
+
+
+class Clock:
+    """Within the context, counts the time of the study; a thread of its own calls ``tick`` twice a second.
+
+    Args:
+        study: whose ledger keeps the time.
+        tick: shows it.
+    """
+
+    def __init__(self, study: Study, tick: Callable[[], None]):
+        self._study, self._tick = study, tick
+        self._last = self._saved = time.monotonic()
+        self._deadline_active = self.budget_spent = False
+        self._ended = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Clock":
+        self._last = self._saved = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.count()
+        self._save()
+
+    def count(self) -> None:
+        """Add the time since the last call."""
+        now = time.monotonic()
+        self._study.ledger.spent_s += now - self._last
+        self._last = now
+
+    @contextmanager
+    def deadline_active(self) -> Iterator[None]:
+        """Within the context, the end of the budget sets ``budget_spent``, and sends us SIGTERM."""
+        self._deadline_active = True
+        try:
+            yield
+        finally:
+            self._deadline_active = False
+
+    def _run(self) -> None:
+        while not self._ended.wait(TICK_S):
+            self.count()
+            if time.monotonic() - self._saved > SAVED_S:
+                self._save()
+            self._tick()
+            if self._deadline_active and not self.budget_spent and self._study.left_s <= 0:
+                self.budget_spent = True
+                # As from outside: every launcher passes it on to the runs, which save and end.
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    def _save(self) -> None:
+        self._saved = time.monotonic()
+        with suppress(OSError):
+            self._study.ledger.save()
 
 
 @dataclass
@@ -24,12 +92,12 @@ class Batch:
     """The jobs that run now, as a display needs them.
 
     Args:
-        said: in words, such as ``round 3 of at most 12``.
+        title: such as ``round 3 of at most 12``.
         jobs: with the place of the candidate that each belongs to.
-        ended: how those that have ended did, by name.
+        ended: outcomes so far, by name.
     """
 
-    said: str
+    title: str
     jobs: list[tuple[int, Job]]
     ended: dict[str, Outcome] = field(default_factory=dict)
 
@@ -89,9 +157,7 @@ class Driver:
         batch = Batch("tuning", [(one.arm, one.job) for one in tried if one.score is None])
         if batch.jobs and not self._finish(batch):
             return False
-        for one in tried:
-            one.failed = batch.failure(one.job)
-        settle(self.study, tried)
+        take_best(self.study, tried, batch)
         self._refuse_if_all_failed()
         return True
 
@@ -101,16 +167,14 @@ class Driver:
             return False
         ledger, begun = self.study.ledger, time.monotonic()
         self.watch(view(self.study), batch)
+        log = (ledger.folder / LOG).open("a", encoding="utf-8", buffering=1)
         try:
-            with ExitStack() as stack:
-                said = stack.enter_context((ledger.folder / LOG).open("a", encoding="utf-8", buffering=1))
-                for context in (self.clock.armed(), redirect_stdout(said), redirect_stderr(said)):
-                    stack.enter_context(context)
+            with log, self.clock.deadline_active(), redirect_stdout(log), redirect_stderr(log):
                 for outcome in self.run([job for _, job in batch.jobs]):
                     batch.ended[outcome.run] = outcome
                     self.watch(view(self.study), batch)
         except Stopped:
-            if not self.clock.rang:
+            if not self.clock.budget_spent:
                 raise
             return False
         finally:
@@ -146,7 +210,50 @@ def next_round(study: Study, seen: View) -> Batch:
 
 def fits(study: Study, runs: int) -> bool:
     """Whether so many runs are likely to end within the budget; the first ones are tried in any case."""
-    ledger = study.ledger
-    if study.left_s <= 0:
-        return False
-    return not ledger.batch_runs or runs * ledger.batch_s / ledger.batch_runs <= study.left_s
+    return study.left_s > 0 and runs * study.ledger.run_s(0.0) <= study.left_s
+
+
+@dataclass
+class Try:
+    """One training of a candidate with one combination of values.
+
+    Args:
+        arm: place of the candidate.
+        overrides: the combination.
+        job: the training.
+    """
+
+    arm: int
+    overrides: tuple[str, ...]
+    job: Job
+
+    @property
+    def score(self) -> float | None:
+        """Accuracy on the validation images; None if it is not finished."""
+        found = finished(self.job.folder)
+        return found.measured.get("val", {}).get("accuracy") if found else None
+
+
+def tries_of(study: Study) -> list[Try]:
+    """Every combination of ``choose.tune`` for every candidate, on a seed that decides nothing."""
+    keys = tries(study.options.tune)
+    seed, out = study.first_seed + TUNING_SEED, study.ledger.folder / TUNE
+    found = []
+    for place, arm in enumerate(study.arms):
+        for values in product(*keys.values()):
+            overrides = tuple(f"{key}={value}" for key, value in zip(keys, values, strict=True))
+            (job,) = arm.network.jobs(arm.candidate, [seed], out, overrides)
+            found.append(Try(place, overrides, job))
+    return found
+
+
+def take_best(study: Study, tried: Sequence[Try], batch: Batch) -> None:
+    """Give every candidate its best combination, the first of equal ones; out if all of its tries failed."""
+    for place, arm in enumerate(study.arms):
+        own = [one for one in tried if one.arm == place]
+        scores = {one.overrides: score for one in own if (score := one.score) is not None}
+        if scores:
+            arm.retune(max(scores, key=scores.__getitem__))
+            continue
+        reasons = [reason for one in own if (reason := batch.failure(one.job))]
+        arm.failed = ": ".join([f"no try of {', '.join(tries(study.options.tune))} ended", *reasons[:1]])

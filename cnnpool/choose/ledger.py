@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import Ge, Le
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, Field, PrivateAttr
 
 from cnnpool import __version__
 from cnnpool.choose.boundary import FIRST_ROUND
@@ -18,25 +19,16 @@ from cnnpool.system.atomic import write_json
 
 FILE, LOG = "study.json", "choose.log"
 SCHEMA = 1
-LONG = 1e9
-RANGES: dict[str, tuple[type, float, float]] = {
-    "rounds": (int, FIRST_ROUND, MOST_ROUNDS),
-    "resolution": (float, 0, 1),
-    "spent_s": (float, 0, LONG),
-    "batch_s": (float, 0, LONG),
-    "batch_runs": (int, 0, LONG),
-    "sessions": (int, 0, LONG),
-}
-"""Name -> type, least and largest value of what a study fixes and counts."""
+Seconds = Annotated[float, Ge(0), Le(1e9)]
+Count = Annotated[int, Ge(0), Le(10**9)]
 
 
-@dataclass
-class Ledger:
+class Ledger(BaseModel, strict=True, allow_inf_nan=False):
     """The file of one study.
 
     Args:
         folder: of the study.
-        design: what decides how it ends, in plain JSON; a study goes on by the same one only.
+        design: decides how the study ends, in plain JSON; a study goes on by the same one only.
         rounds: that were planned; None until the first one has shown how long a run takes.
         resolution: the metric's smallest step, found with them.
         spent_s: seconds that all calls of the study have taken.
@@ -45,15 +37,15 @@ class Ledger:
         sessions: calls of the command.
     """
 
-    folder: Path
+    folder: Path = Field(exclude=True)
     design: Mapping[str, Any]
-    rounds: int | None = None
-    resolution: float = 0.0
-    spent_s: float = 0.0
-    batch_s: float = 0.0
-    batch_runs: int = 0
-    sessions: int = 0
-    _writing: Lock = field(default_factory=Lock, repr=False)
+    rounds: Annotated[int, Ge(FIRST_ROUND), Le(MOST_ROUNDS)] | None = None
+    resolution: Annotated[float, Ge(0), Le(1)] = 0.0
+    spent_s: Seconds = 0.0
+    batch_s: Seconds = 0.0
+    batch_runs: Count = 0
+    sessions: Count = 0
+    _writing: Lock = PrivateAttr(default_factory=Lock)
 
     def save(self) -> None:
         """Write the file, whole or not at all.
@@ -62,9 +54,15 @@ class Ledger:
             OSError: naming the file.
         """
         with self._writing:
-            content = {"schema": SCHEMA, "cnnpool": __version__, "design": dict(self.design)}
-            content |= {name: getattr(self, name) for name in RANGES}
+            content = {"schema": SCHEMA, "cnnpool": __version__, **self.model_dump()}
             write_json(self.folder / FILE, {**content, CHECKSUM: checksum(content)})
+
+    def run_s(self, usual: float) -> float:
+        """Seconds that a run has taken on average, ``usual`` before the first one."""
+        return self.batch_s / self.batch_runs if self.batch_runs else usual
+
+
+FIELDS = tuple(Ledger.model_fields.keys() - {"folder"})
 
 
 def opened(folder: Path, design: Mapping[str, Any]) -> Ledger:
@@ -74,7 +72,7 @@ def opened(folder: Path, design: Mapping[str, Any]) -> Ledger:
         ValueError: if the folder holds another study, is damaged, or cannot be written.
     """
     path = folder / FILE
-    found = Ledger(folder, design)
+    found = Ledger(folder=folder, design=design)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if path.exists():
@@ -113,27 +111,16 @@ def _read(path: Path, design: Mapping[str, Any]) -> Ledger:
         written = content.pop(CHECKSUM, None)
         if content["schema"] != SCHEMA or (written and written != checksum(content)):
             raise ValueError
-        known = {name: content[name] for name in RANGES}
-        for name, value in known.items():
-            _check(name, value)
-        earlier = dict(content["design"])
+        # Every field, so that none falls back to its default.
+        found = Ledger(folder=path.parent, **{name: content[name] for name in FIELDS})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(
             f"{path} is damaged: delete it to go on with the runs that are there (their time is forgotten)"
         ) from None
-    if differ := differences(earlier, json.loads(json.dumps(design))):
+    if differ := differences(found.design, json.loads(json.dumps(design))):
         more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
         raise ValueError(
             f"{path.parent} holds a study of another design ({'; '.join(differ[:3])}{more}): "
             "name another folder by choose.out=, or delete it"
         )
-    return Ledger(path.parent, design, **known)
-
-
-def _check(name: str, value: Any) -> None:
-    """Raise ValueError if a study cannot have ``value``."""
-    kind, low, high = RANGES[name]
-    if name == "rounds" and value is None:
-        return
-    if type(value) not in (int, kind) or not low <= value <= high:
-        raise ValueError
+    return found

@@ -1,18 +1,28 @@
-"""A study that goes on, written for TensorBoard whenever something of it has changed."""
+"""A study while it goes on: a live table on a terminal, a line a round in a log, a file for others."""
 
+import shutil
+import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from types import TracebackType
+from threading import Lock
+from typing import TextIO
 
 import numpy as np
 
+from cnnpool import tables
+from cnnpool.choose import page
 from cnnpool.choose.drive import Batch
-from cnnpool.choose.evidence import gone
 from cnnpool.choose.live_file import FILE, Live, content
-from cnnpool.choose.page import Ending, verdict
-from cnnpool.choose.standing import columns, order, rounds
 from cnnpool.choose.study import Study, View
+from cnnpool.launch.job import Job
+from cnnpool.run_folder import metrics, status
+from cnnpool.run_folder.errors import DamagedError
 from cnnpool.system.lock_file import LockedFile
+from cnnpool.system.progress import duration
+
+UP, CLEAR = "\x1b[A", "\x1b[K"
+"""Line by line, since standard output shows any other command to a terminal as text."""
 
 
 class Broadcast:
@@ -29,29 +39,27 @@ class Broadcast:
     def __enter__(self) -> "Broadcast":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.release()
 
     def show(self, view: View, batch: Batch | None) -> None:
         """Write where the study stands, and what runs."""
         self._write(snapshot(self._study, view, batch))
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: page.Ending) -> None:
         """Write how the study ended."""
-        self._write(snapshot(self._study, ending.view, None, verdict(self._study, ending)))
+        self._write(snapshot(self._study, ending.view, None, page.verdict(self._study, ending)))
 
     def _write(self, live: Live) -> None:
         with suppress(OSError):
             self._file.write(content(live))
 
 
-def snapshot(study: Study, view: View, batch: Batch | None, recommended: str = "") -> Live:
+def snapshot(study: Study, view: View, batch: Batch | None, verdict: str = "") -> Live:
     """The study at this moment, its candidates in the order of its tables."""
-    places = order(view)
+    places = page.order(view)
     return Live(
-        said=batch.said if batch else f"{rounds(view.done)} done",
+        said=batch.title if batch else f"{page.rounds(view.done)} done",
         rounds=view.done,
         planned=study.ledger.rounds,
         ended=len(batch.ended) if batch else 0,
@@ -59,9 +67,111 @@ def snapshot(study: Study, view: View, batch: Batch | None, recommended: str = "
         spent_s=study.ledger.spent_s,
         budget_s=study.options.budget_s,
         time=time.time(),
-        candidates=columns(study, view),
+        candidates=page.columns(study, view),
         trained=[int(np.isfinite(view.values[i]).sum()) for i in places],
         left=[i in view.active for i in places],
-        gone=gone(study, view),
-        verdict=recommended,
+        gone=page.gone(study, view),
+        verdict=verdict,
     )
+
+
+class Screen:
+    """Shows a study on ``stream`` (standard output as it is now): ``show`` what is new, ``tick`` the time.
+
+    Args:
+        study: to show.
+        stream: where; a terminal gets the live table.
+    """
+
+    def __init__(self, study: Study, stream: TextIO | None = None):
+        self._study, self._stream = study, stream or sys.stdout
+        self._live = self._stream.isatty()
+        self._view: View | None = None
+        self._batch: Batch | None = None
+        self._lines = 0
+        self._told: set[int] = set()
+        self._drawing = Lock()
+
+    def show(self, view: View, batch: Batch | None) -> None:
+        """Take note of where the study stands."""
+        self._view, self._batch = view, batch
+        if self._live:
+            self.tick()
+        elif batch is None:
+            self._log(view)
+
+    def tick(self) -> None:
+        """Redraw the table, on a terminal."""
+        if self._live and self._view is not None:
+            self._draw(self._text(self._view, self._batch))
+
+    def close(self) -> None:
+        """Remove the table, to make room for what the command says at its end."""
+        self._view = None
+        if self._lines:
+            self._draw("")
+
+    def _draw(self, text: str) -> None:
+        """Wipe the table that is drawn, go back to its first line, and write ``text`` there."""
+        with self._drawing:
+            back, blank = UP * self._lines, f"{CLEAR}\n" * self._lines
+            self._stream.write(f"\r{back}{blank}{CLEAR}{back}{text}")
+            self._stream.flush()
+            self._lines = text.count("\n")
+
+    def _text(self, view: View, batch: Batch | None) -> str:
+        size = shutil.get_terminal_size((100, 24))
+        now = _running(batch) if batch else {}
+        lines = tables.text(page.columns(self._study, view, now)).splitlines()[: size.lines - 3]
+        # A line that wraps would be drawn over.
+        return "".join(f"{line[: size.columns - 1]}\n" for line in [self._head(view, batch), "", *lines])
+
+    def _head(self, view: View, batch: Batch | None) -> str:
+        time = f"{_spent(self._study)}, {duration(max(self._study.left_s, 0))} left"
+        if batch is None:
+            return f"{page.rounds(view.done)} done; {time}"
+        return f"{batch.title}: {len(batch.ended)} of {len(batch.jobs)} runs; {time}"
+
+    def _log(self, view: View) -> None:
+        """For a log: the round that is complete, and who has gone since the last one."""
+        study, leader = self._study, page.best(view)
+        if leader is not None:
+            mean = page.columns(study, view)[2].cells[0]
+            self._stream.write(
+                f"round {view.done}: {len(view.active)} of {len(study.arms)} candidates left, best "
+                f"{study.arms[leader].label} {mean} {study.metric.unit}; {_spent(study)}\n"
+            )
+        gone = {*view.out, *(drop.candidate for drop in view.state.drops)}
+        for place in sorted(gone - self._told):
+            self._stream.write(f"  {study.arms[place].label} {page.fate(view, place)}\n")
+        self._told |= gone
+        self._stream.flush()
+
+
+def _spent(study: Study) -> str:
+    return f"{duration(study.ledger.spent_s)} of {duration(study.options.budget_s)}"
+
+
+def _running(batch: Batch) -> Mapping[int, str]:
+    """Candidate -> how far its run has come, of those that run now or have run."""
+    found: dict[int, str] = {}
+    waiting = {place for place, job in batch.jobs if job.name not in batch.ended}
+    for place, job in batch.jobs:
+        if place not in waiting and not batch.failure(job):
+            found[place] = "done, others go on"
+        elif job.name not in batch.ended and place not in found and (message := _progress(job)):
+            found[place] = message
+    return found
+
+
+def _progress(job: Job) -> str:
+    try:
+        now = status.read(job.folder)
+    except DamagedError:
+        return ""
+    if now is None or now.state != "running":
+        return ""
+    records = metrics.read(job.folder).records
+    epochs = job.settings.get("fit", {}).get("epochs")
+    done = int(records[-1]["epoch"]) if records else 0
+    return f"trains: epoch {min(done + 1, epochs or done + 1)} of {epochs}"

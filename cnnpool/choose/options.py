@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le, MinLen
 
+from cnnpool.cli_parser import plain
 from cnnpool.registry import check_fields, did_you_mean, options_of
 
 UNITS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -39,7 +40,7 @@ class Options:
     pools: Annotated[tuple[str, ...], MinLen(2)] = ("max", "avg", "blur", "max_blur", "strided", "conv_pool")
     metric: str = "accuracy"
     margin: Annotated[float, Ge(0), Le(1)] = 0.005
-    rounds: Annotated[int, Ge(3), Le(MOST_ROUNDS)] = 20
+    rounds: Annotated[int, Ge(3), Le(MOST_ROUNDS)] = 50
     cost: Literal["flops", "parameters", "memory", "time"] = "flops"
     limit: Annotated[float, Ge(1), Le(10**6)] | None = None
     tune: tuple[str, ...] = ()
@@ -77,7 +78,7 @@ def parse(settings: Iterable[str], defaults: Mapping[str, Any]) -> Options:
         if not equals:
             raise ValueError(f"{setting}: not of the form choose.{key}=VALUE")
         values[key] = split(text) if key in LISTS else plain(text)
-    # A number alone is no duration, and is told so.
+    # A number alone is no duration, and is refused as one.
     values["budget"] = str(values["budget"])
     return Options(**values)
 
@@ -122,15 +123,3 @@ def split(text: str) -> list[str]:
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
     return [part.strip() for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
-
-
-def plain(text: str) -> Any:
-    """A number, nothing (``null``) or the text itself."""
-    if text in ("null", "None"):
-        return None
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

@@ -55,7 +55,13 @@ class Rule:
 
 @dataclass(frozen=True)
 class Drop:
-    """A candidate that was found worse: after which round, than which, with which p-value and level."""
+    """A candidate shown to be no better than the best of the others.
+
+    Args:
+        candidate, round: dropped, and after which round.
+        than: the other candidate that showed it.
+        p, level: the p-value of the two, and the level that it was compared with.
+    """
 
     candidate: int
     round: int
@@ -164,15 +170,13 @@ def replay(values: Array, rule: Rule) -> State:
     return State(values.shape[1], kept, drops, good, str(course.finished[0]), tuple(map(float, loss)))
 
 
-def recommend(state: State, values: Array, costs: Sequence[float]) -> int:
-    """The cheapest candidate shown not to be worse; if there is none, the best mean of those left.
+def recommend(state: State, values: Array, costs: Sequence[float]) -> int | None:
+    """The cheapest candidate shown not to be worse, of equally cheap ones the best; None where none is.
 
     Args:
         costs: of each candidate, lower is better.
     """
-    if state.not_worse:
-        return min(state.not_worse, key=lambda i: (costs[i], -float(np.nanmean(values[i]))))
-    return max(state.left, key=lambda i: float(np.nanmean(values[i])))
+    return min(state.not_worse, key=lambda i: (costs[i], -float(np.nanmean(values[i]))), default=None)
 
 
 def _look(course: Course, going: NDArray[np.intp], values: Array, rule: Rule) -> None:

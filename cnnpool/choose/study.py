@@ -1,21 +1,21 @@
 """A study: its candidates, its rule, and where it stands, which the finished runs decide alone."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
-from cnnpool.choose.arm import Arm
 from cnnpool.choose.boundary import FIRST_ROUND
+from cnnpool.choose.candidates import Arm
 from cnnpool.choose.ledger import Ledger
 from cnnpool.choose.options import Options
 from cnnpool.choose.rounds import Array, Rule, State, recommend, replay
-from cnnpool.quantity import from_records
+from cnnpool.quantity import numbers
 from cnnpool.registry import did_you_mean
-from cnnpool.report.measure import Measure, known_keys, measure
-from cnnpool.report.runs import Run
+from cnnpool.report.measure import Measure
 from cnnpool.run_folder.results import Results
 
 COSTS = {
@@ -35,19 +35,27 @@ class Study:
     """All that the rounds need.
 
     Args:
-        options: as asked.
-        key: of the metric in results.json.
+        options: how to compare.
+        metric: by which, with a direction that is better.
         arms: the candidates.
         ledger: what was fixed, and the time taken.
         first_seed: of the first round.
+        settings: of a candidate's first run.
+        warnings: that the report repeats, a line each.
     """
 
     options: Options
-    key: str
+    metric: Measure
     arms: list[Arm]
     ledger: Ledger
     first_seed: int = 0
-    metric: Measure | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seed of every round that there may be."""
+        return [self.seed(number) for number in range(self.options.rounds)]
 
     @property
     def left_s(self) -> float:
@@ -85,28 +93,32 @@ class View:
         return int(self.values.shape[1])
 
     @property
+    def costs_known(self) -> bool:
+        """Whether the cost of every candidate left was measured."""
+        return all(math.isfinite(self.costs[i]) for i in self.active)
+
+    @property
     def recommended(self) -> int | None:
-        """The candidate to take; None before the first round is complete."""
+        """The candidate to take: the only one left, or the cheapest shown not to be worse; else None."""
         if len(self.active) == 1:
             return self.active[0]
-        if not self.active or not self.done:
-            return None
-        known = all(math.isfinite(self.costs[i]) for i in self.active)
-        return recommend(self.state, self.values, self.costs if known else [0.0] * len(self.costs))
+        costs = self.costs if self.costs_known else [0.0] * len(self.costs)
+        return recommend(self.state, self.values, costs) if self.active else None
 
 
 def view(study: Study) -> View:
     """Where the study stands, from the runs that are finished: the same after any stop.
 
     Raises:
-        ValueError: if the runs do not measure the metric, or it has no better direction.
+        ValueError: if the runs do not measure the metric.
     """
     costs = tuple(_cost(study, arm) for arm in study.arms)
     out = {i: arm.failed for i, arm in enumerate(study.arms) if arm.failed} | _too_expensive(study, costs)
     values = np.full((len(study.arms), study.options.rounds), np.nan)
     for i, arm in enumerate(study.arms):
         if i not in out:
-            values[i] = _values(study, arm)
+            runs = arm.runs(study.seeds)
+            values[i] = [signed(study, runs[seed]) if seed in runs else np.nan for seed in study.seeds]
     rule = Rule(
         candidates=len(study.arms),
         rounds=study.ledger.rounds or FIRST_ROUND,
@@ -131,8 +143,7 @@ def plan(study: Study, seen: View) -> None:
     ledger = study.ledger
     if ledger.rounds is not None or not seen.done:
         return
-    a_run = ledger.batch_s / ledger.batch_runs if ledger.batch_runs else _mean_wall(study)
-    affordable = seen.done + study.left_s / max(a_run * len(seen.active), 1e-9)
+    affordable = seen.done + study.left_s / max(run_s(study) * len(seen.active), 1e-9)
     ledger.rounds = max(FIRST_ROUND, min(study.options.rounds, math.ceil(HOPE * affordable)))
     ledger.resolution = resolution(seen.values[np.isfinite(seen.values)])
     ledger.save()
@@ -159,42 +170,22 @@ def _finished(state: State, active: Sequence[int], costs: Sequence[float], done:
     return "all rounds" if study.ledger.rounds is not None and done >= study.ledger.rounds else ""
 
 
-def _values(study: Study, arm: Arm) -> Array:
-    found = np.full(study.options.rounds, np.nan)
-    for number in range(study.options.rounds):
-        results = arm.read(study.seed(number))
-        if results is not None:
-            found[number] = signed(study, results)
-    return found
-
-
 def signed(study: Study, results: Results) -> float:
     """The metric of a run, its sign such that higher is better; NaN if it is no number.
 
     Raises:
-        ValueError: if the run does not measure it, or neither high nor low values are better.
+        ValueError: if the run does not measure it.
     """
-    if study.metric is None:
-        study.metric = measure(study.key, from_records(results.quantities))
-    value = study.metric.read(results.measured)
+    key, value = study.metric.key, study.metric.read(results.measured)
     if value is None:
-        known = known_keys(
-            [Run(study.ledger.folder, "done", found=results)], from_records(results.quantities)
-        )
-        raise ValueError(
-            f"choose.metric={study.key}: the runs do not measure it; {did_you_mean(study.key, known)}"
-        )
-    if study.metric.sense == 0:
-        raise ValueError(
-            f"choose.metric={study.key}: neither a high nor a low {study.metric.title} is better in itself"
-        )
+        known = [name for name, _ in numbers(results.measured)]
+        raise ValueError(f"choose.metric={key}: the runs do not measure it; {did_you_mean(key, known)}")
     return value * study.metric.sense
 
 
 def _cost(study: Study, arm: Arm) -> float:
     section, _, name = COSTS[study.options.cost].partition(".")
-    seeds = [study.seed(number) for number in range(study.options.rounds)]
-    found = [one.measured.get(section, {}).get(name) for one in arm.runs(seeds).values()]
+    found = [one.measured.get(section, {}).get(name) for one in arm.runs(study.seeds).values()]
     known = [float(value) for value in found if value is not None]
     return float(np.mean(known)) if known else math.nan
 
@@ -211,10 +202,14 @@ def _too_expensive(study: Study, costs: Sequence[float]) -> dict[int, str]:
     }
 
 
-def _mean_wall(study: Study) -> float:
-    found = [
-        one.measured.get("cost", {}).get("wall_s")
-        for arm in study.arms
-        for one in arm.runs([study.first_seed]).values()
-    ]
-    return float(np.mean([value for value in found if value is not None] or [1.0]))
+def run_s(study: Study) -> float:
+    """Seconds of the budget that one more run takes.
+
+    Runs side by side take less than each of them alone, and a first run that compiles more than later ones.
+    """
+    first = [one for arm in study.arms for one in arm.runs([study.first_seed]).values()]
+    walls = [wall for one in first if (wall := one.measured.get("cost", {}).get("wall_s")) is not None]
+    if not walls:
+        return study.ledger.run_s(1.0)
+    wall = float(np.median(walls))
+    return min(study.ledger.run_s(wall), wall)

@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from cnnpool.choose.arm import Arm
-from cnnpool.choose.candidates import Network, candidate
-from cnnpool.choose.clock import Clock
-from cnnpool.choose.drive import Driver
+from cnnpool.choose.candidates import Arm, Network, candidate
+from cnnpool.choose.drive import Clock, Driver
 from cnnpool.choose.ledger import Ledger
 from cnnpool.choose.options import Options
 from cnnpool.choose.study import Study
 from cnnpool.launch.job import Outcome
 from cnnpool.quantity import fraction, records
+from cnnpool.report.measure import Measure
 from cnnpool.run_folder.results import Results, write
 from cnnpool.run_folder.results import read as read_results
 
@@ -33,10 +32,11 @@ class Bench:
     Args:
         accuracy: of (pool, seed, settings) a number, or an exception to fail with.
         seconds: that a run says it took.
+        flops: of a network with each pool; None where the runs have no probe of cost.
     """
 
-    def __init__(self, accuracy, seconds=1.0):
-        self.accuracy, self.seconds, self.ran = accuracy, seconds, []
+    def __init__(self, accuracy, seconds=1.0, flops=FLOPS):
+        self.accuracy, self.seconds, self.flops, self.ran = accuracy, seconds, flops, []
 
     def __call__(self, jobs):
         for job in jobs:
@@ -53,7 +53,7 @@ class Bench:
         measured = {
             "val": {"accuracy": value, "loss": 0.1},
             "test": {"accuracy": value / 2, "loss": 0.1},
-            "cost": {"flops": FLOPS[pool], "wall_s": self.seconds},
+            "cost": {"wall_s": self.seconds} | ({"flops": self.flops[pool]} if self.flops else {}),
         }
         rooms = {"pool": {"name": pool}, "readout": {"name": "flatten"}, "model": {"name": "convnet"}}
         facts = Results(**rooms, data={"name": "digits"}, seed=seed, measured=measured)
@@ -77,7 +77,10 @@ def make_study(tmp_path):
         options = Options(**({"pools": ("max", "avg"), "budget": "1h", "rounds": 8} | options))
         network = Network(tuple(overrides))
         arms = [Arm(candidate(label), network, folder / "runs") for label in options.pools]
-        return Study(options, "val.accuracy", arms, Ledger(folder, {}), network.first_seed)
+        ledger = Ledger(folder=folder, design={})
+        settings = {"data": {"name": "digits", "root": "data"}, "model": {"name": "convnet"}}
+        metric = Measure("val.accuracy", ACCURACY)
+        return Study(options, metric, arms, ledger, network.first_seed, settings=settings)
 
     return make
 

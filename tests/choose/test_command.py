@@ -1,8 +1,13 @@
 import json
+import math
+from functools import partial
+from pathlib import Path
 
 import pytest
 
-from cnnpool import cli
+from cnnpool import cli, data
+from cnnpool.choose import command
+from cnnpool.choose.drive import Clock, Driver
 from cnnpool.choose.ledger import Ledger, held, opened
 
 QUICK = [
@@ -36,6 +41,10 @@ def call(capfd):
             ["probe=none", "choose.metric=consistency"],
             "choose.metric=consistency needs the probe of invariance",
         ),
+        (["choose.metric=acc"], "choose.metric=acc: the runs do not measure it; did you mean 'accuracy'?"),
+        (["choose.metric=nothing.at.all"], "choose accuracy, consistency, worst_shift, or a key of results"),
+        (["choose.metric=cost.load"], "neither a high nor a low load by others is better in itself"),
+        (["probe=none", "choose.limit=1.5"], "choose.limit=1.5 needs the probe of cost, or choose.cost=time"),
         (["fit.epochs=0"], "fit.epochs must be a whole number from 1"),
         (["--budget=1h"], "unrecognized arguments: --budget=1h"),
     ],
@@ -52,12 +61,6 @@ def test_help_needs_no_heavy_import(call):
     assert status == 0 and "choose.budget=2h" in out
 
 
-def test_another_design_in_the_same_folder_is_refused(in_a_folder):
-    opened(in_a_folder / "study", {"pools": ["max", "avg"], "margin": 0.1})
-    with pytest.raises(ValueError, match=r"another design \(margin: 0.1 -> 0.2\): name another folder by"):
-        opened(in_a_folder / "study", {"pools": ["max", "avg"], "margin": 0.2})
-
-
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": 1, "spent_s": "x"}'])
 def test_a_damaged_ledger_is_refused_with_a_remedy(in_a_folder, content):
     (in_a_folder / "study.json").write_text(content)
@@ -65,32 +68,21 @@ def test_a_damaged_ledger_is_refused_with_a_remedy(in_a_folder, content):
         opened(in_a_folder, {})
 
 
-WRONG = [
-    ("rounds", 2.5),
-    ("rounds", 10**9),
-    ("rounds", -1),
-    ("rounds", True),
-    ("spent_s", float("nan")),
-    ("spent_s", -1e6),
-    ("batch_s", float("inf")),
-    ("batch_runs", 1.5),
-    ("resolution", 7),
-    ("sessions", None),
-]
+WRONG = {"rounds": [2.5, 10**9, True], "spent_s": [math.nan, -1e6], "batch_runs": [1.5], "sessions": [None]}
 
 
-@pytest.mark.parametrize(("name", "value"), WRONG)
 @pytest.mark.parametrize("sealed", [True, False])
-def test_values_that_no_study_has_are_damage(in_a_folder, name, value, sealed):
+def test_values_that_no_study_has_are_damage(in_a_folder, sealed):
     opened(in_a_folder, {})
     path = in_a_folder / "study.json"
-    content = json.loads(path.read_text()) | {name: value}
+    whole = json.loads(path.read_text())
     if not sealed:
         # As an earlier version wrote it.
-        del content["checksum"]
-    path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"study\.json is damaged: delete it to go on"):
-        opened(in_a_folder, {})
+        del whole["checksum"]
+    for name, value in [(name, value) for name, values in WRONG.items() for value in values]:
+        path.write_text(json.dumps(whole | {name: value}))
+        with pytest.raises(ValueError, match=r"study\.json is damaged: delete it to go on"):
+            opened(in_a_folder, {})
 
 
 def test_an_altered_ledger_is_damage_although_its_values_are_possible(in_a_folder):
@@ -116,6 +108,78 @@ def test_the_ledger_remembers_the_time_of_earlier_calls(in_a_folder):
     again = opened(in_a_folder, {"margin": 0.1})
     assert (again.spent_s, again.rounds, again.sessions) == (12.5, 7, 2)
     assert isinstance(again, Ledger)
+
+
+@pytest.fixture
+def studied(call, bench, monkeypatch):
+    """A function that runs the command with runs that cost no training: its status and output."""
+
+    def run(runs, *arguments):
+        monkeypatch.setattr(command, "Driver", partial(Driver, run=runs))
+        return call("data=digits", "choose.out=study", *arguments)
+
+    return run
+
+
+def alike(pool, seed, settings):
+    return 0.9 + 0.0001 * math.sin(seed + len(pool))
+
+
+def test_nothing_is_said_of_a_cost_that_no_probe_has_measured(studied, bench):
+    arguments = ["choose.pools=strided,avg", "choose.margin=0.05"]
+    status, out, _ = studied(bench(alike, flops=None), "probe=none", *arguments)
+    assert status == 0 and "Recommended: " in out and "arithmetic is not known" in out
+    assert "it has the best mean" in out and "least arithmetic" not in out
+    status, out, _ = studied(bench(alike), *arguments, "choose.out=measured")
+    assert "Recommended: avg. Of 2 candidates left, avg is shown to lose less than 5.00 points" in out
+    assert (
+        "strided has the highest mean. Of those that this is shown of, it takes the least arithmetic" in out
+    )
+
+
+def test_a_candidate_over_the_limit_is_out(studied, bench):
+    arguments = ["choose.pools=max,avg,strided", "choose.limit=1.5", "choose.margin=0.05"]
+    runs = bench(alike)
+    status, out, _ = studied(runs, *arguments)
+    assert [seed for pool, seed in runs.ran if pool == "strided"] == [0]
+    assert status == 0 and "out: over the limit: 2.00 times the flops of the cheapest candidate" in out
+
+
+def test_without_a_winner_the_command_says_what_is_missing_and_what_to_type(studied, bench, monkeypatch):
+    def scattered(pool, seed, settings):
+        return 0.9 + 0.01 * math.sin(5 * seed * ord(pool[0]))
+
+    runs = bench(scattered)
+    monkeypatch.setattr("cnnpool.choose.drive.fits", lambda study, number: len(runs.ran) < 8)
+    status, out, _ = studied(runs, "choose.pools=max,avg", "choose.budget=30min")
+    assert status == 0 and "No winner: keep what you have. Not told apart: " in out
+    assert "rounds would tell, if means and spread stay as they are. Raise choose.budget" in out
+    (line,) = (line for line in out.splitlines() if line.startswith("next: "))
+    assert "choose data=digits choose.out=study choose.pools=max,avg choose.budget=31min" in line
+
+
+def test_few_validation_images_are_warned_of(studied, bench):
+    limit = ["data.val_size=50", "choose.pools=max,avg", "choose.margin=0.05"]
+    _, _, err = studied(bench(alike), *limit)
+    assert err.startswith("warning: ") and err.count("\n") == 1
+    assert "validation images decide: one of them is " in err and "raise data.val_size" in err
+    assert "validation images decide" in Path("study/choose.md").read_text()
+
+
+def test_images_are_read_before_the_budget_is_counted(studied, bench, monkeypatch):
+    happened, build = [], data.build
+
+    class Counted(Clock):
+        def __enter__(self):
+            happened.append("clock")
+            return super().__enter__()
+
+    monkeypatch.setattr(
+        data, "build", lambda *args, **options: happened.append("read") or build(*args, **options)
+    )
+    monkeypatch.setattr(command, "Clock", Counted)
+    studied(bench(alike), "choose.pools=max,avg", "choose.margin=0.05")
+    assert happened == ["read", "clock"]
 
 
 @pytest.mark.slow

@@ -7,9 +7,8 @@ import time
 
 import pytest
 
-from cnnpool.choose.clock import Clock
-from cnnpool.choose.drive import Driver, fits, next_round
-from cnnpool.choose.screen import Screen
+from cnnpool.choose.drive import Clock, Driver, fits, next_round
+from cnnpool.choose.live import Screen
 from cnnpool.choose.study import view
 from cnnpool.system.output import visible
 from cnnpool.system.signals import Signals, Stopped
@@ -42,8 +41,8 @@ def test_the_budget_ends_runs_that_take_too_long_and_keeps_what_is_finished(make
     with Signals(), Clock(study, lambda: None) as clock:
         found, reason = Driver(study, clock, lambda *_: None, bench(slow)).drive()
     assert time.monotonic() - begun < 25
-    assert (found.done, reason, clock.rang) == (1, "budget", True)
-    assert found.recommended is not None and study.left_s <= 0
+    assert (found.done, reason, clock.budget_spent) == (1, "budget", True)
+    assert found.recommended is None and study.left_s <= 0
 
 
 def test_a_signal_from_outside_is_not_the_end_of_the_budget(make_study, bench):
@@ -60,7 +59,7 @@ def test_runs_that_go_side_by_side_begin_with_three_rounds(make_study):
     study = make_study(overrides=("data=digits", "launch=processes"))
     batch = next_round(study, view(study))
     assert [job.settings["seed"] for _, job in batch.jobs] == [0, 0, 1, 1, 2, 2]
-    assert batch.said == "round 1 to 3"
+    assert batch.title == "round 1 to 3"
 
 
 def test_the_most_promising_candidate_runs_first(make_study, bench):
@@ -129,7 +128,7 @@ def test_a_log_gets_a_line_a_round_and_one_for_each_drop(make_study, bench):
         found, _ = Driver(study, clock, screen.show, runs).drive()
     lines = stream.getvalue().splitlines()
     assert lines[0].startswith("round 1: 2 of 2 candidates left, best max 90.01 %; ")
-    assert lines[-1] == f"  avg dropped after round {found.done}: worse than max"
+    assert lines[-1] == f"  avg dropped after round {found.done}: no better than the best"
     assert len(lines) == found.done + 1 and "\x1b" not in stream.getvalue()
 
 

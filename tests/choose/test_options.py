@@ -13,18 +13,12 @@ def test_the_file_holds_every_option_at_its_default():
     assert parse([], DEFAULTS) == Options()
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90s", 90), ("30min", 1800), ("30m", 1800), ("1.5h", 5400), ("2 h", 7200), ("1d", 86400)],
-)
-def test_a_budget_is_a_number_with_a_unit(text, seconds):
-    assert duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["2", "two hours", "h", "0s", "-1h", "1y", "", "1e9d", "nan h"])
-def test_what_is_no_length_of_time_is_refused(text):
-    with pytest.raises(ValueError, match=r"choose\.budget=.* give one such as 90s, 30min, 2h or 1d"):
-        parse([f"choose.budget={text}"], DEFAULTS)
+def test_a_budget_is_a_number_with_a_unit():
+    known = {"90s": 90, "30min": 1800, "30m": 1800, "1.5h": 5400, "2 h": 7200, "1d": 86400}
+    assert {text: duration(text) for text in known} == known
+    for text in ("2", "two hours", "h", "0s", "-1h", "1y", "", "1e9d", "nan h"):
+        with pytest.raises(ValueError, match=r"choose\.budget=.* give one such as 90s, 30min, 2h or 1d"):
+            parse([f"choose.budget={text}"], DEFAULTS)
 
 
 def test_options_are_read_from_the_command_line():
@@ -48,7 +42,7 @@ def test_options_are_read_from_the_command_line():
         ("choose.pools=max,avg,max", "choose.pools names max more than once"),
         ("choose.margin=5", "choose.margin must be a number from 0 to 1, got 5"),
         ("choose.margin=-0.1", "choose.margin must be a number from 0 to 1, got -0.1"),
-        ("choose.margin=nan", "choose.margin must be a number from 0 to 1, got nan"),
+        ("choose.margin=nan", "choose.margin must be a number from 0 to 1, got 'nan'"),
         ("choose.rounds=2", "choose.rounds must be a whole number from 3 to 200, got 2"),
         ("choose.limit=0.5", "choose.limit must be"),
         ("choose.cost=money", "choose.cost must be one of flops, parameters, memory, time, got 'money'"),

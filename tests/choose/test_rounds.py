@@ -68,10 +68,10 @@ def test_the_cheapest_of_equivalent_candidates_is_recommended():
     assert recommend(state, values, [2.0, 1.0]) == 1
 
 
-def test_without_evidence_the_best_mean_is_recommended():
+def test_without_evidence_nothing_is_recommended():
     values = np.array([[0.9, 0.5, 0.7], [0.6, 0.8, 0.75]])
     state = replay(values, Rule(candidates=2, rounds=10))
-    assert state.not_worse == () and recommend(state, values, [1.0, 2.0]) == 1
+    assert state.not_worse == () and recommend(state, values, [1.0, 2.0]) is None
 
 
 def test_the_bound_of_the_loss_is_that_of_a_t_interval():

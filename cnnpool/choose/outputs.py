@@ -1,6 +1,8 @@
 """The files of a finished study: its report, its numbers, and pages for TensorBoard."""
 
 import os
+import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +10,6 @@ from matplotlib.figure import Figure
 
 from cnnpool import tables
 from cnnpool.choose import page
-from cnnpool.choose.events import discard, event_file, ours
-from cnnpool.choose.standing import columns
 from cnnpool.choose.study import Study, View
 from cnnpool.report import render
 from cnnpool.report.document import Block, Code, Paragraph, Table
@@ -51,18 +51,14 @@ def records(study: Study, view: View) -> list[dict[str, object]]:
     """One flat record per finished run of the rounds: candidate, seed, metric, test accuracy, cost, place."""
     found = []
     for arm in study.arms:
-        seeds = [study.seed(number) for number in range(study.options.rounds)]
-        for seed, one in arm.runs(seeds).items():
-            value = study.metric.read(one.measured) if study.metric else None
+        for seed, one in arm.runs(study.seeds).items():
+            value = study.metric.read(one.measured)
+            number = seed - study.first_seed
             found.append(
                 {
-                    "candidate": arm.label,
-                    "seed": seed,
-                    "round": seed - study.first_seed + 1,
-                    "counted": seed - study.first_seed < view.done,
-                    study.key: None if value != value else value,
-                    "test.accuracy": one.accuracy,
-                    "wall_s": one.measured.get("cost", {}).get("wall_s"),
+                    **{"candidate": arm.label, "seed": seed, "round": number + 1},
+                    **{"counted": number < view.done, study.metric.key: None if value != value else value},
+                    **{"test.accuracy": one.accuracy, "wall_s": one.measured.get("cost", {}).get("wall_s")},
                     "folder": os.path.relpath(arm.home / f"seed{seed}", study.ledger.folder),
                 }
             )
@@ -84,23 +80,28 @@ def board(study: Study, ending: page.Ending, folder: Path) -> None:
     Raises:
         OSError: if the folder cannot be written.
     """
-    old, view = ours(folder), ending.view
-    blocks: list[Block] = [Paragraph(page.verdict(study, ending)), Table(columns(study, view))]
-    if view.recommended is not None:
-        blocks.append(Code(page.train_command(study, view.recommended)))
-    with event_file(folder) as events:
-        events.text("choose", render.markdown("Which downsampling", blocks))
+    # Late, so that a mistake in the options is named without waiting for torch.
+    from torch.utils.tensorboard import SummaryWriter
+
+    # TensorBoard would show the means of an earlier call beside the new ones.
+    shutil.rmtree(folder, ignore_errors=True)
+    view = ending.view
+    blocks: list[Block] = [Paragraph(page.verdict(study, ending)), Table(page.columns(study, view))]
+    if words := page.next_command(study, ending):
+        blocks.append(Code(shlex.join(words)))
+    with SummaryWriter(folder) as writer:
+        writer.add_text("choose", render.markdown("Which downsampling", blocks))
     for place, arm in enumerate(study.arms):
         steps, means = _means(study, view, place)
         if steps:
-            with event_file(folder / arm.label.replace("/", "_")) as events:
-                events.scalars(f"choose/mean/{study.key.replace('.', '/')}", steps, means[0].tolist())
-    discard(old, folder)
+            with SummaryWriter(folder / arm.label.replace("/", "_")) as writer:
+                for step, value in zip(steps, means[0], strict=True):
+                    writer.add_scalar(f"choose/mean/{study.metric.key.replace('.', '/')}", value, step)
 
 
 def _values(study: Study, view: View) -> tuple[Figure, str] | None:
     metric = study.metric
-    if metric is None or not view.done:
+    if not view.done:
         return None
     series = {
         arm.label: [metric.shown(metric.sense * value) for value in row[np.isfinite(row)]]
@@ -113,7 +114,7 @@ def _values(study: Study, view: View) -> tuple[Figure, str] | None:
 
 def _course(study: Study, view: View) -> tuple[Figure, str] | None:
     metric = study.metric
-    if metric is None or view.done < 2:
+    if view.done < 2:
         return None
     series = {}
     for place, arm in enumerate(study.arms):
@@ -127,7 +128,7 @@ def _course(study: Study, view: View) -> tuple[Figure, str] | None:
 def _means(study: Study, view: View, place: int) -> tuple[list[int], np.ndarray]:
     """Rounds, and (3, rounds): mean, low and high of the 95 % t interval after each, up to the drop."""
     ended = {drop.candidate: drop.round for drop in view.state.drops}.get(place, view.done)
-    sense = study.metric.sense if study.metric else 1
+    sense = study.metric.sense
     steps, rows = [], []
     for done in range(1, ended + 1):
         values = view.values[place, :done]
