@@ -2,10 +2,12 @@
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cnnpool.cli_parser import Parser, assignment
+from cnnpool.registry import options_of
 from cnnpool.system.next_command import next_lines
 from cnnpool.system.progress import loading
 
@@ -18,10 +20,13 @@ examples:
   cnnpool explain max
   cnnpool explain max kernel_size=3 stride=1 ties=split
   cnnpool explain avg --values "1 2 3 4; 5 6 7 8"
+  cnnpool explain max --batch
   cnnpool explain max --values "1 3; 4 4" --values "2 0; 1 5"
   cnnpool explain readout=gem p=4 --image gem.png
+  cnnpool explain --list
 """
 ROOMS: dict[str, "Room"] = {"pool": "pool", "readout": "readout"}
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def main(arguments: list[str]) -> int:
@@ -31,39 +36,51 @@ def main(arguments: list[str]) -> int:
         ValueError: for an unknown operator or option, a value out of range, images that are none, or a
             picture that cannot be written.
     """
-    asked = parser().parse_intermixed_args(arguments)
-    room, name, options = chosen(asked.words)
+    args = parser().parse_intermixed_args(arguments)
+    room, word, options = chosen(args.words)
+    picture = _picture(args.image) if args.image else None
 
     with loading("PyTorch"):
-        from cnnpool.explain.example import IMAGES, example, examples, readable
-        from cnnpool.explain.operator import options_text
+        from cnnpool.explain.example import IMAGES, example
+        from cnnpool.explain.operator import batch, entry_of, found, listing, options_text
         from cnnpool.explain.text import text
-        from cnnpool.explain.values import batch
 
-    images = batch(asked.values) if asked.values else IMAGES
-    if options:
-        shown = [example(name, images, room, **{**readable(name), **options})]
-    else:
-        shown = examples(name, images, room)
-    if len(shown) > 1:
-        titles = ", ".join(one.title for one in shown)
-        sys.stdout.write(f"{len(shown)} examples on the same {len(shown[0].images)} images: {titles}\n\n")
-    sys.stdout.write("\n".join(map(text, shown)))
-    sys.stdout.write(f"\n{options_text(name, room)}")
-    if asked.image:
-        _save(asked.image, shown)
-    where = room or "pool"
-    given = [word for word in asked.words if "=" in word and word.partition("=")[0] not in ROOMS]
+    if args.list:
+        sys.stdout.write(listing())
+        return 0
+    where, name = found(word, room)
+    images = batch(args.values) if args.values else IMAGES if args.batch else IMAGES[:1]
+    shown = example(name, images, where, **options)
+    sys.stdout.write(f"{text(shown)}\n{options_text(where, name)}")
+    if picture:
+        _save(picture, shown)
+    prefix = f"{where}=" if room else ""
+    sys.stdout.write(f"\nask more:\n{_more(prefix + name, options_of(entry_of(where, name)))}\n")
+    given = [word for word in args.words if "=" in word and word.partition("=")[0] not in ROOMS]
     kept = [f"{where}.{_bare(word)}" for word in given]
     sys.stdout.write(next_lines(("cnnpool", "train", f"{where}={name}", *kept)))
     return 0
+
+
+def _more(operator: str, options: Iterable[str]) -> str:
+    """Further questions, as commands with what each shows."""
+    own = {"kernel_size": "kernel_size=3 stride=1", "ties": "ties=split"}
+    shows = {"kernel_size": "windows that overlap", "ties": "what equal inputs get"}
+    rows = [(f"{operator} {words}", shows[key]) for key, words in own.items() if key in options]
+    rows += [
+        (f"{operator} --batch", "two images, and where the mean over them enters"),
+        (f'{operator} --values "1 2; 3 4"', "numbers of your own"),
+        ("--list", "the other operators"),
+    ]
+    width = max(len(words) for words, _ in rows)
+    return "".join(f"  cnnpool explain {words:{width}}  {about}\n" for words, about in rows)
 
 
 def parser() -> Parser:
     """The arguments of ``cnnpool explain``."""
     found = Parser(
         prog="cnnpool explain",
-        usage="cnnpool explain [OPERATOR [KEY=VALUE ...]] [--values ROWS] [--image FILE]",
+        usage="cnnpool explain [OPERATOR [KEY=VALUE ...]] [--batch] [--values ROWS] [--image FILE] | --list",
         description="Forward and backward of one operator on a batch of small images, number by number.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -81,9 +98,11 @@ def parser() -> Parser:
         action="append",
         default=[],
         metavar="ROWS",
-        help='an image of your own, such as "1 2; 3 4"; repeat it for a batch (default: two 4x4 images)',
+        help='an image of your own, such as "1 2; 3 4"; repeat it for a batch (default: one of 4x4)',
     )
+    add("--batch", action="store_true", help="two images, and where the mean over them enters the gradient")
     add("--image", type=Path, metavar="FILE", help="also draw it, as .png, .svg or .pdf")
+    add("--list", action="store_true", help="list the operators by what their gradient is like")
     return found
 
 
@@ -109,14 +128,25 @@ def _bare(option: str) -> str:
     return option.removeprefix("pool.").removeprefix("readout.")
 
 
-def _save(path: Path, shown: list["Example"]) -> None:
+def _picture(path: Path) -> Path:
+    """The file to draw into, refused before anything is computed if it cannot be.
+
+    Raises:
+        ValueError: for another ending than those of pictures, or a folder that there is not.
+    """
+    path = path if path.suffix else path.with_name(f"{path.name}.png")
+    if path.suffix.lower() not in PICTURES:
+        raise ValueError(f"--image {path}: give a file that ends in {', '.join(PICTURES)}")
+    if not path.parent.is_dir():
+        raise ValueError(f"--image {path}: there is no folder {path.parent}")
+    return path
+
+
+def _save(path: Path, shown: "Example") -> None:
     from cnnpool.explain.picture import figure
 
-    for index, example in enumerate(shown):
-        drawn = path if path.suffix else path.with_name(f"{path.name}.png")
-        target = drawn if index == 0 else drawn.with_stem(f"{drawn.stem}-{index + 1}")
-        try:
-            figure(example).savefig(target, dpi=120)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"--image {target}: {error}") from None
-        sys.stdout.write(f"wrote {target}\n")
+    try:
+        figure(shown).savefig(path, dpi=120)
+    except OSError as error:
+        raise ValueError(f"--image {path}: {error}") from None
+    sys.stdout.write(f"wrote {path}\n")

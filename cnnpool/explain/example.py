@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.explain.choices import Phase, Tie, phases, tie
-from cnnpool.explain.derivatives import SEED, derivatives, forward, windows, without_noise
-from cnnpool.explain.operator import Room, build
+from cnnpool.explain.operator import UNKNOWN, Room, build, found, gradient_of
 
 IMAGES = torch.tensor(
     [
@@ -18,9 +17,18 @@ IMAGES = torch.tensor(
     dtype=torch.float64,
 ).unsqueeze(1)
 """Two 4x4 images of sum 36 and 32; the first has a tie (4 and 4) in its upper left corner."""
-FACTS = ("shift", "paper")
-UNKNOWN = "not stated"
+READABLE: dict[str, dict[str, object]] = {
+    "strided": {"kernel_size": 2},
+    "flatten": {"hidden": 0},
+    "lps": {"tau": 20.0},
+}
+"""Options other than the defaults, for an example that is easier to read."""
 MOST_OUTPUTS = 256
+SEED = 0
+"""Of weights and draws."""
+NOISE = 1e-12
+"""Below it a derivative is rounding."""
+PROBES = 128
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,7 @@ class Example:
     Args:
         title: the operator with its options.
         formula: of one output.
-        facts: shift and paper, as the operator states them.
+        facts: gradient, shift and paper, as the operator states them.
         images: the inputs x, (N, 1, H, W).
         outputs: y, (N, 1, h, w); a readout's vector is (N, 1, 1, D).
         evaluated: y in evaluation mode, where the example shows one draw of training mode; else None.
@@ -110,33 +118,11 @@ def example(name: str, images: Tensor = IMAGES, room: Room | None = None, /, **o
             raise ValueError(f"{name}: {str(error).splitlines()[0]}") from error
 
 
-def examples(name: str, images: Tensor = IMAGES, room: Room | None = None, /) -> list[Example]:
-    """The example with the operator's defaults and, where windows can overlap, with overlapping windows.
-
-    Raises:
-        ValueError: as by :func:`example`.
-    """
-    shown = [example(name, images, room, **readable(name))]
-    if name in ("max", "avg") and min(images.shape[-2:]) >= 3:
-        shown.append(example(name, images, room, kernel_size=3, stride=1))
-    if name == "max":
-        shown.append(example(name, images, room, ties="split"))
-    return shown
-
-
-def readable(name: str) -> dict[str, object]:
-    """Options other than the defaults, for an example that is easier to read."""
-    known: dict[str, dict[str, object]] = {
-        "strided": {"kernel_size": 2},
-        "flatten": {"hidden": 0},
-        "lps": {"tau": 20.0},
-    }
-    return known.get(name, {})
-
-
 def _example(name: str, images: Tensor, room: Room | None, options: dict[str, object]) -> Example:
+    room, name = found(name, room)
+    options = {**READABLE.get(name, {}), **options}
     torch.manual_seed(SEED)
-    operator = build(name, (images.shape[2], images.shape[3]), room, options).double()
+    operator = build(room, name, (images.shape[2], images.shape[3]), options).double()
     _plain_weights(operator)
     draws = getattr(operator, "random", False)
     # First, since an operator may remember what it drew.
@@ -158,7 +144,10 @@ def _example(name: str, images: Tensor, room: Room | None, options: dict[str, ob
     return Example(
         title=f"{name} ({settings})" if settings else name,
         formula=getattr(operator, "formula", UNKNOWN),
-        facts={fact: getattr(operator, fact, UNKNOWN) for fact in FACTS},
+        facts={
+            **({"gradient": gradient_of(name)} if room == "pool" else {}),
+            **{fact: getattr(operator, fact, UNKNOWN) for fact in ("shift", "paper")},
+        },
         images=images,
         outputs=outputs.detach(),
         evaluated=evaluated,
@@ -181,3 +170,42 @@ def _plain_weights(operator: nn.Module) -> None:
                 layer.weight.copy_((count / 10).reshape(layer.weight.shape))
                 if layer.bias is not None:
                     layer.bias.zero_()
+
+
+def forward(operator: nn.Module, images: Tensor) -> Tensor:
+    """Outputs as maps, (N, 1, h, w); a readout's vector is (N, 1, 1, D). The same draw at every call."""
+    torch.manual_seed(SEED)
+    outputs: Tensor = operator(images)
+    return outputs[:, None, None, :] if outputs.ndim == 2 else outputs
+
+
+def derivatives(operator: nn.Module, images: Tensor) -> Tensor:
+    """dy/dx of every output, (N, h*w, H, W), for images (N, 1, H, W)."""
+    images = images.clone().requires_grad_()
+    outputs = forward(operator, images).flatten(1)
+    rows = []
+    for index in range(outputs.shape[1]):
+        # One backward pass serves all samples: none depends on another.
+        (row,) = torch.autograd.grad(outputs[:, index].sum(), images, retain_graph=True)
+        rows.append(row[:, 0])
+    return without_noise(torch.stack(rows, 1))
+
+
+def without_noise(values: Tensor) -> Tensor:
+    """Zero for what is rounding."""
+    return torch.where(values.abs() < NOISE, 0, values)
+
+
+def windows(operator: nn.Module, shape: torch.Size) -> Tensor:
+    """Inputs that an output can depend on, bool (N, h*w, H, W), for images of ``shape`` (N, 1, H, W).
+
+    Found by derivatives at random images, with the draw that the example shows. A few of their pixels are far
+    above the rest, and others in every image, so that each is the maximum, or the likeliest to be drawn, in
+    some.
+    """
+    generator = torch.Generator().manual_seed(SEED)
+    probes = 8 * torch.rand(PROBES, *shape[1:], generator=generator, dtype=torch.float64) ** 6
+    if not getattr(operator, "random", False):
+        return (derivatives(operator, probes) != 0).any(0).expand(shape[0], -1, -1, -1)
+    # Draws differ from sample to sample, so every batch must be like the example's.
+    return torch.stack([derivatives(operator, batch) != 0 for batch in probes.split(shape[0])]).any(0)

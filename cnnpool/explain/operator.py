@@ -1,58 +1,114 @@
-"""The operator of an example: found by its name, built for images of one channel, its options in words."""
+"""The arguments of an example: its operator, by the name that people say, its options, and typed images."""
 
 import json
-from typing import Literal
+import math
+import re
+import textwrap
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from cnnpool import pool, readout, registry, tables
 
 Room = Literal["pool", "readout"]
+ROOMS: dict[Room, tuple[Mapping[str, Any], str]] = {
+    "pool": (pool.OPERATORS, "operators"),
+    "readout": (readout.READOUTS, "readouts"),
+}
 LARGEST = 64
 """Of options that are whole numbers: more make no worked example, and might fill the memory."""
+MOST_CELLS = 16
+"""On a side: more fit on no screen."""
+MOST_IMAGES = 8
+SPELLINGS = {"pooling": "pool", "average": "avg", "maximum": "max", "global": "g", "2d": ""}
+KINDS = {
+    "sparse": "each output passes its gradient to a few inputs of its window, the others get none",
+    "dense": "every input under a window gets a share of the gradient",
+    "uneven": "every input gets gradient, but some from more outputs than others",
+}
+"""The gradient that operators declare, in words."""
+UNKNOWN = "not stated"
+FIRST = ("max", "avg", "blur", "max_blur", "strided")
 
 
 def build(
-    name: str, size: tuple[int, int], room: Room | None = None, options: dict[str, object] | None = None
+    room: Room, name: str, size: tuple[int, int], options: Mapping[str, object] | None = None
 ) -> nn.Module:
     """The operator or readout called ``name`` for images of one channel and (H, W) = ``size``.
 
     Raises:
-        ValueError: for an unknown name or option, or a value out of range.
+        ValueError: for an unknown option, or a value out of range.
     """
     for key, value in (options or {}).items():
         parts = value if isinstance(value, tuple) else (value,)
         if any(isinstance(part, int) and part > LARGEST for part in parts):
             raise ValueError(f"{name}: {key}={shown(value)} is too large to explain: at most {LARGEST:,}")
-    if room_of(name, room) == "readout":
+    if room == "readout":
         return readout.build(name, 1, size, **(options or {}))
     return pool.build(name, 1, **(options or {}))
 
 
-def room_of(name: str, room: Room | None = None) -> Room:
-    """``readout`` for what is a readout alone, else ``pool``; a ``room`` that is asked for comes first.
+def found(word: str, room: Room | None = None) -> tuple[Room, str]:
+    """Room and name of the operator or readout that ``word`` means; a ``room`` that is asked for comes first.
+
+    ``maxpool``, ``MaxPool2d`` and ``max pooling`` mean ``max``. Of a name in both rooms, the operator's.
 
     Raises:
         ValueError: for an unknown name; the message suggests the nearest.
     """
-    operators = registry.names(pool.OPERATORS, "operators")
-    readouts = registry.names(readout.READOUTS, "readouts")
-    known = {"pool": operators, "readout": readouts, None: [*operators, *readouts]}[room]
-    if name not in known:
-        kind = "readout" if room == "readout" else "operator"
-        raise ValueError(f"no {kind} named {name!r}; {registry.did_you_mean(name, known)}")
-    return room or ("pool" if name in operators else "readout")
+    names = {one: registry.names(*ROOMS[one]) for one in ROOMS if room in (None, one)}
+    for one, known in names.items():
+        if word in known:
+            return one, word
+    for one, known in names.items():
+        spelt = {_plain(spelling): name for name in reversed(known) for spelling in _spellings(one, name)}
+        if _plain(word) in spelt:
+            return one, spelt[_plain(word)]
+    kind = "readout" if room == "readout" else "operator"
+    every = [name for known in names.values() for name in known]
+    raise ValueError(f"no {kind} named {word!r}; {registry.did_you_mean(word, every)}")
 
 
-def options_text(name: str, room: Room | None = None) -> str:
-    """A table of the options with their defaults and their legal values."""
-    is_readout = room_of(name, room) == "readout"
-    entry = (
-        registry.lookup(readout.READOUTS, "readouts", name)
-        if is_readout
-        else registry.lookup(pool.OPERATORS, "operators", name)
+def entry_of(room: Room, name: str) -> Any:
+    """The class of an operator or readout."""
+    return registry.lookup(*ROOMS[room], name)
+
+
+def gradient_of(name: str) -> str:
+    """Where the operator declares that gradient goes, in a sentence."""
+    kind = getattr(entry_of("pool", name), "gradient", "")
+    return f"{kind}: {KINDS[kind]}" if kind in KINDS else UNKNOWN
+
+
+def listing() -> str:
+    """All names by what their gradient is like, a few to begin with first."""
+    groups = {"start with": list(FIRST)}
+    for name in registry.names(*ROOMS["pool"]):
+        groups.setdefault(gradient_of(name), []).append(name)
+    groups["readouts, the last pooling before the classifier"] = registry.names(*ROOMS["readout"])
+    return "\n".join(
+        f"{title}\n{textwrap.fill('  '.join(names), 100, initial_indent='  ', subsequent_indent='  ')}\n"
+        for title, names in groups.items()
     )
-    options = registry.options_of(entry)
+
+
+def _spellings(room: Room, name: str) -> list[str]:
+    own = ROOMS[room][0].get(name)
+    return [name, f"{name}_pool", *([own.__name__] if own else [])]
+
+
+def _plain(word: str) -> str:
+    text = re.sub(r"[^a-z0-9]", "", word.lower())
+    for long, short in SPELLINGS.items():
+        text = text.replace(long, short)
+    return text
+
+
+def options_text(room: Room, name: str) -> str:
+    """A table of the options with their defaults and their legal values."""
+    options = registry.options_of(entry_of(room, name))
     if not options:
         return f"{name} takes no options\n"
     rows = [(key, shown(option.default), option.words) for key, option in options.items()]
@@ -63,3 +119,40 @@ def options_text(name: str, room: Room | None = None) -> str:
 def shown(value: object) -> str:
     """A value as it is typed: ``null``, ``true``, ``2``, ``[2, 1]``."""
     return json.dumps(value) if isinstance(value, bool | tuple | None) else str(value)
+
+
+def batch(texts: list[str]) -> Tensor:
+    """Images (N, 1, H, W), float64, from texts such as ``1 2; 3 4``: rows end in semicolons.
+
+    Raises:
+        ValueError: in one line, for what is no matrix of finite numbers, is too large, or differs in size.
+    """
+    if len(texts) > MOST_IMAGES:
+        raise ValueError(f"--values: at most {MOST_IMAGES} images, got {len(texts)}")
+    images = [_image(text) for text in texts]
+    sizes = dict.fromkeys(f"{image.shape[0]}x{image.shape[1]}" for image in images)
+    if len(sizes) > 1:
+        raise ValueError(f"--values: the images of a batch have one size, got {' and '.join(sizes)}")
+    return torch.stack(images).unsqueeze(1)
+
+
+def _image(text: str) -> Tensor:
+    rows = [[_number(word, text) for word in row.replace(",", " ").split()] for row in text.split(";")]
+    if not rows[-1] and len(rows) > 1:
+        rows.pop()
+    widths = {len(row) for row in rows}
+    if len(widths) > 1 or not rows[0]:
+        raise ValueError(f"--values {text!r}: rows of equal length are needed, such as '1 2; 3 4'")
+    if max(len(rows), *widths) > MOST_CELLS:
+        raise ValueError(f"--values: at most {MOST_CELLS} rows and columns, got {len(rows)}x{len(rows[0])}")
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def _number(word: str, text: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"--values {text!r}: {word!r} is not a finite number")
+    return value

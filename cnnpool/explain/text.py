@@ -3,12 +3,16 @@
 from torch import Tensor
 
 from cnnpool.explain.choices import Phase, Tie
-from cnnpool.explain.derivatives import SEED
-from cnnpool.explain.example import Example
+from cnnpool.explain.example import SEED, Example
+
+WIDTH = 100
+"""Characters of a line of grids."""
+FEW = 4
+"""Inputs of an output that fit into its line; of more the derivatives are shown as a grid."""
 
 
 def text(example: Example) -> str:
-    """Windows, winners, upstream gradient, input gradient per sample, batch mean."""
+    """Formula and gradient in a sentence, windows, winners, input gradient per sample, batch mean."""
     lines = [f"== {example.title} ==", f"y = {example.formula}"]
     lines += [f"{fact}: {stated}" for fact, stated in example.facts.items()]
     for name, weight in example.weights.items():
@@ -16,9 +20,11 @@ def text(example: Example) -> str:
     if example.evaluated is not None:
         lines += ["", drawn()]
     lines.append("")
+    several = len(example.images) > 1
     for n in range(len(example.images)):
-        lines += [f"-- sample {n + 1} --", *_forward(example, n), "", *_backward(example, n), ""]
-    return "\n".join(lines + _batch(example)) + "\n"
+        lines += [f"-- sample {n + 1} --"] * several
+        lines += [*_forward(example, n), "", *_backward(example, n), ""]
+    return "\n".join(lines + (_batch(example) if several else [])).rstrip() + "\n"
 
 
 def drawn() -> str:
@@ -35,12 +41,12 @@ def tied(tie: Tie) -> str:
 def phase(one: Phase, score: str) -> str:
     """x[1::2,0::2]: ||x_k||_2 = 4.69, kept."""
     (i, j), (down, across) = one.start, one.stride
-    said = [f"{score} = {number(one.score)}"] if one.score is not None else []
+    parts = [f"{score} = {number(one.score)}"] if one.score is not None else []
     if one.weight == 1:
-        said.append("kept")
+        parts.append("kept")
     elif one.weight:
-        said.append(f"weight {number(one.weight)}")
-    return f"x[{i}::{down},{j}::{across}]: {', '.join(said) or 'weight 0'}"
+        parts.append(f"weight {number(one.weight)}")
+    return f"x[{i}::{down},{j}::{across}]: {', '.join(parts) or 'weight 0'}"
 
 
 def _forward(example: Example, n: int) -> list[str]:
@@ -50,8 +56,25 @@ def _forward(example: Example, n: int) -> list[str]:
     lines = side_by_side(titles, grids)
     if example.phases:
         lines += ["", "the phases x_k:", *(f"  {phase(one, example.score)}" for one in example.phases[n])]
+    if example.derivatives[n].flatten(1).count_nonzero(1).max() > FEW:
+        return [*lines, "", "dy/dx of each output:", *_grids(example, n)]
     lines += ["", "each output and the inputs it depends on (dy/dx in brackets):"]
     return lines + [_output(example, n, index) for index in range(example.outputs[n].numel())]
+
+
+def _grids(example: Example, n: int) -> list[str]:
+    """The derivatives of every output as a grid under its name, as many side by side as fit."""
+    width = example.outputs.shape[-1]
+    names = ["dy[{},{}]/dx".format(*divmod(k, width)) for k in range(len(example.derivatives[n]))]
+    blocks = [side_by_side([name], [grid]) for name, grid in zip(names, example.derivatives[n], strict=True)]
+    widest = max(len(line) for block in blocks for line in block)
+    together = max(1, (WIDTH + 3) // (widest + 3))
+    lines: list[str] = []
+    for start in range(0, len(blocks), together):
+        last = slice(start, start + together)
+        lines += side_by_side(names[last], list(example.derivatives[n][last]))
+    ties = [(name, example.tie(n, index)) for index, name in enumerate(names)]
+    return lines + [f"{name[1:-3]}: {tied(tie)}" for name, tie in ties if tie]
 
 
 def _output(example: Example, n: int, index: int) -> str:
@@ -62,16 +85,16 @@ def _output(example: Example, n: int, index: int) -> str:
         for i, j in derivative.nonzero().tolist()
     ]
     value = number(example.outputs[n, 0, row, column])
-    said = [f"  y[{row},{column}] = {value}  from  {', '.join(sources) or 'no input'}"]
+    message = [f"  y[{row},{column}] = {value}  from  {', '.join(sources) or 'no input'}"]
     if example.chooses(n, index):
         window = example.windows[n, index]
         rows = [
             " ".join(map(number, line[seen])) for line, seen in zip(image, window, strict=True) if seen.any()
         ]
-        said.append(f"of window [{'; '.join(rows)}]")
+        message.append(f"of window [{'; '.join(rows)}]")
     if tie := example.tie(n, index):
-        said.append(tied(tie))
-    return "  ".join(said)
+        message.append(tied(tie))
+    return "  ".join(message)
 
 
 def _places(places: list[tuple[int, int]]) -> str:
@@ -79,12 +102,14 @@ def _places(places: list[tuple[int, int]]) -> str:
 
 
 def _backward(example: Example, n: int) -> list[str]:
-    gradient, loss = example.gradients[n, 0], f"L_{n + 1}"
-    silent = int((gradient == 0).sum())
+    gradient, several = example.gradients[n, 0], len(example.images) > 1
+    loss = f"L_{n + 1}" if several else "L"
+    own = ", the loss of this sample alone" if several else ""
     return [
-        f"backward, {loss} being this sample's own loss: d{loss}/dx = sum over outputs of d{loss}/dy * dy/dx",
+        f"backward: d{loss}/dx = sum over outputs of d{loss}/dy * dy/dx{own}",
         *side_by_side([f"d{loss}/dy (given)", f"d{loss}/dx"], [example.upstream[n, 0], gradient]),
-        f"{silent} of {gradient.numel()} inputs get no gradient",
+        f"{int((gradient == 0).sum())} of {gradient.numel()} inputs get no gradient",
+        f"given: 1, 2, ... can be followed through; in training d{loss}/dy comes from the layer above",
     ]
 
 
@@ -92,7 +117,7 @@ def _batch(example: Example) -> list[str]:
     covered = int((example.gradients != 0).any(0).sum())
     return [
         "-- the batch: where 1/N enters --",
-        *(_mean_loss(example) if len(example.images) > 1 else _single_loss(example)),
+        *_mean_loss(example),
         f"Positions that get gradient from at least one sample: {covered} of {example.images[0].numel()}",
     ]
 
@@ -117,14 +142,6 @@ def _mean_loss(example: Example) -> list[str]:
         "added up where they share a weight. With x = w * image and w = 1, dL/dw = sum of dL/dx * image:",
         f"  {shares}   sum: {number(total / count)}, the mean over the samples",
         f"With reduction='sum' there is no 1/N, and dL/dw = {number(total)}.",
-    ]
-
-
-def _single_loss(example: Example) -> list[str]:
-    gradient = number(example.weight_gradients[0])
-    return [
-        "The loss of a batch is the mean over its N samples; N = 1 here, so nothing is divided: L = L_1.",
-        f"With x = w * image and w = 1, dL/dw = sum of dL/dx * image = {gradient}.",
     ]
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
-from cnnpool.explain.example import examples
+from cnnpool.explain.example import example
 from cnnpool.explain.maps import field_figure, routing_figure, shift_figure, winner_figure, winner_panels
 from cnnpool.explain.picture import figure
 from cnnpool.fit.loggers import Guarded
@@ -62,7 +62,7 @@ def draw(loggers: Sequence[Record | Guarded], model: Cnn, batch: Batch, results:
     for name in (results.pool["name"], results.readout["name"]):
         if name == KEEP:
             continue
-        show(f"view/worked_example/{name}", figure(examples(name)[0]), step)
+        show(f"view/worked_example/{name}", figure(example(name)), step)
 
 
 def routing_of(model: Cnn, batch: Batch) -> Routing:

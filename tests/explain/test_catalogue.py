@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from cnnpool import pool, readout
-from cnnpool.explain.catalogue import KINDS, catalogue, density
 from cnnpool.explain.example import example
 from cnnpool.explain.text import text
+from scripts.docs.operators import KINDS, catalogue, density
 
 DOCS = Path(__file__).parents[2] / "docs" / "operators.md"
 
