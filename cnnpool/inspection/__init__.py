@@ -74,6 +74,9 @@ def parser() -> Parser:
         default=[],
         help="an option of the operator or readout that --swap puts in",
     )
+    add(
+        "--all", action="store_true", help="with --swap: every number at every stage, not the first few alone"
+    )
     add("--where", metavar="WHERE", help="what to swap: pool, conv, head, or a regular expression of names")
     add("--probes", metavar="NAMES", help="which measurements, separated by commas; all for every one")
     add("--set", metavar="PROBE.KEY=VALUE", action="append", default=[], help="an option of a measurement")

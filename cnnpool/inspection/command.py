@@ -13,16 +13,20 @@ from torch import nn
 
 from cnnpool.cli_parser import assignment
 from cnnpool.data import Dataset
-from cnnpool.inspection import foreign, record
-from cnnpool.inspection.examination import Examination, name_of, with_labels
+from cnnpool.inspection import foreign
+from cnnpool.inspection.examination import (
+    Examination,
+    build_probes,
+    folder_of,
+    name_of,
+    outputs_of,
+    with_labels,
+)
 from cnnpool.inspection.images import batch, read_data
-from cnnpool.inspection.measure import build_probes, outputs_of
 from cnnpool.inspection.run import from_checkpoint, from_run
-from cnnpool.inspection.side_by_side import side_by_side
 from cnnpool.inspection.subject import Built, Subject
-from cnnpool.inspection.text import report
+from cnnpool.inspection.text import report, side_by_side
 from cnnpool.probe import Batch
-from cnnpool.published.sources import file_of
 from cnnpool.surgery import Change, swap
 from cnnpool.system.next_command import from_here, next_lines
 from cnnpool.tables import printable
@@ -46,8 +50,8 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
             raise ValueError(f"--{name} must be at least 2, got {getattr(asked, name)}")
     probes = build_probes(asked.probes, asked.set, asked.samples)
     subject = find(asked)
-    folder = record.folder_of(asked.out, asked.model)
-    dataset = read_data(subject, asked.data, asked.root, not asked.no_download)
+    folder = folder_of(asked.out, asked.model)
+    dataset = read_data(subject, asked.data, asked.root, not asked.no_download, asked.size)
     built = subject.build(dataset)
     built.model.eval()
     images = batch(dataset, built.model, subject, samples=asked.samples, size=asked.size)
@@ -64,13 +68,13 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
         after_this = ("cnnpool", "probe", *arguments, "--swap", "max_blur")
     else:
         swapped, changes = exchange(subject, built, dataset, images, asked)
-        within = record.folder_of(str(folder / name_of(asked)), asked.model)
+        within = folder_of(str(folder / name_of(asked)), asked.model)
         log.info("as built:")
         before = examination.of(built.model)
         written = before.write(folder)
         log.info("with %s:", asked.swap)
         after = examination.of(swapped, changes)
-        sys.stdout.write(side_by_side(before.results, after.results, width))
+        sys.stdout.write(side_by_side(before.results, after.results, width, whole=asked.all))
         written += after.write(within)
         after_this = ("cnnpool", "compare", from_here(folder))
     for at in dict.fromkeys(path.parent for path in written):
@@ -89,7 +93,7 @@ def find(asked: argparse.Namespace) -> Subject:
     name, path = asked.model, Path(asked.model)
     source, _, rest = name.partition(":")
     checkpoint = Path(asked.checkpoint) if asked.checkpoint else None
-    published = source in ("torchvision", "timm")
+    published = source in foreign.SOURCES
     if asked.weights and (checkpoint or not published):
         raise ValueError("--weights is for models of torchvision and timm, without --checkpoint")
     if path.is_dir():
@@ -100,12 +104,8 @@ def find(asked: argparse.Namespace) -> Subject:
         with suppress(FileNotFoundError):
             path.stat()
         raise ValueError(f"{name} is not a folder, a file, torchvision:NAME, timm:NAME or MODULE:FUNCTION")
-    if asked.weights and file_of(asked.weights):
-        return foreign.from_weights_file(source, rest, asked.weights)
-    if source == "torchvision":
-        subject = foreign.from_torchvision(rest, asked.weights, asked.seed)
-    elif source == "timm":
-        subject = foreign.from_timm(rest, asked.weights, asked.seed)
+    if published:
+        subject = foreign.from_published(source, rest, asked.weights, asked.seed)
     else:
         subject = foreign.from_function(name, asked.seed)
     return foreign.with_checkpoint(subject, checkpoint) if checkpoint else subject

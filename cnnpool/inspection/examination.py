@@ -1,28 +1,51 @@
-"""The measurements of a model, by every probe at every stage of its downsampling."""
+"""The measurements of a model, by every probe at every stage of its downsampling, and their results.json."""
 
 import argparse
 import dataclasses
+import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 
+from cnnpool import probe
 from cnnpool.cli_parser import assignment
 from cnnpool.data import Dataset
-from cnnpool.inspection import record
-from cnnpool.inspection.measure import measure, outputs_of, score
 from cnnpool.inspection.subject import Built, Subject
-from cnnpool.probe import Batch, Probe, declared
+from cnnpool.probe import PROBES, Batch, Probe, declared
+from cnnpool.probe.predictions import NoLogitsError, logits
 from cnnpool.quantity import records
+from cnnpool.run_folder import results
+from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.results import Results
 from cnnpool.surgery import Change
 from cnnpool.surgery.functional_pooling import FunctionalPooling
 from cnnpool.surgery.stages import added, operators_of, stages_of
 from cnnpool.surgery.trace import dry_run, pools
 from cnnpool.system.hardware import environment, usable
-from cnnpool.system.progress import Progress
+from cnnpool.system.progress import Progress, make_way
+
+log = logging.getLogger(__name__)
+
+LONGEST = 100
+"""Characters of a folder's name."""
+USUAL = (
+    "gradient",
+    "invariance",
+    "equivariance",
+    "aliasing",
+    "heat_map",
+    "sensitivity",
+    "receptive_field",
+    "cost",
+)
+"""Read unless --probes says otherwise; the others take longer."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +66,7 @@ class Examined:
 
     def write(self, folder: Path) -> list[Path]:
         """Write results.json and the pictures into ``folder``; the files written."""
-        written = record.write(folder, self.results)
+        written = write(folder, self.results)
         with Progress("drawing pictures"):
             # matplotlib is slow to load: only once there is something to draw.
             from cnnpool.inspection.pictures import draw
@@ -91,14 +114,14 @@ class Examination:
         stages = stages_of(model, example, changes)
         scores = {} if labels else {"test": score(model, batch.images, batch.labels)}
         measured = {**scores, **measure(model, stages, batch, self.probes)}
-        results = dataclasses.replace(
+        found = dataclasses.replace(
             self._facts(changes, {"labels": labels, "functional": str(functional)}),
             stages=operators_of(stages),
             measured=measured,
             quantities=records(declared(self.probes.values()), measured),
             environment=environment(torch.device(device)),
         )
-        return Examined(results, model, stages, batch)
+        return Examined(found, model, stages, batch)
 
     def _facts(self, changes: Sequence[Change], more: Mapping[str, str]) -> Results:
         """The examined model, described as a run's results.json describes the trained one."""
@@ -149,4 +172,110 @@ def with_labels(model: nn.Module, batch: Batch, dataset: Dataset) -> tuple[Batch
 def name_of(asked: argparse.Namespace) -> str:
     """The choice that ``--swap`` makes, as a word: ``max_blur+filter_size=5``."""
     extra = [*asked.swap_set, *([f"where={asked.where}"] if asked.where else [])]
-    return record.word("+".join([asked.swap, *sorted(extra)]))
+    return word("+".join([asked.swap, *sorted(extra)]))
+
+
+def build_probes(names: str | None, settings: Sequence[str], samples: int | None) -> dict[str, Probe]:
+    """The probes asked for, no option that counts images above ``samples``.
+
+    Raises:
+        ValueError: for an unknown probe or option, or a value out of range.
+    """
+    chosen = USUAL if names is None else tuple(PROBES) if names == "all" else tuple(names.split(","))
+    options: dict[str, dict[str, Any]] = {}
+    for name in chosen:
+        options[name] = _capped(probe.build(name), samples)
+    for text in settings:
+        key, value = assignment(text)
+        name, _, option = key.partition(".")
+        if name not in options:
+            raise ValueError(f"--set {text}: {name} is not among the probes {', '.join(chosen)}")
+        options[name][option] = value
+    return {name: probe.build(name, **own) for name, own in options.items()}
+
+
+def measure(
+    model: nn.Module, stages: Mapping[str, nn.Module], batch: Batch, probes: Mapping[str, Probe]
+) -> dict[str, Any]:
+    """Every probe's result by section; the batch's tensors are on the CPU."""
+    found = {}
+    with Progress("probing", len(probes), "probes") as progress:
+        for name, one in probes.items():
+            start = time.perf_counter()
+            found[one.section] = one.measure(model, stages, *batch)
+            progress.step()
+            make_way()
+            log.info("%s: %.1f s", name, time.perf_counter() - start)
+    return found
+
+
+def score(model: nn.Module, images: Tensor, labels: Tensor) -> dict[str, float | int]:
+    """Accuracy and mean loss over the images, and how many they are."""
+    answers = logits(model, images)
+    return {
+        "accuracy": (answers.argmax(1) == labels).double().mean().item(),
+        "loss": F.cross_entropy(answers.double(), labels).item(),
+        "samples": len(images),
+    }
+
+
+def outputs_of(model: nn.Module, images: Tensor) -> Tensor:
+    """The model's logits (N, K) for a few images.
+
+    Raises:
+        ValueError: if it does not run on them, or returns anything else.
+    """
+    try:
+        found = logits(model, images)
+    except NoLogitsError:
+        raise
+    except (RuntimeError, ValueError, TypeError, AttributeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        shape = "x".join(map(str, images.shape[1:]))
+        raise ValueError(f"the model does not run on images of {shape}: {reason} (see --size)") from error
+    if not torch.isfinite(found).all():
+        raise ValueError(f"the model must return finite logits (N, K), got shape {tuple(found.shape)}")
+    return found
+
+
+def _capped(one: Probe, samples: int | None) -> dict[str, int]:
+    """The options of a probe that count images and would be more than ``samples``."""
+    counts = {name: value for name, value in vars(one).items() if name.endswith("samples")}
+    return {name: samples for name, value in counts.items() if samples is not None and value > samples}
+
+
+def folder_of(out: str | None, name: str) -> Path:
+    """The folder to write to, made if need be.
+
+    Raises:
+        ValueError: if it holds a training run, or cannot be made.
+    """
+    folder = Path(out) if out else Path("outputs", "probe", word(name.strip("./")))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = results.read(folder)
+    except OSError as error:
+        raise ValueError(f"cannot write to {folder}: {error.strerror or error}") from None
+    except DamagedError as error:
+        raise ValueError(f"{error}; delete it, or choose another folder by --out") from None
+    if held and not held.examined:
+        raise ValueError(f"{folder} holds a run that was trained: choose another folder by --out")
+    return folder
+
+
+def word(text: str) -> str:
+    """``text`` as a folder's name, other characters than letters, digits and a few marks replaced."""
+    return "".join(c if c.isalnum() or c in "._-+=" else "_" for c in text)[:LONGEST]
+
+
+def write(folder: Path, found: Results) -> Path:
+    """Write results.json, which is either the old file or the whole new one.
+
+    Raises:
+        ValueError: if it cannot be written.
+    """
+    finished = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        return results.write(folder, dataclasses.replace(found, finished=finished))
+    except OSError as error:
+        raise ValueError(f"cannot write {error.filename}: {error.strerror or error}") from None

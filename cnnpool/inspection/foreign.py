@@ -9,103 +9,53 @@ import torch
 from torch import nn
 
 from cnnpool.data import Dataset
-from cnnpool.inspection.checkpoint import load_into, read
-from cnnpool.inspection.subject import Built, Subject
-from cnnpool.inspection.untrained import UNTRAINED, of_two
-from cnnpool.published.sources import Timm, Torchvision, fetched
+from cnnpool.inspection.subject import UNTRAINED, Built, Subject, load_into, of_two, read
+from cnnpool.published.sources import DEFAULT, NetworkSource, Timm, Torchvision
 from cnnpool.published.weights import load_into as load_into_network
-from cnnpool.registry import did_you_mean
 from cnnpool.system.progress import loading
 
+SOURCES: dict[str, type[NetworkSource]] = {"torchvision": Torchvision, "timm": Timm}
 PUBLISHED_CLASSES = 1000
 
 
-def from_torchvision(name: str, published: str | None, seed: int) -> Subject:
-    """The classifier ``name`` of torchvision, with published or random weights.
+def from_published(package: str, name: str, weights: str | None, seed: int) -> Subject:
+    """The classifier ``name`` of torchvision or timm, with published weights, a file's, or random ones.
+
+    Images are normalised as for the weights that the package recommends, also where these come from a file.
 
     Raises:
-        ValueError: for an unknown model, or weights that cannot be had.
+        ValueError: for an unknown model, or weights that cannot be had; when built, if they do not fit.
     """
-    with loading("torchvision"):
-        from torchvision import models
-
-    known = models.list_models(module=models)
-    if name not in known:
-        raise ValueError(f"torchvision has no classifier {name!r}; {did_you_mean(name, known)}")
-    if published is None:
-        return _random(
-            f"torchvision:{name}",
-            seed,
-            lambda dataset: models.get_model(name, weights=None, num_classes=dataset.num_classes),
-        )
+    full, arch = f"{package}:{name}", name
+    if package == "timm" and weights not in (None, DEFAULT) and "." not in weights and "/" not in weights:
+        # timm calls other published weights NAME.TAG.
+        arch, weights = f"{name}.{weights}", DEFAULT
     try:
-        entry = models.get_model_weights(name)["DEFAULT" if published == "default" else published]
-    except KeyError:
-        choices = ", ".join(w.name for w in models.get_model_weights(name))
-        raise ValueError(f"torchvision:{name} has no weights {published!r}; choose from {choices}") from None
-    preset = entry.transforms()
-    return Subject(
-        f"torchvision:{name}",
-        lambda dataset: Built(
-            fetched(lambda: models.get_model(name, weights=entry)), f"published: torchvision {entry.name}"
-        ),
-        mean=tuple(preset.mean),
-        std=tuple(preset.std),
-    )
+        with loading(package):
+            source = SOURCES[package](arch=arch, weights=weights)
+        found = source.read_weights()
+    except ValueError as error:
+        raise ValueError(f"{full}: {error}") from None
 
+    def at_random(dataset: Dataset) -> Built:
+        torch.manual_seed(seed)
+        words = f"random, seed {seed}: the figures describe the architecture, untrained"
+        return Built(source.network(dataset.num_classes), words, UNTRAINED)
 
-def from_timm(name: str, published: str | None, seed: int) -> Subject:
-    """The model ``name`` of timm, with published or random weights.
+    if found is None:
+        return Subject(full, at_random)
 
-    Raises:
-        ValueError: if timm is not installed, or has no such model.
-    """
-    try:
-        import timm
-    except ImportError:
-        raise ValueError(f"timm:{name} needs timm, which is not installed: pip install timm") from None
-    if not timm.is_model(name.split(".")[0]):
-        raise ValueError(f"timm has no model {name!r}; {did_you_mean(name, timm.list_models())}")
-    if published is None:
-        return _random(
-            f"timm:{name}", seed, lambda dataset: timm.create_model(name, num_classes=dataset.num_classes)
-        )
-    full = name if published == "default" else f"{name}.{published}"
-    preset = timm.get_pretrained_cfg(full)
-    if preset is None:
-        raise ValueError(f"timm has no weights {published!r} of {name}")
-    return Subject(
-        f"timm:{name}",
-        lambda dataset: Built(
-            fetched(lambda: timm.create_model(full, pretrained=True)), f"published: timm {full}"
-        ),
-        mean=tuple(preset.mean),
-        std=tuple(preset.std),
-    )
-
-
-def from_weights_file(package: str, name: str, file: str) -> Subject:
-    """The classifier ``name`` of timm or torchvision for the published classes, with weights of a file.
-
-    Images are normalised as for the weights that the package recommends, as in training from a file.
-
-    Raises:
-        ValueError: for an unknown model, or a file that cannot be read; when built, if it does not fit.
-    """
-    source = {"timm": Timm, "torchvision": Torchvision}[package](arch=name, weights=file)
-    weights = source.read_weights()
-    assert weights is not None
-
-    def build(dataset: Dataset) -> Built:
-        network = source.network(PUBLISHED_CLASSES)
-        if new := load_into_network(network, weights, PUBLISHED_CLASSES).new:
+    def loaded(dataset: Dataset) -> Built:
+        classes = _published_classes(source)
+        network = source.network(classes)
+        if new := load_into_network(network, found, classes).new:
             raise ValueError(
-                f"--weights {file}: {new[0]} is not for the {PUBLISHED_CLASSES} classes of published "
-                "weights; load a model of your own classes by MODULE:FUNCTION"
+                f"--weights {weights}: {new[0]} is not for the {classes} classes of published weights; "
+                "load a model of your own classes by MODULE:FUNCTION"
             )
-        return Built(network, weights.source)
+        return Built(network, found.source if source.file else f"published: {found.source}")
 
-    return Subject(f"{package}:{name}", build, mean=weights.mean, std=weights.std)
+    return Subject(full, loaded, mean=found.mean, std=found.std)
 
 
 def from_function(name: str, seed: int) -> Subject:
@@ -153,13 +103,13 @@ def with_checkpoint(subject: Subject, path: Path) -> Subject:
     return subject
 
 
-def _random(name: str, seed: int, make: Callable[[Dataset], nn.Module]) -> Subject:
-    def build(dataset: Dataset) -> Built:
-        torch.manual_seed(seed)
-        words = f"random, seed {seed}: the figures describe the architecture, untrained"
-        return Built(make(dataset), words, UNTRAINED)
+def _published_classes(source: NetworkSource) -> int:
+    """Classes of the published weights: 1,000 but for some of timm."""
+    if not isinstance(source, Timm) or source.file:
+        return PUBLISHED_CLASSES
+    import timm
 
-    return Subject(name, build)
+    return int(getattr(timm.get_pretrained_cfg(source.arch), "num_classes", PUBLISHED_CLASSES))
 
 
 def _called(name: str, function: Callable[[], object], seed: int) -> nn.Module:

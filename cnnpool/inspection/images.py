@@ -13,15 +13,20 @@ from cnnpool.data.augment import centre
 from cnnpool.data.draw import stratified
 from cnnpool.inspection.subject import Subject
 from cnnpool.probe import Batch
+from cnnpool.registry import lookup, options_of
 
 SAMPLES = 2048
 
 
-def read_data(subject: Subject, name: str | None, root: str | None, download: bool) -> Dataset:
+def read_data(
+    subject: Subject, name: str | None, root: str | None, download: bool, size: int | None = None
+) -> Dataset:
     """The data set asked for, else the one the model was trained on, else digits.
 
+    Images of different sizes are brought to ``size``, where the data set has one to choose.
+
     Raises:
-        ValueError: if it is unknown, or its files are missing or damaged.
+        ValueError: if it is unknown, its files are missing or damaged, or it needs a size.
     """
     trained = subject.data or {}
     same = name in (None, trained.get("name"))
@@ -30,7 +35,15 @@ def read_data(subject: Subject, name: str | None, root: str | None, download: bo
         options["root"] = root or os.environ.get("CNNPOOL_DATA", "data")
     if not download:
         options["download"] = False
-    return data.build(**options, seed=subject.trained.seed if subject.trained and same else 0)
+    if size is not None and options.get("size") is None:
+        known = options_of(lookup(data.DATASETS, "datasets", options["name"]))
+        options |= {"size": size} if "size" in known else {}
+    try:
+        return data.build(**options, seed=subject.trained.seed if subject.trained and same else 0)
+    except ValueError as error:
+        if "data.size=" not in str(error):
+            raise
+        raise ValueError(str(error).replace("data.size=", "--size ")) from error
 
 
 def batch(

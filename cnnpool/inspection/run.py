@@ -7,8 +7,7 @@ from torch import nn
 
 from cnnpool import model, pool, published, readout
 from cnnpool.data import Dataset
-from cnnpool.inspection.checkpoint import load_into, read
-from cnnpool.inspection.subject import Built, Subject
+from cnnpool.inspection.subject import Built, Subject, load_into, read
 from cnnpool.published import PUBLISHED, Operators
 from cnnpool.registry import KEEP
 from cnnpool.run_folder import results

@@ -1,6 +1,8 @@
-"""An inspection as text for the terminal."""
+"""An inspection as text for the terminal: of one model, or of two with their differences."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from cnnpool import tables
@@ -9,6 +11,11 @@ from cnnpool.run_folder.results import Results
 
 NONE = "–"
 NARROWEST = 60
+SHOWN = 8
+"""Rows of a comparison, unless all are asked for."""
+ACCURACY = Quantity("test.accuracy", "test accuracy", "", form="fraction", better="higher")
+LOSS = Quantity("test.loss", "test loss", "", form="ratio", better="lower")
+MERGED: dict[str, Callable[[list[float]], float]] = {"mean": fmean, "sum": math.fsum, "max": max, "min": min}
 
 Reading = dict[str, float | None]
 """Dotted key -> number."""
@@ -30,6 +37,116 @@ def report(results: Results, width: int) -> str:
         blocks.append("no downsampling module: nothing to say of stages\n")
     blocks.append(pairs([*_whole(results, quantities, read), *notes(results.measured)]))
     return "\n".join(block for block in blocks if block)
+
+
+def side_by_side(before: Results, after: Results, width: int, *, whole: bool = False) -> str:
+    """Numbers before and after a swap with the difference, after minus before; fractions in per cent.
+
+    Args:
+        before: of the model as it is.
+        after: of the same model swapped.
+        width: of the terminal, in characters.
+        whole: every number at every stage, not only the first few of the whole model.
+    """
+    names = (before.pool["name"], after.choice)
+    stages = list(dict.fromkeys([*before.stages, *after.stages]))
+    operators = [
+        (stage, *(found.stages.get(stage, {}).get("name", NONE) for found in (before, after)))
+        for stage in stages
+    ]
+    first, every = _headlines(before, after), list(_every(before, after))
+    mark = marked("model", after.examined)
+    short = [(title, mark, *_cells(one, old, new)) for one, title, old, new in first]
+    table = tables.from_rows(
+        ("measure", "where", *names, "difference"), every if whole else short, numbers=names
+    )
+    table[-1] = tables.Column(table[-1].header, table[-1].cells)
+    return "\n".join(
+        block
+        for block in (
+            pairs([row for row in head(after) if row[0] != "accuracy"]),
+            tables.text(tables.from_rows(("stage", *names), operators)) if stages else "",
+            _sentences(first, after),
+            tables.text(table, max(width, NARROWEST)),
+            "" if whole else f"{len(every)} numbers in all, stage by stage: --all, or results.json\n",
+            pairs(notes(after.measured)),
+        )
+        if block
+    )
+
+
+Row = tuple[str, ...]
+Pair = tuple[Quantity, str, float | None, float | None]
+"""Quantity, its title with its unit, and its values before and after."""
+
+
+def _headlines(before: Results, after: Results) -> list[Pair]:
+    """The numbers that comparisons show, stages taken together, cost last; of many those that differ."""
+    old, new = (dict(numbers(found.measured)) for found in (before, after))
+    found: list[Pair] = []
+    for one in [ACCURACY, *from_records({**before.quantities, **after.quantities})]:
+        if one is ACCURACY or one.shown == "compare":
+            title, first = _merged(one, list(before.stages), old)
+            others, second = _merged(one, list(after.stages), new)
+            if first is not None or second is not None:
+                found.append((one, _with_unit(title if first is not None else others, one), first, second))
+    if len(found) > SHOWN:
+        found = [pair for pair in found if pair[2] != pair[3]]
+    return sorted(found, key=lambda pair: pair[0].key.startswith("cost."))[:SHOWN]
+
+
+def _merged(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str, float | None]:
+    """Title and value of a quantity of the whole model, or of its stages taken together."""
+    if not one.by_stage:
+        key = next((key for key in read if one.values(key) is not None), one.key)
+        return one.title_of(key), read.get(key)
+    title, values = by_stage(one, stages, read)
+    known = [value for value in values if value is not None]
+    return f"{title}, {one.stages} of stages", MERGED[one.stages](known) if known else None
+
+
+def _sentences(first: Sequence[Pair], after: Results) -> str:
+    """In which of the first numbers the swapped model is better and worse, and whether its weights fit it."""
+    better, worse = list[str](), list[str]()
+    for one, title, old, new in first:
+        if one.better and old is not None and new is not None and old != new:
+            (better if (new > old) == (one.better == "higher") else worse).append(title.partition(" (")[0])
+    lines = [f"better with {after.choice}: {', '.join(better) or 'nothing'}"]
+    lines += [f"worse with {after.choice}: {', '.join(worse) or 'nothing'}"]
+    if not (after.examined or {}).get("untrained"):
+        lines.append(f"the weights were not trained with {after.choice}: compare accuracies after training")
+    return "\n".join([*lines, ""])
+
+
+def _every(before: Results, after: Results) -> Iterator[Row]:
+    """A row of every number: title, where, before, after, difference."""
+    quantities = from_records({**before.quantities, **after.quantities})
+    old, new = (dict(numbers(found.measured)) for found in (before, after))
+    whole = marked("model", after.examined)
+    for one in (ACCURACY, LOSS):
+        if one.key in old and one.key in new:
+            yield _with_unit(one.title, one), whole, *_cells(one, old[one.key], new[one.key])
+    stages = list(dict.fromkeys([*before.stages, *after.stages]))
+    for one in quantities:
+        if one.by_stage and one.shown != "file":
+            title, values = by_stage(one, stages, old)
+            others = by_stage(one, stages, new)[1]
+            title = _with_unit(title, one)
+            for stage, first, second in zip(stages, values, others, strict=True):
+                if first is not None or second is not None:
+                    yield title, marked(stage, after.examined), *_cells(one, first, second)
+                    title = ""
+    for key, one in of_whole(quantities, {**old, **new}):
+        yield _with_unit(one.title_of(key), one), whole, *_cells(one, old.get(key), new.get(key))
+
+
+def _with_unit(title: str, one: Quantity) -> str:
+    return f"{title} ({one.shown_unit})" if one.shown_unit else title
+
+
+def _cells(one: Quantity, first: float | None, second: float | None) -> Row:
+    difference = NONE if first is None or second is None else one.format(second - first, sign=True)
+    return cell(one, first), cell(one, second), difference
 
 
 def head(results: Results) -> list[tuple[str, str]]:

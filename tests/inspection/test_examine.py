@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 import cnnpool
 from cnnpool import data, model, pool, probe, readout, report
 from cnnpool.cli_parser import assignment
 from cnnpool.inspection import examination, main
-from cnnpool.inspection.checkpoint import read
+from cnnpool.inspection.examination import build_probes
 from cnnpool.inspection.images import batch
-from cnnpool.inspection.measure import build_probes
 from cnnpool.inspection.run import from_run, rebuild
-from cnnpool.inspection.subject import Subject
-from cnnpool.inspection.untrained import has_fresh_statistics
+from cnnpool.inspection.subject import Subject, has_fresh_statistics, read
+from cnnpool.quantity import find as find_quantity
+from cnnpool.quantity import from_records
 from cnnpool.report.measure import known_keys, quantities_of
 from cnnpool.report.runs import find
 
@@ -126,7 +127,7 @@ def test_a_swapped_model_is_the_one_swapped_by_hand_and_stands_beside_the_first(
     options = ["--swap", "blur", "--swap-set", "filter_size=5"]
     few = ["--probes", "cost,gradient", "--samples", "4"]
     alone, _ = examined(capsys, str(folder), *few)
-    first, said = examined(capsys, str(folder), *few, *options)
+    first, said = examined(capsys, str(folder), *few, *options, "--all")
     assert first["gradient"] == alone["gradient"] and first["stages"] == alone["stages"]
     results = json.loads(Path("out/blur+filter_size=5/results.json").read_text())
     old_flops = probe.cost.flops(net, net.stages, torch.zeros(1, 1, 28, 28))
@@ -144,6 +145,41 @@ def test_a_swapped_model_is_the_one_swapped_by_hand_and_stands_beside_the_first(
     numbers = " +".join(map(re.escape, (f"{old:.2f}", f"{new:.2f}", f"{new - old:+.2f}")))
     assert re.search(rf"^ +s2 +{numbers}$", said, re.M)
     assert re.search(r"^measure +where +max +blur +difference$", said, re.M)
+
+
+def test_a_swap_is_answered_by_sentences_and_eight_rows(run, capsys):
+    probes = ["--probes", "gradient,invariance,aliasing,cost", *FEW[4:], "--samples", "8"]
+    results, said = examined(capsys, str(run[0]), *probes, "--swap", "max_blur")
+    table = said.partition("measure ")[2].partition("\n\n")[0].splitlines()[2:]
+    assert 4 <= len(table) <= 8
+    swapped = json.loads(Path("out/max_blur/results.json").read_text())
+    flops = find_quantity(from_records(results["quantities"]), "cost.flops")
+    old, new = (one["cost"]["flops"] for one in (results, swapped))
+    cells = (flops.format(old), flops.format(new), flops.format(new - old, sign=True))
+    assert re.search(rf"^FLOPs.* +model +{' +'.join(map(re.escape, cells))}$", said, re.M)
+    assert "FLOPs" in re.search("^worse with max_blur: (.*)$", said, re.M)[1]
+    assert "\nthe weights were not trained with max_blur: compare accuracies after training\n" in said
+    assert re.search(r"^[2-9]\d numbers in all, stage by stage: --all, or results\.json$", said, re.M)
+
+
+def test_photographs_of_different_sizes_are_brought_to_the_size(tmp_path, capsys):
+    generator = torch.Generator().manual_seed(0)
+    for number in range(8):
+        folder = tmp_path / "photos" / ("cat" if number % 2 else "dog")
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = torch.randint(256, (40 + number, 60 - number, 3), generator=generator, dtype=torch.uint8)
+        Image.fromarray(pixels.numpy()).save(folder / f"{number}.png")
+    arguments = [
+        "torchvision:squeezenet1_1",
+        "--data",
+        "image_folder",
+        "--root",
+        "photos",
+        "--probes",
+        "cost",
+    ]
+    results, said = examined(capsys, *arguments, "--size", "40", "--samples", "2")
+    assert "2 test images of image_folder, 3x40x40" in said and results["examined"]["untrained"]
 
 
 def test_the_next_command_shows_both_sides_in_one_comparison(run, capsys):
@@ -171,13 +207,6 @@ def test_a_mistake_in_a_swap_is_found_before_anything_is_measured(run, monkeypat
     monkeypatch.setattr(examination, "measure", lambda *arguments: pytest.fail("measured"))
     with pytest.raises(ValueError, match="blur has no option 'kernel'"):
         main([str(run[0]), "--swap", "blur", "--swap-set", "kernel=3", "--samples", "2"])
-
-
-def test_parameters_that_come_with_a_swap_are_said_to_be_random(run, capsys):
-    _, said = examined(capsys, str(run[0]), "--probes", "cost", "--samples", "2", "--swap", "lip")
-    results = json.loads(Path("out/lip/results.json").read_text())
-    assert results["examined"]["weights"].endswith("; what lip brings of its own is random, seed 0")
-    assert "is random, seed 0" in said
 
 
 FUNCTIONAL = """\
@@ -228,7 +257,7 @@ def test_numbers_of_untrained_weights_are_marked_each(tmp_path, capsys):
         line for line in said.splitlines() if re.search(r"(^features_narrow|consistency|accuracy) ", line)
     ]
     assert len(numbers) >= 5 and all("(untrained)" in line for line in numbers)
-    _, said = examined(capsys, "untrained_model:Net", *FEW, "--swap", "max")
+    _, said = examined(capsys, "untrained_model:Net", *FEW, "--swap", "max", "--all")
     table = said.partition("measure ")[2].partition("\n\n")[0].splitlines()[2:]
     assert len(table) >= 5 and all("(untrained)" in line for line in table)
 
@@ -367,9 +396,18 @@ def test_a_checkpoint_gives_a_users_model_its_weights(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere is not a folder, a file"),
-        (["torchvision:resnet19"], "no classifier 'resnet19'; did you mean 'resnet1"),
-        (["timm:test_resnot"], "timm has no model 'test_resnot'; did you mean 'test_resnet'"),
-        (["torchvision:resnet18", "--weights", "best"], "no weights 'best'; choose from IMAGENET1K_V1"),
+        (
+            ["torchvision:resnet19"],
+            "torchvision:resnet19: arch must be a classifier of torchvision, got 'resnet19'; did",
+        ),
+        (
+            ["timm:test_resnot"],
+            "timm:test_resnot: arch must be a model of timm, got 'test_resnot'; did you mean 'test_resn",
+        ),
+        (
+            ["torchvision:resnet18", "--weights", "best"],
+            "weights must be default, IMAGENET1K_V1, or a file, got 'best'",
+        ),
         (["nothing.at:all"], "cannot import nothing.at:all: ModuleNotFoundError"),
         (["os:getcwd"], r"os:getcwd\(\) returned a str, not a torch.nn.Module"),
         (["run", "--data", "minst"], "did you mean 'mnist'"),
@@ -443,8 +481,13 @@ def test_code_in_a_checkpoint_never_runs(tmp_path):
     assert not (tmp_path / "it_ran").exists()
 
 
+def test_what_a_probe_left_is_refused_as_a_run(run, capsys):
+    examined(capsys, str(run[0]), "--probes", "cost", "--samples", "2")
+    with pytest.raises(ValueError, match=r"^out/results.json is of an earlier cnnpool probe: give the run"):
+        main(["out", "--probes", "cost"])
+
+
 def test_options_are_read_from_text_and_samples_cap_them():
-    assert assignment("a=3") == ("a", 3)
     assert assignment("a=[1,x]") == ("a", (1, "x"))
     assert assignment("a=tips,aps_crop") == ("a", ("tips", "aps_crop"))
     assert assignment("a=true") == ("a", True)
@@ -452,9 +495,3 @@ def test_options_are_read_from_text_and_samples_cap_them():
     assert built["invariance"].presets == ("tips", "aps_crop")
     assert (built["invariance"].samples, built["invariance"].stage_samples) == (100, 64)
     assert build_probes("all", [], None).keys() == probe.PROBES.keys()
-
-
-def test_what_a_probe_left_is_refused_as_a_run(run, capsys):
-    examined(capsys, str(run[0]), "--probes", "cost", "--samples", "2")
-    with pytest.raises(ValueError, match=r"^out/results.json is of an earlier cnnpool probe: give the run"):
-        main(["out", "--probes", "cost"])
