@@ -273,7 +273,7 @@ def test_own_options_and_numbers_worked_by_hand(capsys):
     # 9 in the middle wins all four windows, and takes 1 + 2 + 3 + 4.
     assert said.count("== max") == 1 and "== max (kernel_size=2, stride=1) ==" in said
     assert "x       y\n1 2 3   9 9\n4 9 6   9 9\n7 8 5\n" in said
-    assert "1 2                0  0  0\n3 4                0 10  0\n                   0  0  0\n" in said
+    assert "1 2              0  0  0\n3 4              0 10  0\n                 0  0  0\n" in said
     assert "8 of 9 inputs get no gradient" in said and "dL_1" not in said
 
 
@@ -289,10 +289,11 @@ def test_a_room_before_the_name_tells_an_operator_from_a_readout(capsys):
     assert "y[0,1] = 2" in capsys.readouterr().out
     explain.main(["readout=gem", "p=1", "--values", "1 2 3 2; 2 2 2 2"])
     said = capsys.readouterr().out
-    assert "y[0,0] = 2" in said and "y[0,1] =" not in said and "train readout=gem readout.p=1\n" in said
+    assert "x         y\n1 2 3 2   2\n2 2 2 2\n" in said and "dy[0,1]" not in said
+    assert "dy[0,0]/dx\n0.125 0.125 0.125 0.125\n" in said and "train readout=gem readout.p=1\n" in said
     explain.main(["pool=avg", "pool.kernel_size=4"])
     # Of all 16 pixels, of sum 36.
-    assert "y[0,0] = 2.25" in capsys.readouterr().out
+    assert "1 3 2 0   2.25\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", [*pool.OPERATORS, *(name for name in readout.READOUTS if name != "gap")])

@@ -422,7 +422,7 @@ def test_a_checkpoint_gives_a_users_model_its_weights(tmp_path, capsys):
         (["run", "--device", "cuda:99"], "--device cuda:99: "),
         (["run", "--weights", "default"], "--weights is for models of torchvision and timm"),
         (["run", "--out", "run"], "holds a run that was trained: choose another folder by --out"),
-        (["run", "--size", "3"], "the model does not run on images of 1x3x3"),
+        (["run", "--size", "3"], "digits: size must be a whole number from 8 to 512, got 3"),
         (["run", "--checkpoint", "missing.pt"], "cannot read the checkpoint missing.pt: No such file"),
     ],
 )
@@ -455,7 +455,7 @@ def test_damaged_runs_and_checkpoints_are_refused(run, tmp_path):
         ("{", "is damaged"),
         ("[]", "is damaged: not a JSON object"),
         (json.dumps(facts | {"schema": 2}), "schema 2 where this version reads 1"),
-        (json.dumps(facts | {"stages": None}), "is damaged: stages is null"),
+        (json.dumps(facts | {"stages": None}), "is damaged: stages: Input should be a valid dictionary"),
         (json.dumps(facts | {"stages": {}}), "does not describe a model"),
         (json.dumps(facts | {"model": {"name": "convnet", "width": 3}}), "does not fit the model"),
     ):
