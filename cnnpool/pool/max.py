@@ -161,6 +161,10 @@ def _maxima(x: Tensor, window: Window, ties: Ties) -> Tensor:
         return y.contiguous(memory_format=memory_format(is_channels_last(x)))
     if not x.is_floating_point() or is_exported():
         return torch.max_pool2d(x, *window)
+    if ties == "first" and torch_is_faster(x, MAX_OVERLAPPING):
+        # A small map; of windows that overlap torch rounds gradients in half precision after every addition.
+        exact = x.float() if window.overlaps else x
+        return torch.max_pool2d(exact, *window).to(x.dtype)
     packed = packs(x, window, ties) if x.dim() == 4 else None
     if packed is None:
         return _with_winners(x, window, ties)[0]

@@ -148,7 +148,7 @@ def ours(case: Case, root: Path, *, stream: bool) -> Callable[[int], Iterable]:
     batches = dataset.train_loader()
 
     def epoch(number: int) -> Iterable:
-        batches.set_epoch(number)
+        batches.sampler.set_epoch(number)
         return batches
 
     return epoch

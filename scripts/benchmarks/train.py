@@ -148,7 +148,8 @@ def _ours(case: Case, root: Path, probes: dict[str, "Timed"]) -> dict[str, float
         out = Path(folder)
         record = Record(out)
         saving = Checkpoints(out, layout.begin(out), record, signals)
-        trainer = build_trainer(classifier.recipe, {}, [*callbacks, saving], [record])
+        flags = {"limit_val_batches": 0}
+        trainer = build_trainer(classifier.recipe, flags, [*callbacks, saving], [record])
         trainer.fit(classifier, datamodule=Images(dataset))
         record.close()
     return saving.cost
