@@ -10,9 +10,7 @@ from cnnpool.bounds import AboveZero, AtLeastZero, Count, CountOrZero, ShareBelo
 from cnnpool.registry import check_fields
 
 LEAST_LOGGED = 20
-Devices = Annotated[
-    Literal[-1] | Annotated[int, Ge(1), Le(1024)], doc("a whole number from 1 to 1024, or -1")
-]
+Devices = Literal[-1] | Annotated[int, Ge(1), Le(1024)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,6 +69,8 @@ def pytest_runtest_setup() -> None:
     import torch
 
     torch.manual_seed(0)
+    # A training in this process may have left it on.
+    torch.use_deterministic_algorithms(False)
 
 
 def changed_operators() -> list[str]:

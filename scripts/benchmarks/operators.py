@@ -83,7 +83,7 @@ def is_gpu(results: Results) -> bool:
 
 
 def runtime(results: Results) -> str:
-    """What runs all rivals, where that is not torch as it is."""
+    """The compiler or runtime of all rivals, where that is not torch as it is."""
     names = ("torch.compile", "ONNX Runtime, forward")
     return next((name for name in names if all(row["rival"].endswith(name) for row in results["rows"])), "")
 

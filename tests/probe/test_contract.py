@@ -105,7 +105,7 @@ def test_every_number_of_a_result_is_declared_and_within_its_range(name, net, ba
     cnn, (images, labels) = net(), batch()
     result = build(name, **few(name)).measure(cnn, cnn.stages, images, labels)
     quantities = declared([PROBES[name]])
-    found = {key: (find(quantities, key), value) for key, value in numbers(result, name)}
+    found = {key: (find(quantities, key), value) for key, value in numbers({name: result})}
     assert {key.split(".")[-1] for key, (one, _) in found.items() if one is None} <= SET
     for key, (one, value) in found.items():
         if one is not None and value is not None:

@@ -165,7 +165,7 @@ def test_a_machine_with_srun_gets_no_warning(run, in_a_folder, monkeypatch, capf
         (["trainer.max_epochs=3"], "trainer.max_epochs: use fit.epochs"),
         (["trainer.logger=false"], "trainer.logger: choose one by log=NAME"),
         (["trainer.gradient_clip_val=-1"], "trainer.gradient_clip_val must be a number above 0"),
-        (["fit.devices=0"], "fit.devices must be a whole number from 1 to 1024, or -1, got 0"),
+        (["fit.devices=0"], "fit.devices must be -1, or a whole number from 1 to 1,024, got 0"),
         (["fit.accumulate=3"], "data.batch_size=128 must be a multiple of fit.devices x fit.accumulate"),
         (["callback=nosuch"], "no callback/nosuch; choose from early_stopping, learning_rate_monitor"),
     ],
