@@ -135,16 +135,7 @@ def swap(
             plan[target.module] = replacement(target, make(target, entry, options))
         except ValueError as error:
             raise ValueError(f"{name} cannot replace {target.name}: {error}") from error
-    try:
-        after = dry_run_with(model, plan, example)
-    except ValueError:
-        for target in targets:
-            try:
-                dry_run_with(model, {target.module: plan[target.module]}, example)
-            except ValueError as error:
-                raise ValueError(f"{name} cannot replace {target.name}: {error}") from error
-        raise
-    verify(targets, plan, after)
+    verify(targets, plan, _outputs(name, model, targets, plan, example))
     install(model, plan)
     for target in targets:
         move_hooks(target.module, plan[target.module])
@@ -220,6 +211,25 @@ def left_alone(name: str, seen: Sequence[Target], functional: FunctionalPooling)
     if names := unrecognised(seen, functional):
         parts.append(f"{', '.join(names)}, which make maps smaller in a way of their own")
     return f"{name} replaces modules alone; left as they were: {'; '.join(parts)}" if parts else ""
+
+
+def _outputs(
+    name: str,
+    model: nn.Module,
+    targets: Sequence[Target],
+    plan: Mapping[nn.Module, nn.Module],
+    example: Tensor,
+) -> list[Target]:
+    """The dry run after ``plan``; if that fails, the replacement that fails alone is named."""
+    try:
+        return dry_run_with(model, plan, example)
+    except ValueError:
+        for target in targets:
+            try:
+                dry_run_with(model, {target.module: plan[target.module]}, example)
+            except ValueError as error:
+                raise ValueError(f"{name} cannot replace {target.name}: {error}") from error
+        raise
 
 
 def dry_run_with(model: nn.Module, plan: Mapping[nn.Module, nn.Module], example: Tensor) -> list[Target]:

@@ -19,7 +19,8 @@ case "$2" in
   *ready*) cat .venv/ready; exit ;;
 esac
 echo "$(test -e .venv/unfinished && echo unfinished:) ${{0##*/}} $*" >> calls
-test "$2" != venv || {{ mkdir -p .venv/bin; for name in python uv ruff; do cp "$0" .venv/bin/$name; done; }}
+test "$2" != venv || {{
+  mkdir -p .venv/bin; for name in python uv ruff vulture; do cp "$0" .venv/bin/$name; done; }}
 case "$*" in *"$FAILS"*) exit 1 ;; esac
 """
 

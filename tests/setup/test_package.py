@@ -40,7 +40,7 @@ def test_wheel_carries_nothing_else_but_its_description(wheel):
     others = [name for name in wheel.namelist() if not name.endswith((".py", ".yaml", "py.typed"))]
     known = {f"cnnpool/tensorboard/page/{path.name}" for path in ROOT.glob("cnnpool/tensorboard/page/*")}
     known |= {f"cnnpool/report/templates/{path.name}" for path in ROOT.glob("cnnpool/report/templates/*")}
-    known.add("cnnpool/data/digits.csv.gz")
+    known |= {"cnnpool/data/digits.csv.gz", "cnnpool/schema.json"}
     assert [name for name in others if name not in known and not name.startswith(description)] == []
     assert {"cnnpool/tensorboard/page/tab.js", "cnnpool/report/templates/report.html"} <= known <= set(others)
     assert not [name for name in wheel.namelist() if name.split("/")[0] not in ("cnnpool", description[:-1])]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from cnnpool.fit.checkpoints import Checkpoints
+from cnnpool.fit import Classifier
 from cnnpool.pool import dispatch
 from scripts.reliability.fault.attempt import GOES_ON, Fault
 from scripts.reliability.fault.setting import (
@@ -46,14 +46,14 @@ def meanwhile(change):
     """``change`` is done once the run has trained its first epoch."""
 
     def before():
-        kept = Checkpoints.on_train_epoch_end
+        kept = Classifier.on_train_epoch_end
 
-        def then(self, trainer, module):
-            if trainer.current_epoch == 1:
+        def then(module):
+            if module.current_epoch == 1:
                 change()
-            kept(self, trainer, module)
+            kept(module)
 
-        Checkpoints.on_train_epoch_end = then
+        Classifier.on_train_epoch_end = then
 
     return before
 

@@ -74,7 +74,7 @@ TRAINING = [
     Fault(
         "batches that devices cannot share",
         "train fit.devices=3",
-        ("data.batch_size=128", "multiple of fit.devices=3"),
+        ("data.batch_size=128", "multiple of fit.devices x fit.accumulate, here 3 x 1"),
     ),
     Fault(
         "a checkpoint cut short",
