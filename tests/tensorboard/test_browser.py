@@ -130,12 +130,6 @@ def test_controls_change_what_is_shown_and_stand_in_the_address(browser, address
     assert browser.errors == []
 
 
-def test_a_malformed_address_leaves_the_tab_whole(browser, address):
-    open_tab(browser, address, more="&p.downsampling.open=%E0%A4%A&p.downsampling.seeds=1")
-    assert browser.run("tab.querySelectorAll('circle.seed').length") == 9
-    assert browser.errors == []
-
-
 def test_a_choice_opens_on_its_runs_and_a_measure_on_its_definition_by_the_keyboard(browser, address):
     open_tab(browser, address)
     browser.run("[...tab.querySelectorAll('.choice')].find(b => b.textContent === 'max').focus()")
