@@ -132,6 +132,17 @@ def test_nothing_is_said_of_a_cost_that_no_probe_has_measured(studied, bench):
     assert "it has the best mean" in out and "least arithmetic" not in out
 
 
+def test_a_cost_that_was_measured_decides_among_the_best(studied, bench):
+    status, out, _ = studied(bench(alike), "choose.pools=strided,avg", "choose.margin=0.05")
+    assert (
+        status == 0
+        and "Recommended: avg. Of 2 candidates left, avg is shown to lose less than 5.00 points" in out
+    )
+    assert (
+        "strided has the highest mean. Of those that this is shown of, it takes the least arithmetic" in out
+    )
+
+
 def test_a_candidate_over_the_limit_is_out(studied, bench):
     arguments = ["choose.pools=max,avg,strided", "choose.limit=1.5", "choose.margin=0.05"]
     runs = bench(alike)
