@@ -136,6 +136,8 @@ class Quantity:
 fraction = partial(Quantity, form="fraction", range=(0.0, 1.0))
 ratio = partial(Quantity, form="ratio", range=(0.0, None))
 count = partial(Quantity, form="count", range=(0.0, None))
+score = partial(fraction, better="higher")
+deviation = partial(ratio, better="lower")
 
 
 def from_records(records: Mapping[str, Any]) -> list[Quantity]:

@@ -15,7 +15,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from matplotlib.figure import Figure
 
 from cnnpool.fit.run import Run
-from cnnpool.lightning.pictures import log_figure
+from cnnpool.lightning.probe_callback import log_figure
 from cnnpool.loggers import Csv, MLflow, TensorBoard, Wandb
 from cnnpool.run_folder import layout
 from cnnpool.system.atomic import write_json

@@ -18,7 +18,8 @@ from cnnpool.fit.record import Record
 from cnnpool.model import Cnn
 from cnnpool.probe import Batch
 from cnnpool.probe.gradient_taps import stage_gradients
-from cnnpool.probe.receptive_field import at_once, receptive_fields
+from cnnpool.probe.predictions import at_once
+from cnnpool.probe.receptive_field import receptive_fields
 from cnnpool.registry import KEEP
 from cnnpool.run_folder.results import Results
 from cnnpool.run_folder.routing import Routing
@@ -50,7 +51,7 @@ def draw(loggers: Sequence[Record | Guarded], model: Cnn, batch: Batch, results:
             if isinstance(logger, Record):
                 logger.experiment.add_histogram(f"gradient/at_input/{stage}", gradient, step)
     # Each stage is a backward pass of its own: hundreds of large images take minutes.
-    mapped = images[: min(MAPPED, at_once(images))]
+    mapped = images[: min(MAPPED, at_once(images, kept=True))]
     fields = {
         stage: (field / field.max().clamp_min(1e-300)).tolist()
         for stage, field in receptive_fields(model, model.stages, mapped).items()

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from cnnpool.data import Dataset
-from cnnpool.probe.training import BY_CLASS
+from cnnpool.probe import BY_CLASS
 from cnnpool.quantity import Quantity
 from cnnpool.tables import printable
 

@@ -46,7 +46,7 @@ class ShiftInvariance(ProbeCallback):
     """Consistency and accuracy under shifts, and the change of every stage.
 
     Args:
-        presets: protocols by name, as in ``cnnpool.probe.presets.PRESETS``.
+        presets: protocols by name, as in ``cnnpool.probe.consistency.PRESETS``.
         samples: images of the probe batch, >= 2.
         max_shift_px: largest shift of the stage measures and of the picture, in pixels, >= 1.
         map_samples: images of the picture of the accuracy under every shift, ``maps/accuracy_over_shifts``,

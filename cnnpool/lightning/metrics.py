@@ -9,15 +9,14 @@ from torchmetrics import Metric
 
 from cnnpool.lightning.probe_batch import told_ends
 from cnnpool.probe.base import examined
-from cnnpool.probe.consistency import paired_predictions, refusal
-from cnnpool.probe.presets import PRESETS
+from cnnpool.probe.consistency import PRESETS, paired_predictions, refusal
 
 
 class ShiftConsistency(Metric):
     """Pairs of shifted views with the same top-1 class, divided by all pairs (Zhang 2019).
 
     Args:
-        preset: the protocol by which pairs are drawn, a name in ``cnnpool.probe.presets.PRESETS``.
+        preset: the protocol by which pairs are drawn, a name in ``cnnpool.probe.consistency.PRESETS``.
         seed: of the drawn shifts; every update draws others.
         mean, std: by channel, by which images in 0..1 were normalised, so that black enters in ``aps_crop``,
             ``lps_crop`` and ``tips_fill``. Without them the least value of each channel enters.

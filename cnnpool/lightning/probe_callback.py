@@ -5,21 +5,30 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 
-from cnnpool.lightning.check import check
-from cnnpool.lightning.pictures import log_figure
-from cnnpool.lightning.probe_batch import BatchCollector, Unpack, first_two, measurable, mixed, told_ends
+from cnnpool.lightning.probe_batch import (
+    UNPACK,
+    BatchCollector,
+    Unpack,
+    described,
+    first_two,
+    measurable,
+    mixed,
+    told_ends,
+)
 from cnnpool.probe import Batch, Probe
-from cnnpool.probe.base import Result, Stages, scalars
+from cnnpool.probe.base import Result, Stages, examined, scalars
 from cnnpool.surgery.stages import named_stages, stages_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Network = Callable[[LightningModule], nn.Module]
+NETWORK = "pass network=, a function from the LightningModule to the module that turns images into logits"
 
 
 class ProbeCallback(Callback):
@@ -236,3 +245,64 @@ class ProbeCallback(Callback):
         """The values where EarlyStopping and ModelCheckpoint look, which ``log`` would round."""
         metrics = {tag: torch.tensor(value, dtype=torch.float64) for tag, value in self.values.items()}
         trainer.callback_metrics.update(metrics)
+
+
+def check(
+    probe: Probe, network: nn.Module, find: Callable[[], Stages], images: Tensor, labels: Tensor
+) -> None:
+    """Raise unless ``probe`` can measure ``network`` on such images and labels.
+
+    Args:
+        images: a few, (N, C, H, W), on the network's device.
+        labels: int64, N or more.
+        find: the stages of ``network``.
+
+    Raises:
+        ValueError: in one sentence with the remedy.
+    """
+    kind = type(network).__name__
+    try:
+        with examined(network), torch.no_grad():
+            output = network(images)
+    except Exception as error:
+        raise ValueError(f"{kind} fails on images {described(images)}: {_line(error)}; {NETWORK}") from error
+    if not (isinstance(output, Tensor) and output.ndim == 2 and output.is_floating_point()):
+        raise ValueError(f"{kind} must return logits (N, classes), got {described(output)}: {NETWORK}")
+    classes = output.shape[1]
+    if classes < 2 or len(output) != len(images):
+        raise ValueError(
+            f"{kind} must return logits (N, classes) of at least two classes, got {tuple(output.shape)} for "
+            f"{len(images)} images: {NETWORK}"
+        )
+    if labels.max() >= classes:
+        raise ValueError(f"labels must be below {classes}, the classes, got {int(labels.max())}: {UNPACK}")
+    stages = find()
+    if not probe.tried:
+        return
+    # Some probes compare different images.
+    few = max(2, len(images))
+    batch = (torch.cat((t, t))[:few] for t in (images, labels[: len(images)].to(images.device)))
+    name = type(probe).__name__
+    try:
+        probe.measure(network, stages, *batch)
+    except Exception as error:
+        raise ValueError(f"{name} cannot measure {kind}: {_line(error)}; {NETWORK}") from error
+
+
+def _line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def log_figure(logger: Logger, tag: str, figure: "Figure", step: int) -> bool:
+    """Log ``figure``; returns whether the logger takes pictures: TensorBoard, Weights & Biases, MLflow."""
+    if hasattr(logger, "log_image"):
+        logger.log_image(key=tag, images=[figure], step=step)
+        return True
+    experiment: Any = getattr(logger, "experiment", None)
+    if hasattr(experiment, "add_figure"):
+        experiment.add_figure(tag, figure, step)
+        return True
+    if hasattr(experiment, "log_figure") and hasattr(logger, "run_id"):
+        experiment.log_figure(logger.run_id, figure, f"{tag}_{step:06d}.png")
+        return True
+    return False

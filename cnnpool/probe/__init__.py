@@ -4,23 +4,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from cnnpool import registry
-from cnnpool.probe.adversarial import AdversarialShift
 from cnnpool.probe.aliasing import Aliasing
 from cnnpool.probe.all_shifts import AllShifts
 from cnnpool.probe.base import Batch, Probe
 from cnnpool.probe.corruptions import Corruptions
 from cnnpool.probe.cost import Cost
-from cnnpool.probe.diagonal import Diagonal
-from cnnpool.probe.equivariance import Equivariance
+from cnnpool.probe.equivariance import Equivariance, HeatMap, LieDerivative
 from cnnpool.probe.gradient import GradientRouting
-from cnnpool.probe.heat_map import HeatMap
 from cnnpool.probe.invariance import ShiftInvariance
-from cnnpool.probe.lie import LieDerivative
 from cnnpool.probe.noise import GradientNoise
 from cnnpool.probe.receptive_field import ReceptiveField
-from cnnpool.probe.sensitivity import Sensitivity
-from cnnpool.probe.training import TRAINING
-from cnnpool.quantity import Quantity
+from cnnpool.probe.shifted_logits import AdversarialShift, Diagonal, Sensitivity
+from cnnpool.quantity import Quantity, Shown, count, deviation, fraction, ratio, score
 
 PROBES: dict[str, type[Probe]] = {
     "adversarial": AdversarialShift,
@@ -38,6 +33,74 @@ PROBES: dict[str, type[Probe]] = {
     "receptive_field": ReceptiveField,
     "sensitivity": Sensitivity,
 }
+
+
+def _scores(split: str, images: str, shown: Shown) -> tuple[Quantity, ...]:
+    accuracy = "Images classified correctly, divided by all images"
+    return (
+        score(
+            f"{split}.accuracy",
+            f"{split} accuracy",
+            f"{accuracy}: {images}.",
+            shown=shown,
+            headline=True,
+        ),
+        deviation(f"{split}.loss", f"{split} loss", f"Mean cross entropy, {images}.", shown="file"),
+    )
+
+
+BY_CLASS = (
+    score(
+        "test.balanced_accuracy",
+        "balanced accuracy",
+        "Mean over the classes of the accuracy on the test images of each, so that a small class counts as "
+        "much as a large one. Reported for data sets of one's own.",
+        shown="compare",
+    ),
+    score(
+        "test.class_accuracy.<class>",
+        "accuracy on <class>",
+        "Test images of the class that are classified correctly, divided by all of the class. Reported for "
+        "data sets of one's own; dots in a name become underscores.",
+        shown="compare",
+    ),
+)
+"""How well single classes are told; in reports up to ``cnnpool.fit.by_class.LISTED`` of them."""
+
+TRAINING = (
+    *_scores("test", "the test images, once training is over", "probe"),
+    *BY_CLASS,
+    *_scores("val", "the validation images", "file"),
+    *_scores("train", "the training images of one epoch, as they were augmented", "file"),
+    ratio("epoch.train_loss", "training loss", "Mean cross entropy of an epoch's training steps."),
+    ratio("train.learning_rate", "learning rate", "Learning rate of the step."),
+    count(
+        "cost.train_images_per_s",
+        "images/s",
+        "Training images divided by the seconds of training, validation and probes left out.",
+        better="higher",
+        shown="compare",
+        timed=True,
+    ),
+    Quantity(
+        "cost.wall_s",
+        "wall time",
+        "Seconds from the start of a run to its last measurement, interruptions left out.",
+        unit="s",
+        better="lower",
+        range=(0.0, None),
+        shown="compare",
+        timed=True,
+    ),
+    fraction(
+        "cost.load",
+        "load by others",
+        "Processor time that other programs took while the run trained, divided by that of all processors it "
+        "could use. Times of a run with more than 10 % say little.",
+        shown="file",
+    ),
+)
+"""Quantities that a training reports beside its probes."""
 
 
 def build(name: str, **options: Any) -> Probe:

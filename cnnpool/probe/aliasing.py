@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count
-from cnnpool.probe.base import Batch, Probe, Result, Stages, captured, device_of, examined, size_of
+from cnnpool.probe.base import Batch, Probe, Result, Stages, examined, maps_of, size_of
 from cnnpool.probe.predictions import mean_over
 from cnnpool.probe.shift import shift
 from cnnpool.probe.windows import stride_of
@@ -29,16 +29,10 @@ class Aliasing(Probe):
 
     Args:
         samples: images, >= 1.
-        every_epochs: read after every so many epochs; 0: only at the end.
-
-    Raises:
-        ValueError: if an option is out of range.
 
     Example:
-        >>> from cnnpool.probe import Aliasing
-        >>> from cnnpool.probe.base import example
-        >>> found = Aliasing().measure(*example())
-        >>> sorted(found)
+        >>> from cnnpool import probe
+        >>> sorted(probe.Aliasing().measure(*probe.base.example()))
         ['border', 'samples', 'stages']
     """
 
@@ -93,9 +87,9 @@ class Aliasing(Probe):
 
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
         images = batch.first(self.samples).images
-        with examined(model), captured(stages, inputs=True) as maps, torch.no_grad():
-            model(images.to(device_of(model)))
-            found = {stage: stage_aliasing(stages[stage], x) for stage, x in dict(maps).items()}
+        with examined(model), torch.no_grad():
+            maps = maps_of(model, stages, images, inputs=True)
+            found = {stage: stage_aliasing(stages[stage], x) for stage, x in maps.items()}
         return {
             "border": "circular",
             "samples": len(images),
@@ -178,13 +172,6 @@ def spectral_shares(energies: Tensor) -> dict[str, float]:
         ``alias_energy_ratio``: energy after subsampling that would not be there without aliasing, divided by
             all: ||D(u) - D(low(u))||^2 / ||D(u)||^2; 0 for a map without high frequencies.
         ``high_frequency_share``: energy of u not below the new Nyquist frequency, divided by all, 0..1.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.probe.aliasing import spectral_energies, spectral_shares
-        >>> stripes = torch.tensor([1.0, -1.0]).repeat(4).expand(1, 1, 8, 8)
-        >>> spectral_shares(spectral_energies(stripes, (2, 2)))
-        {'alias_energy_ratio': 1.0, 'high_frequency_share': 1.0}
     """
     aliased, sampled, low, total = energies.tolist()
     return {

@@ -1,7 +1,7 @@
 """The interface of a probe, and access to a model's maps that leaves the model unchanged."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -103,21 +103,30 @@ def examined(model: nn.Module) -> Iterator[nn.Module]:
 def captured(stages: Stages, *, inputs: bool = False) -> Iterator[dict[str, Tensor]]:
     """The output (or with ``inputs`` the input) of each stage in the latest forward pass, by stage."""
     seen: dict[str, Tensor] = {}
+    hooks = []
+    for stage, module in stages.items():
 
-    def keep(stage: str) -> Callable[[nn.Module, tuple[Tensor, ...], dict[str, Tensor], Tensor], None]:
-        def hook(
-            module: nn.Module, args: tuple[Tensor, ...], named: dict[str, Tensor], returned: Tensor
-        ) -> None:
-            seen[stage] = next(iter((*args, *named.values()))) if inputs else returned
+        def hook(_: nn.Module, args: Any, named: Any, returned: Tensor, stage: str = stage) -> None:
+            seen[stage] = first_input(args, named) if inputs else returned
 
-        return hook
-
-    hooks = [module.register_forward_hook(keep(stage), with_kwargs=True) for stage, module in stages.items()]
+        hooks.append(module.register_forward_hook(hook, with_kwargs=True))
     try:
         yield seen
     finally:
-        for hook in hooks:
-            hook.remove()
+        for one in hooks:
+            one.remove()
+
+
+def first_input(args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    """The map among a module's arguments: the first of them, given by place or by name."""
+    return next(iter((*args, *named.values())))
+
+
+def maps_of(model: nn.Module, stages: Stages, images: Tensor, *, inputs: bool = False) -> dict[str, Tensor]:
+    """The output (or with ``inputs`` the input) of each stage for ``images``, without gradients."""
+    with examined(model), captured(stages, inputs=inputs) as seen, torch.no_grad():
+        model(images.to(device_of(model)))
+    return seen
 
 
 def device_of(model: nn.Module) -> torch.device:
@@ -134,6 +143,11 @@ def ends_of(mean: Sequence[float], std: Sequence[float]) -> tuple[Tensor, Tensor
 def size_of(maps: Tensor) -> tuple[int, int]:
     """(H, W) of images or maps, (N, C, H, W)."""
     return maps.shape[2], maps.shape[3]
+
+
+def circumstances(model: nn.Module, images: Tensor, border: str) -> Result:
+    """How shifts were measured: what enters at the border, the number of images, how the model pads."""
+    return {"border": border, "samples": len(images), "model_padding": paddings(model)}
 
 
 def paddings(model: nn.Module) -> list[str]:

@@ -1,16 +1,36 @@
-"""Consistency: how often two shifted views of an image get the same prediction (Zhang 2019)."""
+"""Consistency: how often two shifted views of an image get the same prediction (Zhang 2019).
+
+Two views of an image are drawn by the named protocols of papers, ``PRESETS``.
+"""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from cnnpool.probe.base import size_of
 from cnnpool.probe.predictions import NoLogitsError, logits, predictions
-from cnnpool.probe.presets import Preset
+from cnnpool.probe.shift import shift
 
+Border = Literal["circular", "black", "crop", "enlarged"]
+PresetName = Literal[
+    "distinct",
+    "zhang_imagenet",
+    "zhang_cifar",
+    "aps_cifar",
+    "aps_crop",
+    "aps_imagenet",
+    "lps_cifar",
+    "lps_crop",
+    "tips",
+    "tips_fill",
+    "flc_cifar",
+    "one_px",
+]
 EXACT = 64
 """A protocol of at most so many shifts is computed over all of them."""
 PAIRS = 10
@@ -20,13 +40,159 @@ Seen = dict[tuple[str, int, int], Tensor]
 """Predictions of all images by border and shift: protocols share shifts."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """How a pair of shifted views of an image is drawn.
+
+    Both views are shifted, each by a vertical and a horizontal number of pixels from ``low`` to ``high``
+    (both included), uniformly; null bounds mean every offset that the border allows.
+
+    Args:
+        source: where the protocol comes from.
+        low, high: pixels; null: 0 and the number of offsets less one.
+        quarter: the bounds are -H/4 and H/4 instead.
+        border: ``circular``: what leaves enters on the other side. ``black``: black enters, as in the crop of
+            an image with a black frame. ``crop``: 7/8 of the image (224 of 256), so that nothing need enter;
+            the offsets are 0..H/8 - 1. ``enlarged``: the image's size is cropped out of the image enlarged to
+            9/8 (36 for 32) by bilinear interpolation; the offsets are 0..H/8 - 1.
+        per_image: each image draws its own pair, else a batch shares one.
+        distinct: the two views of a pair are never shifted alike.
+        batch: images that share a pair where ``per_image`` is false.
+        least_size: the smallest H and W that it is meant for, in pixels.
+    """
+
+    source: str
+    low: int | None = None
+    high: int | None = None
+    quarter: bool = False
+    border: Border = "circular"
+    per_image: bool = False
+    distinct: bool = False
+    batch: int = 256
+    least_size: int = 1
+
+    def bounds(self, length: int) -> tuple[int, int]:
+        """(lowest, highest) shift in pixels along an axis of ``length`` pixels."""
+        if self.quarter:
+            return -(length // 4), length // 4
+        if self.low is not None and self.high is not None:
+            return self.low, self.high
+        return 0, (length if self.border in ("circular", "black") else length // 8) - 1
+
+    def draw(self, n: int, size: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Shifts of the first and second views, each (N, 2): down, right."""
+        (top, bottom), (left, right) = (self.bounds(length) for length in size)
+        columns = right - left + 1
+        positions = (bottom - top + 1) * columns
+        pairs = n if self.per_image else -(-n // self.batch)
+        first = torch.randint(positions, (pairs,), generator=generator)
+        if self.distinct:
+            second = (first + torch.randint(1, positions, (pairs,), generator=generator)) % positions
+        else:
+            second = torch.randint(positions, (pairs,), generator=generator)
+        if not self.per_image:
+            first, second = (p.repeat_interleave(self.batch)[:n] for p in (first, second))
+        first, second = (
+            torch.stack((place // columns + top, place % columns + left), 1) for place in (first, second)
+        )
+        return first, second
+
+    def shifts(self, size: tuple[int, int]) -> Tensor:
+        """Every shift of a view, (P, 2): down, right."""
+        (top, bottom), (left, right) = (self.bounds(length) for length in size)
+        return torch.cartesian_prod(torch.arange(top, bottom + 1), torch.arange(left, right + 1))
+
+    def view(self, images: Tensor, shifts: Tensor, black: Tensor | None = None) -> Tensor:
+        """Images (N, C, H, W) as one view shows them; ``shifts`` (N, 2): down, right; ``black`` (C,)."""
+        down, right = shifts.unbind(1)
+        if self.border in ("circular", "black"):
+            return shift(images, down, right, circular=self.border == "circular", fill=black)
+        height, width = images.shape[2:]
+        if self.border == "enlarged":
+            size = (height + height // 8, width + width // 8)
+            images = F.interpolate(images, size, mode="bilinear", align_corners=False)
+        else:
+            height, width = height - height // 8, width - width // 8
+        return shift(images, -down, -right)[..., :height, :width]
+
+    def refusal(self, size: tuple[int, int]) -> str | None:
+        """The reason why images of ``size`` do not suit the preset; None if they do."""
+        height, width = size
+        if min(size) < self.least_size:
+            return f"needs images of at least {self.least_size}x{self.least_size}, got {height}x{width}"
+        if all(high <= low for low, high in map(self.bounds, size)):
+            return f"leaves a {height}x{width} image a single position"
+        return None
+
+    def paired_per_image(self) -> "Preset":
+        """The same shifts, but every image draws its own pair of two different ones."""
+        return replace(self, per_image=True, distinct=True)
+
+
+PRESETS: dict[str, Preset] = {
+    "distinct": Preset(
+        source="cnnpool: -3..3 px, a distinct pair per image", low=-3, high=3, per_image=True, distinct=True
+    ),
+    "zhang_imagenet": Preset(
+        source="Zhang 2019, ImageNet: crops of 224 out of 256 px, one pair per batch of 8",
+        border="crop",
+        batch=8,
+        least_size=256,
+    ),
+    "zhang_cifar": Preset(
+        source="Zhang 2019, CIFAR: every circular position, one pair per batch of 100", batch=100
+    ),
+    "aps_cifar": Preset(
+        source="Chaman 2021, CIFAR: -3..2 px, circular, one pair per batch of 256", low=-3, high=2
+    ),
+    "aps_crop": Preset(
+        source="Chaman 2021, CIFAR: -3..2 px, crops of the padded image, one pair per batch of 256",
+        low=-3,
+        high=2,
+        border="black",
+    ),
+    "aps_imagenet": Preset(
+        source="Chaman 2021, ImageNet: -32..31 px, circular, one pair per batch",
+        low=-32,
+        high=31,
+        least_size=64,
+    ),
+    "lps_cifar": Preset(
+        source="Rojas-Gomez 2022, CIFAR: -3..2 px, circular, one pair per batch", low=-3, high=2
+    ),
+    "lps_crop": Preset(
+        source="Rojas-Gomez 2022, CIFAR: -3..2 px, crops of the padded image, one pair per batch",
+        low=-3,
+        high=2,
+        border="black",
+    ),
+    "tips": Preset(source="Saha 2024: -H/4..H/4 px, circular, one pair per batch", quarter=True),
+    "tips_fill": Preset(
+        source="Saha 2024: -H/4..H/4 px, black enters, one pair per batch", quarter=True, border="black"
+    ),
+    "flc_cifar": Preset(
+        source="Grabinski 2022, CIFAR: crops of 32 out of 36 px by bilinear enlargement, one pair per batch",
+        border="enlarged",
+    ),
+    "one_px": Preset(
+        source="after Shifman & Weiss 2024: crops of 7/8 of the image, at most one px apart each way, so "
+        "nothing enters; a distinct pair per image",
+        low=0,
+        high=1,
+        border="crop",
+        per_image=True,
+        distinct=True,
+        least_size=16,
+    ),
+}
+
+
 def paired_predictions(
     model: nn.Module, images: Tensor, preset: Preset, seed: int, black: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Top-1 classes (N,) of two shifted views of every image (N, C, H, W), drawn by ``preset``."""
     generator = torch.Generator().manual_seed(seed)
-    height, width = images.shape[-2:]
-    first, second = preset.draw(len(images), (height, width), generator)
+    first, second = preset.draw(len(images), size_of(images), generator)
 
     def views(x: Tensor, by: Tensor) -> Tensor:
         return preset.view(x, by, black)
@@ -40,8 +206,7 @@ def refusal(model: nn.Module, preset: Preset, images: Tensor) -> str | None:
     Raises:
         NoLogitsError: if the model returns no logits, whatever the preset.
     """
-    height, width = images.shape[-2:]
-    if reason := preset.refusal((height, width)):
+    if reason := preset.refusal(size_of(images)):
         return reason
     if preset.border == "crop":
         view = preset.view(images[:1], torch.zeros(1, 2, dtype=torch.int64))
@@ -89,13 +254,12 @@ def over_all(
     many times its variance.
     """
     seen = {} if seen is None else seen
-    height, width = images.shape[-2:]
     tops = []
-    for down, right in preset.shifts((height, width)).tolist():
+    for down, right in preset.shifts(size_of(images)).tolist():
         key = (preset.border, down, right)
         if key not in seen:
-            moved = torch.tensor((down, right)).expand(len(images), 2)
-            seen[key] = predictions(model, images, moved, lambda x, by: preset.view(x, by, black))
+            view = None if preset.border == "circular" else lambda x, by: preset.view(x, by, black)
+            seen[key] = predictions(model, images, torch.tensor((down, right)), view)
         tops.append(seen[key])
     votes = torch.stack(tops)
     shifts = len(votes)
@@ -119,7 +283,6 @@ def over_drawn(
     model: nn.Module, images: Tensor, labels: Tensor, preset: Preset, seed: int, black: Tensor | None = None
 ) -> Agreement:
     """``PAIRS`` pairs of each image, drawn for it alone, so the spread over images holds that of draws."""
-    height, width = images.shape[-2:]
     found = {}
     for name, drawn in (("own", replace(preset, per_image=True)), ("distinct", preset.paired_per_image())):
         pairs = [paired_predictions(model, images, drawn, seed + 7919 * k, black) for k in range(PAIRS)]
@@ -130,25 +293,9 @@ def over_drawn(
         distinct=(found["distinct"][:, 0] == found["distinct"][:, 1]).double().mean(0),
         correct=right.double().mean((0, 1)),
         both=right.all(1).double().mean(0),
-        shifts=len(preset.shifts((height, width))),
+        shifts=len(preset.shifts(size_of(images))),
         exact=False,
     )
-
-
-def by_preset(
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    preset: Preset,
-    seed: int,
-    black: Tensor | None = None,
-    seen: Seen | None = None,
-) -> Agreement:
-    """Exactly over all shifts of a protocol where they are few, else over pairs drawn for every image."""
-    height, width = images.shape[-2:]
-    if len(preset.shifts((height, width))) <= EXACT:
-        return over_all(model, images, labels, preset, black, seen)
-    return over_drawn(model, images, labels, preset, seed, black)
 
 
 def interval(shares: Tensor) -> tuple[float, float]:
@@ -166,7 +313,7 @@ def by_presets(
     seed: int,
     black: Tensor | None = None,
 ) -> dict[str, Any]:
-    """Results under the named presets.
+    """Results under the named presets: exact for those of few shifts, else over pairs drawn for every image.
 
     Returns:
         ``consistency``, ``consistency_distinct`` by name; ``consistency_given_correct`` of the first; under
@@ -176,14 +323,19 @@ def by_presets(
     reasons = {name: refusal(model, preset, images) for name, preset in presets.items()}
     fitting = {name: preset for name, preset in presets.items() if reasons[name] is None}
     seen: Seen = {}
-    found = {name: by_preset(model, images, labels, p, seed, black, seen) for name, p in fitting.items()}
+    found = {
+        name: over_all(model, images, labels, preset, black, seen)
+        if len(preset.shifts(size_of(images))) <= EXACT
+        else over_drawn(model, images, labels, preset, seed, black)
+        for name, preset in fitting.items()
+    }
     result: dict[str, Any] = {
         "consistency": {name: one.same.mean().item() for name, one in found.items()},
         "consistency_distinct": {name: one.distinct.mean().item() for name, one in found.items()},
     }
     if found:
         result["consistency_given_correct"] = _given_correct(next(iter(found.values())))
-    result["presets"] = {name: fitting[name].facts() | _facts(one) for name, one in found.items()}
+    result["presets"] = {name: asdict(fitting[name]) | _facts(one) for name, one in found.items()}
     if skipped := {name: reason for name, reason in reasons.items() if reason}:
         result["skipped"] = skipped
     return result

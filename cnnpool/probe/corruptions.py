@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from cnnpool.bounds import Count, Seed
 from cnnpool.probe.base import Batch, Probe, Result, Stages
 from cnnpool.probe.predictions import logits
-from cnnpool.quantity import fraction
+from cnnpool.quantity import score
 from cnnpool.registry import checked
 
 Severity = Annotated[int, Ge(1), Le(5)]
@@ -41,7 +41,7 @@ CorruptionName = Literal[
     "pixelate",
     "jpeg",
 ]
-REACH = 8
+REACH = 3
 """Pixels to each side in which the disk of a defocused point is drawn."""
 ANGLE = 45
 """Motion goes across by at most so many degrees up or down."""
@@ -59,55 +59,44 @@ class Corruptions(Probe):
         names: corruptions of ``cnnpool.probe.corruptions.CORRUPTIONS``.
         severities: 1 to 5, as published.
         seed: of their noise.
-        every_epochs: read after every so many epochs; 0: only at the end.
-
-    Raises:
-        ValueError: if an option is out of range.
 
     Example:
-        >>> from cnnpool.probe import Corruptions
-        >>> from cnnpool.probe.base import example
-        >>> found = Corruptions(names=("jpeg", "fog")).measure(*example())
-        >>> list(found["by_corruption"])
+        >>> from cnnpool import probe
+        >>> list(probe.Corruptions(names=("jpeg", "fog")).measure(*probe.base.example())["by_corruption"])
         ['jpeg', 'fog']
     """
 
     section = "corruptions"
     tried = False
     quantities = (
-        fraction(
+        score(
             "accuracy",
             "accuracy under corruptions",
             "Corrupted images classified correctly, over all corruptions and severities, divided by all "
             "corrupted images.",
-            better="higher",
             shown="compare",
         ),
-        fraction(
+        score(
             "clean_accuracy",
             "accuracy without corruption",
             "The same images as they are, classified correctly, divided by all.",
-            better="higher",
         ),
-        fraction(
+        score(
             "consistency",
             "consistency under corruptions",
             "Corrupted images with the same top-1 class as the image itself, right or wrong, over all "
             "corruptions and severities, divided by all corrupted images.",
-            better="higher",
         ),
-        fraction(
+        score(
             "by_corruption.<corruption>",
             "accuracy under <corruption>",
             "Images with this corruption classified correctly, over all severities, divided by all.",
-            better="higher",
         ),
-        fraction(
+        score(
             "by_severity.<severity>",
             "accuracy at severity <severity>",
             "Images corrupted at this severity (1 to 5) classified correctly, over all corruptions, divided "
             "by all.",
-            better="higher",
         ),
     )
 
@@ -317,20 +306,11 @@ def _gaussian(sigma: float, radius: int) -> Tensor:
 def _filtered(x: Tensor, kernel: Tensor, border: str) -> Tensor:
     """Correlation of each channel with ``kernel``, of odd sides, the image continued at its border."""
     rows, columns = (side // 2 for side in kernel.shape)
-    padded = x
-    for axis, reach in ((2, rows), (3, columns)):
-        padded = padded.index_select(axis, _continued(x.shape[axis], reach, border))
+    # An image as small as that has nothing to mirror.
+    border = border if min(x.shape[-2:]) > max(rows, columns) else "replicate"
+    padded = F.pad(x, (columns, columns, rows, rows), mode=border)
     weight = kernel.expand(x.shape[1], 1, *kernel.shape)
     return F.conv2d(padded, weight, groups=x.shape[1])
-
-
-def _continued(size: int, reach: int, border: str) -> Tensor:
-    """The pixel at each place from -reach on: mirrored about the border pixel, or that repeated."""
-    place = torch.arange(-reach, size + reach)
-    if border == "replicate" or size == 1:
-        return place.clamp(0, size - 1)
-    place = place.remainder(2 * size - 2)
-    return torch.minimum(place, 2 * size - 2 - place)
 
 
 def _cloud(images: int, side: int, decay: float, generator: torch.Generator) -> Tensor:

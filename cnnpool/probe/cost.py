@@ -15,7 +15,17 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from cnnpool.bounds import Count
-from cnnpool.probe.base import Batch, Probe, Result, Stages, captured, device_of, examined
+from cnnpool.probe.base import (
+    Batch,
+    Probe,
+    Result,
+    Stages,
+    device_of,
+    examined,
+    first_input,
+    maps_of,
+    size_of,
+)
 from cnnpool.probe.predictions import at_once
 from cnnpool.quantity import Quantity, count
 from cnnpool.registry import checked
@@ -35,16 +45,10 @@ class Cost(Probe):
             way on very few.
         timed_samples: images of a timed batch, >= 1.
         repeats: timed passes, of which the median counts, >= 1.
-        every_epochs: read after every so many epochs; 0: only at the end.
-
-    Raises:
-        ValueError: if an option is out of range.
 
     Example:
-        >>> from cnnpool.probe import Cost
-        >>> from cnnpool.probe.base import example
-        >>> found = Cost(repeats=1).measure(*example())
-        >>> found["parameters"]  # 16 * 10 + 10
+        >>> from cnnpool import probe
+        >>> probe.Cost(repeats=1).measure(*probe.base.example())["parameters"]  # 16 * 10 + 10
         170
     """
 
@@ -91,27 +95,19 @@ class Cost(Probe):
             better="higher",
             timed=True,
         ),
-        Quantity(
-            "stages.<stage>.forward_us",
-            "forward time",
-            "Microseconds of one stage's operator alone, forward, divided by the images of the batch; "
-            "the median of several passes.",
-            unit="us",
-            better="lower",
-            stages="sum",
-            timed=True,
-            range=(0.0, None),
-        ),
-        Quantity(
-            "stages.<stage>.backward_us",
-            "backward time",
-            "Microseconds of one stage's operator alone, backward, divided by the images of the "
-            "batch; the median of several passes.",
-            unit="us",
-            better="lower",
-            stages="sum",
-            timed=True,
-            range=(0.0, None),
+        *(
+            Quantity(
+                f"stages.<stage>.{way}_us",
+                f"{way} time",
+                f"Microseconds of one stage's operator alone, {way}, divided by the images of the batch; the "
+                "median of several passes.",
+                unit="us",
+                better="lower",
+                stages="sum",
+                timed=True,
+                range=(0.0, None),
+            )
+            for way in ("forward", "backward")
         ),
     )
 
@@ -154,34 +150,26 @@ def flops(model: nn.Module, stages: Stages, image: Tensor) -> int | None:
     Convolutions and matrix products are counted as torch does, which leaves pooling out; other arithmetic of
     the operators is added by their own ``flops``. None if an operator does not define it.
     """
-    pooling: list[int | None] = []
-    counter = FlopCounterMode(display=False)
+    counter, own = FlopCounterMode(display=False), list[int | None]()
 
     def add(module: Any, args: tuple[Tensor, ...], named: dict[str, Tensor], output: Tensor) -> None:
-        x = next(iter((*args, *named.values())))
-        counted = FlopCounterMode(display=False)
-        with torch.no_grad(), counted:
+        x = first_input(args, named)
+        with FlopCounterMode(display=False) as again:
             module.forward(x.detach())
-        own = module.flops(*x.shape[-2:])
-        pooling.append(None if own is None else max(own - counted.get_total_flops(), 0))
+        counted, stated = again.get_total_flops(), module.flops(*size_of(x))
+        # The counter has seen these twice now.
+        own.append(None if stated is None else max(stated - counted, 0) - counted)
 
-    hooks = [
-        module.register_forward_hook(add, with_kwargs=True)
-        for module in stages.values()
-        if hasattr(module, "flops")
-    ]
+    counting = [module for module in stages.values() if hasattr(module, "flops")]
+    hooks = [module.register_forward_hook(add, with_kwargs=True) for module in counting]
     try:
-        with examined(model), torch.no_grad():
+        with examined(model), torch.no_grad(), counter:
             model(image.to(device_of(model)))
-            for hook in hooks:
-                hook.remove()
-            with counter:
-                model(image.to(device_of(model)))
     finally:
         for hook in hooks:
             hook.remove()
-    known = [own for own in pooling if own is not None]
-    return int(counter.get_total_flops() + sum(known)) if len(known) == len(pooling) else None
+    known = [more for more in own if more is not None]
+    return int(counter.get_total_flops() + sum(known)) if len(known) == len(own) else None
 
 
 def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:
@@ -190,11 +178,13 @@ def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:
     A storage kept by several layers counts once, and one that a discarded part of the graph kept, not at all.
     """
     own = {p.untyped_storage().data_ptr() for p in (*model.parameters(), *model.buffers())}
-    kept: weakref.WeakSet[_Kept] = weakref.WeakSet()
+    # Weakly, for as long as the graph holds them: a storage's address may be given out again.
+    kept: list[weakref.ref[Tensor]] = []
 
-    def pack(tensor: Tensor) -> "_Kept":
+    def pack(tensor: Tensor) -> Tensor:
         # Detached: a node's own output would keep the node alive.
-        kept.add(saved := _Kept(tensor.detach()))
+        saved = tensor.detach()
+        kept.append(weakref.ref(saved))
         return saved
 
     # Copied: the images may share the storage of a larger batch.
@@ -202,19 +192,13 @@ def saved_bytes(model: nn.Module, images: Tensor, labels: Tensor) -> int:
     with (
         examined(model),
         torch.enable_grad(),
-        torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved.tensor),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved),
     ):
         loss = F.cross_entropy(model(images), labels)
-    storages = {s.data_ptr(): s.nbytes() for s in (saved.tensor.untyped_storage() for saved in kept)}
+    alive = [saved.untyped_storage() for one in kept if (saved := one()) is not None]
+    storages = {storage.data_ptr(): storage.nbytes() for storage in alive}
     del loss
     return round(sum(size for start, size in storages.items() if start not in own) / len(images))
-
-
-class _Kept:
-    """A saved tensor, for as long as the graph holds it: a storage's address may be given out again."""
-
-    def __init__(self, tensor: Tensor):
-        self.tensor = tensor
 
 
 def images_per_s(model: nn.Module, images: Tensor, repeats: int) -> float:
@@ -235,9 +219,7 @@ def stage_times(
     """
     device = device_of(model)
     times = {}
-    with examined(model), captured(stages, inputs=True) as maps, torch.no_grad():
-        model(images.to(device))
-        seen = dict(maps)
+    seen = maps_of(model, stages, images, inputs=True)
     with examined(model), torch.enable_grad():
         for stage, x in seen.items():
             forward, backward = _operator_seconds(stages[stage], x, repeats, device)

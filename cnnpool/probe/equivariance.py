@@ -1,27 +1,37 @@
-"""Equivariance: whether a stage's output moves by one pixel when the image moves by its total stride."""
+"""Equivariance: whether the output of a stage moves along with the image.
 
+By whole strides (``Equivariance``), by every shift of a square (``HeatMap``, Zhang 2019, figure 5), and in
+the limit of small shifts (``LieDerivative``, Gruver 2023).
+"""
+
+import warnings
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
+from cnnpool.bounds import Count
 from cnnpool.probe.base import (
     AtLeastTwo,
     Batch,
+    Pixels,
     Probe,
     Result,
     Stages,
     captured,
+    circumstances,
     device_of,
     examined,
-    paddings,
+    maps_of,
+    size_of,
 )
-from cnnpool.probe.predictions import mean_over, parts
-from cnnpool.probe.shift import cross, shift
+from cnnpool.probe.predictions import mean_over, with_next
+from cnnpool.probe.shift import cross, fourier_derivative, shift, square
 from cnnpool.probe.windows import stride_of
-from cnnpool.quantity import ratio
+from cnnpool.quantity import deviation
 from cnnpool.registry import checked
 
 
@@ -36,28 +46,21 @@ class Equivariance(Probe):
 
     Args:
         samples: images, >= 2.
-        every_epochs: read after every so many epochs; 0: only at the end.
-
-    Raises:
-        ValueError: if an option is out of range.
 
     Example:
-        >>> from cnnpool.probe import Equivariance
-        >>> from cnnpool.probe.base import example
-        >>> found = Equivariance().measure(*example())
-        >>> sorted(found)
+        >>> from cnnpool import probe
+        >>> sorted(probe.Equivariance().measure(*probe.base.example()))
         ['border', 'model_padding', 'samples', 'stages']
     """
 
     section = "equivariance"
     quantities = (
-        ratio(
+        deviation(
             "stages.<stage>.equivariance_error",
             "equivariance error",
             "Squared distance between a stage's output for the image shifted by the stage's total "
             "stride and its output moved by one pixel, divided by the squared distance between "
             "outputs of different images.",
-            better="lower",
         ),
     )
 
@@ -65,12 +68,8 @@ class Equivariance(Probe):
 
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
         images = batch.first(self.samples).images
-        return {
-            "border": "circular",
-            "samples": len(images),
-            "model_padding": paddings(model),
-            "stages": equivariance_error(model, stages, images),
-        }
+        found = equivariance_error(model, stages, images)
+        return {**circumstances(model, images, "circular"), "stages": found}
 
 
 def equivariance_error(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, dict[str, float]]:
@@ -83,27 +82,21 @@ def equivariance_error(model: nn.Module, stages: Stages, images: Tensor) -> dict
         ``equivariance_error``, and ``shift_px``: d, down. Stages are left out whose output is a single row or
         column, or whose size is not what their strides make of the image's.
     """
-    device = device_of(model)
     counts: list[int] = []
     apart: dict[str, list[float]] = defaultdict(list)
     moved: dict[str, list[float]] = defaultdict(list)
-    with examined(model), captured(stages, inputs=True) as maps, captured(stages) as seen, torch.no_grad():
-
-        def outputs(batch: Tensor) -> dict[str, Tensor]:
-            model(batch.to(device))
-            return dict(seen)
-
-        for some, others in parts(images, images.roll(1, 0)):
+    strides: dict[str, tuple[int, int]] = {}
+    with captured(stages, inputs=True) as maps:
+        for some, still, following in with_next(model, stages, images):
             counts.append(len(some))
-            still = outputs(some)
             strides = total_strides(some, stages, maps, still)
-            whole = len(some) == len(images)
-            rolled = {stage: still[stage].roll(1, 0) for stage in strides} if whole else outputs(others)
             for stage, (down, across) in strides.items():
                 value = still[stage]
-                apart[stage].append(_squared(value, rolled[stage]))
+                apart[stage].append(_squared(value, following[stage]))
                 errors = [
-                    _squared(outputs(shift(some, i * down, j * across))[stage], shift(value, i, j))
+                    _squared(
+                        maps_of(model, stages, shift(some, i * down, j * across))[stage], shift(value, i, j)
+                    )
                     for i, j in cross(1)
                 ]
                 moved[stage].append(sum(errors) / len(errors))
@@ -125,24 +118,212 @@ def total_strides(
     The quotient of the sizes alone would deceive: 28 pixels come out as 4 of a total stride of 8, not 7. So
     each stage's stride must divide its input, whose own stride is known from the stages before it.
     """
-    known = {_size(images): (1, 1)}
+    known = {size_of(images): (1, 1)}
     found = {}
     for stage, output in outputs.items():
-        size, stride = _size(inputs[stage]), stride_of(stages[stage])
-        quotients = [divmod(large, small) for large, small in zip(_size(images), size, strict=True)]
+        size, stride = size_of(inputs[stage]), stride_of(stages[stage])
+        quotients = [divmod(large, small) for large, small in zip(size_of(images), size, strict=True)]
         if stage == next(iter(outputs)) and not any(rest for _, rest in quotients):
             # Layers before the first stage may downsample too.
             known[size] = (quotients[0][0], quotients[1][0])
-        exact = tuple(n * s for n, s in zip(_size(output), stride, strict=True)) == size
-        if size in known and exact and min(_size(output)) > 1:
+        exact = tuple(n * s for n, s in zip(size_of(output), stride, strict=True)) == size
+        if size in known and exact and min(size_of(output)) > 1:
             total = (known[size][0] * stride[0], known[size][1] * stride[1])
-            known[_size(output)] = found[stage] = total
+            known[size_of(output)] = found[stage] = total
     return found
-
-
-def _size(maps: Tensor) -> tuple[int, int]:
-    return maps.shape[-2], maps.shape[-1]
 
 
 def _squared(a: Tensor, b: Tensor) -> float:
     return (a.double() - b.double()).square().flatten(1).sum(1).mean().item()
+
+
+@checked
+@dataclass(kw_only=True)
+class HeatMap(Probe):
+    """Internal feature distance of every stage over a square of shifts.
+
+    Args:
+        samples: images, >= 1.
+        radius_px: the map reaches so many pixels each way, >= 1.
+
+    Example:
+        >>> from cnnpool import probe
+        >>> sorted(probe.HeatMap().measure(*probe.base.example()))
+        ['border', 'model_padding', 'radius_px', 'samples', 'stages']
+    """
+
+    section = "heat_map"
+    tried = False
+    quantities = (
+        deviation(
+            "stages.<stage>.feature_distance",
+            "feature distance under shifts",
+            "Cosine distance between a stage's output for the shifted image and its shifted output, "
+            "enlarged to the image's size; mean over positions, images and all shifts of a square "
+            "(Zhang 2019, figure 5).",
+            range=(0.0, 2.0),
+        ),
+    )
+
+    samples: Count = 32
+    radius_px: Pixels = 4
+
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images = batch.first(self.samples).images
+        maps = feature_distance(model, stages, images, self.radius_px)
+        return {
+            "radius_px": self.radius_px,
+            **circumstances(model, images, "circular"),
+            "stages": {
+                stage: {"feature_distance": values.mean().item(), "map": values.tolist()}
+                for stage, values in maps.items()
+            },
+        }
+
+
+def feature_distance(model: nn.Module, stages: Stages, images: Tensor, radius: int) -> dict[str, Tensor]:
+    """By stage, d(F(S x), S F(x)) for every circular shift S of up to ``radius`` pixels: (2r+1, 2r+1).
+
+    F is the stage's output enlarged to the image's size, each pixel repeated; d is the cosine distance over
+    channels, 0..2, the mean over positions and images.
+    """
+    size = size_of(images)
+    still = {stage: directions(value) for stage, value in maps_of(model, stages, images).items()}
+    cells: dict[str, list[Tensor]] = {stage: [] for stage in still}
+    for way in square(radius):
+        for stage, value in maps_of(model, stages, shift(images, *way)).items():
+            cells[stage].append(1 - enlarged_product(directions(value), still[stage], size, way))
+    return {stage: torch.stack(row).reshape(2 * radius + 1, -1).cpu() for stage, row in cells.items()}
+
+
+def directions(maps: Tensor) -> Tensor:
+    """Vectors along axis 1 brought to length 1, with one more component, (N, C, ...) -> (N, C + 1, ...).
+
+    The component is 1 for a vector of zeros and else 0: the product of two of the results is the cosine, 1
+    between two vectors of zeros, and 0 between one and another.
+    """
+    lengths = maps.norm(dim=1, keepdim=True)
+    zero = lengths == 0
+    return torch.cat((maps / torch.where(zero, 1, lengths), zero.to(maps.dtype)), 1)
+
+
+def enlarged_product(a: Tensor, b: Tensor, size: tuple[int, int], way: tuple[int, int]) -> Tensor:
+    """Mean product of vectors of ``a`` with those of ``b`` moved by ``way``, both enlarged to ``size`` first.
+
+    Maps (N, C, h, w) whose pixels are repeated: nothing is enlarged, but each pair of rows and columns that
+    meet is taken once, and counted as often as it does.
+    """
+    rows, row_counts = _meetings(a.shape[2], b.shape[2], size[0], way[0])
+    columns, column_counts = _meetings(a.shape[3], b.shape[3], size[1], way[1])
+    first = a[:, :, rows[0]][..., columns[0]]
+    second = b[:, :, rows[1]][..., columns[1]]
+    weights = (row_counts[:, None] * column_counts).to(a)
+    return ((first * second).sum(1) * weights).sum() / (len(a) * size[0] * size[1])
+
+
+def _meetings(a: int, b: int, length: int, moved: int) -> tuple[Tensor, Tensor]:
+    place = torch.arange(length)
+    pairs = torch.stack((place * a // length, (place - moved) % length * b // length))
+    found: tuple[Tensor, Tensor] = torch.unique(pairs, dim=1, return_counts=True)
+    return found
+
+
+@checked
+@dataclass(kw_only=True)
+class LieDerivative(Probe):
+    """Local equivariance error of every stage, and local invariance error of the logits, under translation.
+
+    Args:
+        samples: images, >= 2.
+
+    Example:
+        >>> from cnnpool import probe
+        >>> sorted(probe.LieDerivative().measure(*probe.base.example()))
+        ['border', 'lie_derivative', 'model_padding', 'relative_lie_derivative', 'samples', 'stages']
+    """
+
+    section = "lie"
+    quantities = (
+        deviation(
+            "lie_derivative",
+            "Lie derivative of the logits",
+            "Squared rate of change of the logits as the image moves, per squared pixel, divided by "
+            "the number of classes (Gruver 2023).",
+        ),
+        deviation(
+            "relative_lie_derivative",
+            "relative Lie derivative of the logits",
+            "The Lie derivative of the logits divided by the mean squared difference between the "
+            "logits of different images.",
+        ),
+        deviation(
+            "stages.<stage>.lie_derivative",
+            "Lie derivative",
+            "Squared rate at which a stage's output departs from moving along as the image moves, per "
+            "squared pixel, divided by the number of outputs (Gruver 2023).",
+        ),
+        deviation(
+            "stages.<stage>.relative_lie_derivative",
+            "relative Lie derivative",
+            "The Lie derivative of a stage divided by the mean squared difference between its outputs "
+            "for different images.",
+        ),
+    )
+
+    samples: AtLeastTwo = 64
+
+    def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
+        images = batch.first(self.samples).images
+        found = lie_derivatives(model, stages, images)
+        return {**found.pop(""), **circumstances(model, images, "circular"), "stages": found}
+
+
+def lie_derivatives(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, dict[str, float]]:
+    """By stage f: E ||d/dt at 0 of T_{-t} f(T_t x)||^2 / dim (Gruver 2023, arXiv:2210.02984), per px^2.
+
+    T_t moves the image by t pixels with ideal interpolation, T_{-t} the stage's output by as many of the
+    image's pixels back; dim is the number of outputs. The mean over images and over both axes. The logits,
+    under the name "", are not moved back.
+
+    Returns:
+        ``lie_derivative`` as above; ``relative_lie_derivative``: the same divided by
+        E ||f(x) - f(x')||^2 / dim over pairs of different images (each with the next).
+    """
+    images = images.to(device_of(model))
+    sums: dict[str, float] = {}
+    apart: dict[str, float] = {}
+    for axis in (2, 3):
+        for name, (value, tangent) in _pushed(model, stages, images, axis).items():
+            rate = tangent.double()
+            if name:
+                per_px = value.shape[axis] / images.shape[axis]
+                rate = rate - per_px * fourier_derivative(value.double(), axis)
+            sums[name] = sums.get(name, 0.0) + rate.square().mean().item() / 2
+            apart[name] = (value.double() - value.double().roll(1, 0)).square().mean().item()
+    return {
+        name: {
+            "lie_derivative": total,
+            "relative_lie_derivative": total / apart[name] if apart[name] else 0.0,
+        }
+        for name, total in sums.items()
+    }
+
+
+def _pushed(model: nn.Module, stages: Stages, images: Tensor, axis: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """Output and its derivative as the image moves along ``axis``, by stage, and of the logits as ""."""
+    with (
+        warnings.catch_warnings(),
+        examined(model),
+        captured(stages) as seen,
+        torch.no_grad(),
+        forward_ad.dual_level(),
+    ):
+        # torch compiles its forward-mode rules by TorchScript on first use, which warns of deprecation.
+        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)
+        moving = forward_ad.make_dual(images, fourier_derivative(images, axis))
+        seen[""] = model(moving)
+        pairs = {name: forward_ad.unpack_dual(output) for name, output in seen.items()}
+        return {
+            name: (value, torch.zeros_like(value) if tangent is None else tangent)
+            for name, (value, tangent) in pairs.items()
+        }

@@ -11,8 +11,7 @@ from cnnpool.bounds import Count, CountOrZero, Share
 from cnnpool.probe.base import Batch, Probe, Result, Stages, examined
 from cnnpool.probe.gradient_taps import Tap, adjacent_weights, backpropagate
 from cnnpool.probe.predictions import mean_over, parts
-from cnnpool.probe.sparsity import expected_coverage, imbalance, phase_means, reached, share, sparsity
-from cnnpool.probe.windows import WinnerSums, shares_of, stride_of, tie_rule, ties, winner_sums
+from cnnpool.probe.windows import WinnerSums, share, shares_of, stride_of, tie_rule, ties, winner_sums
 from cnnpool.quantity import Quantity, Shown, fraction, ratio
 from cnnpool.registry import checked
 
@@ -81,16 +80,10 @@ class GradientRouting(Probe):
     Args:
         samples: images of the probe batch, >= 1; coverage depends on it.
         epsilon: a gradient under epsilon times the sample's largest counts as small, 0..1.
-        every_epochs: read after every so many epochs; 0: only at the end.
-
-    Raises:
-        ValueError: if an option is out of range.
 
     Example:
-        >>> from cnnpool.probe import GradientRouting
-        >>> from cnnpool.probe.base import example
-        >>> found = GradientRouting().measure(*example())
-        >>> found["s1"]["zero_fraction"]  # one of four inputs wins
+        >>> from cnnpool import probe
+        >>> probe.GradientRouting().measure(*probe.base.example())["s1"]["zero_fraction"]
         0.75
     """
 
@@ -165,23 +158,20 @@ class StageRouting:
     def __init__(self, operator: nn.Module, epsilon: float):
         self.operator, self.epsilon = operator, epsilon
         self.counts: list[int] = []
-        self.densities: list[float] = []
+        self.means: list[dict[str, float]] = []
         self.reached: Tensor | None = None
         self.phases: list[Tensor] = []
-        self.sparsities: list[dict[str, float]] = []
         self.before: list[dict[str, float]] = []
-        self.ties: list[dict[str, float]] = []
         self.winners: list[WinnerSums] = []
 
     def add(self, tap: Tap) -> None:
         """Count one part of the batch."""
         entries = reached(tap.gradient)
         self.counts.append(len(tap.gradient))
-        self.densities.append(share(entries))
         self.reached = entries.any(0) if self.reached is None else self.reached | entries.any(0)
         self.phases.append(phase_means(tap.gradient, stride_of(self.operator)))
-        self.sparsities.append(sparsity(tap.gradient, self.epsilon))
-        self.ties.append(ties(tap.activation, self.operator))
+        own = {**sparsity(tap.gradient, self.epsilon), **ties(tap.activation, self.operator)}
+        self.means.append({**own, "density": share(entries)})
         if (sums := winner_sums(tap.activation, self.operator)) is not None:
             self.winners.append(sums)
         if tap.before is not None:
@@ -190,12 +180,11 @@ class StageRouting:
     def result(self) -> dict[str, Any]:
         """The results over all parts, of which there must be one at least."""
         assert self.reached is not None
-        samples = sum(self.counts)
+        samples, means = sum(self.counts), self._means(self.means)
         result: dict[str, Any] = {
-            **self._means(self.sparsities),
             "coverage": share(self.reached),
-            "coverage_iid": expected_coverage(mean_over(self.densities, self.counts), samples),
-            **self._means(self.ties),
+            "coverage_iid": 1 - (1 - means.pop("density")) ** samples,
+            **means,
             "phase_imbalance": imbalance(mean_over(self.phases, self.counts)),
             "ties": tie_rule(self.operator),
             "samples": samples,
@@ -208,3 +197,64 @@ class StageRouting:
 
     def _means(self, found: Sequence[dict[str, float]]) -> dict[str, float]:
         return {key: mean_over([one[key] for one in found], self.counts) for key in found[0]}
+
+
+def sparsity(gradient: Tensor, epsilon: float = 1e-3) -> dict[str, float]:
+    """Sparsity of the gradients (N, ...) of N samples; each value is a mean over the samples.
+
+    A sample whose gradient is zero throughout counts as the limit of a single entry among ever more:
+    participation ratio 0, Hoyer 1.
+
+    Returns:
+        ``zero_fraction``: entries that are exactly zero, divided by all entries.
+        ``small_fraction``: entries with |g| <= epsilon * max |g| of their sample, divided by all.
+        ``participation_ratio``: (sum |g|)^2 / (D sum g^2) over a sample's D entries: 1 if all are equally
+            large, 1/D for a single one.
+        ``hoyer``: (sqrt(D) - |g|_1 / |g|_2) / (sqrt(D) - 1) (Hoyer 2004): 0 if all are equally large, 1 for a
+            single one.
+    """
+    magnitude = as_it_lies(gradient).abs()
+    entries = magnitude.shape[1]
+    largest = magnitude.amax(1, keepdim=True)
+    # Scaled first: the measures are ratios, and squares of a loss gradient underflow in float32.
+    scaled = magnitude / torch.where(largest > 0, largest, 1)
+    first = scaled.sum(1, dtype=torch.float64)
+    second = scaled.square().sum(1, dtype=torch.float64).clamp_min(1e-300)
+    root = entries**0.5
+    return {
+        "zero_fraction": share(magnitude == 0),
+        "small_fraction": share(magnitude <= epsilon * largest),
+        "participation_ratio": (first.square() / (entries * second)).mean().item(),
+        "hoyer": ((root - first / second.sqrt()) / max(root - 1, 1e-300)).clamp(0, 1).mean().item(),
+    }
+
+
+def reached(gradient: Tensor) -> Tensor:
+    """Which inputs get gradient from each of N samples, (N, entries), for gradients (N, C, H, W)."""
+    return as_it_lies(gradient) != 0
+
+
+def as_it_lies(x: Tensor) -> Tensor:
+    """A row for each sample of (N, ...), in channels_last memory format without a copy."""
+    return (x.movedim(1, -1) if x.dim() > 2 else x).flatten(1)
+
+
+def phase_means(gradient: Tensor, stride: tuple[int, int]) -> Tensor:
+    """Mean |g| at each of the stride's phases, (phases,), for gradients (N, C, H, W)."""
+    magnitude = gradient.abs()
+    return torch.stack(
+        [
+            magnitude[..., row :: stride[0], column :: stride[1]].mean(dtype=torch.float64)
+            for row in range(min(stride[0], magnitude.shape[-2]))
+            for column in range(min(stride[1], magnitude.shape[-1]))
+        ]
+    )
+
+
+def imbalance(phases: Tensor) -> float:
+    """Standard deviation of non-negative numbers divided by their mean; 0 if all are zero.
+
+    Of ``phase_means`` 0 if all phases get as much; sqrt(s^2 - 1) if a single one of s^2 gets everything.
+    """
+    mean = phases.mean()
+    return (phases.std(correction=0) / mean).item() if mean > 0 else 0.0

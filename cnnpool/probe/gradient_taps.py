@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cnnpool.probe.base import device_of, examined
+from cnnpool.probe.base import device_of, examined, first_input
 
 ACTIVATIONS = (
     "Relu", "LeakyRelu", "PreluKernel", "RreluWithNoise", "Elu", "Celu", "Gelu", "Silu", "Mish", "Softplus",
@@ -54,7 +54,7 @@ def backpropagate(
 
     def enter(stage: str) -> Callable[..., tuple[Any, Any]]:
         def hook(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
-            x = next(iter((*args, *named.values())))
+            x = first_input(args, named)
             if x.grad_fn is not None and x.grad_fn.name().removesuffix("Backward0") in ACTIVATIONS:
                 hooks.append(x.grad_fn.register_hook(lambda into, _: before.update({stage: into[0]})))
             # An alias, so that gradient from other branches of the map is not counted.

@@ -1,7 +1,7 @@
 """Shift invariance: the effect of a shift of the image on each stage and on the prediction."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,72 +16,55 @@ from cnnpool.probe.base import (
     Probe,
     Result,
     Stages,
-    captured,
-    device_of,
     examined,
+    maps_of,
     paddings,
 )
-from cnnpool.probe.consistency import EXACT, PAIRS, by_presets
+from cnnpool.probe.consistency import EXACT, PAIRS, PRESETS, Preset, PresetName, by_presets
 from cnnpool.probe.maximum_sampling import maximum_sampling
-from cnnpool.probe.predictions import mean_over, parts, predictions
-from cnnpool.probe.presets import PRESETS, Preset, PresetName
+from cnnpool.probe.predictions import mean_over, parts, predictions, with_next
 from cnnpool.probe.shift import cross, shift, square
-from cnnpool.quantity import Quantity, fraction, ratio
+from cnnpool.quantity import Quantity, deviation, fraction, score
 from cnnpool.registry import checked
 
 
-def of_preset(name: str, preset: Preset) -> tuple[Quantity, ...]:
+def of_preset(name: str, preset: Preset) -> Iterator[Quantity]:
     """The quantities of one protocol."""
     pairs = "Pairs of shifted views of an image with the same top-1 class, divided by"
     over = (
         f"The mean over all pairs of shifts that the protocol may draw, where it has at most {EXACT} shifts, "
         f"else over {PAIRS} pairs an image"
     )
-    return (
-        fraction(
-            f"consistency.{name}",
-            f"consistency ({name})",
-            f"{pairs} all pairs. {over}. Protocol: {preset.source}.",
-            better="higher",
-            shown="compare",
-            headline=True,
-        ),
-        fraction(
-            f"consistency_distinct.{name}",
-            f"consistency of distinct pairs ({name})",
-            f"{pairs} all pairs of two different shifts. {over}. Protocol: {preset.source}.",
-            better="higher",
-            shown="file",
-        ),
-        fraction(
-            f"presets.{name}.given_correct",
-            f"consistency given correct ({name})",
-            f"{pairs} the pairs whose first view is classified correctly. Protocol: {preset.source}.",
-            better="higher",
-            shown="file",
-        ),
-        fraction(
-            f"presets.{name}.accuracy",
-            f"accuracy of shifted views ({name})",
-            f"Correct predictions over both views of all pairs, divided by all. Protocol: {preset.source}.",
-            better="higher",
-            shown="file",
-        ),
-        end_of_interval(name, "low", "lower"),
-        end_of_interval(name, "high", "upper"),
+    protocol = f"Protocol: {preset.source}."
+    yield score(
+        f"consistency.{name}",
+        f"consistency ({name})",
+        f"{pairs} all pairs. {over}. {protocol}",
+        shown="compare",
+        headline=True,
     )
-
-
-def end_of_interval(name: str, key: str, side: str) -> Quantity:
-    """The lower or upper end of the interval of one protocol's consistency."""
-    return fraction(
-        f"presets.{name}.consistency_{key}",
-        f"{side} end of consistency ({name})",
-        f"{side.capitalize()} end of the 95 % interval of consistency ({name}) over images, and over draws "
-        "where it is not exact.",
-        better="higher",
-        shown="file",
-    )
+    in_files = {
+        f"consistency_distinct.{name}": (
+            "consistency of distinct pairs",
+            f"{pairs} all pairs of two different shifts. {over}. {protocol}",
+        ),
+        f"presets.{name}.given_correct": (
+            "consistency given correct",
+            f"{pairs} the pairs whose first view is classified correctly. {protocol}",
+        ),
+        f"presets.{name}.accuracy": (
+            "accuracy of shifted views",
+            f"Correct predictions over both views of all pairs, divided by all. {protocol}",
+        ),
+    }
+    for end, side in (("low", "lower"), ("high", "upper")):
+        in_files[f"presets.{name}.consistency_{end}"] = (
+            f"{side} end of consistency",
+            f"{side.capitalize()} end of the 95 % interval of consistency ({name}) over images, and over "
+            "draws where it is not exact.",
+        )
+    for key, (title, definition) in in_files.items():
+        yield score(key, f"{title} ({name})", definition, shown="file")
 
 
 @checked
@@ -92,7 +75,7 @@ class ShiftInvariance(Probe):
     Beside them how often a stage passes on the maximum of a window, by ``maximum_sampling``.
 
     Args:
-        presets: protocols of ``cnnpool.probe.presets.PRESETS``, by name; the first gives
+        presets: protocols of ``cnnpool.probe.consistency.PRESETS``, by name; the first gives
             ``consistency_given_correct``. One that does not fit the images is named under ``skipped``.
         samples: images for the presets, >= 1.
         shift_samples: images for accuracy under shifts, >= 1.
@@ -102,16 +85,10 @@ class ShiftInvariance(Probe):
         max_shift_px: largest shift of the stage measures and of accuracy against shift, in pixels, >= 1.
         worst_px: worst- and mean-shift accuracy try every circular shift up to so many pixels each way, >= 0.
         seed: of the drawn shifts.
-        every_epochs: read after every so many epochs; 0: only at the end.
-
-    Raises:
-        ValueError: if an option is out of range.
 
     Example:
-        >>> from cnnpool.probe import ShiftInvariance
-        >>> from cnnpool.probe.base import example
-        >>> found = ShiftInvariance().measure(*example())
-        >>> sorted(found["consistency"])
+        >>> from cnnpool import probe
+        >>> sorted(probe.ShiftInvariance().measure(*probe.base.example())["consistency"])
         ['aps_cifar', 'distinct']
     """
 
@@ -119,52 +96,46 @@ class ShiftInvariance(Probe):
     tried = False
     quantities = (
         *(quantity for name, preset in PRESETS.items() for quantity in of_preset(name, preset)),
-        fraction(
+        score(
             "consistency_given_correct",
             "consistency given correct",
             "Pairs of shifted views with the same top-1 class, divided by the pairs whose first view is "
             "classified correctly, by the first preset.",
-            better="higher",
             shown="compare",
         ),
-        fraction(
+        score(
             "worst_shift_accuracy",
             "worst-shift accuracy",
             "Images classified correctly under every circular shift of up to worst_px pixels each way, "
             "divided by all images.",
-            better="higher",
             shown="compare",
         ),
-        fraction(
+        score(
             "mean_shift_accuracy",
             "mean-shift accuracy",
             "Correct predictions over all circular shifts of up to worst_px pixels each way and all images, "
             "divided by all.",
-            better="higher",
         ),
-        fraction(
+        score(
             "accuracy_by_shift.<px>",
             "accuracy at a shift of <px> px",
             "Images classified correctly when shifted circularly by so many pixels, the mean over the four "
             "directions, divided by all images.",
-            better="higher",
             shown="file",
         ),
-        ratio(
+        deviation(
             "stages.<stage>.relative_change.<px>",
             "relative change at <px> px",
             "Distance that a stage's output moves when the image shifts circularly by so many pixels, "
             "divided by the distance between outputs of different images: 0 is invariant, 1 as "
             "far as another image.",
-            better="lower",
             shown="compare",
         ),
-        fraction(
+        score(
             "stages.<stage>.unchanged_outputs.<px>",
             "unchanged outputs at <px> px",
             "Outputs of a stage's operator that are the same to the last bit after its own input shifted "
             "circularly by so many of its pixels, divided by all outputs.",
-            better="higher",
         ),
         fraction(
             "stages.<stage>.maximum_sampling_bias",
@@ -279,23 +250,14 @@ def relative_change(
     # By distance (0: from the next image) and stage, the mean over each part of the images.
     found: dict[int, dict[str, list[float]]] = {d: defaultdict(list) for d in range(max_shift_px + 1)}
     counts = []
-    with examined(model), captured(stages) as seen, torch.no_grad():
-
-        def outputs(batch: Tensor) -> dict[str, Tensor]:
-            model(batch.to(device_of(model)))
-            return {stage: value.flatten(1).double() for stage, value in seen.items()}
-
-        for some, others in parts(images, images.roll(1, 0)):
-            counts.append(len(some))
-            still = outputs(some)
-            whole = len(some) == len(images)
-            rolled = {stage: value.roll(1, 0) for stage, value in still.items()} if whole else outputs(others)
-            for stage, distance in _distances(still, rolled).items():
-                found[0][stage].append(distance)
-            for d in range(1, max_shift_px + 1):
-                moved = [_distances(still, outputs(shift(some, *way))) for way in cross(d)]
-                for stage in still:
-                    found[d][stage].append(sum(m[stage] for m in moved) / len(moved))
+    for some, still, following in with_next(model, stages, images):
+        counts.append(len(some))
+        for stage, distance in _distances(still, following).items():
+            found[0][stage].append(distance)
+        for d in range(1, max_shift_px + 1):
+            moved = [_distances(still, maps_of(model, stages, shift(some, *way))) for way in cross(d)]
+            for stage in still:
+                found[d][stage].append(sum(m[stage] for m in moved) / len(moved))
     apart = {stage: mean_over(values, counts) for stage, values in found.pop(0).items()}
     return {
         stage: {
@@ -316,11 +278,10 @@ def unchanged_outputs(
     """
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     counts = []
-    with examined(model), captured(stages, inputs=True) as maps, torch.no_grad():
+    with examined(model), torch.no_grad():
         for (some,) in parts(images):
             counts.append(len(some))
-            model(some.to(device_of(model)))
-            for stage, x in dict(maps).items():
+            for stage, x in maps_of(model, stages, some, inputs=True).items():
                 for d in range(1, max_shift_px + 1):
                     found[stage][str(d)].append(unchanged_share(stages[stage], x, cross(d)))
     return {
@@ -337,5 +298,7 @@ def unchanged_share(operator: nn.Module, maps: Tensor, ways: Iterable[tuple[int,
 
 
 def _distances(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> dict[str, float]:
-    """By stage the mean distance of two values (N, D) of each image."""
-    return {stage: float((value - b[stage]).norm(dim=1).mean()) for stage, value in a.items()}
+    """By stage the mean distance of two maps of each image."""
+    return {
+        stage: float((x.double() - b[stage].double()).flatten(1).norm(dim=1).mean()) for stage, x in a.items()
+    }

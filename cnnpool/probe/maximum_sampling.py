@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cnnpool.pool.base import window_size
-from cnnpool.probe.base import captured, device_of, examined
+from cnnpool.probe.base import examined, maps_of
 from cnnpool.probe.predictions import parts
 from cnnpool.probe.windows import Pair, own, stride_of
 
@@ -49,10 +49,9 @@ def maximum_sampling(
         others. Nothing for an operator that changes a constant map, see ``keeps_constants``.
     """
     found: dict[str, list[Passed]] = {stage: [] for stage in stages}
-    with examined(model), captured(stages, inputs=True) as maps, torch.no_grad():
+    with examined(model), torch.no_grad():
         for (some,) in parts(images):
-            model(some.to(device_of(model)))
-            for stage, x in dict(maps).items():
+            for stage, x in maps_of(model, stages, some, inputs=True).items():
                 if keeps_constants(stages[stage], x):
                     found[stage].append(passed(stages[stage], x))
     return {

@@ -59,16 +59,10 @@ class GradientNoise(Probe):
 
     Args:
         samples: images whose gradients are compared, >= 2; each costs a backward pass of its own.
-        every_epochs: read after every so many epochs; 0: only at the end.
-
-    Raises:
-        ValueError: if an option is out of range.
 
     Example:
-        >>> from cnnpool.probe import GradientNoise
-        >>> from cnnpool.probe.base import example
-        >>> found = GradientNoise().measure(*example())
-        >>> sorted(found)
+        >>> from cnnpool import probe
+        >>> sorted(probe.GradientNoise().measure(*probe.base.example()))
         ['noise_scale', 'samples', 'signal', 'stages', 'trace', 'zero_fraction']
     """
 

@@ -1,6 +1,6 @@
 """Predictions of a model for images, which pass in parts: memory depends on the part, not on the batch."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import add
 from typing import Any, TypeVar
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from cnnpool.probe.base import device_of, examined
+from cnnpool.probe.base import Stages, device_of, examined, maps_of
 from cnnpool.probe.shift import shift
 
 BATCH = 256
@@ -25,13 +25,6 @@ def at_once(images: Tensor, *, kept: bool) -> int:
 
     Args:
         kept: whether much is kept of each, as for the backward pass.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.probe.predictions import at_once
-        >>> images = torch.empty(128, 3, 224, 224, device="meta")
-        >>> at_once(images, kept=False), at_once(images, kept=True)
-        (20, 5)
     """
     return max(1, (BACKWARD if kept else FORWARD) // (images.shape[-2] * images.shape[-1]))
 
@@ -42,14 +35,19 @@ def parts(images: Tensor, *others: Tensor) -> Iterable[tuple[Tensor, ...]]:
     return zip(*(each.split(size) for each in (images, *others)), strict=True)
 
 
-def mean_over(values: Sequence[Mean], counts: Sequence[int]) -> Mean:
-    """The mean over all images, from the mean over each part and its number of images.
+def with_next(
+    model: nn.Module, stages: Stages, images: Tensor
+) -> Iterator[tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]]:
+    """For each part of ``images``: it, the outputs of the stages, and those for each one's next image."""
+    for some, others in parts(images, images.roll(1, 0)):
+        still = maps_of(model, stages, some)
+        whole = len(some) == len(images)
+        rolled = {stage: x.roll(1, 0) for stage, x in still.items()} if whole else None
+        yield some, still, rolled or maps_of(model, stages, others)
 
-    Example:
-        >>> from cnnpool.probe.predictions import mean_over
-        >>> mean_over([1.0, 4.0], [2, 1])
-        2.0
-    """
+
+def mean_over(values: Sequence[Mean], counts: Sequence[int]) -> Mean:
+    """The mean over all images, from the mean over each part and its number of images."""
     total = sum(counts)
     # A single part keeps its bits.
     weighted = [value * (count / total) for value, count in zip(values, counts, strict=True)]

@@ -7,13 +7,12 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import Count
 from cnnpool.probe.base import Batch, Probe, Result, Stages, captured, device_of, examined
+from cnnpool.probe.predictions import parts
 from cnnpool.quantity import Quantity, ratio
 from cnnpool.registry import checked
 
 THRESHOLD = 1 - 0.9545
 """Luo 2016, arXiv:1701.04128: two standard deviations of a Gaussian."""
-VALUES = 1 << 20
-"""Values of images that go through the model at once, which keeps the maps of all its layers meanwhile."""
 
 
 @checked
@@ -23,16 +22,10 @@ class ReceptiveField(Probe):
 
     Args:
         samples: images, >= 1.
-        every_epochs: read after every so many epochs; 0: only at the end.
-
-    Raises:
-        ValueError: if an option is out of range.
 
     Example:
-        >>> from cnnpool.probe import ReceptiveField
-        >>> from cnnpool.probe.base import example
-        >>> found = ReceptiveField().measure(*example())
-        >>> found["stages"]["s1"]["reach_px"]
+        >>> from cnnpool import probe
+        >>> probe.ReceptiveField().measure(*probe.base.example())["stages"]["s1"]["reach_px"]
         2
     """
 
@@ -76,31 +69,16 @@ def receptive_fields(model: nn.Module, stages: Stages, images: Tensor) -> dict[s
     the four in the middle.
     """
     sums: dict[str, Tensor] = {}
-    for part in images.split(at_once(images)):
-        for stage, field in _summed(model, stages, part).items():
-            sums[stage] = sums[stage] + field if stage in sums else field
+    for (part,) in parts(images):
+        with examined(model), captured(stages) as seen, torch.enable_grad():
+            part = part.to(device_of(model)).detach().requires_grad_()
+            model(part)
+            for stage, value in seen.items():
+                centre = value[:, :, value.shape[2] // 2, value.shape[3] // 2].sum()
+                (field,) = torch.autograd.grad(centre, part, retain_graph=True)
+                summed = field.double().abs().sum(1).sum(0).cpu()
+                sums[stage] = sums[stage] + summed if stage in sums else summed
     return {stage: field / len(images) for stage, field in sums.items()}
-
-
-def at_once(images: Tensor) -> int:
-    """How many of ``images`` (N, C, H, W), at least 1, go through a model at once."""
-    return max(1, VALUES // max(images[:1].numel(), 1))
-
-
-def _summed(model: nn.Module, stages: Stages, images: Tensor) -> dict[str, Tensor]:
-    """By stage, the sum over images and their channels of |dy/dx| (H, W)."""
-    with examined(model), captured(stages) as seen, torch.enable_grad():
-        images = images.to(device_of(model)).detach().requires_grad_()
-        model(images)
-        centres = {
-            stage: value[:, :, value.shape[2] // 2, value.shape[3] // 2].sum()
-            for stage, value in seen.items()
-        }
-        fields = {
-            stage: torch.autograd.grad(centre, images, retain_graph=True)[0]
-            for stage, centre in centres.items()
-        }
-    return {stage: field.double().abs().sum(1).sum(0).cpu() for stage, field in fields.items()}
 
 
 def extent(field: Tensor) -> dict[str, float]:
@@ -109,14 +87,6 @@ def extent(field: Tensor) -> dict[str, float]:
     Returns:
         ``effective_px``: the side of a square with as many pixels as exceed 4.55 % of the largest.
         ``reach_px``: the side of the smallest square around all pixels that are not zero, centred or not.
-
-    Example:
-        >>> import torch
-        >>> from cnnpool.probe.receptive_field import extent
-        >>> field = torch.zeros(8, 8)
-        >>> field[2:5, 3:6] = 1
-        >>> extent(field)
-        {'effective_px': 3.0, 'reach_px': 3}
     """
     inside = field > 0
     spans = [torch.nonzero(inside.any(axis))[:, 0] for axis in (0, 1)]

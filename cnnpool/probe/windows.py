@@ -1,17 +1,22 @@
 """The windows of an operator: their geometry, their ties, and which of their places win."""
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from cnnpool.probe.sparsity import share
+from cnnpool.pool.max import MaxPool2d
 
 Pair = tuple[int, int]
 WinnerSums = dict[str, tuple[Tensor, int]]
+
+
+def share(true: Tensor) -> float:
+    """Share of true elements of a boolean tensor; NaN for an empty one."""
+    return true.count_nonzero().item() / true.numel() if true.numel() else math.nan
 
 
 def stride_of(operator: nn.Module) -> Pair:
@@ -70,14 +75,12 @@ def winner_sums(activation: Tensor, operator: nn.Module) -> WinnerSums | None:
         image decides, and ``winners_tied`` over the others, whose winner the tie rule decides. None for an
         operator that takes no maximum over windows.
     """
-    for module in operator.modules():
-        if hasattr(module, "keep_winners"):
-            won, tied = _kept(activation, operator, module)
-            break
-    else:
-        if not isinstance(operator, nn.MaxPool2d):
-            return None
-        won, tied = _recomputed(activation, operator)
+    if isinstance(operator, nn.MaxPool2d):
+        operator = MaxPool2d.like(operator)
+    pool = next((module for module in operator.modules() if hasattr(module, "keep_winners")), None)
+    if pool is None:
+        return None
+    won, tied = _kept(activation, operator, pool)
     # Place by place, in blocks of one size: all places at once take many times the map, and blocks whose size
     # depends on the values leave holes that no later one fits.
     sums = torch.tensor(
@@ -126,31 +129,6 @@ def _winners(activation: Tensor, operator: nn.Module, pool: Any, ties: str) -> T
         for name in names:
             own.pop(name, None)
         own.update(before)
-
-
-def _recomputed(activation: Tensor, operator: nn.MaxPool2d) -> tuple[Iterator[Tensor], Tensor]:
-    """The same of torch's module, whose tie rule is the first."""
-    kernel, stride, padding, dilation = (
-        _pair(getattr(operator, name)) for name in ("kernel_size", "stride", "padding", "dilation")
-    )
-    largest, index = F.max_pool2d(
-        activation, kernel, stride, padding, dilation, operator.ceil_mode, return_indices=True
-    )
-    down, across = (torch.arange(count, device=index.device) for count in index.shape[-2:])
-    width = activation.shape[-1]
-    row = (index // width - (down * stride[0] - padding[0])[:, None]) // dilation[0]
-    column = (index % width - (across * stride[1] - padding[1])) // dilation[1]
-    won = _one_hot((row * kernel[1] + column).flatten(), kernel[0] * kernel[1])
-    # As far as the last window reaches, which ceil_mode lets hang over the edge.
-    reach = [
-        (count - 1) * s + d * (k - 1) + 1
-        for count, s, k, d in zip(index.shape[-2:], stride, kernel, dilation, strict=True)
-    ]
-    beyond = [r - p - n for r, p, n in zip(reach, padding, activation.shape[-2:], strict=True)]
-    padded = F.pad(activation, (padding[1], beyond[1], padding[0], beyond[0]), value=-torch.inf)
-    places = _places(padded, kernel, stride, dilation, (len(down), len(across)))
-    equal = reduce(torch.add, [(place == largest).to(torch.int32) for place in places])
-    return won, equal.flatten() > 1
 
 
 def _places(x: Tensor, kernel: Pair, stride: Pair, dilation: Pair, windows: Pair) -> list[Tensor]:

@@ -7,8 +7,7 @@ import torch.multiprocessing as mp
 from torch import nn
 
 from cnnpool.lightning import GradientSparsity, ShiftConsistency
-from cnnpool.probe.consistency import paired_predictions
-from cnnpool.probe.presets import PRESETS
+from cnnpool.probe.consistency import PRESETS, paired_predictions
 
 
 def invariant():

@@ -1,7 +1,6 @@
 """Promises of every probe: the model bit for bit as it was, JSON, options and YAML."""
 
 import copy
-import inspect
 import json
 import warnings
 from pathlib import Path
@@ -10,10 +9,10 @@ import pytest
 import torch
 import yaml
 
-from cnnpool import pool, registry
+from cnnpool import pool, registry, schema
 from cnnpool.probe import PROBES, Batch, build, declared
 from cnnpool.probe.base import scalars
-from cnnpool.probe.presets import PRESETS
+from cnnpool.probe.consistency import PRESETS
 from cnnpool.quantity import find, numbers
 
 CONF = Path(__file__).parents[2] / "conf" / "probe"
@@ -160,9 +159,7 @@ def test_the_stage_probes_take_every_operator(operator, net, batch):
 
 @pytest.mark.parametrize("name", PROBES)
 def test_every_option_is_documented_and_refused_below_its_least(name):
-    options = registry.options_of(PROBES[name])
-    doc = inspect.getdoc(PROBES[name])
-    assert all(f"{option}:" in doc for option in options)
+    assert all(option.text for option in schema.options_of("probe", name).values())
     with pytest.raises(ValueError, match=f"{name}: every_epochs must be a whole number from 0 to .*, got -1"):
         build(name, every_epochs=-1)
 

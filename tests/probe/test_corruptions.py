@@ -15,7 +15,6 @@ from cnnpool.probe import Batch, Corruptions
 from cnnpool.probe.corruptions import (
     CORRUPTIONS,
     CorruptionName,
-    _continued,
     brightness,
     contrast,
     defocus_blur,
@@ -236,11 +235,3 @@ def test_without_black_and_white_the_range_of_each_channel_stands_for_them():
     guessed = Corruptions().measure(Undone(), {}, images * scale + offset, labels)
     assert guessed.pop("black_and_white") != known.pop("black_and_white")
     assert guessed == known
-
-
-@pytest.mark.parametrize(("border", "mode"), [("reflect", "reflect"), ("replicate", "edge")])
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_an_image_is_continued_as_numpy_pads_it_however_far(border, mode, size):
-    for reach in (0, 1, 4, 13):
-        padded = np.pad(np.arange(size), reach, mode=mode)
-        assert _continued(size, reach, border).tolist() == padded.tolist()

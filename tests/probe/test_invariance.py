@@ -8,6 +8,7 @@ from cnnpool.probe import ShiftInvariance
 from cnnpool.probe.base import paddings
 from cnnpool.probe.consistency import (
     PAIRS,
+    PRESETS,
     by_presets,
     interval,
     over_all,
@@ -16,7 +17,6 @@ from cnnpool.probe.consistency import (
 )
 from cnnpool.probe.invariance import accuracy_map, accuracy_of_shifts, relative_change, unchanged_share
 from cnnpool.probe.predictions import predictions
-from cnnpool.probe.presets import PRESETS
 
 
 class Corner(nn.Module):

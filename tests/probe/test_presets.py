@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from cnnpool.probe.presets import PRESETS, PresetName
+from cnnpool.probe.consistency import PRESETS, PresetName
 
 
 def draw(name, n=4000, size=(16, 12)):

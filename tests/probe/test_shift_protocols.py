@@ -8,9 +8,7 @@ import torch
 from torch import nn
 
 from cnnpool.probe import AdversarialShift, AllShifts, Diagonal
-from cnnpool.probe.adversarial import accuracy_on_grid
-from cnnpool.probe.all_shifts import accuracy_of_counts, class_counts, consistency_of_counts
-from cnnpool.probe.diagonal import jumps
+from cnnpool.probe.shifted_logits import accuracy_on_grid, jumps
 
 
 class Pixel(nn.Module):
@@ -25,22 +23,22 @@ class Pixel(nn.Module):
         return torch.stack((-value, value), 1)
 
 
-def test_consistency_of_hand_worked_counts():
-    counts = torch.tensor([[4.0, 0], [1, 3]], dtype=torch.float64)
-    result = consistency_of_counts(counts)
+def test_consistency_of_two_hand_worked_images():
+    # Of the four shifts of each image none and three put a bright pixel into the corner.
+    x = torch.tensor([[[[-1.0, -1], [-1, -1]]], [[[-1.0, 1], [1, 1]]]])
+    result = AllShifts().measure(Pixel(0, 0), {}, x, torch.tensor([0, 1]))
     assert result["consistency"] == pytest.approx((1 + (1 + 9) / 16) / 2)
     # Of the six pairs of one and three, the three among the three agree.
     assert result["consistency_distinct"] == pytest.approx((1 + 3 / 6) / 2)
-    assert accuracy_of_counts(counts, torch.tensor([0, 1])) == {
-        "mean_shift_accuracy": (1 + 3 / 4) / 2,
-        "worst_shift_accuracy": 0.5,
-    }
+    assert result["mean_shift_accuracy"] == (1 + 3 / 4) / 2
+    assert result["worst_shift_accuracy"] == 0.5
 
 
 def test_every_shift_brings_every_pixel_to_the_corner_once():
     x = torch.randn(3, 1, 4, 5, generator=torch.Generator().manual_seed(0))
     positive = (x > 0).flatten(1).sum(1)
-    assert class_counts(Pixel(0, 0), x)[:, 1].tolist() == positive.tolist()
+    whole = AllShifts().measure(Pixel(0, 0), {}, x, torch.ones(3).long())
+    assert whole["mean_shift_accuracy"] == pytest.approx(positive.double().mean().item() / 20)
     result = AllShifts(samples=2).measure(Pixel(0, 0), {}, x, torch.ones(3).long())
     tops = [(image > 0).flatten().numpy() for image in x[:2, 0]]
     pairs = [np.mean([a == b for a, b in itertools.product(top, top)]) for top in tops]

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnnpool import pool
-from cnnpool.probe.gradient import StageRouting
+from cnnpool.probe.gradient import StageRouting, sparsity
 from cnnpool.probe.gradient_taps import Tap
-from cnnpool.probe.sparsity import sparsity
 
 
 def routed(gradient):

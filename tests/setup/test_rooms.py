@@ -27,7 +27,7 @@ ROOMS = {
         TABLES,
         *SCHEMA,
     },
-    "probe": {"torch", "PIL", "cnnpool.quantity", *SCHEMA, *BASES},
+    "probe": {"torch", "PIL", "cnnpool.pool.max", "cnnpool.quantity", *SCHEMA, *BASES},
     "fit": {
         *("torch", "torchvision", "lightning", "torchmetrics", "tensorboard", "matplotlib", "PIL"),
         *("cnnpool.bounds", "cnnpool.network"),
