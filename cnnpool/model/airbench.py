@@ -25,19 +25,9 @@ class Airbench(Cnn):
     normalisation, activation, convolution, normalisation, activation.
 
     Args:
-        in_channels: C of the images.
-        size: (H, W) of the images.
-        num_classes: number of logits.
-        pool: makes the operator of a stage.
-        readout: makes the readout.
         width: channels of the first block, >= 1.
-        activation: relu, gelu, silu; alias_free, a learnt parabola at twice the resolution; alias_free_relu
-            or alias_free_gelu, at twice the resolution too.
         padding_mode: zeros (as in the paper, which does not pad the whitening), or circular for exact shift
             tests.
-
-    Raises:
-        ValueError: for an option out of range, or images too small for the stages.
     """
 
     STAGES = ("s1", "s2", "s3")
@@ -72,10 +62,10 @@ class Airbench(Cnn):
         super().__init__(
             nn.Sequential(*layers),
             stages,
-            in_channels=in_channels,
-            size=size,
-            num_classes=num_classes,
-            readout=readout,
+            in_channels,
+            size,
+            num_classes,
+            readout,
         )
 
     def initialize(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:

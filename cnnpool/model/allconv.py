@@ -24,22 +24,12 @@ class AllConv(Cnn):
     0.2 on the input, 0.5 after each stage).
 
     Args:
-        in_channels: C of the images.
-        size: (H, W) of the images.
-        num_classes: number of logits.
-        pool: makes the operator of a stage.
         readout: makes the readout; ``gap`` in the paper.
         variant: A, B or C.
         width: channels before the first stage, >= 1; 96 in the paper; twice as many afterwards.
         norm: batch normalisation after each convolution.
         input_dropout: share of the input dropped, 0..1; 0.2 in the paper.
         dropout: share dropped after each stage, 0..1; 0.5 in the paper.
-        activation: relu, gelu, silu; alias_free, a learnt parabola at twice the resolution; alias_free_relu
-            or alias_free_gelu, at twice the resolution too.
-        padding_mode: zeros, or circular for exact shift tests.
-
-    Raises:
-        ValueError: for an option out of range, or images too small for the stages.
     """
 
     STAGES = ("s1", "s2")
@@ -72,8 +62,8 @@ class AllConv(Cnn):
         super().__init__(
             nn.Sequential(*trunk.layers),
             trunk.stages,
-            in_channels=in_channels,
-            size=size,
-            num_classes=num_classes,
-            readout=readout,
+            in_channels,
+            size,
+            num_classes,
+            readout,
         )

@@ -27,6 +27,10 @@ Depth = Annotated[int, Ge(1), Le(1000)]
 class Cnn(nn.Module):
     """Images (N, in_channels, H, W) to logits (N, num_classes): ``features``, ``readout``, ``classifier``.
 
+    A backbone is made as ``Name(in_channels, size, num_classes, *, pool, readout, ...)``: ``pool`` makes the
+    operator of each stage from its name and channels, and further options have defaults. ``activation`` and
+    ``padding_mode`` are options of most.
+
     Args:
         features: all layers up to the last feature map.
         stages: the downsampling operators inside ``features`` by their stage's name, in order.
@@ -35,9 +39,13 @@ class Cnn(nn.Module):
         num_classes: number of logits.
         readout: called with the channels and size of the last map, which a dry run finds.
         dropout: share of the vector's entries dropped before the classifier in training, 0..1.
+        activation: relu, gelu, silu; alias_free, a learnt parabola at twice the resolution; alias_free_relu
+            or alias_free_gelu, at twice the resolution too.
+        padding_mode: zeros, or circular for exact shift tests.
 
     Raises:
-        ValueError: if the images are too small for the stages; the message names the stage and the size.
+        ValueError: for an option of a backbone that is out of range, and if the images are too small for the
+            stages; the message names the stage and the size.
     """
 
     STAGES: ClassVar[tuple[str, ...]]
@@ -53,11 +61,11 @@ class Cnn(nn.Module):
         self,
         features: nn.Module,
         stages: Mapping[str, nn.Module],
-        *,
         in_channels: int,
         size: tuple[int, int],
         num_classes: int,
         readout: ReadoutFactory,
+        *,
         dropout: float = 0.0,
     ):
         super().__init__()

@@ -15,19 +15,8 @@ class ConvNet(Cnn):
     global readout works too.
 
     Args:
-        in_channels: C of the images.
-        size: (H, W) of the images.
-        num_classes: number of logits.
-        pool: makes the operator of a stage.
-        readout: makes the readout.
         width: channels of the first convolution, >= 1.
         dropout: share dropped before the classifier, 0..1.
-        activation: relu, gelu, silu; alias_free, a learnt parabola at twice the resolution; alias_free_relu
-            or alias_free_gelu, at twice the resolution too.
-        padding_mode: zeros, or circular for exact shift tests.
-
-    Raises:
-        ValueError: for an option out of range, or images too small for the stages.
     """
 
     STAGES = ("s1", "s2")
@@ -54,9 +43,9 @@ class ConvNet(Cnn):
         super().__init__(
             nn.Sequential(*trunk.layers),
             trunk.stages,
-            in_channels=in_channels,
-            size=size,
-            num_classes=num_classes,
-            readout=readout,
+            in_channels,
+            size,
+            num_classes,
+            readout,
             dropout=dropout,
         )

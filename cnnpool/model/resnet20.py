@@ -21,20 +21,11 @@ class Resnet20(Cnn):
     gives He's net.
 
     Args:
-        in_channels: C of the images.
-        size: (H, W) of the images.
-        num_classes: number of logits.
         pool: makes the operator of a stage; called for s1, s2 and their shortcuts by the same name.
         readout: makes the readout; ``gap`` in the paper.
         width: channels of the first group, >= 1; 16 in the paper.
         blocks: residual blocks per group, >= 1; 3 gives ResNet-20.
         shortcut: A (zeros for the new channels, no parameters) or B (1x1 convolution).
-        activation: relu, gelu, silu; alias_free, a learnt parabola at twice the resolution; alias_free_relu
-            or alias_free_gelu, at twice the resolution too.
-        padding_mode: zeros, or circular for exact shift tests.
-
-    Raises:
-        ValueError: for an option out of range, or images too small for the stages.
     """
 
     STAGES = ("s1", "s2")
@@ -77,10 +68,10 @@ class Resnet20(Cnn):
         super().__init__(
             nn.Sequential(*layers),
             stages,
-            in_channels=in_channels,
-            size=size,
-            num_classes=num_classes,
-            readout=readout,
+            in_channels,
+            size,
+            num_classes,
+            readout,
         )
 
 

@@ -25,15 +25,7 @@ class Sprint(Cnn):
     three quarters of what would be the most expensive layer.
 
     Args:
-        in_channels: C of the images.
-        size: (H, W) of the images.
-        num_classes: number of logits.
-        pool: makes the operator of a stage.
-        readout: makes the readout.
         width: channels of the first convolution, >= 1.
-        activation: relu, gelu, silu; alias_free, a learnt parabola at twice the resolution; alias_free_relu
-            or alias_free_gelu, at twice the resolution too.
-        padding_mode: zeros, or circular for exact shift tests.
         pad_ends: pad the first and the last convolution. Without, 28x28 images make maps of 12x12, 6x6, 3x3
             and 1x1, on which readouts have nothing to choose; a step takes a third less time. Where the
             last map is smaller than its window, it is padded all the same.
@@ -78,10 +70,10 @@ class Sprint(Cnn):
         super().__init__(
             nn.Sequential(*maps, last, *norm_active(2 * width, activation)),
             stages,
-            in_channels=in_channels,
-            size=size,
-            num_classes=num_classes,
-            readout=readout,
+            in_channels,
+            size,
+            num_classes,
+            readout,
         )
 
 
