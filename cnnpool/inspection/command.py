@@ -1,37 +1,49 @@
-"""``cnnpool probe``, once its arguments are read."""
+"""``cnnpool probe``, once its arguments are read: every probe at every stage, and their results.json."""
 
 import argparse
 import copy
+import dataclasses
 import logging
 import shutil
 import sys
-from contextlib import suppress
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 
+from cnnpool import probe
 from cnnpool.cli_parser import assignment
 from cnnpool.data import Dataset
-from cnnpool.inspection import foreign
-from cnnpool.inspection.examination import (
-    Examination,
-    build_probes,
-    folder_of,
-    name_of,
-    outputs_of,
-    with_labels,
-)
-from cnnpool.inspection.images import batch, read_data
-from cnnpool.inspection.run import from_checkpoint, from_run
-from cnnpool.inspection.subject import Built, Subject
+from cnnpool.inspection.images import batch, draw, read_data
+from cnnpool.inspection.subject import Built, Subject, find
 from cnnpool.inspection.text import report, side_by_side
-from cnnpool.probe import Batch
+from cnnpool.probe import PROBES, Batch, Probe, declared
+from cnnpool.probe.predictions import NoLogitsError, logits
+from cnnpool.quantity import records
+from cnnpool.run_folder import results
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.results import Results
 from cnnpool.surgery import Change, swap
+from cnnpool.surgery.functional_pooling import FunctionalPooling
+from cnnpool.surgery.stages import added, operators_of, stages_of
+from cnnpool.surgery.trace import dry_run, pools
+from cnnpool.system.hardware import environment, usable
 from cnnpool.system.next_command import from_here, next_lines
+from cnnpool.system.progress import Progress, make_way
 from cnnpool.tables import printable
 
 log = logging.getLogger(__name__)
+
+LONGEST = 100
+"""Characters of a folder's name."""
+USUAL = "gradient,invariance,equivariance,aliasing,heat_map,sensitivity,receptive_field,cost"
+"""Read unless --probes says otherwise; the others take longer."""
 
 
 def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
@@ -49,7 +61,8 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
         if getattr(asked, name) is not None and getattr(asked, name) < 2:
             raise ValueError(f"--{name} must be at least 2, got {getattr(asked, name)}")
     probes = build_probes(asked.probes, asked.set, asked.samples)
-    subject = find(asked)
+    checkpoint = Path(asked.checkpoint) if asked.checkpoint else None
+    subject = find(asked.model, checkpoint, asked.weights, asked.seed)
     folder = folder_of(asked.out, asked.model)
     dataset = read_data(subject, asked.data, asked.root, not asked.no_download, asked.size)
     built = subject.build(dataset)
@@ -84,33 +97,6 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
     return 0
 
 
-def find(asked: argparse.Namespace) -> Subject:
-    """The subject that MODEL names: a run, a checkpoint, or a model by a name with a colon.
-
-    Raises:
-        ValueError: if it is none of these, or options do not fit it.
-    """
-    name, path = asked.model, Path(asked.model)
-    source, _, rest = name.partition(":")
-    checkpoint = Path(asked.checkpoint) if asked.checkpoint else None
-    published = source in foreign.SOURCES
-    if asked.weights and (checkpoint or not published):
-        raise ValueError("--weights is for models of torchvision and timm, without --checkpoint")
-    if path.is_dir():
-        return from_run(path, checkpoint)
-    if path.is_file():
-        return from_checkpoint(path)
-    if not rest:
-        with suppress(FileNotFoundError):
-            path.stat()
-        raise ValueError(f"{name} is not a folder, a file, torchvision:NAME, timm:NAME or MODULE:FUNCTION")
-    if published:
-        subject = foreign.from_published(source, rest, asked.weights, asked.seed)
-    else:
-        subject = foreign.from_function(name, asked.seed)
-    return foreign.with_checkpoint(subject, checkpoint) if checkpoint else subject
-
-
 def exchange(
     subject: Subject, built: Built, dataset: Dataset, images: Batch, asked: argparse.Namespace
 ) -> tuple[nn.Module, list[Change]]:
@@ -129,3 +115,213 @@ def exchange(
         model = subject.build(dataset).model.eval()
     torch.manual_seed(asked.seed)
     return model, swap(model, asked.swap, example=images.images[:1], where=asked.where, **options)
+
+
+class Examined(NamedTuple):
+    """A model after it was measured."""
+
+    results: Results
+    model: nn.Module
+    stages: Mapping[str, nn.Module]
+    batch: Batch
+    """The images that it was measured on."""
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write results.json, either the old file or the whole new one, and the pictures; the files written.
+
+        Raises:
+            ValueError: if it cannot be written.
+        """
+        finished = datetime.now(UTC).isoformat(timespec="seconds")
+        try:
+            written = results.write(folder, dataclasses.replace(self.results, finished=finished))
+        except OSError as error:
+            raise ValueError(f"cannot write {error.filename}: {error.strerror or error}") from None
+        with Progress("drawing pictures"):
+            return [written, *draw(folder, self.model, self.stages, self.batch, self.results)]
+
+
+@dataclass(frozen=True)
+class Examination:
+    """A model, the images it is measured on, and the probes.
+
+    Args:
+        asked: the arguments of the command.
+        subject: the model as it was asked for.
+        built: the same with its weights.
+        dataset: of the images.
+        images: that the model takes.
+        labels: why those of the images are the built model's answers; empty if they are the data set's.
+        probes: by name.
+    """
+
+    asked: argparse.Namespace
+    subject: Subject
+    built: Built
+    dataset: Dataset
+    images: Batch
+    labels: str
+    probes: Mapping[str, Probe]
+
+    def of(self, model: nn.Module, changes: Sequence[Change] = ()) -> Examined:
+        """Measure ``model``: the built one, or one like it after ``changes``.
+
+        Raises:
+            ValueError: if the model does not run on the images.
+        """
+        device = usable(self.asked.device)
+        model = model.to(device)
+        batch, labels = self.images, self.labels
+        if labels:
+            whose = "answers of the model as built" if changes else "model's own answers"
+            labels = f"the {whose}: {labels}"
+        example = batch.images[:1].to(device)
+        functional = FunctionalPooling(model, pools)
+        dry_run(model, example, functional)
+        stages = stages_of(model, example, changes)
+        measured: dict[str, Any] = {}
+        if not labels:
+            found = logits(model, batch.images)
+            measured["test"] = {
+                "accuracy": (found.argmax(1) == batch.labels).double().mean().item(),
+                "loss": F.cross_entropy(found.double(), batch.labels).item(),
+                "samples": len(found),
+            }
+        measured |= measure(model, stages, batch, self.probes)
+        described = dataclasses.replace(
+            self._facts(changes, {"labels": labels, "functional": str(functional)}),
+            stages=operators_of(stages),
+            measured=measured,
+            quantities=records(declared(self.probes.values()), measured),
+            environment=environment(torch.device(device)),
+        )
+        return Examined(described, model, stages, batch)
+
+    def _facts(self, changes: Sequence[Change], more: Mapping[str, str]) -> Results:
+        """The examined model, described as a run's results.json describes the trained one."""
+        run, asked, shape = self.subject.trained, self.asked, self.images.images.shape
+        weights = self.built.weights
+        if any(True for change in changes for own in added(change.after) for _ in own.parameters()):
+            weights += f"; what {asked.swap} brings of its own is random, seed {asked.seed}"
+        swapped = {"name": asked.swap, **dict(map(assignment, asked.swap_set))}
+        as_built = {"name": "as built"}
+        images = f"{shape[0]} test images of {self.dataset.name}, {'x'.join(map(str, shape[1:]))}"
+        return Results(
+            run=str(asked.model) + (f"+{asked.swap}" if changes else ""),
+            choice=asked.swap if changes else run.choice if run else "as built",
+            pool=swapped if changes else run.pool if run else as_built,
+            readout=run.readout if run else as_built,
+            model=run.model if run else {"name": self.subject.name},
+            data={"name": self.dataset.name},
+            data_sha256=self.dataset.sha256,
+            seed=run.seed if run else asked.seed,
+            epochs=run.epochs if run else 0,
+            examined={
+                "model": self.subject.name,
+                "weights": weights,
+                "untrained": self.built.untrained,
+                "images": images,
+                "swapped": ", ".join(change.name for change in changes),
+                **more,
+            },
+        )
+
+
+def with_labels(model: nn.Module, batch: Batch, dataset: Dataset) -> tuple[Batch, str]:
+    """The batch with labels that the model can answer, and why where they are not the data set's.
+
+    A model made for other classes is measured against its own answers to the unshifted images: consistency
+    needs no true labels, and accuracies then say how often an answer stays what it was. The same model
+    swapped is measured against the same answers, so that its accuracy without a shift is their agreement.
+    """
+    outputs = outputs_of(model, batch.images[:2]).shape[1]
+    if outputs == dataset.num_classes:
+        return batch, ""
+    labels = outputs_of(model, batch.images).argmax(1)
+    return batch._replace(labels=labels), (
+        f"it has {outputs} outputs, {dataset.name} {dataset.num_classes} classes"
+    )
+
+
+def name_of(asked: argparse.Namespace) -> str:
+    """The choice that ``--swap`` makes, as a word: ``max_blur+filter_size=5``."""
+    extra = [*asked.swap_set, *([f"where={asked.where}"] if asked.where else [])]
+    return word("+".join([asked.swap, *sorted(extra)]))
+
+
+def build_probes(names: str | None, settings: Sequence[str], samples: int | None) -> dict[str, Probe]:
+    """The probes asked for, no option that counts images above ``samples``.
+
+    Raises:
+        ValueError: for an unknown probe or option, or a value out of range.
+    """
+    chosen = list(PROBES) if names == "all" else (names or USUAL).split(",")
+    options: dict[str, dict[str, Any]] = {}
+    for name in chosen:
+        counts = {key: value for key, value in vars(probe.build(name)).items() if key.endswith("samples")}
+        options[name] = {key: samples for key, value in counts.items() if samples and value > samples}
+    for text in settings:
+        key, value = assignment(text)
+        name, _, option = key.partition(".")
+        if name not in options:
+            raise ValueError(f"--set {text}: {name} is not among the probes {', '.join(chosen)}")
+        options[name][option] = value
+    return {name: probe.build(name, **own) for name, own in options.items()}
+
+
+def measure(
+    model: nn.Module, stages: Mapping[str, nn.Module], batch: Batch, probes: Mapping[str, Probe]
+) -> dict[str, Any]:
+    """Every probe's result by section; the batch's tensors are on the CPU."""
+    found = {}
+    with Progress("probing", len(probes), "probes") as progress:
+        for name, one in probes.items():
+            start = time.perf_counter()
+            found[one.section] = one.measure(model, stages, *batch)
+            progress.step()
+            make_way()
+            log.info("%s: %.1f s", name, time.perf_counter() - start)
+    return found
+
+
+def outputs_of(model: nn.Module, images: Tensor) -> Tensor:
+    """The model's logits (N, K) for a few images.
+
+    Raises:
+        ValueError: if it does not run on them, or returns anything else.
+    """
+    try:
+        found = logits(model, images)
+    except NoLogitsError:
+        raise
+    except (RuntimeError, ValueError, TypeError, AttributeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        shape = "x".join(map(str, images.shape[1:]))
+        raise ValueError(f"the model does not run on images of {shape}: {reason} (see --size)") from error
+    if not torch.isfinite(found).all():
+        raise ValueError(f"the model must return finite logits (N, K), got shape {tuple(found.shape)}")
+    return found
+
+
+def folder_of(out: str | None, name: str) -> Path:
+    """The folder to write to, made if need be.
+
+    Raises:
+        ValueError: if it holds a training run, or cannot be made.
+    """
+    folder = Path(out) if out else Path("outputs", "probe", word(name.strip("./")))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = results.read(folder)
+    except OSError as error:
+        raise ValueError(f"cannot write to {folder}: {error.strerror or error}") from None
+    except DamagedError as error:
+        raise ValueError(f"{error}; delete it, or choose another folder by --out") from None
+    if held and not held.examined:
+        raise ValueError(f"{folder} holds a run that was trained: choose another folder by --out")
+    return folder
+
+
+def word(text: str) -> str:
+    """``text`` as a folder's name, other characters than letters, digits and a few marks replaced."""
+    return "".join(c if c.isalnum() or c in "._-+=" else "_" for c in text)[:LONGEST]

@@ -1,6 +1,12 @@
-"""The model under examination, its weights, and whether these were trained."""
+"""The model under examination: a run's, a checkpoint's, torchvision's, timm's or the user's own.
 
+Each is made with its weights, and with a word on whether these were trained.
+"""
+
+import pkgutil
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,12 +14,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from cnnpool import model, pool, published, readout
 from cnnpool.data import Dataset
+from cnnpool.published import PUBLISHED, Operators
+from cnnpool.published.sources import DEFAULT, NetworkSource, Timm, Torchvision
+from cnnpool.published.weights import load_into as load_into_network
 from cnnpool.published.weights import misfits, tensors_of
+from cnnpool.registry import KEEP
+from cnnpool.run_folder import results
 from cnnpool.run_folder.checkpoint import load
+from cnnpool.run_folder.layout import CHECKPOINTS, LAST, RESULTS
 from cnnpool.run_folder.results import Results
+from cnnpool.system.progress import loading
 
 UNTRAINED, PARTLY = "untrained", "partly untrained"
+SOURCES: dict[str, type[NetworkSource]] = {"torchvision": Torchvision, "timm": Timm}
+PUBLISHED_CLASSES = 1000
 
 
 class Built(NamedTuple):
@@ -44,6 +60,198 @@ class Subject:
     trained: Results | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+
+
+def find(name: str, checkpoint: Path | None, weights: str | None, seed: int) -> Subject:
+    """The subject that ``name`` says: a run, a checkpoint, or a model by a name with a colon.
+
+    Args:
+        name: a folder, a file, ``torchvision:NAME``, ``timm:NAME`` or ``MODULE:FUNCTION``.
+        checkpoint: a file of weights to load.
+        weights: the name of published weights, or a file of them.
+        seed: of random weights.
+
+    Raises:
+        ValueError: if it is none of these, or options do not fit it.
+    """
+    path, (source, _, rest) = Path(name), name.partition(":")
+    if weights and (checkpoint or source not in SOURCES):
+        raise ValueError("--weights is for models of torchvision and timm, without --checkpoint")
+    if path.is_dir():
+        return from_run(path, checkpoint)
+    if path.is_file():
+        folder = path.resolve().parent.parent
+        if not (folder / RESULTS).exists():
+            raise ValueError(
+                f"{path} is not in a run's folder, so its model is unknown: "
+                "give the model, and this file as --checkpoint"
+            )
+        return from_run(folder, path)
+    if not rest:
+        with suppress(FileNotFoundError):
+            path.stat()
+        raise ValueError(f"{name} is not a folder, a file, torchvision:NAME, timm:NAME or MODULE:FUNCTION")
+    subject = from_published(source, rest, weights, seed) if source in SOURCES else from_function(name, seed)
+    return with_checkpoint(subject, checkpoint) if checkpoint else subject
+
+
+def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
+    """The model of the finished run in ``folder``, with its last weights or those of ``checkpoint``.
+
+    Raises:
+        ValueError: if the run is not finished, its files are damaged, or nothing was trained.
+    """
+    trained = results.read(folder)
+    if trained is None:
+        raise ValueError(f"{folder} is not a finished run: it has no {RESULTS}")
+    if trained.examined:
+        raise ValueError(f"{folder / RESULTS} is of an earlier cnnpool probe: give the run that was trained")
+    path = checkpoint or folder / CHECKPOINTS / LAST
+    content = read(path)
+    steps = content.get("cnnpool", {}).get("steps")
+    length = f", {steps} steps" if steps is not None else ""
+
+    def build(dataset: Dataset) -> Built:
+        net = rebuild(trained, dataset)
+        untrained = load_into(net, content, path)
+        return Built(net, f"{untrained or 'trained'}: {path}{length}", untrained)
+
+    # Of pixels, where the run took them from published weights.
+    scale = (trained.model.get("mean"), trained.model.get("std"))
+    mean, std = map(tuple, scale) if all(scale) else (None, None)
+    return Subject(str(folder), build, dict(trained.data), trained, mean, std)
+
+
+def rebuild(trained: Results, dataset: Dataset) -> nn.Module:
+    """The run's model before training, for the images of ``dataset``.
+
+    Raises:
+        ValueError: for a name or option that does not exist here.
+    """
+    torch.manual_seed(trained.seed)
+    try:
+        if trained.model["name"] in PUBLISHED:
+            # At random: its checkpoint brings the weights.
+            return published.build(
+                trained.model["name"],
+                dataset.in_channels,
+                dataset.size,
+                dataset.num_classes,
+                operators=Operators({"name": KEEP}, trained.stages),
+                readout=trained.readout,
+                arch=trained.model["arch"],
+                order=trained.model.get("order", "after"),
+            )
+        return model.build(
+            in_channels=dataset.in_channels,
+            size=dataset.size,
+            num_classes=dataset.num_classes,
+            pool=lambda stage, channels: pool.build(channels=channels, **trained.stages[stage]),
+            readout=lambda channels, size: readout.build(channels=channels, size=size, **trained.readout),
+            **trained.model,
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the run's results.json does not describe a model: {error}") from None
+
+
+def from_published(package: str, name: str, weights: str | None, seed: int) -> Subject:
+    """The classifier ``name`` of torchvision or timm, with published weights, a file's, or random ones.
+
+    Images are normalised as for the weights that the package recommends, also where these come from a file.
+
+    Raises:
+        ValueError: for an unknown model, or weights that cannot be had; when built, if they do not fit.
+    """
+    full, arch = f"{package}:{name}", name
+    if package == "timm" and weights not in (None, DEFAULT) and "." not in weights and "/" not in weights:
+        # timm calls other published weights NAME.TAG.
+        arch, weights = f"{name}.{weights}", DEFAULT
+    try:
+        with loading(package):
+            source = SOURCES[package](arch=arch, weights=weights)
+        found = source.read_weights()
+    except ValueError as error:
+        raise ValueError(f"{full}: {error}") from None
+
+    def at_random(dataset: Dataset) -> Built:
+        torch.manual_seed(seed)
+        words = f"random, seed {seed}: the figures describe the architecture, untrained"
+        return Built(source.network(dataset.num_classes), words, UNTRAINED)
+
+    if found is None:
+        return Subject(full, at_random)
+
+    def loaded(dataset: Dataset) -> Built:
+        classes = PUBLISHED_CLASSES
+        if isinstance(source, Timm) and not source.file:
+            import timm
+
+            classes = int(getattr(timm.get_pretrained_cfg(source.arch), "num_classes", classes))
+        network = source.network(classes)
+        if new := load_into_network(network, found, classes).new:
+            raise ValueError(
+                f"--weights {weights}: {new[0]} is not for the {classes} classes of published weights; "
+                "load a model of your own classes by MODULE:FUNCTION"
+            )
+        return Built(network, found.source if source.file else f"published: {found.source}")
+
+    return Subject(full, loaded, mean=found.mean, std=found.std)
+
+
+def from_function(name: str, seed: int) -> Subject:
+    """The model that ``module:function`` returns when it is called without arguments.
+
+    The name comes from the command line: to import it is the user's own act. It is called twice, each time
+    with another seed: weights that then differ are random.
+
+    Raises:
+        ValueError: if it cannot be imported, fails, or returns no module.
+    """
+    # As `python -m` does, so that a module beside the user is found.
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        function = pkgutil.resolve_name(name)
+    except Exception as error:
+        raise ValueError(f"cannot import {name}: {type(error).__name__}: {error}") from error
+
+    def build(dataset: Dataset) -> Built:
+        model = _called(name, function, seed)
+        untrained, drawn = of_two(model, _called(name, function, seed + 1))
+        words = f"as {name}() left them"
+        if untrained:
+            which = "" if untrained == UNTRAINED else f": {len(drawn)} weights ({drawn[0]}, ...) are random"
+            words += f", seed {seed}: {untrained}{which}"
+        return Built(model, words, untrained)
+
+    return Subject(name, build)
+
+
+def with_checkpoint(subject: Subject, path: Path) -> Subject:
+    """The same model with the weights of a file.
+
+    Raises:
+        ValueError: if the file cannot be used; when built, if it does not fit.
+    """
+    content, build = read(path), subject.build
+
+    def load(dataset: Dataset) -> Built:
+        model = build(dataset).model
+        untrained = load_into(model, content, path)
+        return Built(model, f"from {path}" + (f": {untrained}" if untrained else ""), untrained)
+
+    subject.build = load
+    return subject
+
+
+def _called(name: str, function: Callable[[], object], seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    try:
+        model = function()
+    except Exception as error:
+        raise ValueError(f"{name}() failed: {type(error).__name__}: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{name}() returned a {type(model).__name__}, not a torch.nn.Module")
+    return model
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -102,7 +310,9 @@ def of_two(model: nn.Module, other: nn.Module) -> tuple[str, list[str]]:
     others = dict(other.named_parameters())
     # Biases and scales begin as constants.
     weights = {name: value for name, value in model.named_parameters() if value.ndim > 1}
-    drawn = [name for name, value in weights.items() if not _equal(value, others.get(name))]
+    drawn = [
+        name for name, value in weights.items() if name not in others or not torch.equal(value, others[name])
+    ]
     if has_fresh_statistics(model) or (drawn and len(drawn) == len(weights)):
         return UNTRAINED, drawn
     return PARTLY if drawn else "", drawn
@@ -110,15 +320,6 @@ def of_two(model: nn.Module, other: nn.Module) -> tuple[str, list[str]]:
 
 def has_fresh_statistics(model: nn.Module) -> bool:
     """Whether there is batch normalisation, and all of it has the mean 0 and the variance 1 it began with."""
-    found = False
-    for module in model.modules():
-        mean, variance = getattr(module, "running_mean", None), getattr(module, "running_var", None)
-        if isinstance(mean, Tensor) and isinstance(variance, Tensor):
-            found = True
-            if mean.any() or (variance != 1).any():
-                return False
-    return found
-
-
-def _equal(value: Tensor, other: Tensor | None) -> bool:
-    return other is not None and value.shape == other.shape and torch.equal(value, other)
+    pairs = [(getattr(m, "running_mean", None), getattr(m, "running_var", None)) for m in model.modules()]
+    known = [(mean, var) for mean, var in pairs if isinstance(mean, Tensor) and isinstance(var, Tensor)]
+    return bool(known) and not any(mean.any() or (var != 1).any() for mean, var in known)

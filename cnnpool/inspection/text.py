@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from cnnpool import tables
+from cnnpool.probe import TRAINING
 from cnnpool.quantity import Quantity, find, from_records, numbers
 from cnnpool.run_folder.results import Results
 
@@ -13,12 +14,14 @@ NONE = "–"
 NARROWEST = 60
 SHOWN = 8
 """Rows of a comparison, unless all are asked for."""
-ACCURACY = Quantity("test.accuracy", "test accuracy", "", form="fraction", better="higher")
-LOSS = Quantity("test.loss", "test loss", "", form="ratio", better="lower")
+ACCURACY, LOSS = TRAINING[:2]
 MERGED: dict[str, Callable[[list[float]], float]] = {"mean": fmean, "sum": math.fsum, "max": max, "min": min}
 
 Reading = dict[str, float | None]
 """Dotted key -> number."""
+Row = tuple[str, ...]
+Pair = tuple[Quantity, str, float | None, float | None]
+"""Quantity, its title with its unit, and its values before and after."""
 
 
 def report(results: Results, width: int) -> str:
@@ -30,13 +33,16 @@ def report(results: Results, width: int) -> str:
     """
     quantities = from_records(results.quantities)
     read = dict(numbers(results.measured))
-    blocks = [pairs(head(results))]
-    if results.stages:
-        blocks.append(tables.text(_stages(results, quantities, read), max(width, NARROWEST)))
-    else:
-        blocks.append("no downsampling module: nothing to say of stages\n")
-    blocks.append(pairs([*_whole(results, quantities, read), *notes(results.measured)]))
-    return "\n".join(block for block in blocks if block)
+    whole = [
+        (one.title_of(key), _marked(_with_unit(one, read[key]), results))
+        for key, one in _of_whole(quantities, read)
+    ]
+    stages = (
+        tables.text(_stages(results, quantities, read), max(width, NARROWEST))
+        if results.stages
+        else "no downsampling module: nothing to say of stages\n"
+    )
+    return _joined(_pairs(_head(results)), stages, _pairs([*whole, *_notes(results.measured)]))
 
 
 def side_by_side(before: Results, after: Results, width: int, *, whole: bool = False) -> str:
@@ -49,35 +55,25 @@ def side_by_side(before: Results, after: Results, width: int, *, whole: bool = F
         whole: every number at every stage, not only the first few of the whole model.
     """
     names = (before.pool["name"], after.choice)
-    stages = list(dict.fromkeys([*before.stages, *after.stages]))
     operators = [
         (stage, *(found.stages.get(stage, {}).get("name", NONE) for found in (before, after)))
-        for stage in stages
+        for stage in _stage_names(before, after)
     ]
     first, every = _headlines(before, after), list(_every(before, after))
-    mark = marked("model", after.examined)
+    mark = _marked("model", after)
     short = [(title, mark, *_cells(one, old, new)) for one, title, old, new in first]
     table = tables.from_rows(
         ("measure", "where", *names, "difference"), every if whole else short, numbers=names
     )
     table[-1] = tables.Column(table[-1].header, table[-1].cells)
-    return "\n".join(
-        block
-        for block in (
-            pairs([row for row in head(after) if row[0] != "accuracy"]),
-            tables.text(tables.from_rows(("stage", *names), operators)) if stages else "",
-            _sentences(first, after),
-            tables.text(table, max(width, NARROWEST)),
-            "" if whole else f"{len(every)} numbers in all, stage by stage: --all, or results.json\n",
-            pairs(notes(after.measured)),
-        )
-        if block
+    return _joined(
+        _pairs([row for row in _head(after) if row[0] != "accuracy"]),
+        tables.text(tables.from_rows(("stage", *names), operators)) if operators else "",
+        _sentences(first, after),
+        tables.text(table, max(width, NARROWEST)),
+        "" if whole else f"{len(every)} numbers in all, stage by stage: --all, or results.json\n",
+        _pairs(_notes(after.measured)),
     )
-
-
-Row = tuple[str, ...]
-Pair = tuple[Quantity, str, float | None, float | None]
-"""Quantity, its title with its unit, and its values before and after."""
 
 
 def _headlines(before: Results, after: Results) -> list[Pair]:
@@ -89,10 +85,10 @@ def _headlines(before: Results, after: Results) -> list[Pair]:
             title, first = _merged(one, list(before.stages), old)
             others, second = _merged(one, list(after.stages), new)
             if first is not None or second is not None:
-                found.append((one, _with_unit(title if first is not None else others, one), first, second))
+                found.append((one, _unit_added(title if first is not None else others, one), first, second))
     if len(found) > SHOWN:
         found = [pair for pair in found if pair[2] != pair[3]]
-    return sorted(found, key=lambda pair: pair[0].key.startswith("cost."))[:SHOWN]
+    return sorted(found, key=lambda pair: pair[0].timed or pair[0].seeds == "same")[:SHOWN]
 
 
 def _merged(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str, float | None]:
@@ -100,7 +96,7 @@ def _merged(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str, f
     if not one.by_stage:
         key = next((key for key in read if one.values(key) is not None), one.key)
         return one.title_of(key), read.get(key)
-    title, values = by_stage(one, stages, read)
+    title, values = _by_stage(one, stages, read)
     known = [value for value in values if value is not None]
     return f"{title}, {one.stages} of stages", MERGED[one.stages](known) if known else None
 
@@ -122,34 +118,38 @@ def _every(before: Results, after: Results) -> Iterator[Row]:
     """A row of every number: title, where, before, after, difference."""
     quantities = from_records({**before.quantities, **after.quantities})
     old, new = (dict(numbers(found.measured)) for found in (before, after))
-    whole = marked("model", after.examined)
+    whole = _marked("model", after)
     for one in (ACCURACY, LOSS):
         if one.key in old and one.key in new:
-            yield _with_unit(one.title, one), whole, *_cells(one, old[one.key], new[one.key])
-    stages = list(dict.fromkeys([*before.stages, *after.stages]))
+            yield _unit_added(one.title, one), whole, *_cells(one, old[one.key], new[one.key])
+    stages = _stage_names(before, after)
     for one in quantities:
         if one.by_stage and one.shown != "file":
-            title, values = by_stage(one, stages, old)
-            others = by_stage(one, stages, new)[1]
-            title = _with_unit(title, one)
+            title, values = _by_stage(one, stages, old)
+            others = _by_stage(one, stages, new)[1]
+            title = _unit_added(title, one)
             for stage, first, second in zip(stages, values, others, strict=True):
                 if first is not None or second is not None:
-                    yield title, marked(stage, after.examined), *_cells(one, first, second)
+                    yield title, _marked(stage, after), *_cells(one, first, second)
                     title = ""
-    for key, one in of_whole(quantities, {**old, **new}):
-        yield _with_unit(one.title_of(key), one), whole, *_cells(one, old.get(key), new.get(key))
+    for key, one in _of_whole(quantities, {**old, **new}):
+        yield _unit_added(one.title_of(key), one), whole, *_cells(one, old.get(key), new.get(key))
 
 
-def _with_unit(title: str, one: Quantity) -> str:
+def _stage_names(before: Results, after: Results) -> list[str]:
+    return list(dict.fromkeys([*before.stages, *after.stages]))
+
+
+def _unit_added(title: str, one: Quantity) -> str:
     return f"{title} ({one.shown_unit})" if one.shown_unit else title
 
 
 def _cells(one: Quantity, first: float | None, second: float | None) -> Row:
     difference = NONE if first is None or second is None else one.format(second - first, sign=True)
-    return cell(one, first), cell(one, second), difference
+    return _cell(one, first), _cell(one, second), difference
 
 
-def head(results: Results) -> list[tuple[str, str]]:
+def _head(results: Results) -> list[tuple[str, str]]:
     """Model, weights, images, and the accuracy where there is one."""
     examined = results.examined or {}
     rows = [("model", examined["model"]), ("weights", examined["weights"]), ("data", examined["images"])]
@@ -158,7 +158,7 @@ def head(results: Results) -> list[tuple[str, str]]:
         rows.append(("not by stage", f"{examined['functional']}: torch.nn.functional, no modules"))
     if test := results.measured.get("test"):
         score = f"{100 * test['accuracy']:.1f} %, loss {test['loss']:.4f} (n={test['samples']})"
-        rows.append(("accuracy", marked(score, results.examined)))
+        rows.append(("accuracy", _marked(score, results)))
     return rows
 
 
@@ -166,49 +166,40 @@ def _stages(results: Results, quantities: Sequence[Quantity], read: Reading) -> 
     """A row for each stage, a column for each of its quantities, at the smallest distance measured."""
     stages = list(results.stages)
     names = [results.stages[stage]["name"] for stage in stages]
-    marks = [marked(stage, results.examined) for stage in stages]
+    marks = [_marked(stage, results) for stage in stages]
     columns = [tables.Column("stage", marks, words=True), tables.Column("operator", names, words=True)]
     rules = [results.measured.get("gradient", {}).get(stage, {}).get("ties") for stage in stages]
     if any(rules):
         columns.append(tables.Column("ties", [rule or NONE for rule in rules], words=True))
     for one in quantities:
         if one.by_stage and one.shown != "file":
-            title, values = by_stage(one, stages, read)
-            unit = f" ({one.shown_unit})" if one.shown_unit else ""
-            columns.append(tables.Column(f"{title}{unit}", [cell(one, value) for value in values]))
+            title, values = _by_stage(one, stages, read)
+            columns.append(tables.Column(_unit_added(title, one), [_cell(one, value) for value in values]))
     return columns
 
 
-def by_stage(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str, list[float | None]]:
+def _by_stage(one: Quantity, stages: Sequence[str], read: Reading) -> tuple[str, list[float | None]]:
     """The title and the value at every stage of ``one``, at the smallest distance it was measured at."""
-    own = {key: values for key in read if (values := one.values(key)) is not None}
-    distances = sorted({int(values["px"]) for values in own.values() if values.get("px", "").isdecimal()})
+    own = [values for key in read if (values := one.values(key)) is not None]
+    distances = sorted({int(values["px"]) for values in own if values.get("px", "").isdecimal()})
     others = {"px": str(distances[0])} if distances else {}
     found = [read.get(one.filled({**others, "stage": stage})) for stage in stages]
     return one.title_of(one.filled({**others, "stage": "*"})).rpartition(", ")[0], found
 
 
-def _whole(results: Results, quantities: Sequence[Quantity], read: Reading) -> list[tuple[str, str]]:
-    """Title and number of everything that is of the whole model."""
-    return [
-        (one.title_of(key), marked(with_unit(one, read[key]), results.examined))
-        for key, one in of_whole(quantities, read)
-    ]
-
-
-def of_whole(quantities: Sequence[Quantity], read: Reading) -> list[tuple[str, Quantity]]:
+def _of_whole(quantities: Sequence[Quantity], read: Reading) -> list[tuple[str, Quantity]]:
     """Key and quantity of every number that is shown and is of the whole model, but for its test."""
     found = [(key, find(quantities, key)) for key in read if not key.startswith("test.")]
     return [(key, one) for key, one in found if one and not one.by_stage and one.shown != "file"]
 
 
-def with_unit(one: Quantity, value: float | None) -> str:
+def _with_unit(one: Quantity, value: float | None) -> str:
     """``value`` with its unit: ``12.50 %``."""
     gap = "" if one.form == "count" and one.unit else " "
-    return f"{cell(one, value)}{gap}{one.shown_unit}".rstrip()
+    return f"{_cell(one, value)}{gap}{one.shown_unit}".rstrip()
 
 
-def notes(measured: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _notes(measured: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The measures that were left out, and the number of images of each probe."""
     skipped = measured.get("invariance", {}).get("skipped", {})
     found = [(f"not measured: {name}", reason) for name, reason in skipped.items()]
@@ -225,17 +216,20 @@ def _samples(section: Any) -> str:
     return "/".join(map(str, values))
 
 
-def cell(one: Quantity, value: float | None) -> str:
+def _cell(one: Quantity, value: float | None) -> str:
     """``value`` without its unit."""
     return NONE if value is None else one.format(value)
 
 
-def pairs(rows: Sequence[tuple[str, str]]) -> str:
-    """Rows of a name and what is said of it."""
+def _pairs(rows: Sequence[tuple[str, str]]) -> str:
     return tables.text(tables.from_rows(("", ""), rows))
 
 
-def marked(text: str, examined: Mapping[str, Any] | None) -> str:
+def _joined(*blocks: str) -> str:
+    return "\n".join(block for block in blocks if block)
+
+
+def _marked(text: str, results: Results) -> str:
     """``text``, with the words "untrained" or "partly untrained" where the examined weights are."""
-    mark = (examined or {}).get("untrained")
+    mark = (results.examined or {}).get("untrained")
     return f"{text} ({mark})" if mark else text

@@ -14,11 +14,10 @@ from PIL import Image
 import cnnpool
 from cnnpool import data, model, pool, probe, readout, report
 from cnnpool.cli_parser import assignment
-from cnnpool.inspection import examination, main
-from cnnpool.inspection.examination import build_probes
+from cnnpool.inspection import command, main
+from cnnpool.inspection.command import build_probes
 from cnnpool.inspection.images import batch
-from cnnpool.inspection.run import from_run, rebuild
-from cnnpool.inspection.subject import Subject, has_fresh_statistics, read
+from cnnpool.inspection.subject import Subject, from_run, has_fresh_statistics, read, rebuild
 from cnnpool.quantity import find as find_quantity
 from cnnpool.quantity import from_records
 from cnnpool.report.measure import known_keys, quantities_of
@@ -204,7 +203,7 @@ def test_without_a_swap_the_next_command_is_the_same_with_one(run, capsys):
 
 
 def test_a_mistake_in_a_swap_is_found_before_anything_is_measured(run, monkeypatch):
-    monkeypatch.setattr(examination, "measure", lambda *arguments: pytest.fail("measured"))
+    monkeypatch.setattr(command, "measure", lambda *arguments: pytest.fail("measured"))
     with pytest.raises(ValueError, match="blur has no option 'kernel'"):
         main([str(run[0]), "--swap", "blur", "--swap-set", "kernel=3", "--samples", "2"])
 
