@@ -24,8 +24,7 @@ from cnnpool.data.decoded import Decoded
 from cnnpool.data.errors import DataError
 from cnnpool.data.pictures import Pictures
 from cnnpool.data.rows import File, InMemory, OnDisk, Rows, Shape
-from cnnpool.system.atomic import beside, flush_folder, rename, replacing, write_json
-from cnnpool.system.disk import explained
+from cnnpool.system.atomic import beside, explained, flush_folder, rename, replacing, write_json
 from cnnpool.system.hardware import free_memory
 from cnnpool.system.progress import Progress
 

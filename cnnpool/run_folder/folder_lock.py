@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 
 from cnnpool.run_folder import layout, status
 from cnnpool.run_folder.errors import DamagedError, InUseError, OccupiedError
-from cnnpool.system.lock_file import is_unlocked
+from cnnpool.system.lock_file import is_locked
 
 HARMLESS = {layout.LOG, layout.OUTPUT, layout.LOCK}
 """Files that are only added to, and so may be there before a run begins."""
@@ -75,7 +75,8 @@ def abandoned(folder: Path, now: status.Status) -> bool:
 
     Of a run on another machine, or of an earlier version, nobody can tell: False.
     """
-    return now.state == "running" and now.machine == platform.node() and is_unlocked(folder / layout.LOCK)
+    here = now.state == "running" and now.machine == platform.node()
+    return here and is_locked(folder / layout.LOCK) is False
 
 
 def refuse_foreign(folder: Path) -> None:

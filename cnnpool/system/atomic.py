@@ -1,17 +1,21 @@
 """Files that are either the old one or the whole new one: the only place that writes and renames."""
 
+import errno
 import io
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cnnpool.system import disk
-
 SUFFIX = ".part"
+FULL = {errno.ENOSPC, errno.EDQUOT}
+UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+# A link that somebody has put in the place of a part file must not lead to another one.
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 class Part(io.BufferedWriter):
@@ -24,7 +28,9 @@ class Part(io.BufferedWriter):
         self.path = path
         self.error: OSError | None = None
         self.given = 0
-        super().__init__(io.FileIO(path, "w"))
+        # What a killed process of this name has left, or a link in its place, goes.
+        path.unlink(missing_ok=True)
+        super().__init__(io.FileIO(path, "w", opener=lambda name, _: os.open(name, NEW, 0o666)))
 
     def write(self, content: Any) -> int:
         """Write ``content``, bytes or a buffer of them."""
@@ -52,7 +58,7 @@ def replacing(path: Path, *, maker: str = "", flush: bool = True, part: Path | N
     try:
         file = Part(part or beside(path, maker))
     except OSError as error:
-        raise disk.explained(error, path) from None
+        raise explained(error, path) from None
     try:
         with file:
             yield file
@@ -67,7 +73,7 @@ def replacing(path: Path, *, maker: str = "", flush: bool = True, part: Path | N
             file.path.unlink(missing_ok=True)
         failed = file.error or error
         if isinstance(failed, OSError) and isinstance(error, Exception):
-            raise disk.explained(failed, path, file.given) from None
+            raise explained(failed, path, file.given) from None
         raise
 
 
@@ -111,3 +117,45 @@ def flush_folder(folder: Path) -> None:
         os.fsync(number)
     finally:
         os.close(number)
+
+
+class WriteError(OSError):
+    """A file that could not be written."""
+
+    def __str__(self) -> str:
+        return f"cannot write {self.filename}: {self.strerror}"
+
+
+def explained(error: OSError, path: Path, needed: int = 0) -> WriteError:
+    """The same error about the file ``path``, with the disk's name and its room if that is the reason.
+
+    Args:
+        error: raised when ``path`` was written.
+        path: the file.
+        needed: bytes that the file takes at least.
+    """
+    message = error.strerror or str(error)
+    if error.errno in FULL:
+        disk = mount_of(path)
+        free = shutil.disk_usage(disk).free
+        missing = size(max(needed - free, 0) + 4096)
+        message = f"{message}: {size(free)} free on the disk at {disk}; free {missing} or more there"
+    elif error.errno == errno.EFBIG:
+        message = f"{message}: {size(needed)} are more than a file may have here; raise the limit (ulimit -f)"
+    return WriteError(error.errno, message, str(path))
+
+
+def mount_of(path: Path) -> Path:
+    """Where the disk that holds ``path`` is mounted."""
+    place = path.absolute()
+    while not os.path.ismount(place):
+        place = place.parent
+    return place
+
+
+def size(count: int) -> str:
+    """A number of bytes with its unit: 512 B, 1.4 kB, 30 MB."""
+    for unit, one in UNITS:
+        if count >= one:
+            return f"{count / one:.3g} {unit}"
+    return f"{count} B"

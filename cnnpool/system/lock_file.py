@@ -52,36 +52,26 @@ class LockedFile:
         self.release()
 
 
-def is_locked(path: Path) -> bool:
-    """Whether the process that wrote ``path`` may write it again; False where there is no such file."""
-    if fcntl is None:
-        return False
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+def is_locked(path: Path) -> bool | None:
+    """Whether a process of this machine, such as the writer of ``path``, holds a lock on it.
 
-
-def is_unlocked(path: Path) -> bool:
-    """Whether certainly no process of this machine holds a lock on ``path``; False where nobody can tell."""
+    Returns:
+        None where nobody can tell: without such a file, and on a disk or a system without locks.
+    """
     if fcntl is None:
-        return False
+        return None
     try:
         # A pipe or a link in its place must neither block nor lead elsewhere.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
-        return False
+        return None
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return False
+    except OSError as error:
+        return True if isinstance(error, BlockingIOError) else None
     finally:
         os.close(file)
-    return True
+    return False
 
 
 def _same(number: int, path: Path) -> bool:

@@ -250,7 +250,7 @@ def _watched(
     known = {(one.path, one.signature): one for one in before}
     now = []
     for one in found:
-        alive, old = is_locked(one.path), known.get((one.path, one.signature))
+        alive, old = bool(is_locked(one.path)), known.get((one.path, one.signature))
         if old:
             now.append(replace(old, lives=alive))
             continue

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from cnnpool.system.atomic import replacing, write_bytes, write_json, write_text
+from cnnpool.system.atomic import beside, replacing, write_bytes, write_json, write_text
 
 
 def test_a_write_that_fails_names_the_file_and_leaves_the_old_one(tmp_path, monkeypatch):
@@ -62,3 +62,14 @@ def test_a_folder_that_is_missing_is_named(tmp_path):
     with pytest.raises(OSError, match="No such file") as caught:
         write_bytes(tmp_path / "none" / "a", b"")
     assert caught.value.filename == str(tmp_path / "none" / "a")
+
+
+def test_a_link_in_the_place_of_a_part_file_leads_nowhere(tmp_path):
+    other = tmp_path / "theirs"
+    other.write_text("theirs")
+    part = beside(tmp_path / "a", "run-1")
+    for target in (other, tmp_path / "not yet"):
+        part.symlink_to(target)
+        write_text(tmp_path / "a", "ours", maker="run-1")
+        assert not (tmp_path / "a").is_symlink() and (tmp_path / "a").read_text() == "ours"
+    assert other.read_text() == "theirs" and sorted(os.listdir(tmp_path)) == ["a", "theirs"]
