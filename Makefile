@@ -9,7 +9,8 @@
 #   make lock         resolve pyproject.toml into requirements.lock again; ARGS=--upgrade goes to uv
 #
 # On Linux, CNNPOOL_TORCH=cpu takes torch's build without CUDA, from torch's own server: about 2 GB on disk
-# instead of 7, but without hashes to check the download against. PYTHON=python3.12 chooses the Python.
+# instead of 7, whose two packages alone come without hashes to check them against. PYTHON=python3.12 chooses
+# the Python.
 
 BIN := .venv/bin
 NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
@@ -53,13 +54,16 @@ STATE := $(strip $(CURDIR) $(CNNPOOL_TORCH))
 ifneq ($(STATE),$(shell $(BIN)/python -c 'print(open(".venv/ready").read())' 2>/dev/null))
 .PHONY: .venv/ready
 endif
-ifeq ($(CNNPOOL_TORCH),cpu)
-LOCKED := --torch-backend cpu --constraints .venv/versions.txt --requirements pyproject.toml --group dev
-else
-LOCKED := --require-hashes --requirements requirements.lock --build-constraints requirements.lock
-endif
 # Bytecode now: where Python may not write it (most containers), each start would compile torch again.
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python --compile-bytecode
+LOCKED := $(INSTALL) --require-hashes --build-constraints requirements.lock --requirements
+ifeq ($(CNNPOOL_TORCH),cpu)
+# torch's server builds files of its own, which no lock knows: all others are checked, and torch has no further ones.
+INSTALL_ALL := $(LOCKED) .venv/others.txt --no-deps && \
+	$(INSTALL) --torch-backend cpu --no-deps --requirements .venv/torch.txt
+else
+INSTALL_ALL := $(LOCKED) requirements.lock
+endif
 stop = { echo "cnnpool: $(1), then try again" >&2; exit 1; }
 
 .venv/ready: requirements.lock pyproject.toml
@@ -72,12 +76,13 @@ stop = { echo "cnnpool: $(1), then try again" >&2; exit 1; }
 	@$(BIN)/python $(NEW_ENOUGH) 2>/dev/null || $(call stop,the Python of .venv is broken or below 3.11: remove .venv)
 	@touch .venv/unfinished
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > .venv/uv.txt
-	@sed -n 's/ *\\$$//; /^[a-z0-9]/p' requirements.lock > .venv/versions.txt
+	@sed -n 's/ *\\$$//; /^torch==/p; /^torchvision==/p' requirements.lock > .venv/torch.txt
+	@sed -E '/^(torch|torchvision|triton|nvidia-[^=]+|cuda-[^=]+)==/,/[^\\]$$/d' requirements.lock > .venv/others.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
 	@$(BIN)/python -m pip install --quiet --retries 1 --require-hashes --requirement .venv/uv.txt \
 		|| $(call stop,no uv from the package registry: check the network or proxy)
 	@echo "cnnpool: downloads, then compiles bytecode; on a slow machine that takes minutes without a word"
-	@$(INSTALL) $(LOCKED) && $(INSTALL) --no-deps --no-build-isolation --editable . \
+	@$(INSTALL_ALL) && $(INSTALL) --no-deps --no-build-isolation --editable . \
 		|| $(call stop,the installation failed for the reason above: mend it)
 	@$(BIN)/python -m compileall -q cnnpool scripts
 	@printf %s "$(STATE)" > $@ && rm .venv/unfinished

@@ -115,14 +115,22 @@ def test_installer_itself_is_locked_by_hash(installed):
     assert all(re.fullmatch(r"\s*--hash=sha256:[0-9a-f]{64}\s*", line) for line in hashes)
 
 
-def test_torch_for_cpus_keeps_the_locked_versions_and_asks_for_no_hash(checkout):
+def test_torch_for_cpus_goes_without_hashes_alone(checkout):
     checkout.python()
     status, _, _, calls = checkout.make("setup", CNNPOOL_TORCH="cpu")
-    assert status == 0 and "--torch-backend cpu --constraints .venv/versions.txt" in calls[-3]
-    assert "--require-hashes" not in calls[-3]
-    lines = (checkout.venv / "versions.txt").read_text().splitlines()
-    locked = re.findall(r"^\S+==\S+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    assert [line.split()[0] for line in lines] == locked and not any("\\" in line for line in lines)
+    assert status == 0 and all("--no-deps" in call for call in calls[-4:-1])
+    assert "--require-hashes" in calls[-4] and "--requirements .venv/others.txt" in calls[-4]
+    assert "--torch-backend cpu" in calls[-3] and "--requirements .venv/torch.txt" in calls[-3]
+    lock = (ROOT / "requirements.lock").read_text()
+    torch, others = ((checkout.venv / f"{name}.txt").read_text() for name in ("torch", "others"))
+    pins = re.findall(r"^torch(?:vision)?==\S+", lock, re.MULTILINE)
+    assert torch.splitlines() == pins and len(pins) == 2
+    block = re.compile(r"^\S+==.*(?:\n    --hash.*)*", re.MULTILINE)
+    blocks = block.findall(lock)
+    of_torch = re.compile(r"(torch|torchvision|triton|(nvidia|cuda)-.*)==")
+    kept = [one for one in blocks if not of_torch.match(one)]
+    assert block.findall(others) == kept and 100 < len(kept) < len(blocks) - 15
+    assert all("--hash=sha256:" in one for one in kept)
 
 
 def test_unknown_torch_is_refused(checkout):
