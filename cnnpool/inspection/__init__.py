@@ -54,7 +54,8 @@ def parser() -> Parser:
     )
     add("--data", metavar="NAME", help="data set (default: the run's, else digits)")
     add("--root", metavar="DIR", help="folder of the data (default: the run's, else $CNNPOOL_DATA or data)")
-    add("--no-download", action="store_true", help="do not fetch data that is missing")
+    fetch = "fetch data that is missing (default: only what --data names; a run's data are not fetched)"
+    add("--download", action=argparse.BooleanOptionalAction, help=fetch)
     add("--size", type=int, metavar="PX", help="resize the images to PX x PX pixels")
     add("--checkpoint", metavar="FILE", help="weights to load: a state_dict, or a checkpoint that holds one")
     add(

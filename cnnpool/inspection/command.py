@@ -64,7 +64,9 @@ def examine(asked: argparse.Namespace, arguments: list[str]) -> int:
     checkpoint = Path(asked.checkpoint) if asked.checkpoint else None
     subject = find(asked.model, checkpoint, asked.weights, asked.seed)
     folder = folder_of(asked.out, asked.model)
-    dataset = read_data(subject, asked.data, asked.root, not asked.no_download, asked.size)
+    # A run may be somebody else's, and its data what he has written there.
+    download = asked.data is not None if asked.download is None else asked.download
+    dataset = read_data(subject, asked.data, asked.root, download, asked.size)
     built = subject.build(dataset)
     built.model.eval()
     images = batch(dataset, built.model, subject, samples=asked.samples, size=asked.size)

@@ -20,6 +20,8 @@ from cnnpool.registry import lookup, options_of
 from cnnpool.run_folder.results import Results
 
 SAMPLES = 2048
+OPTIONS = {"data.size=": "--size ", "set data.download=true": "give --download", "data.root=": "--root "}
+"""Settings that messages of the data advise -> the same as arguments of ``cnnpool probe``."""
 SHOWN = 6
 """Images in a picture of gradients."""
 
@@ -39,17 +41,17 @@ def read_data(
     options: dict[str, Any] = dict(trained) if trained and same else {"name": name or "digits"}
     if root is not None or not trained:
         options["root"] = root or os.environ.get("CNNPOOL_DATA", "data")
-    if not download:
-        options["download"] = False
+    options["download"] = download
     if size is not None and options.get("size") is None:
         known = options_of(lookup(data.DATASETS, "datasets", options["name"]))
         options |= {"size": size} if "size" in known else {}
     try:
         return data.build(**options, seed=subject.trained.seed if subject.trained and same else 0)
     except ValueError as error:
-        if "data.size=" not in str(error):
-            raise
-        raise ValueError(str(error).replace("data.size=", "--size ")) from error
+        message = str(error)
+        for key, option in OPTIONS.items():
+            message = message.replace(key, option)
+        raise ValueError(message) from error
 
 
 def batch(

@@ -117,8 +117,7 @@ def from_run(folder: Path, checkpoint: Path | None = None) -> Subject:
         return Built(net, f"{untrained or 'trained'}: {path}{length}", untrained)
 
     # Of pixels, where the run took them from published weights.
-    scale = (trained.model.get("mean"), trained.model.get("std"))
-    mean, std = map(tuple, scale) if all(scale) else (None, None)
+    mean, std = (tuple(scale) if (scale := trained.model.get(key)) else None for key in ("mean", "std"))
     return Subject(str(folder), build, dict(trained.data), trained, mean, std)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Literal, TypeVar
 
 from torch import nn
@@ -110,7 +111,8 @@ class Torchvision(NetworkSource):
 
     def fetch_weights(self) -> Weights:
         entry = self._entry()
-        state = fetched(lambda: entry.get_state_dict(progress=False, check_hash=True))
+        options = {"progress": False, "check_hash": True, "weights_only": True}
+        state = fetched(lambda: entry.get_state_dict(**options))
         return Weights(state, f"torchvision {entry}")
 
     def preset(self) -> Preset | None:
@@ -216,6 +218,6 @@ def fetched(fetch: Callable[[], T]) -> T:
     """
     try:
         return fetch()
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, UnpicklingError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"the published weights could not be fetched: {reason}") from error

@@ -14,7 +14,7 @@ from PIL import Image
 import cnnpool
 from cnnpool import data, model, pool, probe, readout, report
 from cnnpool.cli_parser import assignment
-from cnnpool.inspection import command, main
+from cnnpool.inspection import command, images, main
 from cnnpool.inspection.command import build_probes
 from cnnpool.inspection.images import batch
 from cnnpool.inspection.subject import Subject, from_run, has_fresh_statistics, read, rebuild
@@ -478,6 +478,22 @@ def test_code_in_a_checkpoint_never_runs(tmp_path):
     with pytest.raises(ValueError, match="damaged, or not a checkpoint of plain weights"):
         read(tmp_path / "bad.pt")
     assert not (tmp_path / "it_ran").exists()
+
+
+def test_the_data_that_a_run_names_are_fetched_only_where_that_is_asked_for(run, monkeypatch):
+    results, asked = run[0] / "results.json", []
+    facts = json.loads(results.read_text()) | {"data": {"name": "mnist", "root": "theirs", "download": True}}
+    results.write_text(json.dumps(facts))
+
+    def build(**options):
+        asked.append(options["download"])
+        raise ValueError("set data.download=true, or name the folder that holds it by data.root=FOLDER")
+
+    monkeypatch.setattr(images.data, "build", build)
+    for more in ([], ["--download"], ["--data", "mnist"], ["--data", "mnist", "--no-download"]):
+        with pytest.raises(ValueError, match=r"^give --download, or name the folder .* by --root FOLDER$"):
+            main([str(run[0]), *more])
+    assert asked == [False, True, True, False]
 
 
 def test_what_a_probe_left_is_refused_as_a_run(run, capsys):

@@ -6,7 +6,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from torchvision import models
 
+from cnnpool.published.sources import Torchvision
 from cnnpool.published.weights import Weights, from_file, load_into, tensors_of
 
 
@@ -78,6 +80,20 @@ def test_code_in_an_archive_of_torch_is_not_run(tmp_path, capfd):
     capfd.readouterr()
     with pytest.raises(ValueError, match=r"evil\.pt"):
         from_file(path)
+    assert "code ran" not in capfd.readouterr().out
+
+
+def test_code_in_the_cache_of_published_weights_is_not_run(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    url = models.get_model_weights("squeezenet1_1")["DEFAULT"].url
+    cached = tmp_path / "hub" / "checkpoints" / url.rpartition("/")[2]
+    cached.parent.mkdir(parents=True)
+    torch.save({"weight": Evil()}, cached)
+    capfd.readouterr()
+    with pytest.raises(
+        ValueError, match="the published weights could not be fetched: Weights only load failed"
+    ):
+        Torchvision(arch="squeezenet1_1", weights="default").read_weights()
     assert "code ran" not in capfd.readouterr().out
 
 
