@@ -56,7 +56,7 @@ ifneq ($(STATE),$(shell $(BIN)/python -c 'print(open(".venv/ready").read())' 2>/
 endif
 # Bytecode now: where Python may not write it (most containers), each start would compile torch again.
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python --compile-bytecode
-LOCKED := $(INSTALL) --require-hashes --build-constraints requirements.lock --requirements
+LOCKED := $(INSTALL) --build-constraints requirements.lock --require-hashes --requirements
 ifeq ($(CNNPOOL_TORCH),cpu)
 # torch's server builds files of its own, which no lock knows: all others are checked, and torch has no further ones.
 INSTALL_ALL := $(LOCKED) .venv/others.txt --no-deps && \

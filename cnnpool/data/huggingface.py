@@ -137,8 +137,14 @@ class Column:
     def __getitem__(self, index: int) -> tuple[Picture, int]:
         with self.lock:
             row = self.rows[index]
-        image = row[self.image]
-        picture: Picture = image["path"] if image["bytes"] is None else image["bytes"]
+        picture: Picture | None = row[self.image]["bytes"]
+        if picture is None and self.rows.builder_name == "imagefolder":
+            picture = row[self.image]["path"]
+        if picture is None:
+            # A row may name any file of this machine.
+            raise DataError(
+                f"row {index} of the split {self.rows.split} holds no image, but the name of a file"
+            )
         if row[self.label] not in self.numbers:
             raise DataError(
                 f"images of the split {self.rows.split} have no label: choose others by data.test, or the "

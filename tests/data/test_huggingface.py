@@ -136,6 +136,22 @@ def test_a_damaged_image_is_named_by_its_number(tmp_path, insects):
 
 
 @needs_datasets
+def test_a_row_names_no_file_of_this_machine(tmp_path, insects):
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    path, secret = insects / "train-00000-of-00001.parquet", tmp_path / "secret.png"
+    secret.write_bytes(encoded(pixels(1)))
+    table = parquet.read_table(path)
+    field, images = table.field("picture"), table["picture"].to_pylist()
+    images[5] = {"bytes": None, "path": str(secret)}
+    place = table.column_names.index("picture")
+    parquet.write_table(table.set_column(place, field, arrow.array(images, field.type)), path)
+    with pytest.raises(DataError, match="row 5 of the split train holds no image, but the name of a file"):
+        read(tmp_path, insects)
+
+
+@needs_datasets
 def test_what_is_not_there_is_refused_in_a_line(tmp_path, insects):
     for options, said in (
         ({"image": "pictur"}, "data.image must be a column, got 'pictur'; did you mean 'picture'"),
