@@ -1,5 +1,6 @@
 """Settings of all tests."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -69,8 +70,13 @@ def pytest_runtest_setup() -> None:
     import torch
 
     torch.manual_seed(0)
-    # A training in this process may have left it on.
+    # A training in this process may have left it on, and Hydra and assisting processes quieten logs.
     torch.use_deterministic_algorithms(False)
+    logging.disable(logging.NOTSET)
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.startswith("cnnpool") and isinstance(logger, logging.Logger):
+            logger.disabled = False
+            logger.setLevel(logging.NOTSET)
 
 
 def changed_operators() -> list[str]:

@@ -78,7 +78,7 @@ def test_help_names_every_choice_and_key_with_its_value_and_range(tmp_path):
     assert re.search(
         r"^  seed=0 .*\(whole from 0 to 4,294,967,295\)", out.replace("\n" + " " * 34, " "), re.M
     )
-    assert re.search(r"^  data\.root=\S+ +folder of the data", out, re.MULTILINE) and "${" not in out
+    assert re.search(r"^  data\.root=\S+\s+folder of the data", out, re.MULTILINE) and "${" not in out
     assert "pool.dilation" not in out and max(map(len, out.splitlines())) <= 100
     assert "\nsettings (KEY=VALUE) with\n  data=digits model=convnet pool=lp " in out
     keys = re.findall(r"^  ([\w.]+)=", out, re.MULTILINE)

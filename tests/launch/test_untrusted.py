@@ -242,7 +242,7 @@ def test_a_key_twice_in_the_file_to_begin_with_is_refused_in_a_line(call, tmp_pa
 @pytest.mark.parametrize("word", ["probe.gradient=null", "probe.gradient=3"])
 def test_a_probe_without_options_is_refused_in_a_line(call, word):
     status, _, err = call("train", *call.quick, "probe=default", word)
-    assert status == 2 and err.count("\n") == 1 and "leave the probe out by ~probe.gradient" in err
+    assert status == 2 and err.count("\n") == 1 and "leave it out by ~probe.gradient" in err
 
 
 HARMFUL = "gpu\\ntouch harm #"

@@ -12,6 +12,7 @@ from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.worker import StartError, Worker, start_method
 
 PATIENCE_S = 300
+MISTAKE = "fit.epochs must be a whole number from 1 to 10^9, got 0"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no server forks processes")
 
 
@@ -23,10 +24,10 @@ def context():
         yield start_method(1)
 
 
-def job(folder, devices=1, mistake=""):
-    """A job that is a mistake: it ends, with status 2, before it has imported much."""
+def job(folder, devices=1):
+    """A job whose recipe is a mistake: it ends, with status 2, before it has imported much."""
     folder.mkdir(exist_ok=True)
-    return Job(folder, [], {"fit": {"devices": devices}, "out": str(folder.parent)}, mistake)
+    return Job(folder, [], {"fit": {"devices": devices, "epochs": 0}, "out": str(folder.parent)})
 
 
 def ended(worker):
@@ -41,18 +42,18 @@ def ended(worker):
 def test_a_mistake_is_told_and_what_was_printed_is_kept(context, tmp_path):
     output = tmp_path / "output.log"
     output.write_text("before\n")
-    worker = Worker(job(tmp_path / "run", mistake="pool.stride=-1 is none"), context, 1, output)
-    assert ended(worker) == Outcome("run", "failed", "pool.stride=-1 is none", 2, output)
-    assert output.read_text() == "before\nerror: pool.stride=-1 is none\n"
+    worker = Worker(job(tmp_path / "run"), context, 1, output)
+    assert ended(worker) == Outcome("run", "failed", MISTAKE, 2, output)
+    assert output.read_text() == f"before\nerror: {MISTAKE}\n"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 def test_output_that_cannot_be_kept_ends_no_job_and_is_said(context, tmp_path):
     output = tmp_path / "output.log"
     output.symlink_to("/dev/full")
-    outcome = ended(Worker(job(tmp_path / "run", mistake="no"), context, 1, output))
+    outcome = ended(Worker(job(tmp_path / "run"), context, 1, output))
     assert (outcome.state, outcome.status) == ("failed", 2)
-    assert outcome.message == "no (output.log: No space left on device; the rest of it is lost)"
+    assert outcome.message == f"{MISTAKE} (output.log: No space left on device; the rest of it is lost)"
 
 
 def training(folder, **changes):
