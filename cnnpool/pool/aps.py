@@ -117,7 +117,7 @@ class ApsPool2d(PolyphasePool2d):
     Args:
         channels: C of the input.
         stride: >= 1, or (vertical, horizontal).
-        p: of the norm: 1, 2 or .inf.
+        p: of the norm: 1, 2 or inf.
         choose: the phase of largest (max) or smallest (min) norm.
         filter_size: taps of a circular binomial blur of the output, >= 1; the phase is chosen without it.
 

@@ -112,7 +112,7 @@ class LpPool2d(WindowPool2d):
         stride: >= 1, or (vertical, horizontal).
         padding: at most half of ``kernel_size``.
         ceil_mode: let the last window overhang.
-        p: power, > 0 (.inf for max |x|), or where it starts when learnable, > 1 and finite.
+        p: power, > 0 (inf for max |x|), or where it starts when learnable, > 1 and finite.
         learnable: learn p.
         per: with learnable, one p for the layer or one per channel.
         form: mean or sum.
