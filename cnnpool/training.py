@@ -69,11 +69,15 @@ def train(
     from cnnpool.fit.record import Record
     from cnnpool.fit.results import conclude, test
     from cnnpool.fit.resume import resume
-    from cnnpool.fit.trainer import build_trainer, quieten
+    from cnnpool.fit.trainer import build_trainer, group_left, quieten
 
     start = resume(run)
     quieten()
-    with logging_to(TensorBoard() if rank() else logger, run) as others, Signals() as signals:
+    with (
+        logging_to(TensorBoard() if rank() else logger, run) as others,
+        Signals() as signals,
+        group_left(),
+    ):
         kept = start.metrics["metrics_bytes"] if start else 0
         record = None if rank() else Record(out, kept, run.quantities)
         loggers = [record, *others] if record else []

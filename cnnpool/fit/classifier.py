@@ -211,7 +211,8 @@ class Classifier(LightningModule):
             new["val"] = self.latest["val"]
         self._is_validated = False
         values = {f"{split}/{key}": v for split, score in new.items() for key, v in score.items()}
-        self.log("train/accuracy", values["train/accuracy"], logger=False)
+        # For callbacks; the run's record has them below.
+        self.log_dict({key: v for key, v in values.items() if key.startswith("train/")}, logger=False)
         # train/loss is the loss of single steps; this is the mean of the epoch.
         values["epoch/train_loss"] = values.pop("train/loss")
         self._record(values, epoch)

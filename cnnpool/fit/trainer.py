@@ -5,7 +5,8 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -136,14 +137,29 @@ def quieten() -> None:
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(logging.WARNING)
+    for name in ("profilers.profiler", "callbacks.model_summary"):
+        # They speak where they were asked for alone.
+        logging.getLogger(f"lightning.pytorch.{name}").setLevel(logging.INFO)
     # Lightning's own use of torch, nothing that a user could change; and no validation is a choice.
     for what in ("LeafSpec.*", "all_gather"):
         warnings.filterwarnings("ignore", message=f".*{what} is deprecated", category=FutureWarning)
     warnings.filterwarnings("ignore", message=".*no `val_dataloader")
     # Lightning looks for SLURM also where it is told the cluster, and finds ``srun`` on every login node.
     warnings.filterwarnings("ignore", message="The `srun` command is available")
+    # Scores are of sums over all devices already.
+    warnings.filterwarnings("ignore", message=".*sync_dist=True")
     # Batches are made whole, in a thread where that takes long; workers would only copy them.
     warnings.filterwarnings("ignore", message=".*does not have many workers")
     # Frozen statistics are asked for, and training losses are logged at intervals of the run's own.
     warnings.filterwarnings("ignore", message="Found .* module.s. in eval mode")
     warnings.filterwarnings("ignore", message=".*smaller than the logging interval")
+
+
+@contextmanager
+def group_left() -> Iterator[None]:
+    """Leave the process group of a training of one process, which the next one would find otherwise."""
+    try:
+        yield
+    finally:
+        if torch.distributed.is_initialized() and torch.distributed.get_world_size() == 1:
+            torch.distributed.destroy_process_group()

@@ -1,5 +1,6 @@
 """Training from Python, with the settings of the command line: a run, or its parts for one's own Trainer."""
 
+import json
 import logging
 import os
 import random
@@ -80,7 +81,8 @@ def datamodule(name: str, *, seed: int = 0, num_workers: int = 0, **options: Any
     """
     from cnnpool.fit import Images
 
-    chosen = _job([f"data={name}"]).settings["data"] | options
+    given = (f"data.{key}={json.dumps(value, default=str)}" for key, value in options.items())
+    chosen = _job([f"data={name}", *given]).settings["data"] | options
     return Images(data.build(**chosen, seed=seed), num_workers=num_workers)
 
 

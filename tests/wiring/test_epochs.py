@@ -97,3 +97,11 @@ def test_a_checkpoint_of_the_time_of_repeated_epochs_is_refused(command, tmp_pat
     assert command("train", *options) == 2
     said = capfd.readouterr().err
     assert len(said.splitlines()) == 1 and "schema 2" in said and "delete it to train anew" in said
+
+
+def test_an_image_is_augmented_anew_in_every_epoch(losses):
+    # All images in one batch: their order alone changes no more than rounding does.
+    whole = ["data.limit=64", "data.batch_size=64", "data.val_size=0", "fit.epochs=3"]
+    plain, shifted = losses(*whole), losses(*whole, "data.shift=2")
+    assert plain == pytest.approx([plain[0]] * 3, rel=1e-5)
+    assert min(abs(one - other) for one, other in zip(shifted, shifted[1:], strict=False)) > 1e-4

@@ -8,7 +8,9 @@ import sys
 
 import pytest
 import torch
+from proofs import proves
 from short_runs import STILL, steps
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.nn import functional as F
 
 import cnnpool
@@ -43,6 +45,7 @@ def rates(folder, group=""):
     return [line[tag] for line in lines if tag in line]
 
 
+@proves("fit.lr", "fit.schedule", "fit.warmup", "callback.learning_rate_monitor.logging_interval")
 @pytest.mark.parametrize("schedule", ["one_cycle", "cosine", "constant"])
 def test_the_optimiser_has_the_rates_of_the_schedule(run, schedule):
     folder = run(*RATES, f"fit.schedule={schedule}", "fit.lr=0.25", "fit.warmup=0.25", "fit.epochs=4")
@@ -57,6 +60,7 @@ def test_the_optimiser_has_the_rates_of_the_schedule(run, schedule):
     assert [line["train/learning_rate"] for line in logged if "train/loss" in line] == pytest.approx(expected)
 
 
+@proves("fit.head_rate", "fit.layer_decay", "fit.max_steps")
 def test_layers_have_rates_of_their_own(run):
     folder = run(*RATES, "fit.lr=0.5", "fit.head_rate=10", "fit.layer_decay=0.5", "fit.max_steps=3")
     groups = [rates(folder, f"/pg{number}")[1] for number in range(1, 9)]
@@ -67,6 +71,7 @@ def test_layers_have_rates_of_their_own(run):
     )
 
 
+@proves("fit.label_smoothing", "seed")
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 def test_the_first_loss_is_that_of_the_seeds_network_on_the_seeds_images(run, smoothing):
     options = ["model.dropout=0", f"fit.label_smoothing={smoothing}", "data.shift=1"]
@@ -82,6 +87,7 @@ def test_the_first_loss_is_that_of_the_seeds_network_on_the_seeds_images(run, sm
     assert not torch.equal(other[1], labels)
 
 
+@proves("fit.freeze_norm")
 def test_frozen_normalisation_keeps_its_statistics_and_weights(run):
     plain, frozen = last(run("fit.lr=0.01")), last(run("fit.lr=0.01", "fit.freeze_norm=true"))
     counts = [key for key in frozen if key.endswith("num_batches_tracked")]
@@ -92,6 +98,7 @@ def test_frozen_normalisation_keeps_its_statistics_and_weights(run):
         assert (frozen[f"{norm}weight"] == 1).all() and (plain[f"{norm}weight"] != 1).any()
 
 
+@proves("fit.freeze")
 def test_frozen_levels_keep_their_weights_and_statistics(run):
     folder = run("fit.lr=0.01", "fit.freeze=1")
     trained, untrained = last(folder), cnnpool.classifier(*STILL, "fit.freeze=1").state_dict()
@@ -121,6 +128,7 @@ def test_a_probe_of_rare_epochs_is_in_the_record_once_the_run_ends(run):
     assert "gradient/zero_fraction/s1" in (folder / "metrics.jsonl").read_text()
 
 
+@proves("fit.channels_last")
 @pytest.mark.parametrize("channels_last", [True, False])
 def test_the_memory_format_is_that_of_images_and_activations(run, monkeypatch, channels_last):
     seen = []
@@ -144,6 +152,7 @@ def test_another_number_of_devices_is_another_run(run, command, capfd):
     assert "fit.devices: 1 -> 2" in capfd.readouterr().err
 
 
+@proves("fit.devices")
 def test_all_devices_of_a_machine_without_a_gpu_are_one(run):
     one, every = (run("fit.max_steps=3", f"fit.devices={count}") for count in (1, -1))
     assert steps(one) == steps(every)
@@ -189,6 +198,7 @@ def test_a_plain_run_loads_no_way_to_run_jobs_elsewhere(in_a_folder):
     )
 
 
+@proves("trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")
 def test_clipping_limits_the_step(run):
     options = ["fit.optimizer=sgd", "fit.lr=1", "fit.warmup=0", "fit.schedule=constant", "fit.max_steps=1"]
     start = cnnpool.classifier(*STILL, *options).state_dict()
@@ -201,3 +211,236 @@ def test_clipping_limits_the_step(run):
     # Nesterov's first step is 1.9 times the gradient.
     assert length("trainer.gradient_clip_val=0.001") == pytest.approx(0.0019, rel=1e-3)
     assert length() > 0.01
+    # Of each value, where the norm above is of all together.
+    by_value = length("trainer.gradient_clip_val=0.001", "trainer.gradient_clip_algorithm=value")
+    assert 0.0019 * 2 < by_value <= 0.0019 * math.sqrt(sum(each.numel() for each in start.values()))
+
+
+SGD = ["fit.optimizer=sgd", "fit.lr=0.5", "fit.warmup=0", "fit.schedule=constant", "fit.max_steps=1"]
+
+
+def weights_after(run, *overrides):
+    """The weights before and after a first step of steepest descent."""
+    start = cnnpool.classifier(*STILL, *SGD, *overrides).state_dict()
+    return start, last(run(*SGD, *overrides))
+
+
+@proves("fit.weight_decay")
+def test_weights_decay_and_biases_do_not(run):
+    start, plain = weights_after(run)
+    _, decayed = weights_after(run, "fit.weight_decay=0.1")
+    for key in (key for key in start if key.endswith(("weight", "bias"))):
+        # L2 of 0.1 on weights alone, by Nesterov's first step: 1.9 times the rate.
+        share = 0.5 * 1.9 * 0.1 if start[key].dim() > 1 else 0.0
+        assert torch.allclose(plain[key] - decayed[key], share * start[key], atol=1e-6), key
+
+
+@proves("fit.optimizer")
+def test_each_optimiser_takes_its_own_first_step(run):
+    def step(name):
+        options = [f"fit.optimizer={name}", *SGD[1:], "fit.lr=0.01"]
+        start, end = cnnpool.classifier(*STILL, *options).state_dict(), last(run(*options))
+        return (end["model.features.2.0.weight"] - start["model.features.2.0.weight"]).flatten(1)
+
+    # Adam's first step has the rate's size in every cell; Muon's is orthogonal; another is neither.
+    adamw, muon, sgd = step("adamw"), step("muon"), step("sgd")
+    assert adamw.abs().median() == pytest.approx(0.01, rel=0.01)
+    spread = torch.linalg.svdvals(muon)
+    assert spread.max() / spread.min() < 2 < torch.linalg.svdvals(sgd).max() / torch.linalg.svdvals(sgd).min()
+
+
+@proves("fit.accumulate")
+def test_a_batch_in_parts_makes_the_step_of_the_whole(run):
+    # Without normalisation, which sees each part alone.
+    net = ["model=allconv", "model.norm=false", "model.width=2"]
+    (_, whole), (_, parts) = (weights_after(run, *net, f"fit.accumulate={count}") for count in (1, 4))
+    assert all(torch.allclose(whole[key], parts[key], atol=1e-6) for key in whole)
+    logged = steps(run(*net, "fit.epochs=1", "fit.accumulate=4"))
+    assert len(logged) == 9
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """A function: notes ``look(module, x)`` of every forward pass of max pooling."""
+
+    def watch(look):
+        seen, kept = set(), MaxPool2d.forward
+
+        def forward(self, x):
+            seen.add(look(self, x))
+            return kept(self, x)
+
+        monkeypatch.setattr(MaxPool2d, "forward", forward)
+        return seen
+
+    return watch
+
+
+@proves("fit.precision")
+@pytest.mark.parametrize(("precision", "kind"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
+def test_the_precision_is_that_of_the_activations(run, watched, precision, kind):
+    seen = watched(lambda module, x: x.dtype if module.training and torch.is_grad_enabled() else None)
+    run(f"fit.precision={precision}", "fit.max_steps=1")
+    assert seen - {None} == {kind}
+
+
+@proves("fit.deterministic")
+@pytest.mark.parametrize(("value", "mode"), [("auto", 2), ("true", 2), ("warn", 1), ("false", 0)])
+def test_operations_that_do_not_repeat_are_treated_as_asked(run, watched, value, mode):
+    def look(module, x):
+        return torch.get_deterministic_debug_mode() if module.training and torch.is_grad_enabled() else None
+
+    seen = watched(look)
+    run(f"fit.deterministic={value}", "fit.max_steps=1")
+    assert seen - {None} == {mode}
+
+
+@proves("fit.keep_memory")
+def test_freed_memory_is_kept_where_asked(run, monkeypatch):
+    kept = []
+    monkeypatch.setattr("cnnpool.training.keep_memory", lambda: kept.append(True))
+    for value in (False, True):
+        run(f"fit.keep_memory={str(value).lower()}", "fit.max_steps=1")
+        assert bool(kept) == value
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@proves("fit.epochs", "fit.log_every_steps")
+def test_the_loss_is_written_every_so_many_steps_of_all_epochs(run):
+    logged = lines(run("fit.epochs=3", "fit.log_every_steps=4"))
+    assert [line["step"] for line in logged if "train/loss" in line] == [4, 8, 12, 16, 20, 24]
+    assert [line["epoch"] for line in logged if "val/accuracy" in line] == [1, 2, 3]
+
+
+@proves("fit.checkpoint_every_minutes")
+def test_within_an_epoch_too_a_run_is_saved(run, monkeypatch):
+    saved = []
+    from cnnpool.fit import checkpoints
+
+    kept = checkpoints.Checkpoints._save
+
+    def save(self, trainer, module):
+        saved.append(trainer.global_step)
+        kept(self, trainer, module)
+
+    monkeypatch.setattr(checkpoints.Checkpoints, "_save", save)
+    run("fit.epochs=1", "fit.checkpoint_every_minutes=0")
+    assert set(range(1, 9)) <= set(saved)
+    saved.clear()
+    run("fit.epochs=1", "fit.checkpoint_every_minutes=10")
+    assert set(saved) == {9}
+
+
+@proves("fit.pictures", "log.tensorboard")
+@pytest.mark.parametrize("drawn", [True, False])
+def test_pictures_are_drawn_where_asked(run, drawn):
+    folder = run(f"fit.pictures={str(drawn).lower()}", "fit.max_steps=1")
+    assert bool(EventAccumulator(str(folder)).Reload().Tags()["images"]) == drawn
+
+
+@proves("fit.progress")
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_bar_is_shown_where_asked(run, capfd, shown):
+    run(f"fit.progress={str(shown).lower()}", "fit.epochs=1")
+    assert ("it/s" in "".join(capfd.readouterr())) == shown
+
+
+@proves("fit.strategy")
+def test_one_process_may_be_ddp_too(run):
+    by_itself, ddp = (run("fit.max_steps=2", f"fit.strategy={name}") for name in ("auto", "ddp"))
+    assert steps(by_itself) == steps(ddp)
+
+
+@proves("trainer.limit_train_batches", "trainer.limit_val_batches", "trainer.limit_test_batches")
+def test_parts_of_the_images_are_used_where_asked(run):
+    folder = run("fit.epochs=2", "trainer.limit_train_batches=2", "data.eval_batch_size=50",
+                 "trainer.limit_val_batches=1", "trainer.limit_test_batches=0.5")  # fmt: skip
+    logged = lines(folder)
+    assert len(steps(folder)) == 4
+    # A share of 50 images is a multiple of 0.02.
+    (val,) = {line["val/accuracy"] for line in logged if "val/accuracy" in line}
+    assert (val * 50) % 1 == pytest.approx(0, abs=1e-6)
+    test = json.loads((folder / "results.json").read_text())["test"]
+    assert (test["accuracy"] * 200) % 1 == pytest.approx(0, abs=1e-6)
+    assert (test["accuracy"] * 360) % 1 != pytest.approx(0, abs=1e-6)
+
+
+@proves("trainer.check_val_every_n_epoch")
+def test_validation_is_every_so_many_epochs(run):
+    logged = lines(run("fit.epochs=4", "trainer.check_val_every_n_epoch=2"))
+    assert [line["epoch"] for line in logged if "val/accuracy" in line] == [2, 4]
+
+
+STOPPING = ["callback=early_stopping", "fit.epochs=6"]
+
+
+@proves("callback.early_stopping.patience", "callback.early_stopping.monitor", "trainer.min_epochs")
+def test_a_run_stops_early_when_nothing_gets_better(run):
+    """Its weights stay as they are: no epoch is better than the first."""
+    assert len(steps(run(*STOPPING, "callback.early_stopping.patience=2"))) == 3 * 9
+    assert len(steps(run(*STOPPING, "callback.early_stopping.patience=1", "trainer.min_epochs=4"))) == 4 * 9
+    monitor = ["callback.early_stopping.monitor=train/loss", "callback.early_stopping.mode=min"]
+    assert len(steps(run(*STOPPING, *monitor, "callback.early_stopping.patience=6"))) == 6 * 9
+
+
+@proves("callback.early_stopping.mode", "callback.early_stopping.min_delta")
+def test_the_direction_and_the_least_gain_are_as_asked(run):
+    learning = [
+        *STOPPING,
+        "fit.lr=0.01",
+        "callback.early_stopping.patience=1",
+        "callback.early_stopping.monitor=val/loss",
+    ]
+    assert len(steps(run(*learning, "callback.early_stopping.mode=max"))) == 2 * 9
+    assert len(steps(run(*learning, "callback.early_stopping.mode=min"))) > 2 * 9
+    hard = ["callback.early_stopping.mode=min", "callback.early_stopping.min_delta=100"]
+    assert len(steps(run(*learning, *hard))) == 2 * 9
+
+
+@proves("trainer.max_time")
+def test_a_run_ends_after_its_time(run):
+    assert len(steps(run("trainer.max_time=00:00:00:01", "fit.epochs=5000"))) < 1000 * 9
+
+
+@proves("trainer.profiler", "trainer.enable_model_summary")
+def test_profiler_and_summary_are_shown(run, capfd):
+    run("fit.max_steps=1", "trainer.profiler=simple", "trainer.enable_model_summary=true")
+    said = "".join(capfd.readouterr())
+    assert "optimizer_step" in said and "Trainable params" in said
+    run("fit.max_steps=1")
+    said = "".join(capfd.readouterr())
+    assert "optimizer_step" not in said and "Trainable params" not in said
+
+
+@proves("trainer.detect_anomaly", "trainer.inference_mode")
+def test_modes_of_autograd_are_as_asked(run, watched):
+    seen = watched(
+        lambda module, x: (module.training, torch.is_anomaly_enabled(), torch.is_inference_mode_enabled())
+    )
+    run("fit.max_steps=1")
+    assert {(True, False, False), (False, False, True)} <= seen and not {each for each in seen if each[1]}
+    seen.clear()
+    run("fit.max_steps=1", "trainer.detect_anomaly=true", "trainer.inference_mode=false")
+    assert (True, True, False) in seen and not {each for each in seen if each[2]}
+
+
+@proves("trainer.num_nodes", "trainer.sync_batchnorm")
+def test_machines_and_shared_statistics_are_the_trainers(monkeypatch, in_a_folder):
+    from cnnpool.fit import trainer
+
+    seen = []
+
+    class Seen(Exception):
+        pass
+
+    def build(**flags):
+        seen.append(flags)
+        raise Seen
+
+    monkeypatch.setattr(trainer, "Trainer", build)
+    with pytest.raises(Seen):
+        cnnpool.train(*STILL, "trainer.num_nodes=2", "trainer.sync_batchnorm=true")
+    assert seen[0]["num_nodes"] == 2 and seen[0]["sync_batchnorm"] is True

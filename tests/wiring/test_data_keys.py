@@ -1,0 +1,150 @@
+"""Keys of the images, and of networks of other packages, do what their sentences say."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from proofs import ELSEWHERE, proves
+from short_runs import STILL
+from torch.nn import functional as F
+
+import cnnpool
+from cnnpool.data import DataError
+
+AUGMENTATION = {
+    "crop": 3, "shift": 2, "flip": True, "random_resized_crop": [0.3, 0.6], "auto_augment": "randaugment",
+    "color_jitter": 0.5, "mixup": 0.4, "cutmix": 1.0, "size": 20, "batch_size": 64, "val_size": 0.3,
+    "limit": 500,
+}  # fmt: skip
+ELSEWHERE |= {
+    "data.download": "data/test_torchvision.py::test_missing_files_are_downloaded_by_torchvision_once",
+    "data.dataset": "data/test_torchvision.py::test_images_and_labels_of_svhn_are_those_of_its_files",
+    "data.variant": "data/test_torchvision.py::test_letters_of_emnist_are_grey_and_have_no_class_for_nothing",
+    "data.path": "data/test_huggingface.py::test_images_labels_and_classes_are_those_of_the_files",
+    "data.train": "data/test_huggingface.py::test_what_is_not_there_is_refused_in_a_line",
+    "data.val": "data/test_huggingface.py::test_what_is_not_there_is_refused_in_a_line",
+    "data.test": "data/test_huggingface.py::test_what_is_not_there_is_refused_in_a_line",
+    "data.image": "data/test_huggingface.py::test_one_of_several_columns_of_classes_must_be_chosen",
+    "data.label": "data/test_huggingface.py::test_one_of_several_columns_of_classes_must_be_chosen",
+    "model.weights": "launch/test_published.py::test_weights_of_a_file_are_recorded_and_fine_tuned",
+    "model.normalise": "launch/test_published.py::"
+    "test_sizes_and_scale_of_the_weights_are_said_recorded_and_known_again",
+}
+
+
+@proves(*(f"data.{key}" for key in AUGMENTATION))
+def test_the_first_loss_is_that_of_images_so_treated(losses):
+    plain = losses("fit.max_steps=1")
+    for key, value in AUGMENTATION.items():
+        option = f"data.{key}={str(value).lower() if value is True else value}"
+        (loss,) = losses(option, "fit.max_steps=1")
+        classifier = cnnpool.classifier(*STILL, option).train()
+        pixels, labels = next(iter(cnnpool.datamodule("digits", **{key: value}).train_dataloader()))
+        with torch.no_grad():
+            logits = classifier(pixels).double()
+        labels = labels.double() if labels.is_floating_point() else labels
+        assert loss == pytest.approx(float(F.cross_entropy(logits, labels, label_smoothing=0.1)), rel=1e-5)
+        assert [loss] != plain, key
+
+
+@proves("data.eval_batch_size")
+def test_batches_of_validation_are_as_large_as_asked():
+    def sizes(**options):
+        return [len(labels) for _, labels in cnnpool.datamodule("digits", **options).val_dataloader()]
+
+    assert sizes(eval_batch_size=100) == [100, 100, 16] and sizes() == [216]
+
+
+@proves("data.limit_seed")
+def test_a_limit_seed_fixes_the_images(losses):
+    options = [
+        "data.limit=200",
+        "data.val_size=0",
+        "data.batch_size=200",
+        "fit.max_steps=1",
+        "model.dropout=0",
+    ]
+    # The same images in any order have the same loss; the weights follow the seed.
+    first = [losses(*options, f"data.limit_seed={seed}")[0] for seed in (1, 1, 2)]
+    assert first[0] == pytest.approx(first[1], rel=1e-6) and first[0] != pytest.approx(first[2], rel=1e-6)
+
+
+@pytest.fixture
+def photographs(in_a_folder):
+    """Twelve colour images of two classes and many sizes, one damaged, one large; no test images."""
+    random = np.random.default_rng(0)
+    for number in range(12):
+        path = in_a_folder / "mine" / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (20 + number, 24, 3), np.uint8)).save(path)
+    return in_a_folder / "mine"
+
+
+def read(root, **options):
+    return cnnpool.datamodule(
+        "image_folder", root=str(root), **{"size": 16, "val_size": 0, **options}
+    ).dataset
+
+
+@proves("data.root", "data.channels", "data.resize", "data.test_size", "data.split_seed")
+def test_a_folder_is_read_as_asked(photographs):
+    whole = read(photographs)
+    assert (whole.in_channels, whole.size, len(whole.test)) == (3, (16, 16), 2)
+    assert read(photographs, channels=1).in_channels == 1
+    assert len(read(photographs, test_size=0.5).test) == 6
+    # More of the frame is cut away where images are made larger first.
+    assert not torch.equal(read(photographs, resize=20).test.images, whole.test.images)
+    others = [read(photographs, split_seed=seed).test.images for seed in range(1, 4)]
+    assert any(not torch.equal(each, whole.test.images) for each in others)
+
+
+@proves("data.skip_unreadable", "data.max_megapixels", "data.stream")
+def test_limits_and_streams_of_a_folder_are_as_asked(photographs):
+    whole = read(photographs)
+    streamed = read(photographs, stream=True)
+    kept = [next(iter(cnnpool.datamodule("image_folder", root=str(photographs), size=16, val_size=0,
+            batch_size=4, stream=stream).train_dataloader())) for stream in (False, True)]  # fmt: skip
+    assert torch.equal(kept[0][0], kept[1][0])
+    assert "not held in memory" in str(streamed.notes) and "not held" not in str(whole.notes)
+    Image.fromarray(np.zeros((1000, 1001, 3), np.uint8)).save(photographs / "a" / "large.png")
+    assert len(read(photographs, max_megapixels=2).train) == len(whole.train) + 1
+    with pytest.raises(DataError, match=r"data.max_megapixels=1"):
+        read(photographs, max_megapixels=1)
+    assert len(read(photographs, max_megapixels=1, skip_unreadable=True).train) == len(whole.train)
+
+
+@proves("data.config", "data.revision")
+def test_the_hub_is_asked_for_the_configuration_and_revision(monkeypatch):
+    asked = []
+
+    def load_dataset(*words, **options):
+        asked.append((words, options["revision"]))
+        raise OSError("no network")
+
+    library = SimpleNamespace(load_dataset=load_dataset, DownloadConfig=lambda **options: options)
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    with pytest.raises(DataError, match="no network"):
+        cnnpool.datamodule("huggingface", path="a/b", config="small", revision="v2")
+    assert asked == [(("a/b", "small"), "v2")]
+
+
+@proves("model.arch", "model.order", "model.min_channels", "model.skip_stem")
+def test_published_networks_are_changed_as_asked():
+    def modules(*words):
+        net = cnnpool.classifier(
+            "data=digits", "data.size=32", "model=torchvision", "pool=blur", *words
+        ).model
+        return [type(module).__name__ for module in net.modules()]
+
+    first = ["model.arch=resnet18"]
+    usual = modules(*first)
+    blurs = usual.count("BlurPool2d")
+    assert blurs > 2 and modules("model.arch=squeezenet1_1") != usual
+    # Of the stem, of 64 channels, and of others with fewer than 200.
+    assert modules(*first, "model.skip_stem=true").count("BlurPool2d") == blurs - 1
+    assert 0 < modules(*first, "model.min_channels=200").count("BlurPool2d") < blurs - 1
+    before = modules(*first, "model.order=before")
+    assert before != usual and before.count("BlurPool2d") == blurs
