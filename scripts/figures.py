@@ -5,7 +5,6 @@ usage: python scripts/figures.py
 
 import ast
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -41,12 +40,6 @@ finally:
     sys.setprofile(None)
     open(sys.argv[1], "w").write("\\n".join(sorted(files)))
 """
-TWINS = {
-    "atomic writers": (r"os\.(replace|rename)\(|\.(replace|rename)\((path|target|self\.path)\)",),
-    "readers of results.json": (r"(read_json|json\.loads?)\([^)]*(RESULTS|results\.json)",),
-    "did-you-means": (r"get_close_matches",),
-}
-"""Signs of code that should stand in one file: regular expressions that all match."""
 MOST_LINES, MOST_COMPLEX = 50, 12
 COMPLEX = ("ruff", "check", "--select=C901", f"--config=lint.mccabe.max-complexity={MOST_COMPLEX}")
 
@@ -185,19 +178,6 @@ def _private(node: ast.AST, foreign: set[str]) -> str:
     return ""
 
 
-def twins(root: Path = ROOT) -> dict[str, list[str]]:
-    """Files of the package in which code stands that should stand once."""
-    files = {path: path.read_text("utf-8") for path in sorted((root / "cnnpool").rglob("*.py"))}
-    return {
-        kind: [
-            str(path.relative_to(root))
-            for path, text in files.items()
-            if all(re.search(sign, text) for sign in signs)
-        ]
-        for kind, signs in TWINS.items()
-    }
-
-
 def last_line(*command: str) -> str:
     """The last line that a Python module prints about the package."""
     done = subprocess.run(
@@ -221,7 +201,6 @@ def main() -> None:
         (f"functions over {MOST_LINES} lines", sum(one.lines > MOST_LINES for one in sizes), ""),
         (f"functions over complexity {MOST_COMPLEX}", "", last_line(*COMPLEX)),
         *((f"private names of others in {room}", len(names), "") for room, names in sorted(rooms.items())),
-        *((kind, len(files), ", ".join(files)) for kind, files in twins().items()),
         ("mypy, strict", "", last_line("mypy", "--strict")),
     ]
     text = [(figure, str(count), where) for figure, count, where in rows]

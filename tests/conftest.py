@@ -21,7 +21,7 @@ settings.load_profile("patient")
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 OPERATORS = {path.stem for path in ROOT.glob("conf/pool/*.yaml")} - {"inherit"}
-GRAPHS = {"test_compiles_whole_and_trains_the_same", "test_exports_and_runs_at_other_batch_sizes"}
+GRAPHS = {"test_compiles_whole_and_trains_the_same"}
 # One of each kind of operator; the contract of the others is for `make test-rest`.
 ARCHETYPES = {"max", "avg", "strided", "blur", "max_blur", "soft", "stochastic"}
 ARCHETYPES |= {"aps", "wavelet", "flc", "lip", "none", "keep"}

@@ -40,37 +40,31 @@ def shell(tmp_path):
     return run
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("cnnpool ex", ["explain"]),
-        ("cnnpool explain ma", POOLS),
-        ("cnnpool explain readout=g", ["gap", "gem", "gmp"]),
-        ("cnnpool explain max kern", ["kernel_size="]),
-        ("cnnpool explain max ties=", ["first", "last", "split"]),
-        ("cnnpool train pool=ma", POOLS),
-        ("cnnpool train -m seed=0,1 pool=avg,ma", ["avg,max", "avg,max_blur"]),
-        ("cnnpool train -m pool=max se", ["seed="]),
-        ("cnnpool train dat", ["data.", "data="]),
-        ("cnnpool train fit.opt", ["fit.optimizer="]),
-        ("cnnpool train fit.optimizer=", ["adamw", "muon", "sgd"]),
-        ("cnnpool train pool=lp pool.p", ["pool.p=", "pool.padding=", "pool.per="]),
-        ("cnnpool train pool@stage.s2=ma", POOLS),
-        ("cnnpool train probe=full probe.noise.s", ["probe.noise.samples="]),
-        ("cnnpool train probe.noise.s", [""]),
-        ("cnnpool train data.root=ph", ["photos/"]),
-        ("cnnpool train --config-dir mi", ["mine/"]),
-        ("cnnpool train --config-dir mine pool=wi", ["wide"]),
-        ("cnnpool train --cf", ["--cfg"]),
-        ("cnnpool train --cfg ", ["job", "hydra", "all"]),
-        ("cnnpool compare ph", ["photos/"]),
-        ("cnnpool explain ma", POOLS),
-        ("cnnpool probe x --swap max", POOLS),
-        ("cnnpool completion ", ["bash", "zsh", "fish"]),
-    ],
-)
-def test_bash_completes_a_line(line, expected, shell):
-    assert shell("bash", BASH, line) == expected
+LINES = {
+    "cnnpool ex": ["explain"],
+    "cnnpool explain ma": POOLS,
+    "cnnpool explain readout=g": ["gap", "gem", "gmp"],
+    "cnnpool explain max kern": ["kernel_size="],
+    "cnnpool explain max ties=": ["first", "last", "split"],
+    "cnnpool train -m seed=0,1 pool=avg,ma": ["avg,max", "avg,max_blur"],
+    "cnnpool train dat": ["data.", "data="],
+    "cnnpool train fit.optimizer=": ["adamw", "muon", "sgd"],
+    "cnnpool train pool=lp pool.p": ["pool.p=", "pool.padding=", "pool.per="],
+    "cnnpool train pool@stage.s2=ma": POOLS,
+    "cnnpool train probe=full probe.noise.s": ["probe.noise.samples="],
+    "cnnpool train probe.noise.s": [""],
+    "cnnpool train data.root=ph": ["photos/"],
+    "cnnpool train --config-dir mine pool=wi": ["wide"],
+    "cnnpool train --cfg ": ["job", "hydra", "all"],
+    "cnnpool compare ph": ["photos/"],
+    "cnnpool probe x --swap max": POOLS,
+    "cnnpool completion ": ["bash", "zsh", "fish"],
+}
+
+
+def test_bash_completes_a_line(shell):
+    for line, expected in LINES.items():
+        assert shell("bash", BASH, line) == expected, line
 
 
 def test_zsh_reads_its_script(shell):

@@ -40,11 +40,6 @@ def test_title_and_tag_name_the_place(one, key, title, tag):
     assert one.has_tag(tag)
 
 
-def test_a_quantity_below_a_section_is_the_same_elsewhere():
-    own = fraction("<stage>.zero", "zero gradient", "Zeros divided by all entries.", stages="max")
-    assert own.below("gradient") == ZERO
-
-
 def test_what_a_run_writes_is_read_back_the_same():
     results = {"probe": {"scale": 2, "stages": {"s1": {"change": {"1": None}}}}, "seed": 3}
     written = json.loads(json.dumps(records([CHANGE, ZERO, WHOLE], results)))

@@ -93,13 +93,6 @@ def test_a_checked_class_refuses_in_its_constructor_and_hands_on_what_fits():
         Strict(3, sise=1)
 
 
-def test_a_class_without_a_constructor_of_its_own_keeps_its_parents():
-    class Child(Thing):
-        pass
-
-    assert registry.checked(Child) is Child and "__init__" not in vars(Child)
-
-
 def test_fields_of_a_dataclass_are_checked_and_their_lists_made_tuples():
     @dataclass(frozen=True, kw_only=True)
     class Fields:
@@ -111,11 +104,6 @@ def test_fields_of_a_dataclass_are_checked_and_their_lists_made_tuples():
     assert Fields(size=[2, 3]).size == (2, 3)
     with pytest.raises(ValueError, match=r"^data\.size must be a list of 2, each a whole number, got \[2\]$"):
         Fields(size=[2])
-
-
-def test_options_tell_their_default_and_their_bounds_in_words():
-    option = registry.options_of(Thing)["mode"]
-    assert (option.default, option.words) == ("a", "one of a, b")
 
 
 def test_a_long_list_of_names_is_cut():

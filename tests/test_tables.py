@@ -26,15 +26,6 @@ def test_text_has_words_flush_left_and_numbers_flush_right():
     )  # fmt: skip
 
 
-def test_text_without_headers_has_no_rule():
-    assert tables.text([Column("", ["a", "bcd"], words=True), Column("", ["x", "y"])]) == "a    x\nbcd  y\n"
-
-
-def test_a_table_without_rows_has_its_headers():
-    assert tables.text([Column("a", []), Column("bc", [], words=True)]) == "a  bc\n-  --\n"
-    assert tables.text([]) == ""
-
-
 @pytest.mark.parametrize("width", [10, 22, 23, 36, 37])
 def test_columns_without_room_follow_below_led_by_the_first(width):
     columns = [NAMES, NUMBERS, Column("loss", ["0.1", "0.25"]), Column("verdict", ["", "better"], words=True)]
@@ -55,11 +46,6 @@ def test_rows_become_columns():
     assert tables.from_rows(["name"], []) == [Column("name", [], words=True)]
     with pytest.raises(ValueError, match=r"2 columns, but 1 cells in the row \('a',\)"):
         tables.from_rows(["name", "n"], [["a"]])
-
-
-def test_a_line_by_itself_stands_under_the_one_before():
-    assert tables.line(["max", "1.5"], [6, 5], {0}) == "max       1.5\n"
-    assert tables.line(["max", ""], [6, 5], {0}) == "max\n"
 
 
 def test_markdown_by_hand():
@@ -152,9 +138,3 @@ def test_csv_is_read_back_and_holds_no_formula(rows):
     ]
     assert [float(row["value"]) if row["value"] else None for row in read] == [value for _, value in rows]
     assert not any(row["name"].startswith(("=", "+", "-", "@")) for row in read)
-
-
-def test_csv_keeps_negative_numbers_and_disarms_formulas():
-    assert tables.csv([{"a": -0.5, "b": "=1+1"}, {"a": None, "b": 'x,"y"'}]) == (
-        'a,b\n-0.5,\'=1+1\n,"x,""y"""\n'
-    )

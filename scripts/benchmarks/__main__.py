@@ -15,7 +15,7 @@ from cnnpool.bench.results import check_out, record
 from cnnpool.cli_parser import Parser
 from cnnpool.system.process import share_cores
 
-SUITES = ("train", "mnist", "images", "memory", "networks", "start", "sweep")
+SUITES = ("train", "images", "memory", "networks", "start", "sweep")
 
 
 def main(arguments: list[str]) -> int:
@@ -43,11 +43,10 @@ def main(arguments: list[str]) -> int:
 
 def _rows(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], str]]:
     """Rows of the suite, each with its line for the terminal."""
-    from scripts.benchmarks import figures, images, memory, mnist, networks, start, sweep, train
+    from scripts.benchmarks import figures, images, memory, networks, start, sweep, train
 
     suites = {
         "train": lambda: train.rows(asked.root, asked.repeat),
-        "mnist": lambda: mnist.rows(asked.root, asked.repeat),
         "images": lambda: images.rows(asked.images, asked.repeat),
         "memory": lambda: memory.rows(asked.images, asked.repeat),
         "networks": lambda: networks.rows(asked.repeat),
@@ -62,10 +61,9 @@ def _rows(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], str]]:
 def _parser() -> Parser:
     parser = Parser(
         prog="python scripts/benchmarks",
-        description="train: a run beside loops that do less. mnist: seconds to an accuracy. images: a folder "
-        "beside torchvision's loop. memory: of a run on a folder that does not fit. networks: filters in "
-        "published ones, ours and timm's. start: from the command to an answer. sweep: runs at once and one "
-        "after the other. Medians over turns.",
+        description="train: a run beside loops that do less. images: a folder beside torchvision's loop. "
+        "memory: of a run on a folder that does not fit. networks: filters in published ones, ours and "
+        "timm's. start: from the command to an answer. sweep: runs at once and one after the other.",
         epilog="example: python scripts/benchmarks start --repeat 5 --out start.json",
     )
     parser.add_argument("suite", choices=SUITES)

@@ -6,7 +6,6 @@ from cnnpool import tables
 
 TITLES = {
     "train": "Training",
-    "mnist": "MNIST to an accuracy",
     "images": "Folders of photographs",
     "memory": "More photographs than memory holds",
     "networks": "Filters in published networks",
@@ -18,9 +17,6 @@ READ = {
     "images and arithmetic. Against torchvision's way the bound is set by the network's "
     "convolutions, forward and backward, timed by themselves: whoever hands out the images waits "
     "for them.",
-    "mnist": "Seconds are from the command on; some of our seeds ran before each epoch of the example. The "
-    "bound is our time to the first step: what would be left if training took none. The last rows "
-    "say what makes the difference, each beside the row above it.",
     "images": "JPEG files of 375x500 are brought to 256 pixels, of which a random 224 are trained on, with "
     "the same network and arithmetic on both sides. Our first epoch begins with decoding the whole folder "
     "and keeping it on disk, which is counted. The other side decodes in a worker process for each core "
@@ -31,10 +27,10 @@ READ = {
     "libraries; the other side is the pixels that it does not hold. 600 files are different, the others "
     "further names of them, read and decoded like files of their own.",
     "networks": "A training step is forward and backward of a batch of 8 at 224 pixels, channels last, "
-    "without the optimiser. timm's filters stand where ours do, after the same convolutions. Pooling and "
-    "filters alone are timed on the maps that a batch brings them; a strided convolution that becomes one of "
-    "stride 1 and a filter costs more by itself, on both sides. Peak memory is that of a fresh process, "
-    "above the network and the batch.",
+    "without the optimiser. timm's filters stand where ours do, after the same convolutions. A strided "
+    "convolution that becomes one of stride 1 and a filter costs more by itself, on both sides. Peak memory "
+    "is that of a fresh process, above the network and the batch. The file `networks.json` has the time of "
+    "pooling and filters alone.",
     "start": "Seconds to the end of a process, or until it has written its first step.",
     "sweep": "The bound is the time that one process on one core takes for the sweep, divided by the "
     "cores: several processes gain what one loses when it shares its cores within a small "
@@ -123,7 +119,9 @@ def _target(row: dict[str, Any]) -> str:
 def section(results: dict[str, Any]) -> str:
     """One results file as a section of docs/performance.md."""
     suite = results["suite"]
-    return f"## {TITLES[suite]}\n\n{setting(results)}\n{READ[suite]}\n\n{table(results['rows'])}"
+    # The parts of a whole are for who reads the file.
+    rows = [row for row in results["rows"] if not row["case"].endswith(" alone")]
+    return f"## {TITLES[suite]}\n\n{setting(results)}\n{READ[suite]}\n\n{table(rows)}"
 
 
 def setting(results: dict[str, Any]) -> str:

@@ -68,7 +68,6 @@ LINES = (
         _case("images", "no network to speak of, second epoch, images/s: from disk"),
     ),
     Line("a sweep of 8 small trainings", _case("sweep", "8 runs, sprint on digits, as they come")),
-    Line("from the command to 99 % on MNIST", _case("mnist", "seconds to 99 %, from the command to its end")),
 )
 
 

@@ -1,4 +1,4 @@
-"""The rivals of training: bare PyTorch, data as torchvision hands it out, PyTorch's example."""
+"""The rivals of training: bare PyTorch, and data as torchvision hands it out."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -49,28 +49,17 @@ def bare(network: nn.Module, batches: Iterable, optimizer: torch.optim.Optimizer
 def as_torchvision_has_it(root: Path, batch_size: int, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
     """``steps`` batches of MNIST: torchvision's data set, ToTensor and Normalize, torch's DataLoader."""
     # Loaded in this process: on two cores, worker processes are slower.
-    images = mnist(root, train=True)
+    images = mnist(root)
     loader = torch.utils.data.DataLoader(images, batch_size=batch_size, shuffle=True, drop_last=True)
     return islice(iter(loader), steps)
 
 
-def mnist(root: Path, *, train: bool) -> torch.utils.data.Dataset:
+def mnist(root: Path) -> torch.utils.data.Dataset:
     """MNIST by torchvision, as its examples use it; archives in ``root`` are unpacked there."""
     from torchvision import datasets, transforms
 
     transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])
-    return datasets.MNIST(str(root), train=train, download=True, transform=transform)
-
-
-class ExampleNet(nn.Sequential):
-    """The network of the example: two 3x3 convolutions, one max pooling, dropout, two linear layers."""
-
-    def __init__(self):
-        super().__init__(
-            *(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2)),
-            *(nn.Dropout(0.25), nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5)),
-            nn.Linear(128, 10),
-        )
+    return datasets.MNIST(str(root), train=True, download=True, transform=transform)
 
 
 def flat(name: str, **options: Any) -> model.Cnn:

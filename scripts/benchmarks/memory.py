@@ -2,6 +2,8 @@
 
 import io
 import statistics
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ from PIL import Image
 
 from cnnpool.bench.measure import ratio
 from scripts.benchmarks.figures import Wanted, row
-from scripts.benchmarks.spent import spent
+from scripts.benchmarks.start import environment
 
 SIZE = 224
 DISTINCT = 600
@@ -22,6 +24,16 @@ CLASSES = 10
 MOST_MIB = 2048
 """What all of a run may take."""
 MIB = 1 << 20
+WATCH = """
+import resource
+import subprocess
+import sys
+
+status = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(status)
+"""
+"""A small process between, since a process counts in its own what its parent had when it began."""
 PROGRAM = ["-m", "cnnpool", "train"]
 NETWORK = "mobilenet_v3_small"
 TRAIN = ["data=image_folder", f"data.size={SIZE}", "data.stream=true", f"data.val_size={TEST}"]
@@ -82,5 +94,7 @@ def peak(arguments: list[str], folder: Path) -> float:
     Raises:
         subprocess.CalledProcessError: if the run fails.
     """
-    _, most = spent([*PROGRAM, *arguments], folder)
-    return most / MIB
+    watched = [sys.executable, "-c", WATCH, sys.executable, *PROGRAM, *arguments]
+    done = subprocess.run(watched, cwd=folder, env=environment(), check=True, stdout=subprocess.PIPE)
+    # Linux counts in KiB.
+    return int(done.stdout) * 1024 / MIB

@@ -21,14 +21,10 @@ from pathlib import Path
 import torch
 
 from scripts.reliability.fault.attempt import Fault, attempt
-from scripts.reliability.fault.command_line import COMMAND_LINE
-from scripts.reliability.fault.data import DATA
+from scripts.reliability.fault.commands import COMMANDS
 from scripts.reliability.fault.folders import FOLDERS
-from scripts.reliability.fault.reports import REPORTS
-from scripts.reliability.fault.sweeps import SWEEPS
-from scripts.reliability.fault.training import TRAINING
 
-FAULTS = [*COMMAND_LINE, *FOLDERS, *DATA, *TRAINING, *SWEEPS, *REPORTS]
+FAULTS = [*COMMANDS, *FOLDERS]
 
 
 def main(arguments: list[str]) -> int:

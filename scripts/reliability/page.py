@@ -18,11 +18,6 @@ ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
         "single bits flipped in a checkpoint and read with other content",
         f"{r['read otherwise']} of {r['bits']} ({r['refused']} refused, {r['read alike']} read alike)",
     ),
-    "files": lambda r: (
-        "results.json, status.json or metrics.jsonl altered before `cnnpool compare`: crashes, more than a "
-        "line on a file",
-        f"{r['crashed']}, {r['more than a line']} of {r['alterations']:,}",
-    ),
     "configuration": lambda r: (
         "words of a command line altered: crashed, hung, more than one line that a terminal can show",
         f"{r['crashed']}, {r['hung']}, {r['not one line'] + r['unprintable']} of {r['cases']:,} "

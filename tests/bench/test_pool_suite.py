@@ -27,14 +27,13 @@ def test_every_operator_is_measured_beside_its_rival_and_agrees_with_it(operator
     assert row["rival"] == duel.rival
 
 
-@pytest.mark.parametrize("operator", ["max 3/2", "blur 3/2"])
-def test_a_compiled_rival_is_measured_with_its_backward_pass(operator):
-    row = pool.measure(pool.Case(operator, (2, 2, 8, 8), "float32", "contiguous"), 3, rival="compile")
+def test_a_compiled_rival_is_measured_with_its_backward_pass():
+    row = pool.measure(pool.Case("blur 3/2", (2, 2, 8, 8), "float32", "contiguous"), 3, rival="compile")
     assert row["rival"].endswith(", torch.compile")
     assert row["ms"].keys() == {"ours", "rival", "copy"} and "forward" not in row
 
 
-@pytest.mark.parametrize("operator", ["max 3/2", "blur 3/2", "lp p=3"])
+@pytest.mark.parametrize("operator", ["blur 3/2"])
 def test_in_onnx_runtime_the_forward_pass_is_measured(operator):
     pytest.importorskip("onnxruntime")
     row = pool.measure(pool.Case(operator, (2, 2, 8, 8), "float32", "contiguous"), 3, rival="onnx")

@@ -1,6 +1,5 @@
 """The documentation: the site builds without a warning, no link is broken, the notebooks run."""
 
-import ast
 import re
 import subprocess
 import sys
@@ -110,24 +109,6 @@ def test_every_page_is_in_the_table_of_contents():
     assert not pages - {"index"} - entries
 
 
-@pytest.mark.parametrize(
-    ("signature", "plain"),
-    [
-        ("(p: Annotated[float, Gt(0)], *, q: Annotated[int, Ge(1)] | None = None)",
-         "(p: float, *, q: int | None=None)"),
-        ("(x: typing.Annotated[int, Ge(1)])", "(x: int)"),
-        ("(x, unpack=<function first at 0x7f>)", "(x, unpack=<function first at 0x7f>)"),
-        ("()", "()"),
-    ],
-)  # fmt: skip
-def test_bounds_are_left_out_of_signatures(signature, plain):
-    assert site.readable_signature(None, "function", "f", None, None, signature, None)[0] == plain
-    arguments, returned = site.readable_signature(
-        None, "function", "f", None, None, "()", "Annotated[int, Ge(1)]"
-    )
-    assert (arguments, returned) == ("()", "int")
-
-
 def test_links_of_other_pages_lead_to_their_place_in_the_site():
     text = "[a](docs/images.md), [b](CONTRIBUTING.md#x), [c](https://x.y), [d](#e), [f](outputs/README.md)"
     linked = site.linked(text, Path("."))
@@ -138,17 +119,6 @@ def test_links_of_other_pages_lead_to_their_place_in_the_site():
         "#e",
         "/generated/runs.md",
     ]
-
-
-def test_blocks_of_commands_are_coloured_as_such():
-    text = "```\ncnnpool train\n```\n```python\nx\n```\n```\naccuracy 0.99\n```\n"
-    assert site.coloured(text) == text.replace("```\ncnnpool", "```shell\ncnnpool")
-
-
-def test_bars_are_escaped_outside_literals_and_examples():
-    lines = ["the norm |x|, as in ``|x|``", "    >>> a | b"]
-    site.plain_bars(None, "function", "f", None, None, lines)
-    assert lines == [r"the norm \|x\|, as in ``|x|``", "    >>> a | b"]
 
 
 def test_generated_pages_are_written_once(tmp_path, monkeypatch):
@@ -171,7 +141,3 @@ def test_the_pictures_of_concepts_show_what_their_pages_say():
     assert shown["subsampled_stripes"].outputs.flatten(1).tolist() == [[9] * 4, [0] * 4]
     assert shown["blurred_stripes"].outputs.unique().tolist() == [4.5]
     assert {path.stem for path in FOLDER.glob("*.png")} == set(shown)
-
-
-def test_conf_is_python_that_parses():
-    ast.parse((ROOT / "docs" / "conf.py").read_text(encoding="utf-8"))

@@ -3,7 +3,6 @@
 import csv
 import json
 import logging
-import time
 from importlib.util import find_spec
 
 import pytest
@@ -117,26 +116,6 @@ def test_mlflow_gets_scalars_settings_and_pictures_and_goes_on_in_the_same_run(r
     assert found.data.params["run"] == "digits/convnet/max/seed0"
     assert [one.path for one in client.list_artifacts(found.info.run_id, "maps")]
     assert json.loads((out / "logged.json").read_text()) == {"mlflow": found.info.run_id}
-
-
-@pytest.mark.slow
-def test_wandb_writes_offline_and_two_runs_of_a_process_are_two(runs, tmp_path, monkeypatch):
-    wandb = pytest.importorskip("wandb", reason=MISSING)
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    for seed in (0, 1):
-        runs.run(tmp_path / str(seed), probes={}, seed=seed, log=Wandb(project="p"))
-        assert wandb.run is None
-    keys = [json.loads((tmp_path / str(seed) / "logged.json").read_text())["wandb"] for seed in (0, 1)]
-    assert len(set(keys)) == 2
-    for seed, key in enumerate(keys):
-        (written,) = (tmp_path / str(seed) / "wandb").glob(f"offline-run-*/run-{key}.wandb")
-        told = {tag for _, tag, _ in said(tmp_path / str(seed))} | {"digits/convnet/max/seed0"}
-        # A process of its own writes the file, and is not waited for.
-        deadline = time.monotonic() + 30
-        while missing := [tag for tag in told if tag.encode() not in written.read_bytes()]:
-            assert time.monotonic() < deadline, missing
-            time.sleep(0.1)
 
 
 def test_a_log_that_cannot_be_opened_is_refused_in_a_line(runs, tmp_path, monkeypatch):

@@ -53,15 +53,3 @@ def test_weight_decay_is_for_weights_of_two_axes(optimizer):
     decayed, free = built.param_groups
     assert [p.ndim for p in decayed["params"]] == [4] and decayed["weight_decay"] == 0.1
     assert {p.ndim for p in free["params"]} == {1} and free["weight_decay"] == 0.0
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("epochs", 0), ("max_steps", 0), ("lr", 0.0), ("lr", math.inf), ("weight_decay", -1.0),
-        ("warmup", 1.0), ("label_smoothing", -0.1), ("accumulate", 0), ("devices", 0), ("log_every_steps", 0),
-    ],
-)  # fmt: skip
-def test_numbers_out_of_range_are_refused_by_key(key, value):
-    with pytest.raises(ValueError, match=f"fit.{key}"):
-        Recipe(**{key: value})

@@ -22,9 +22,10 @@ EVERY_AUGMENTATION = {
 }
 RECIPES = {
     "one_cycle": {},
-    "bf16": {"precision": "bf16-mixed", "schedule": "cosine"},
-    "muon": {"optimizer": "muon"},
-    "augmented": {"images": EVERY_AUGMENTATION, "accumulate": 2, "precision": "bf16-mixed"},
+    "augmented": {
+        **{"images": EVERY_AUGMENTATION, "accumulate": 2, "precision": "bf16-mixed"},
+        **{"schedule": "cosine", "optimizer": "muon"},
+    },
     "sgd": {"optimizer": "sgd", "lr": 0.05, "accumulate": 2, "warmup": 0.0},
 }
 EVERY = {"epochs": 3, "operator": "stochastic", "batch_size": 32}
@@ -73,10 +74,7 @@ def assert_equal(runs, one, other, *nets):
 @pytest.mark.parametrize(
     ("recipe", "step", "minutes", "saved"),
     [
-        ("one_cycle", 3, 0.0, 3),
-        ("one_cycle", 15, 0.0, 15),
         ("one_cycle", 13, 10.0, 8),
-        ("bf16", 10, 0.0, 10),
         ("augmented", 11, 0.0, 11),
         ("sgd", 22, 0.0, 22),
     ],
@@ -124,20 +122,19 @@ def test_a_run_cut_twice_while_it_wrote_goes_on_to_the_same_bits(runs, whole, tm
     assert_equal(runs, out, tmp_path, net, runs.run(tmp_path, **options)[1])
 
 
-def test_how_often_a_run_logs_saves_and_measures_changes_no_bit(runs, whole, tmp_path):
-    options = EVERY | {"probes": {}, "log_every_steps": 50, "checkpoint_every_minutes": 0.0}
-    results, net = runs.run(tmp_path, **options)
-    assert runs.same(net, whole("one_cycle")[1])
-    assert results.measured["test"] == runs.results(whole("one_cycle")[0])["test"]
-
-
-@pytest.mark.parametrize("hook", ["on_train_batch_end", "on_train_epoch_end"])
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("signum", "hook", "step"),
+    [
+        (signal.SIGINT, "on_train_batch_end", 11),
+        (signal.SIGTERM, "on_train_epoch_end", 16),
+        (signal.SIGHUP, "on_train_batch_end", 11),
+    ],
+)
 def test_a_signal_saves_at_once_and_the_run_goes_on_to_the_same_bits(
-    runs, whole, tmp_path, monkeypatch, signum, hook
+    runs, whole, tmp_path, monkeypatch, signum, hook, step
 ):
     out, net = whole("one_cycle")
-    kept, step = getattr(Checkpoints, hook), 11 if hook == "on_train_batch_end" else 16
+    kept = getattr(Checkpoints, hook)
 
     def with_signal(self, trainer, module, *rest):
         if module.steps == step:
@@ -199,44 +196,25 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(runs, whole, tmp_path,
     assert_equal(runs, out, tmp_path, net, again)
 
 
-def test_a_folder_with_nothing_but_damaged_checkpoints_is_refused(runs, tmp_path, monkeypatch):
-    folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
-    (folder / "last.ckpt").write_bytes(b"no zip")
-    with pytest.raises(DamagedError, match=r"last\.ckpt is damaged.*delete it"):
-        runs.run(tmp_path, **EVERY)
-
-
-def test_a_checkpoint_of_other_settings_is_refused_old_and_new_named(runs, tmp_path, monkeypatch):
-    stopped_after_an_epoch(runs, tmp_path, monkeypatch)
+def test_a_checkpoint_that_does_not_fit_is_refused_by_what_differs(runs, tmp_path, monkeypatch):
+    path = stopped_after_an_epoch(runs, tmp_path, monkeypatch) / "last.ckpt"
+    whole, content = path.read_bytes(), load(path)
+    # Plain numbers, and no path.
+    assert str(tmp_path) not in json.dumps(content, default=lambda value: "tensor")
     with pytest.raises(ValueError, match=r"pool.name: stochastic -> avg; fit.epochs: 3 -> 4"):
         runs.run(tmp_path, **EVERY | {"operator": "avg", "epochs": 4})
-
-
-def test_a_checkpoint_of_another_architecture_is_refused_with_both_shapes(runs, tmp_path, monkeypatch):
-    folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
-    content = load(folder / "last.ckpt")
     key = next(iter(content["state_dict"]))
-    content["state_dict"][key] = torch.zeros(9, 9)
-    SafeCheckpointIO().save_checkpoint(content, folder / "last.ckpt")
-    with pytest.raises(ValueError, match=r"another architecture .*\[9, 9\] -> "):
-        runs.run(tmp_path, **EVERY)
-
-
-def test_a_checkpoint_of_another_schema_or_another_program_is_refused(runs, tmp_path, monkeypatch):
-    folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
-    content = load(folder / "last.ckpt")
+    others = [({**content, "state_dict": {**content["state_dict"], key: torch.zeros(9, 9)}}, r"\[9, 9\] -> ")]
     for off, remedy in ((1, "update it"), (-1, "delete it to train anew")):
-        other = {**content, "cnnpool": {**content["cnnpool"], "schema": SCHEMA + off}}
-        SafeCheckpointIO().save_checkpoint(other, folder / "last.ckpt")
-        with pytest.raises(ValueError, match=remedy):
+        others.append(({**content, "cnnpool": {**content["cnnpool"], "schema": SCHEMA + off}}, remedy))
+    for other, match in (*others, ({"weights": 1}, "not a checkpoint of cnnpool")):
+        SafeCheckpointIO().save_checkpoint(other, path)
+        with pytest.raises((ValueError, DamagedError), match=match):
             runs.run(tmp_path, **EVERY)
-    SafeCheckpointIO().save_checkpoint({"weights": 1}, folder / "last.ckpt")
-    with pytest.raises(DamagedError, match="not a checkpoint of cnnpool"):
+    path.write_bytes(b"no zip")
+    with pytest.raises(DamagedError, match=r"last\.ckpt is damaged.*delete it"):
         runs.run(tmp_path, **EVERY)
-
-
-def test_lost_metrics_are_refused_because_the_record_would_have_a_hole(runs, tmp_path, monkeypatch):
-    stopped_after_an_epoch(runs, tmp_path, monkeypatch)
+    path.write_bytes(whole)
     (tmp_path / "metrics.jsonl").write_text("")
     with pytest.raises(ValueError, match=r"metrics\.jsonl has lost lines"):
         runs.run(tmp_path, **EVERY)
@@ -274,29 +252,19 @@ def test_weights_that_are_not_finite_are_never_saved(runs, tmp_path, monkeypatch
     assert all(value.isfinite().all() for value in saved["state_dict"].values())
 
 
-def test_checkpoints_hold_plain_numbers_and_no_path(runs, tmp_path, monkeypatch):
-    folder = stopped_after_an_epoch(runs, tmp_path, monkeypatch)
-    content = load(folder / "last.ckpt")
-    assert str(tmp_path) not in json.dumps(content, default=lambda value: "tensor")
-
-
-def deleted(out):
-    os.rename(out, f"{out}.gone")
-
-
-def replaced(out):
-    deleted(out)
-    out.mkdir()
-    layout.begin(out)
-    for name in ("metrics.jsonl", "events.out.tfevents.1"):
-        shutil.copy(next((out.parent / f"{out.name}.gone").glob(f"{name}*")), out / name)
-
-
 @pytest.mark.parametrize("hook", ["on_train_batch_end", "on_train_epoch_end"])
-@pytest.mark.parametrize("how", [deleted, replaced], ids=lambda how: how.__name__)
-def test_a_folder_that_is_gone_under_a_run_fails_it(runs, tmp_path, monkeypatch, how, hook):
-    out = tmp_path / "run"
-    cut(monkeypatch, 24 if hook == "on_train_epoch_end" else 11, lambda: how(out), hook)
+def test_a_folder_that_is_gone_under_a_run_fails_it(runs, tmp_path, monkeypatch, hook):
+    out, gone = tmp_path / "run", tmp_path / "gone"
+
+    def replaced():
+        os.rename(out, gone)
+        if hook == "on_train_batch_end":
+            out.mkdir()
+            layout.begin(out)
+            for name in ("metrics.jsonl", "events.out.tfevents.1"):
+                shutil.copy(next(gone.glob(f"{name}*")), out / name)
+
+    cut(monkeypatch, 24 if hook == "on_train_epoch_end" else 11, replaced, hook)
     with pytest.raises(LostError, match=r"was (deleted|altered|deleted or replaced) while its run went on"):
         runs.run(out, **EVERY)
     assert not out.exists() or not (out / "results.json").exists()
@@ -329,7 +297,7 @@ def scalars(out):
 
 
 def test_a_number_stands_once_in_tensorboard_however_often_the_end_was_killed(runs, tmp_path, monkeypatch):
-    killed_after_the_last_record(runs, tmp_path, monkeypatch, times=3)
+    killed_after_the_last_record(runs, tmp_path, monkeypatch, times=2)
     runs.run(tmp_path, **EVERY)
     found = scalars(tmp_path)
     assert len(found["test/accuracy"]) == 1 and len(found["val/accuracy"]) == 3
@@ -343,15 +311,14 @@ def test_a_number_stands_once_in_tensorboard_however_often_the_end_was_killed(ru
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 1
 
 
-@pytest.mark.parametrize("back", [0, 100_000])
-def test_order_and_times_in_tensorboard_outlive_a_clock_that_is_set_back(runs, tmp_path, monkeypatch, back):
+def test_order_and_times_in_tensorboard_outlive_a_clock_that_is_set_back(runs, tmp_path, monkeypatch):
     cut(monkeypatch, 11, power_cut)
     with pytest.raises(RuntimeError, match="power cut"):
         runs.run(tmp_path, **EVERY)
     before = {point.step: point.wall_time for point in scalars(tmp_path)["train/loss"]}
     true = time.time
     with monkeypatch.context() as patch:
-        patch.setattr(time, "time", lambda: true() - back)
+        patch.setattr(time, "time", lambda: true() - 100_000)
         runs.run(tmp_path, **EVERY)
     points = scalars(tmp_path)["train/loss"]
     assert [point.step for point in points] == sorted(point.step for point in points)

@@ -11,6 +11,7 @@ from sklearn.metrics import balanced_accuracy_score, recall_score
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cnnpool import data
+from cnnpool.fit.classifier import score
 from cnnpool.fit.scores import by_class, chance_warning, keys
 from cnnpool.report import main as compare
 from cnnpool.run_folder.correct_bits import unpacked
@@ -21,6 +22,13 @@ def test_a_case_worked_by_hand():
     correct = torch.tensor([True, False, True, True, False, False])
     found = by_class(correct, torch.tensor([0, 0, 0, 2, 2, 2]), ("a", "none", "c.d"))
     assert found == {"balanced_accuracy": 0.5, "class_accuracy": {"a": 2 / 3, "c_d": 1 / 3}}
+
+
+def test_the_class_with_the_largest_share_is_the_correct_one():
+    logits = torch.tensor([[3.0, 1.0, 0.0], [0.0, 1.0, 2.0]])
+    shares = torch.tensor([[0.6, 0.4, 0.0], [0.0, 0.7, 0.3]])
+    assert score(torch.tensor(1.5), logits, shares).tolist() == [1.5, 1.0, 2.0]
+    assert score(torch.tensor(1.5), logits, torch.tensor([0, 2])).tolist() == [1.5, 2.0, 2.0]
 
 
 @settings(max_examples=60)

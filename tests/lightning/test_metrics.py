@@ -14,12 +14,6 @@ def invariant():
     return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1, 4))
 
 
-def test_a_model_that_ignores_shifts_is_wholly_consistent():
-    metric = ShiftConsistency()
-    metric.update(invariant(), torch.rand(6, 1, 8, 8))
-    assert metric.compute() == 1
-
-
 def test_one_update_gives_the_probe_s_number():
     torch.manual_seed(0)
     model, images = nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), torch.rand(32, 1, 8, 8)
@@ -81,11 +75,6 @@ def test_two_processes_add_up(tmp_path):
         found = json.loads((tmp_path / f"{rank}.json").read_text())
         assert found["consistency"] == pytest.approx((10 * one + 30 * other) / 40)
         assert found["sparsity"] == 0.5
-
-
-def test_images_that_do_not_fit_the_protocol_are_refused():
-    with pytest.raises(ValueError, match="needs images of at least 256x256, got 8x8"):
-        ShiftConsistency("zhang_imagenet").update(*linear())
 
 
 def test_the_model_is_left_as_found():

@@ -1,6 +1,7 @@
 """Somebody's training is refused before its first step, or never ended."""
 
 from dataclasses import dataclass
+from itertools import product
 
 import pytest
 import torch
@@ -72,7 +73,7 @@ def fit(module, callbacks, labels=CLASSES, validation=CLASSES, epochs=2, checkpo
 def refused(match, make, callback=GradientRouting, labels=CLASSES):
     """Whether training without callbacks works, and with one is refused before the first step."""
     fit(make(), [], labels, labels)
-    for validation, sanity in ((labels, 2), (labels, 0), (None, 2)):
+    for validation, sanity in ((labels, 2), (None, 0)):
         module = make()
         with pytest.raises(ValueError, match=match):
             fit(module, [callback()], labels, validation, num_sanity_val_steps=sanity)
@@ -81,16 +82,8 @@ def refused(match, make, callback=GradientRouting, labels=CLASSES):
 
 @pytest.mark.parametrize(
     "labels",
-    [
-        torch.zeros(16, 8, 8, dtype=torch.int64),
-        torch.eye(16, 3, dtype=torch.int64),
-        torch.eye(16, 3)[:, :1],
-        torch.rand(16),
-        CLASSES[:, None],
-        CLASSES - 1,
-        CLASSES + 1,
-    ],
-    ids=["masks", "one_hot", "float_column", "float", "column", "negative", "too_large"],
+    [torch.zeros(16, 8, 8, dtype=torch.int64), torch.eye(16, 3, dtype=torch.int64), CLASSES - 1],
+    ids=["masks", "one_hot", "negative"],
 )
 def test_labels_that_are_no_class_are_refused_before_the_first_step(labels):
     refused(r"labels must be .*unpack=", Theirs, labels=labels)
@@ -98,18 +91,11 @@ def test_labels_that_are_no_class_are_refused_before_the_first_step(labels):
 
 @pytest.mark.parametrize(
     "shown",
-    [
-        lambda logits: {"logits": logits},
-        lambda logits: (logits, logits),
-        lambda logits: logits[:, :, None, None].expand(-1, -1, 8, 8),
-        lambda logits: logits[:, 0],
-        lambda logits: logits[:, :1],
-    ],
-    ids=["dict", "tuple", "dense", "score", "single"],
+    [lambda logits: {"logits": logits}, lambda logits: logits[:, :, None, None].expand(-1, -1, 8, 8)],
+    ids=["dict", "dense"],
 )
 def test_outputs_that_are_no_logits_are_refused_before_the_first_step(shown):
     refused(r"Theirs must return logits .*network=", lambda: Theirs(shown))
-    refused(r"Theirs must return logits .*network=", lambda: Theirs(shown), ShiftInvariance)
 
 
 def test_features_without_gradient_are_refused_before_the_first_step():
@@ -120,25 +106,11 @@ def test_features_without_gradient_are_refused_before_the_first_step():
     assert callback.values
 
 
-def test_a_part_that_returns_logits_is_measured():
-    callback = GradientRouting(network=lambda module: nn.Sequential(module.features, module.head))
-    fit(Theirs(lambda logits: {"logits": logits}), [callback])
-    assert callback.values["gradient/zero_fraction/0_2"] >= 0.75
-
-
 def test_mixed_labels_in_training_are_no_matter_where_validation_has_classes():
     for sanity in (2, 0):
         callback = GradientRouting()
         fit(Theirs(), [callback], labels=torch.rand(16, 3), num_sanity_val_steps=sanity)
         assert callback.values
-
-
-def test_labels_of_32_bits_are_measured_as_those_of_64():
-    short, long = GradientRouting(), GradientRouting()
-    for callback, labels in ((short, CLASSES.int()), (long, CLASSES)):
-        torch.manual_seed(0)
-        fit(Theirs(), [callback], labels, labels)
-    assert short.values == long.values != {}
 
 
 @dataclass(kw_only=True)
@@ -245,15 +217,14 @@ def test_what_enters_is_black(told):
     assert callback.latest["consistency"] == black["consistency"] != grey["consistency"]
 
 
-@pytest.mark.parametrize("told", [{"mean": [0.5], "std": [0.5]}, {}])
-@pytest.mark.parametrize("preset", ["aps_crop", "lps_crop", "tips_fill"])
-def test_what_enters_the_views_of_the_metric_is_black(preset, told):
+def test_what_enters_the_views_of_the_metric_is_black():
     # Black moves in beside a white stripe that stays whole: nothing changes; grey would.
     images = -torch.ones(300, 1, 16, 16)
     images[:, :, 6:10, 6:10] = 1
-    metric = ShiftConsistency(preset, **told)
-    metric.update(Level(-0.93), images)
-    assert metric.compute() == 1
+    for preset, told in product(("aps_crop", "lps_crop", "tips_fill"), ({"mean": [0.5], "std": [0.5]}, {})):
+        metric = ShiftConsistency(preset, **told)
+        metric.update(Level(-0.93), images)
+        assert metric.compute() == 1, (preset, told)
 
 
 class Level(Bright):

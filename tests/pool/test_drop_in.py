@@ -228,8 +228,8 @@ PARAMETER_FREE = [stem for stem in OPERATORS if stem != "none" and is_free(OPERA
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PARAMETER_FREE)
-def test_every_family_of_timm_is_built_with_every_operator_without_parameters(name):
+@pytest.mark.parametrize("name", ["lp", "max_blur"])
+def test_every_family_of_timm_is_built_with_operators_without_parameters(name):
     pytest.importorskip("timm")
     for family in TIMM:
         with torch.device("meta"):

@@ -213,14 +213,6 @@ def test_compiles_whole_and_trains_the_same(stem):
     assert_close(results[1], results[0])
 
 
-def test_exports_and_runs_at_other_batch_sizes(stem):
-    readout = make(stem, dtype=torch.float32)
-    batch = torch.export.Dim("batch", min=2, max=64)
-    program = torch.export.export(readout, (torch.randn(2, 3, *SIZE),), dynamic_shapes=({0: batch},))
-    x = torch.randn(5, 3, *SIZE)
-    assert_close(program.module()(x), readout(x))
-
-
 def test_per_sample_gradients_are_those_of_each_sample_alone(stem):
     readout, x = make(stem), distinct(3, 3, *SIZE)
     parameters = {name: p.detach() for name, p in readout.named_parameters()}

@@ -1,6 +1,5 @@
 import dataclasses
 import subprocess
-import sys
 
 import pytest
 import torch
@@ -9,24 +8,10 @@ from cnnpool import data
 from scripts.benchmarks import (
     figures,
     images,
-    loops,
     memory,
-    mnist,
     sweep,
     train,
 )
-
-
-def test_the_least_loop_trains_and_counts_what_it_saw(monkeypatch):
-    clock = iter([10.0, 12.0])
-    monkeypatch.setattr(loops.time, "perf_counter", lambda: next(clock))
-    torch.manual_seed(0)
-    net = torch.nn.Linear(3, 2)
-    before = net.weight.detach().clone()
-    batches = [(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]))] * 5
-    speed = loops.bare(net, batches, torch.optim.SGD(net.parameters(), lr=0.1), half=False)
-    assert speed == 20 / 2.0
-    assert not torch.equal(before, net.weight)
 
 
 def test_a_row_is_said_and_written_with_its_ratio():
@@ -58,26 +43,6 @@ def test_a_target_is_one_of_the_ratio_or_of_our_own_figure(wanted, words, reache
     assert (row["wanted"], row["reached"]) == (words, reached)
 
 
-def test_the_example_network_is_the_published_one():
-    net = loops.ExampleNet()
-    assert net(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
-    # 1,199,882 is what the example's network counts.
-    sizes = [32 * 9 + 32, 64 * 32 * 9 + 64, 9216 * 128 + 128, 1280 + 10]
-    assert sum(p.numel() for p in net.parameters()) == sum(sizes) == 1_199_882
-
-
-def test_the_example_learns_epoch_by_epoch_on_a_clock_that_stops_between(monkeypatch):
-    torch.manual_seed(0)
-    images, labels = torch.randn(64, 1, 28, 28), torch.arange(64) % 10
-    monkeypatch.setattr(mnist, "mnist", lambda root, train: torch.utils.data.TensorDataset(images, labels))
-    clock = iter([10.0, 10.5, 12.0, 50.0, 53.0])
-    monkeypatch.setattr(mnist.time, "perf_counter", lambda: next(clock))
-    epochs = mnist.example(None)
-    one, two = next(epochs), next(epochs)
-    assert (one.seconds, two.seconds) == (2.0, 5.0) and one.first == two.first == 0.5
-    assert 0 <= one.accuracy <= 1 and 0 <= two.accuracy <= 1
-
-
 def few(case, root):
     whole = data.build("digits", val_size=0)
     part = torch.arange(case.steps * case.batch_size)
@@ -96,30 +61,6 @@ def test_a_run_with_its_probe_is_timed_beside_one_without(monkeypatch):
     whole, share = train._probes(train.Case("tiny", "sprint", 2, 8, 6), None, 3)
     assert whole["ratio"]["n"] == share["ratio"]["n"] == 3
     assert 0 < share["ours"] < whole["ours"], "one reading is a part of the run"
-
-
-def test_readings_are_timed_one_by_one(monkeypatch):
-    clock = iter([1.0, 3.0, 10.0, 15.0])
-    monkeypatch.setattr(train.time, "perf_counter", lambda: next(clock))
-
-    class Reading:
-        section, every_epochs, quantities = "gradient", 2, ()
-
-        def measure(self, *batch):
-            return {"of": batch}
-
-    timed = train.Timed(Reading())
-    assert (timed.section, timed.every_epochs) == ("gradient", 2)
-    assert timed.measure(1, 2) == timed.measure(1, 2) == {"of": (1, 2)}
-    assert timed.seconds == [2.0, 5.0]
-
-
-def test_the_other_way_pools_by_torch_itself():
-    rival = loops.with_torch_pools(train._network(train.SMALL))
-    ours = train._network(train.SMALL)
-    x = torch.randn(2, 1, 28, 28).to(memory_format=torch.channels_last)
-    assert torch.equal(rival.eval()(x), ours.eval()(x)), "one network, with the same weights"
-    assert not any(module.__module__.startswith("cnnpool.pool") for module in rival.features)
 
 
 def test_a_sweep_is_timed_beside_the_same_runs_one_after_the_other(monkeypatch):
@@ -144,29 +85,6 @@ def test_a_sweep_is_timed_beside_the_same_runs_one_after_the_other(monkeypatch):
     assert len(asked) == 2 * 2 * 3
     assert sum("fit.epochs=5" in a and 1 in a for a in asked) == 2
     assert all("seed=0,1,2" in a for a in asked)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is read where Linux has it")
-def test_waiting_is_the_time_in_which_no_batch_is_at_hand(monkeypatch):
-    # Before and after each of two batches, and before and after the end.
-    clock = iter([0.0, 3.0, 10.0, 11.0, 20.0, 20.5])
-    monkeypatch.setattr(images.time, "perf_counter", lambda: next(clock))
-    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 2))
-    before = network[1].weight.detach().clone()
-    batches = [(torch.randn(4, 3, 2, 2), torch.tensor([0, 1, 0, 1]))] * 2
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    assert images.trained(network, optimizer, batches) == (8, 3.0 + 1.0 + 0.5)
-    assert not torch.equal(before, network[1].weight)
-
-
-def test_both_sides_train_on_every_photograph_at_the_same_size(tmp_path):
-    images.write_photos(tmp_path, 8)
-    case = images.Case("small", "", size=48, resize=64, batch_size=4)
-    for side in (images.ours(case, tmp_path, stream=True), images.torchvisions(case, tmp_path)):
-        for number in (0, 1):
-            batches = list(side(number))
-            assert [tuple(pixels.shape) for pixels, _ in batches] == [(4, 3, 48, 48)] * 2
-            assert torch.cat([labels for _, labels in batches]).bincount().tolist() == [4, 4]
 
 
 def test_a_folder_is_measured_from_memory_and_from_disk(monkeypatch):

@@ -13,7 +13,6 @@ from scripts.figures import (
     imports,
     modules,
     private_names,
-    twins,
     weight,
 )
 
@@ -37,12 +36,6 @@ def test_no_modules_import_each_other_in_a_circle(trees):
 def test_no_function_is_long(trees):
     assert len(trees) > 20
     assert [one for one in functions(trees) if one.lines > MOST_LINES] == []
-
-
-def test_one_place_writes_files_atomically_and_one_suggests_names():
-    found = twins()
-    assert found["atomic writers"] == ["cnnpool/system/atomic.py"]
-    assert found["did-you-means"] == ["cnnpool/registry.py"]
 
 
 def test_private_names_of_other_packages_stand_in_one_file():

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from cnnpool import pool
 from scripts.benchmarks import front, networks
 
 timm = pytest.importorskip("timm")
@@ -24,20 +23,6 @@ def test_with_filters_of_ours_and_of_timm_a_network_answers_alike(case):
     images, _ = networks._batch()
     with torch.no_grad():
         torch.testing.assert_close(ours(images), theirs(images), rtol=1e-4, atol=1e-5)
-
-
-def test_pooling_alone_calls_each_operator_once_and_trains_nothing():
-    case = networks.CASES[1]
-    net = networks.network(case, "ours").train()
-    call, seen = networks.pooling_alone(net, trains=True), []
-    changed = [module for module in net.modules() if isinstance(module, networks.POOLING[1:])]
-    for module in changed:
-        module.register_forward_hook(lambda module, inputs, output: seen.append(module))
-    call()
-    # The maximum and the blur within max_blur are its own.
-    within = {part for m in changed if isinstance(m, pool.MaxBlurPool2d) for part in m.children()}
-    assert len(seen) == len(set(seen)) and set(seen) == set(changed) - within
-    assert all(p.grad is None for p in net.parameters())
 
 
 def test_rows_hold_both_phases_beside_the_network_as_published(monkeypatch):

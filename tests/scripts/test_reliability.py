@@ -36,9 +36,3 @@ def test_every_measurement_is_a_command_that_can_be_given_again():
     assert all(set(parts) <= set(MEASUREMENTS[name]) for name, parts in KEPT.items())
     commands = [command for parts in MEASUREMENTS.values() for command in parts]
     assert all((ROOT / command.split()[0]).is_file() for command in commands)
-
-
-def test_every_test_that_the_page_names_exists():
-    named = [cell.strip(" `") for line in PAGE.splitlines() if "`tests/" in line for cell in line.split("|")]
-    tests = [name for name in named if name.startswith("tests/")]
-    assert len(tests) >= 7 and all((ROOT / name).exists() for name in tests)

@@ -1,6 +1,5 @@
 """The commands that README.md and docs/*.md show: each is valid, and the short ones run."""
 
-import ast
 import re
 import subprocess
 import sys
@@ -67,14 +66,15 @@ def test_documented_commands_name_what_exists():
                 assert re.search(rf"(?<![\w-]){option}(?![\w-])", help_of(rest[0])), (name(command), option)
 
 
+# In this process, where warnings of frameworks, which a user sees, are no errors.
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("command", PROGRAMS, ids=name)
-def test_a_documented_program_runs(command, tmp_path):
-    ast.parse(command.text)
-    done = subprocess.run(
-        [sys.executable, "-c", command.text], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+def test_a_documented_program_runs(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if "import optuna" in command.text:
+        pytest.importorskip("optuna", reason="needs optuna, which development installs bring")
+    exec(compile(command.text, name(command), "exec"), {"__name__": "page"})
 
 
 def page(tmp_path, text):

@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -79,6 +78,7 @@ def test_a_type_checker_knows_every_name_of_the_package_and_no_other(tmp_path):
 def test_version_is_the_same_in_package_and_project():
     assert cnnpool.__version__ == PROJECT["project"]["version"]
     assert f"## {cnnpool.__version__}" in (ROOT / "CHANGES.md").read_text(encoding="utf-8")
+    assert f"version: {cnnpool.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_classifiers_are_known_and_name_the_pythons_that_are_asked_for():
@@ -93,28 +93,8 @@ def test_classifiers_are_known_and_name_the_pythons_that_are_asked_for():
     assert "Typing :: Typed" in found
 
 
-def test_citation_names_the_version():
-    assert f"version: {cnnpool.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-
-
 def test_licence_is_apache_2_to_the_letter():
     digest = hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest()
     # The sha256 of the text that the Apache Software Foundation publishes.
     assert digest == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
     assert PROJECT["project"]["license"] == "Apache-2.0"
-
-
-@pytest.mark.skipif(shutil.which("git") is None or not (ROOT / ".git").exists(), reason="not a git checkout")
-def test_uv_lock_is_ignored_and_not_tracked():
-    git = ["git", "-C", str(ROOT)]
-    assert subprocess.check_output([*git, "ls-files", "uv.lock"]) == b""
-    assert subprocess.run([*git, "check-ignore", "-q", "uv.lock"]).returncode == 0
-
-
-def test_public_names_are_listed_before_anything_is_imported():
-    program = (
-        "import sys, cnnpool; names = {*dir(cnnpool)}; assert {*cnnpool.__all__} <= names, names; "
-        "assert 'torch' not in sys.modules; from cnnpool import *; assert callable(swap)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

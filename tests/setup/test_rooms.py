@@ -155,25 +155,6 @@ def _named(argument):
     return package if dot else "a computed name"
 
 
-def circles(sources):
-    """The files of {path: source} that import each other in a circle, those inside functions included."""
-    files = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources}
-
-    def meant(name):
-        if name.replace(".", "/") + "/__init__.py" in sources:
-            # A package, where the rest of the name is filled in: any of its files.
-            return {path for file, path in files.items() if file.startswith(name + ".")}
-        return {files.get(name, files.get(name.rpartition(".")[0]))}
-
-    later = {path: set() for path in sources}
-    for path, source in sources.items():
-        later[path].update(*(meant(name) for _, name in imports(path, source)))
-    while ends := [path for path, names in later.items() if not (names & later.keys()) - {path}]:
-        for path in ends:
-            del later[path]
-    return sorted(later)
-
-
 def violations(path, source):
     """Breaches of the rules in one file of the package, each with its line."""
     room = room_of(path)
@@ -196,24 +177,9 @@ def package_files():
     return sorted(path.relative_to(ROOT) for path in ROOT.glob("cnnpool/**/*.py"))
 
 
-def sources(room=None):
-    files = {path.as_posix(): (ROOT / path).read_text(encoding="utf-8") for path in package_files()}
-    return {path: source for path, source in files.items() if room in (None, room_of(path))}
-
-
 def test_files_keep_the_rules_of_their_rooms():
-    assert [breach for path, source in sources().items() for breach in violations(path, source)] == []
-
-
-def test_no_two_files_of_pool_import_each_other_in_a_circle():
-    assert circles(sources("pool")) == []
-
-
-def test_a_circle_is_found():
-    one, two = "from cnnpool.pool.b import x", "def f():\n    from cnnpool.pool import a"
-    files = {"cnnpool/pool/a.py": one, "cnnpool/pool/b.py": two, "cnnpool/pool/c.py": one}
-    assert circles(files) == ["cnnpool/pool/a.py", "cnnpool/pool/b.py", "cnnpool/pool/c.py"]
-    assert circles(files | {"cnnpool/pool/b.py": "import torch"}) == []
+    sources = {path.as_posix(): (ROOT / path).read_text(encoding="utf-8") for path in package_files()}
+    assert [breach for path, source in sources.items() for breach in violations(path, source)] == []
 
 
 def test_lightning_hydra_and_later_rooms_are_imported_by_those_alone_that_may():

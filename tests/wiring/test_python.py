@@ -1,9 +1,7 @@
 """The doors from Python: training, loading, one's own Trainer."""
 
 import random
-import re
 import signal
-from pathlib import Path
 
 import lightning as L
 import numpy as np
@@ -16,7 +14,6 @@ import cnnpool
 from cnnpool.run_folder.checkpoint import load
 
 QUICK = ["model.width=4", "fit.epochs=2", "fit.precision=32-true", "fit.pictures=false", "probe=none"]
-PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 pytestmark = [
     # Of Lightning: a loader without workers, a loss that is logged at the run's own intervals.
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
@@ -106,13 +103,3 @@ def test_a_training_from_python_leaves_the_process_as_it_was(in_a_folder):
     cnnpool.train(*QUICK, "fit.max_steps=2")
     cnnpool.classifier(*QUICK)
     assert state() == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(3))
-def test_the_pages_programs_run(number, in_a_folder, capsys):
-    program = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[number]
-    if "optuna" in program:
-        pytest.importorskip("optuna", reason="needs optuna, which development installs bring")
-    exec(compile(program, f"{PAGE.name}, program {number}", "exec"), {"__name__": "page"})
-    assert capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Folders that are taken, full, or somebody else's, and the identity of a run."""
+"""Folders that are taken, full or somebody else's, and runs that cannot be compared or probed."""
 
 from pathlib import Path
 
@@ -9,16 +9,20 @@ from cnnpool.pool import dispatch
 from scripts.reliability.fault.attempt import GOES_ON, Fault
 from scripts.reliability.fault.setting import (
     HELD,
+    LAST,
     cut_with,
     disk_full_after,
+    flip_bit,
+    half_a_report,
     images,
     removed,
     trained,
-    used,
+    two_kinds,
     write,
 )
 
 PHOTOS = ("data=image_folder", "data.root=photos")
+B = Path("runs/b")
 
 
 def trained_on(change):
@@ -64,29 +68,45 @@ def without_kernels():
     HELD[-1].__enter__()
 
 
+def with_another(change):
+    """A run in ``runs/a``, and one in ``runs/b`` to which ``change`` is done."""
+
+    def before():
+        trained(folder="runs/a")
+        trained("seed=1", folder="runs/b")
+        change()
+
+    return before
+
+
+def altered(name, old, new):
+    def change():
+        path = B / name
+        text = path.read_text()
+        if old not in text:
+            raise RuntimeError(f"{name} holds no {old!r}")
+        path.write_text(text.replace(old, new, 1))
+
+    return change
+
+
+def told(what, change, *out):
+    """A fault of one run: it is told on stdout, in one line, and the other is compared."""
+    return Fault(
+        what, "compare runs --no-board", (), 0, with_another(change), ("runs/report/report.html",), 0, out
+    )
+
+
 FOLDERS = [
     Fault(
         "a file in the run's place", "train out=file", ("file", "another folder"), before=write("file", "")
     ),
     Fault("a working directory that was removed", "train", ("working directory", "cd to"), before=removed),
     Fault(
-        "a folder in use",
-        "train hydra.run.dir=here",
-        ("here is in use by pid", "wait for it, or stop it"),
-        before=used,
-    ),
-    Fault(
         "a folder of another finished run",
         "train hydra.run.dir=here pool=avg",
         ("here", "pool.name: max -> avg", "another folder"),
         before=trained,
-        keeps=("here/results.json",),
-    ),
-    Fault(
-        "results.json damaged",
-        "train hydra.run.dir=here",
-        ("results.json is damaged", "delete it"),
-        before=write("here/results.json", "{half"),
         keeps=("here/results.json",),
     ),
     Fault(
@@ -98,26 +118,11 @@ FOLDERS = [
         ("here/checkpoints/last.ckpt",),
     ),
     Fault(
-        "the home folder for a run",
-        "train hydra.run.dir=${oc.env:HOME}",
-        ("cannot be a run's folder", "choose another"),
-    ),
-    Fault(
         "other images, the same settings",
         "train hydra.run.dir=here data=image_folder data.root=photos",
         ("finished run on other data", "data_sha256: ", "another folder"),
         before=trained_on(others),
         keeps=("here/results.json",),
-    ),
-    Fault(
-        "the same images at another place",
-        "train hydra.run.dir=here data=image_folder data.root=moved",
-        (),
-        0,
-        trained_on(lambda: Path("photos").rename("moved")),
-        ("here/results.json",),
-        lines=0,
-        out=("is finished already",),
     ),
     Fault(
         "a sweep over folders of images",
@@ -128,27 +133,12 @@ FOLDERS = [
         ("outputs/*/*/*data.root=photos*/*/results.json", "outputs/*/*/*data.root=insects*/*/results.json"),
         out=("2 jobs: 2 done",),
     ),
-    Fault("a job twice in a sweep", "train -m seed=0,0", ("1 of 2 jobs repeat others",), 0),
-    Fault(
-        "a folder that holds somebody's files",
-        "train hydra.run.dir=here",
-        ("here holds files that no run wrote", "an empty folder"),
-        before=lambda: (write("here/.thesis.part", "half")(), write("here/sub/.a.1.part", "")()),
-        keeps=("here/.thesis.part", "here/sub/.a.1.part"),
-    ),
     Fault(
         "the run's folder is deleted while it trains",
         "train hydra.run.dir=here fit.epochs=3",
         ("here", "was deleted", "while its run went on"),
         1,
         meanwhile(lambda: Path("here").rename("gone")),
-    ),
-    Fault(
-        "another run takes the folder meanwhile",
-        "train hydra.run.dir=here fit.epochs=3",
-        ("here was deleted or replaced while its run went on",),
-        1,
-        meanwhile(write("here/.cnnpool", '{"id": "another"}')),
     ),
     Fault(
         "other kernels on resume",
@@ -158,5 +148,43 @@ FOLDERS = [
         cut_with(without_kernels),
         lines=0,
         out=("trained with compiled kernels: faster so far, now with compiled kernels: none",),
+    ),
+    Fault(
+        "no finished run",
+        "compare here",
+        ("no finished run", "--status"),
+        2,
+        cut_with(lambda: None),
+        ("here/metrics.jsonl",),
+    ),
+    Fault(
+        "runs that cannot be compared",
+        "compare runs",
+        ("data_sha256", "tell them apart"),
+        2,
+        two_kinds,
+        ("runs/a/results.json",),
+        3,
+    ),
+    Fault(
+        "a failed run among the runs",
+        "compare runs --no-board",
+        (),
+        0,
+        half_a_report,
+        lines=0,
+        out=("runs/b: failed: the loss became nan",),
+    ),
+    Fault("a model to probe that does not exist", "probe nosuch", ("nosuch", "torchvision:NAME")),
+    Fault(
+        "a damaged checkpoint to probe",
+        "probe here",
+        ("last.ckpt", "damaged"),
+        2,
+        lambda: (trained(), flip_bit(LAST)),
+        ("here/results.json",),
+    ),
+    told(
+        "results.json cut short", altered("results.json", "checksum", '"'), "runs/b/results.json is damaged"
     ),
 ]

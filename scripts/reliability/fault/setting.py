@@ -17,20 +17,11 @@ from PIL import Image
 from cnnpool import training
 from cnnpool.fit import results
 from cnnpool.fit.checkpoints import Checkpoints
-from cnnpool.run_folder import status
-from cnnpool.run_folder.folder_lock import held
 from cnnpool.system.atomic import write_json
 from scripts.reliability.fault.attempt import QUICK, command
 
 LAST = Path("here/checkpoints/last.ckpt")
 HELD = []
-
-
-class Harm:
-    """A pickle that runs code when it is loaded."""
-
-    def __reduce__(self):
-        return os.system, ("touch harm",)
 
 
 def trained(*overrides, folder="here", cut=False):
@@ -98,13 +89,6 @@ def disk_full_after(writes):
         os.fsync = fsync
 
     return before
-
-
-def used():
-    holder = held(Path("here"))
-    holder.__enter__()
-    HELD.append(holder)
-    status.write(Path("here"), "running")
 
 
 def signalled(signum):
@@ -184,11 +168,6 @@ def without_network_or_proxy():
     no_network()
 
 
-def hostile():
-    Path("here/checkpoints").mkdir(parents=True)
-    torch.save({"cnnpool": {}, "state_dict": Harm()}, LAST)
-
-
 def copied(name, **changes):
     """The run in ``runs/a`` once more, as ``name``, with other entries in its results.json."""
     folder = Path("runs", name)
@@ -202,13 +181,6 @@ def copied(name, **changes):
 def two_kinds():
     trained(folder="runs/a")
     copied("b", data_sha256="0" * 64, seed=1)
-
-
-def few_seeds():
-    trained(folder="runs/a")
-    copied("b", seed=1)
-    for seed in (0, 1):
-        copied(f"avg{seed}", pool={"name": "avg"}, stages={"s1": {"name": "avg"}}, seed=seed)
 
 
 def half_a_report():
