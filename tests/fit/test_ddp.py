@@ -18,7 +18,7 @@ from cnnpool.run_folder.results import read
 TRAIN = [
     "model=allconv", "model.norm=false", "model.width=4", "readout=gap", "data.limit=256",
     "data.batch_size=64", "data.shift=0", "data.crop=0", "fit.epochs=2", "fit.precision=32-true",
-    "fit.optimizer=sgd", "fit.pictures=false", "fit.progress=false", "fit.log_every_steps=1", "probe=none",
+    "fit.optimizer=sgd", "fit.pictures=false", "fit.progress=false", "fit.log_every_steps=1",
 ]  # fmt: skip
 
 
@@ -37,8 +37,11 @@ def end(process):
 
 @pytest.mark.slow
 def test_two_processes_train_as_one_up_to_rounding(tmp_path):
-    assert end(train(tmp_path / "one")) == (0, "")
-    status, err = end(train(tmp_path / "two", "fit.devices=2"))
+    # The first process alone measures, and changes no bit.
+    measured = ["probe.gradient.samples=8"]
+    measured += [f"~probe.{name}" for name in ("invariance", "equivariance", "aliasing", "cost")]
+    assert end(train(tmp_path / "one", *measured)) == (0, "")
+    status, err = end(train(tmp_path / "two", "fit.devices=2", *measured))
     assert status == 0, err
     one, two = (load(tmp_path / name / "checkpoints" / "last.ckpt") for name in ("one", "two"))
     for key, weight in one["state_dict"].items():
@@ -48,6 +51,7 @@ def test_two_processes_train_as_one_up_to_rounding(tmp_path):
     assert unpacked(found[1].correct).mean() == pytest.approx(found[1].accuracy)
     lines = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("one", "two")]
     assert len(lines[0]) == len(lines[1]) == 8 + 2 + 1
+    assert "gradient/zero_fraction/s1" in lines[1][-2]
     for a, b in zip(*(map(json.loads, each) for each in lines), strict=True):
         a, b = ({k: v for k, v in line.items() if not k.startswith("cost")} for line in (a, b))
         assert a == pytest.approx(b, rel=1e-5)
@@ -55,7 +59,10 @@ def test_two_processes_train_as_one_up_to_rounding(tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_stop_together_and_go_on(tmp_path):
-    options, last = ["fit.devices=2", "fit.epochs=30"], tmp_path / "run" / "checkpoints" / "last.ckpt"
+    options, last = (
+        ["fit.devices=2", "fit.epochs=30", "probe=none"],
+        tmp_path / "run" / "checkpoints" / "last.ckpt",
+    )
     process = train(tmp_path / "run", *options, "fit.checkpoint_every_minutes=0")
     while not last.exists():
         assert process.poll() is None

@@ -124,19 +124,6 @@ def test_a_compiled_part_is_measured_by_its_own_names(train):
     assert found.values[tag] == named.values[tag] >= 0.75
 
 
-@pytest.mark.slow
-def test_two_processes_measure_on_the_first_and_end_in_the_same_bits(train, tmp_path):
-    options = {"devices": 2, "strategy": "ddp_fork", "precision": 32}
-    table = CSVLogger(tmp_path / "table", name=None, version="")
-    _, plain = train(**options)
-    _, probed = train(GradientRouting(samples=8, pictures=False), logger=table, **options)
-    header, *rows = (tmp_path / "table" / "metrics.csv").read_text().splitlines()
-    assert "gradient/zero_fraction/network_3" in header
-    # A row for the callback and one for val_loss in each epoch, from one process.
-    assert len(rows) == 4
-    assert all(torch.equal(value, probed.state_dict()[name]) for name, value in bits(plain).items())
-
-
 def test_a_batch_of_another_form_is_refused_with_the_remedy():
     with pytest.raises(ValueError, match=r"a batch of type dict is not .*unpack="):
         BatchCollector(4).add({"image": torch.zeros(1), "label": torch.zeros(1)})

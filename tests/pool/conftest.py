@@ -31,11 +31,20 @@ COMPILED = {
     "sum",
 }
 STEMS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem not in ("inherit", KEEP))
+KINDS = {
+    *("adaptive_blur", "adaptive_max", "aps", "avg", "diffstride", "flc", "fractional_max", "gem", "lip"),
+    *("lps", "max", "max_blur", "median", "resize", "s3", "stochastic", "tree", "unshuffle", "wavelet"),
+}
+"""One of each kind of arithmetic, for what takes seconds an operator."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "stem" in metafunc.fixturenames:
         metafunc.parametrize("stem", STEMS)
+    if "kind" in metafunc.fixturenames:
+        # With those that differ from main.
+        changed = {*metafunc.config.option.operators.split(",")} & {*STEMS}
+        metafunc.parametrize("kind", sorted(KINDS | changed))
     if metafunc.module.__name__.rpartition("test_")[2] in COMPILED:
         wanted = {"compiled": True, "plain": False} if ASKED else {"plain": False}
         metafunc.parametrize("own_code", wanted.values(), ids=wanted, indirect=True)

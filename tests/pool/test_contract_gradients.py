@@ -35,8 +35,8 @@ def test_gradient_of_an_all_zero_map_is_finite(stem, make):
     assert all(t.grad is None or t.grad.isfinite().all() for t in [x, *op.parameters()])
 
 
-def test_compiles_whole_and_trains_the_same(stem, make):
-    op, x = make(stem, training=True), torch.randn(2, 3, 8, 8, dtype=torch.float64, requires_grad=True)
+def test_compiles_whole_and_trains_the_same(kind, make):
+    op, x = make(kind, training=True), torch.randn(2, 3, 8, 8, dtype=torch.float64, requires_grad=True)
     torch._dynamo.reset()
     compiled = torch.compile(op, fullgraph=True, backend="aot_eager")
     results = []
