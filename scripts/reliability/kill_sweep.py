@@ -28,6 +28,8 @@ def main(arguments: list[str]) -> int:
     launch = arguments[1] if arguments[1:] else "local"
     chance = random.Random(int(arguments[2]) if arguments[2:] else 0)
     sweep = [*TRAIN[:1], "-m", *TRAIN[1:-1], "pool=stochastic,max", "seed=0,1", f"launch={launch}"]
+    # Of jobs, not of what they measure.
+    sweep += ["probe=none"]
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as folder:

@@ -19,15 +19,14 @@ def outcome(script, *arguments):
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks")
 def test_runs_killed_at_random_instants_go_on_to_the_same_bits():
-    found = outcome("kill_test.py", "3")
-    assert found["kills"] == 3 and found["runs"] >= 1
+    found = outcome("kill_test.py", "1")
+    assert found["kills"] == 1 and found["runs"] >= 1
     assert found["broken files"] == found["steps lost"] == found["failed restarts"] == found["different"] == 0
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks")
-@pytest.mark.parametrize(("launch", "kills"), [("local", 1), ("processes", 1)])
-def test_a_sweep_killed_at_random_instants_goes_on_to_the_same_results(launch, kills):
-    found = outcome("kill_sweep.py", str(kills), launch)
-    assert found["kills"] == kills
+def test_a_sweep_killed_at_random_instants_goes_on_to_the_same_results():
+    found = outcome("kill_sweep.py", "1", "processes")
+    assert found["kills"] == 1
     assert found["broken files"] == found["failed restarts"] == found["done twice"] == found["different"] == 0
