@@ -40,7 +40,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.float16)
 
 
 def cases(*options):
-    """All combinations on a GPU; by the interpreter, which is slow, the first of all, the second, and so on."""
+    """All combinations on a GPU; by the interpreter, which is slow, the first of all, then the second."""
     return list(product(*options) if ON_GPU else zip(*options, strict=False))
 
 
