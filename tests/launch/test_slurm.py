@@ -74,14 +74,14 @@ def test_a_job_whose_node_dies_is_one_failed_job(call, tmp_path):
 
 @pytest.mark.slow
 def test_a_job_whose_time_is_up_saves_and_goes_on(tmp_path):
-    with sweep("fit.epochs=400", "seed=0,1") as process:
+    with sweep("fit.epochs=90", "seed=0,1") as process:
         folder = endless(tmp_path)
         before = pid_of(folder)
         os.kill(before, signal.SIGUSR2)
         _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     assert pid_of(folder) != before
-    assert json.loads((folder / "results.json").read_text())["epochs"] == 400
+    assert json.loads((folder / "results.json").read_text())["epochs"] == 90
 
 
 @pytest.mark.slow
