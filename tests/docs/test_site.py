@@ -10,7 +10,6 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from cnnpool import pool, probe, readout
-from scripts.docs import site
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
@@ -107,29 +106,6 @@ def test_every_page_is_in_the_table_of_contents():
     pages = {path.relative_to(ROOT / "docs").with_suffix("").as_posix() for path in ROOT.glob("docs/*.md")}
     pages |= {f"notebooks/{path.stem}" for path in NOTEBOOKS}
     assert not pages - {"index"} - entries
-
-
-def test_links_of_other_pages_lead_to_their_place_in_the_site():
-    text = "[a](docs/images.md), [b](CONTRIBUTING.md#x), [c](https://x.y), [d](#e), [f](outputs/README.md)"
-    linked = site.linked(text, Path("."))
-    assert re.findall(r"\]\(([^)]*)\)", linked) == [
-        "/images.md",
-        "/generated/contributing.md#x",
-        "https://x.y",
-        "#e",
-        "/generated/runs.md",
-    ]
-
-
-def test_generated_pages_are_written_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(site, "pages", lambda: iter([("a.md", "# A\n")]))
-    (tmp_path / site.FOLDER).mkdir()
-    (tmp_path / site.FOLDER / "old.md").write_text("# Old\n")
-    site.write(tmp_path)
-    (page,) = (tmp_path / site.FOLDER).iterdir()
-    before = page.stat().st_mtime_ns
-    site.write(tmp_path)
-    assert page.read_text() == "# A\n" and page.stat().st_mtime_ns == before
 
 
 def test_the_pictures_of_concepts_show_what_their_pages_say():

@@ -1,5 +1,3 @@
-import copy
-
 import pytest
 import torch
 
@@ -15,29 +13,6 @@ def test_adamw_and_sgd_are_torchs_with_nesterovs_momentum():
     assert built["adamw"].defaults["betas"] == (0.9, 0.999)
     assert isinstance(built["sgd"], torch.optim.SGD)
     assert (built["sgd"].defaults["momentum"], built["sgd"].defaults["nesterov"]) == (0.9, True)
-
-
-def test_muon_is_an_optimiser_as_torch_has_them():
-    weight, bias = torch.nn.Parameter(torch.ones(2, 2, 3, 3)), torch.nn.Parameter(torch.ones(2))
-    optimizer = Muon([weight, bias], lr=1.0)
-    schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
-    seen = []
-    optimizer.register_step_post_hook(lambda *_: seen.append(optimizer.param_groups[0]["lr"]))
-
-    def closure():
-        optimizer.zero_grad()
-        loss = (weight.sum() + bias.sum()) ** 2
-        loss.backward()
-        return loss
-
-    losses = []
-    for _ in range(3):
-        losses.append(optimizer.step(closure).item())
-        schedule.step()
-    assert seen == [1.0, 0.5, 0.25]
-    assert losses[0] == 38.0**2 > losses[1]
-    with pytest.raises(ValueError, match="empty parameter list"):
-        Muon([], lr=1.0)
 
 
 def convolution(layout):
@@ -86,18 +61,3 @@ def test_muons_step_is_nearly_orthogonal_and_as_large_as_adamws():
     values = torch.linalg.svdvals(moved)
     # Three quintic steps take singular values between a tenth of the norm and the norm to these.
     assert values.min() > 0.5 and values.max() < 1.3
-
-
-def test_muon_goes_on_from_a_saved_state():
-    ours, optimizer, *_ = convolution(torch.channels_last)
-    ours[0].grad, ours[1].grad = torch.randn(6, 3, 2, 2), torch.ones(6)
-    optimizer.step()
-    again, other, *_ = convolution(torch.channels_last)
-    other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    with torch.no_grad():
-        for p, old in zip(again, ours, strict=True):
-            p.copy_(old)
-    for params, each in ((ours, optimizer), (again, other)):
-        params[0].grad, params[1].grad = torch.full((6, 3, 2, 2), 0.3), torch.ones(6)
-        each.step()
-    assert all(torch.equal(a, b) for a, b in zip(ours, again, strict=True))

@@ -34,17 +34,6 @@ def test_parameters_and_maps_are_those_of_the_plan():
     }
 
 
-def test_the_activation_is_relu_unless_another_is_asked_for():
-    counts = [
-        [sum(isinstance(layer, kind) for layer in net.modules()) for kind in (torch.nn.ReLU, torch.nn.GELU)]
-        for net in (build("max"), build("max", activation="gelu"))
-    ]
-    assert counts == [[7, 0], [0, 7]]
-    assert build("max").state_dict().keys() == build("max", activation="gelu").state_dict().keys()
-    with pytest.raises(ValueError, match=r"activation.* one of relu, gelu, .*'sine'"):
-        build("max", activation="sine")
-
-
 def test_an_operator_that_keeps_the_resolution_dilates_what_follows():
     convolutions = [m for m in build("none").modules() if isinstance(m, torch.nn.Conv2d)]
     assert [c.dilation[0] for c in convolutions] == [1, 2, 2, 4, 4, 8]

@@ -109,11 +109,6 @@ def test_every_input_gets_gradient_in_some_sample_and_channel(stem):
     assert (grad != 0).any(0).all()
 
 
-def test_unknown_option_is_refused_with_its_name(stem):
-    with pytest.raises(ValueError, match="no option 'colour'"):
-        build(stem, 3, SIZE, colour=1)
-
-
 def test_every_floating_dtype_is_kept_in_both_directions_and_near_float64(stem):
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
         readout, x = make(stem, dtype=dtype), torch.randn(4, 3, *SIZE, dtype=dtype, requires_grad=True)

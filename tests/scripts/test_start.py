@@ -22,11 +22,6 @@ def test_a_command_is_timed_until_it_writes_and_then_killed(monkeypatch):
     assert start.seconds(["-c", code], until="said") == 3.5
 
 
-def test_a_command_is_timed_with_so_many_threads():
-    said = "import os; raise SystemExit(os.environ['OMP_NUM_THREADS'] != '3')"
-    assert start.seconds(["-c", said], threads=3) > 0
-
-
 @pytest.mark.parametrize(("code", "until"), [("raise SystemExit(3)", ""), ("open('said', 'w')", "said")])
 def test_a_command_that_fails_or_says_nothing_is_not_timed(code, until):
     with pytest.raises(RuntimeError, match="ended with status"):

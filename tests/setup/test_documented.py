@@ -11,7 +11,7 @@ import pytest
 from cnnpool.cli import COMMANDS
 from cnnpool.launch import check
 from cnnpool.launch.compose import Request, jobs_of
-from scripts.docs.documented import Command, commands
+from scripts.docs.documented import commands
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -118,15 +118,3 @@ def test_commands_are_found_with_their_lines_and_without_their_comments(tmp_path
 def test_a_misspelt_program_is_named_with_its_line(tmp_path):
     with pytest.raises(ValueError, match=r"page.md:3: 'cnpool' is not one of cnnpool,"):
         page(tmp_path, "```\ncnnpool explain max\ncnpool explain avg\n```\n")
-
-
-def test_long_commands_are_shortened():
-    for text, short in [
-        ("cnnpool train pool=max", "cnnpool train pool=max fit=smoke"),
-        ("cnnpool train -m pool=max seed=0,1,2", "cnnpool train -m pool=max seed=0,1 fit=smoke"),
-        ("cnnpool train -m experiment=x", "cnnpool train -m experiment=x fit=smoke seed=0,1"),
-        ("cnnpool train fit=other", "cnnpool train fit=other"),
-        ("cnnpool train --help", "cnnpool train --help"),
-        ("cnnpool compare outputs", "cnnpool compare outputs"),
-    ]:
-        assert Command("page", 1, text).shortened() == short.split()

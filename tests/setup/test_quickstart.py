@@ -61,9 +61,3 @@ def test_ctrl_c_waits_for_the_command_which_answers_it(quickstart, monkeypatch):
 
     monkeypatch.setattr(subprocess.Popen, "wait", interrupt)
     assert quickstart.run([]) == 130
-
-
-def test_help_trains_nothing(quickstart, monkeypatch, capsys):
-    monkeypatch.setattr(quickstart, "run", None)
-    assert quickstart.main(["--help"]) == 0
-    assert "usage:" in capsys.readouterr().out

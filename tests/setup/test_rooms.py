@@ -182,15 +182,6 @@ def test_files_keep_the_rules_of_their_rooms():
     assert [breach for path, source in sources.items() for breach in violations(path, source)] == []
 
 
-def test_lightning_hydra_and_later_rooms_are_imported_by_those_alone_that_may():
-    for room in ROOMS:
-        assert bool(violations(*snippet(room, "import lightning"))) == (room not in ("fit", "lightning"))
-        assert bool(violations(*snippet(room, "def f():\n    import hydra"))) == (room != "launch")
-        if room in ("pool", "readout", "model", "data", "probe", "explain", "registry"):
-            for later in ("fit", "report", "cli", "launch"):
-                assert violations(*snippet(room, f"from cnnpool import {later}"))
-
-
 BREACHES = {
     "cnnpool/pool/max.py": [
         "from cnnpool.readout.gap import GlobalAvgPool2d",
@@ -226,9 +217,3 @@ def test_breaches_are_found_and_nothing_else():
         assert all(violations(path, line) for line in lines), path
     for path, lines in ALLOWED.items():
         assert not any(violations(path, line) for line in lines), path
-
-
-def snippet(room, source):
-    """A file of ``room``; the top-level modules are rooms of one file."""
-    folder = (ROOT / "cnnpool" / room).is_dir() or room == "bench"
-    return (f"cnnpool/{room}/some.py" if folder else f"cnnpool/{room}.py"), source
