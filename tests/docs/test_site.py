@@ -69,16 +69,16 @@ def test_the_site_builds_without_a_warning_and_no_link_is_broken(tmp_path):
         assert not {f"{room.__name__}.{one}" for one in public} - names
 
 
+# In this process; `make docs` runs them in kernels of their own.
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(path, tmp_path):
-    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
-    pytest.importorskip("ipykernel")
-    book = nbformat.read(path, as_version=4)
-    where = {"metadata": {"path": tmp_path}}
-    client = nbclient.NotebookClient(book, timeout=300, startup_timeout=300, resources=where)
-    client.execute()
-    assert any(cell.get("outputs") for cell in book.cells)
+def test_a_notebook_runs(path, tmp_path, monkeypatch):
+    nbformat = pytest.importorskip("nbformat")
+    cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    lines = [line for cell in cells for line in cell.splitlines() if not line.startswith("%")]
+    monkeypatch.chdir(tmp_path)
+    exec(compile("\n".join(lines), path.name, "exec"), {"__name__": "__main__"})
     assert list(tmp_path.iterdir()) == []
 
 

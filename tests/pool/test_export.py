@@ -73,12 +73,11 @@ def test_equal_bins_of_a_map_of_known_size_are_plain_windows_in_the_graph():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OPERATORS)
-def test_one_graph_serves_every_size(name):
-    dynamic, shapes = varying(name)
+def test_one_graph_serves_every_size(kind):
+    dynamic, shapes = varying(kind)
     # The last has more elements than any limit by which operators choose their kernels.
     shapes = (*shapes, (4, 4, 128, 129) if dynamic == ANY else (700, *COUNTS[0][1:]))
-    agrees(exported(made(name), dynamic).module(), made(name), shapes)
+    agrees(exported(made(kind), dynamic).module(), made(kind), shapes)
 
 
 def test_one_graph_of_a_strict_export_serves_every_size():
@@ -114,10 +113,8 @@ def test_onnx_runtime_computes_the_same_in_half_precision(name):
     agrees(onnx(operator, dtype=torch.float16)[1], operator, SHAPES, 1e-2, 1e-2, torch.float16)
 
 
-def test_a_trace_computes_the_same_at_every_size():
-    for name in OPERATORS:
-        operator = made(name)
-        agrees(traced(operator), operator, SHAPES)
+def test_a_trace_computes_the_same_at_every_size(kind):
+    agrees(traced(made(kind)), made(kind), SHAPES)
 
 
 # Traces are still in use.
