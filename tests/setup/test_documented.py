@@ -5,6 +5,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -74,7 +75,9 @@ def test_a_documented_program_runs(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if "import optuna" in command.text:
         pytest.importorskip("optuna", reason="needs optuna, which development installs bring")
-    exec(compile(command.text, name(command), "exec"), {"__name__": "page"})
+    module = ModuleType("a_page")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(command.text, name(command), "exec"), vars(module))
 
 
 def page(tmp_path, text):
