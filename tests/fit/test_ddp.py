@@ -50,11 +50,13 @@ def test_two_processes_train_as_one_up_to_rounding(tmp_path):
     assert found[0].correct == found[1].correct
     assert unpacked(found[1].correct).mean() == pytest.approx(found[1].accuracy)
     lines = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("one", "two")]
-    assert len(lines[0]) == len(lines[1]) == 8 + 2 + 1
-    assert "gradient/zero_fraction/s1" in lines[1][-2]
+    assert len(lines[0]) == len(lines[1]) == 8 + 2 * 2 + 1
+    assert sum("gradient/zero_fraction/s1" in line for line in lines[1]) == 2
     for a, b in zip(*(map(json.loads, each) for each in lines), strict=True):
         a, b = ({k: v for k, v in line.items() if not k.startswith("cost")} for line in (a, b))
-        assert a == pytest.approx(b, rel=1e-5)
+        # A rounded weight may change which of two inputs wins.
+        near = {"abs": 1e-2} if "gradient/zero_fraction/s1" in a else {"rel": 1e-5}
+        assert a == pytest.approx(b, **near)
 
 
 @pytest.mark.slow
