@@ -24,11 +24,11 @@ OPTIONS = {
     "avg": {"kernel_size": 3, "padding": 1, "ceil_mode": True, "divisor_override": 5},
     "adaptive_max": {"stride": (3, 1)},
     "aps": {"stride": 3, "filter_size": 3, "p": 1.0},
+    "blur": {"padding_mode": "circular", "filter_size": 5, "stride": 3},
     "fractional_max": {"stride": 1.414, "overlapping": False},
-    "max_blur": {"padding_mode": "circular", "filter_size": 5, "stride": 3},
     "wavelet": {"order": 3, "edges": "symmetric"},
 }
-OF_RUNTIME = ("adaptive_avg", "blur", "soft", "spectral", *OPTIONS)
+OF_RUNTIME = ("adaptive_avg", "max_blur", "soft", "spectral", *OPTIONS)
 HALF = ("avg", "aps", "blur", "gem", "max", "soft", "spectral", "strided", "wavelet")
 
 
