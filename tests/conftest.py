@@ -38,7 +38,7 @@ REST = {
     "pool": "compiling deterministic export extremes integers internals kernels_choice"
     " kernels_curved opinfo pages plain_tensors processes triton",
     "readout": "export",
-    "report": "looks maps outputs",
+    "report": "maps outputs styles",
     "setup": "documented make package quickstart wheel",
     "system": "load output process",
     "tensorboard": "browser sweeps",
