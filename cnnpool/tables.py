@@ -82,7 +82,7 @@ def markdown(columns: Sequence[Column], *, markup: bool = False) -> str:
         columns: what to show.
         markup: cells are Markdown themselves; else every mark in them is escaped.
     """
-    rows = [[column.header for column in columns], *_rows(columns)]
+    rows = [[column.header for column in columns], *by_row(columns)]
     lines = [f"| {' | '.join(markdown_text(cell, markup=markup) for cell in cells)} |" for cells in rows]
     rule = f"| {' | '.join(':---' if column.words else '---:' for column in columns)} |"
     return "\n".join([lines[0], rule, *lines[1:]])
@@ -100,7 +100,7 @@ def latex(columns: Sequence[Column]) -> str:
     layout = "".join("l" if column.words else "r" for column in columns)
     head, *rows = (
         " & ".join("".join(LATEX.get(mark, mark) for mark in printable(cell)) for cell in cells) + " \\\\\n"
-        for cells in [[column.header for column in columns], *_rows(columns)]
+        for cells in [[column.header for column in columns], *by_row(columns)]
     )
     return (
         f"\\begin{{tabular}}{{{layout}}}\n\\toprule\n{head}\\midrule\n"
@@ -133,7 +133,8 @@ def printable(cell: str) -> str:
     )
 
 
-def _rows(columns: Sequence[Column]) -> list[tuple[str, ...]]:
+def by_row(columns: Sequence[Column]) -> list[tuple[str, ...]]:
+    """The cells of a table row by row."""
     return list(zip(*(column.cells for column in columns), strict=True))
 
 
@@ -158,7 +159,7 @@ def _table(columns: Sequence[Column]) -> str:
     head: list[Sequence[str]] = []
     if any(column.header for column in columns):
         head = [[column.header for column in columns], ["-" * width for width in widths]]
-    return "".join(line(cells, widths, words) for cells in [*head, *_rows(columns)])
+    return "".join(line(cells, widths, words) for cells in [*head, *by_row(columns)])
 
 
 def _widest(column: Column) -> int:

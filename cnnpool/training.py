@@ -17,7 +17,7 @@ from cnnpool.data import Dataset
 from cnnpool.loggers import TensorBoard
 from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.published import Published
-from cnnpool.published.prepared import preset_of, sentence, sized
+from cnnpool.published.build import preset_of, sentence, sized
 from cnnpool.recipe import Recipe, TrainerFlags
 from cnnpool.run_folder import checkpoint, layout
 from cnnpool.run_folder.identity import as_json, asked
@@ -90,7 +90,7 @@ def train(
             flags["limit_val_batches"] = 0
         chosen = callbacks.build(settings.get("callback") or {})
         trainer = build_trainer(recipe, flags, [*chosen, *measuring(run), saving], loggers)
-        if start and (start.metrics["stopped"] or start.steps >= start.total_steps):
+        if start and (start.metrics["stopped"] or start.header["steps"] >= start.header["total_steps"]):
             run.classifier.restore(start.content)
             saving.load_state_dict(start.metrics)
         else:
@@ -204,7 +204,7 @@ def prepare(settings: Settings, recipe: Recipe, out: Path, name: str, overrides:
 def save_settings(settings: Settings, overrides: list[str], folder: Path) -> None:
     """Write ``config.yaml``, the resolved settings, and ``overrides.yaml`` into ``folder``."""
     folder.mkdir(exist_ok=True)
-    mark = layout.maker(folder.parent)
+    mark = layout.temp_prefix(folder.parent)
     for name, content in (("config.yaml", as_json(settings)), ("overrides.yaml", overrides)):
         write_text(folder / name, yaml.safe_dump(content, sort_keys=False, allow_unicode=True), maker=mark)
 

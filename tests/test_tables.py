@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from cnnpool import tables
 from cnnpool.report import render
-from cnnpool.report.document import Table
 from cnnpool.tables import Column
 
 NAMES = Column("choice", ["max", "max_blur"], words=True)
@@ -82,7 +81,9 @@ class Cells(HTMLParser):
 
 def html(columns):
     """The page of a report that holds this table alone."""
-    return render.html("table", [Table(columns)])
+    return render.rendered("a", "board.jinja", title="table", verdict="", candidates=columns, next="")[
+        "a.html"
+    ]
 
 
 def read_html(page):

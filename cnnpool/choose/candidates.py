@@ -20,21 +20,10 @@ AHEAD = 8
 """Seeds composed at a time, since several take hardly more time than one."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One way to downsample.
+def overrides_of(label: str) -> tuple[str, ...]:
+    """The command line of ``cnnpool train`` for the candidate NAME+OPTION=VALUE+...
 
-    Args:
-        label: as the command line names it, such as ``max+kernel_size=3``.
-        overrides: the same on the command line of ``cnnpool train``.
-    """
-
-    label: str
-    overrides: tuple[str, ...]
-
-
-def candidate(label: str) -> Candidate:
-    """The candidate that ``NAME+OPTION=VALUE+...`` stands for; an option without a room is the operator's.
+    An option without a room is the operator's.
 
     Raises:
         ValueError: if an option has no value.
@@ -46,7 +35,7 @@ def candidate(label: str) -> Candidate:
         if not (key and equals and value):
             raise ValueError(f"choose.pools={label}: {option!r} is not OPTION=VALUE, as in max+kernel_size=3")
         overrides.append(option if key.partition(".")[0] in ROOMS else f"pool.{key}={value}")
-    return Candidate(label, tuple(overrides))
+    return tuple(overrides)
 
 
 @dataclass(frozen=True)
@@ -85,9 +74,7 @@ class Network:
                     raise ValueError(f"{line}: seed is that of the first round, a whole number of at least 0")
                 object.__setattr__(self, "first_seed", seed)
 
-    def jobs(
-        self, candidate: Candidate, seeds: Sequence[int], out: Path, more: Sequence[str] = ()
-    ) -> list[Job]:
+    def jobs(self, label: str, seeds: Sequence[int], out: Path, more: Sequence[str] = ()) -> list[Job]:
         """The trainings of a candidate, one for each seed, below the folder ``out``.
 
         Raises:
@@ -95,41 +82,35 @@ class Network:
         """
         own = [line for line in self.overrides if line.partition("=")[0] not in ("seed", "out")]
         folder = str(out).replace("\\", "\\\\").replace("'", "\\'")
-        lines = [*DEFAULTS, *own, *candidate.overrides, *more]
+        lines = [*DEFAULTS, *own, *overrides_of(label), *more]
         lines += [f"seed={','.join(map(str, seeds))}", f"out='{folder}'"]
         try:
             found = jobs_of(Request(lines, True, self.config_dir, self.config_name))
         except ValueError as error:
-            raise _named(candidate, str(error)) from None
+            raise ValueError(f"choose.pools={label}: {error}") from None
         if len(found) != len(seeds):
             raise ValueError(
                 "the experiment sweeps more than pool and seed: choose takes one network and recipe"
             )
-        for job in found:
-            if job.mistake:
-                raise _named(candidate, job.mistake)
+        if mistake := next((job.mistake for job in found if job.mistake), None):
+            raise ValueError(f"choose.pools={label}: {mistake}")
         return found
 
-    def checked(self, candidate: Candidate) -> Mapping[str, Any]:
+    def checked(self, label: str) -> Mapping[str, Any]:
         """The settings of a candidate's first run, refused if a run would refuse them before it reads data.
 
         Raises:
             ValueError: in one line, naming the candidate.
         """
-        return self.jobs(candidate, [self.first_seed], Path("outputs"))[0].settings
+        return self.jobs(label, [self.first_seed], Path("outputs"))[0].settings
 
     def home(self) -> Path:
         """The default folder of a study, named after experiment, data, model and settings."""
         root = next((line.partition("=")[2] for line in self.overrides if line.startswith("out=")), "outputs")
-        plain = Candidate("max", ("pool=max",))
-        job = self.jobs(plain, [self.first_seed], Path(root))[0]
+        job = self.jobs("max", [self.first_seed], Path(root))[0]
         *above, choice, _ = Path(job.name).parts
         words = choice.partition("+")[2] or "default"
         return Path(os.path.relpath(Path(root, "choose", *above, words)))
-
-
-def _named(candidate: Candidate, message: str) -> ValueError:
-    return ValueError(f"choose.pools={candidate.label}: {message}")
 
 
 @dataclass
@@ -137,24 +118,20 @@ class Arm:
     """The runs of one candidate.
 
     Args:
-        candidate: that is trained.
+        label: as the command line names it, such as ``max+kernel_size=3``.
         network: that it stands in.
         out: folder below which its runs lie.
         tuned: overrides that its tries have found best.
         failed: why it is out of the study, in one line, or nothing.
     """
 
-    candidate: Candidate
+    label: str
     network: Network
     out: Path
     tuned: tuple[str, ...] = ()
     failed: str = ""
     _jobs: dict[int, Job] = field(default_factory=dict, repr=False)
     _results: dict[int, Results] = field(default_factory=dict, repr=False)
-
-    @property
-    def label(self) -> str:
-        return self.candidate.label
 
     @property
     def home(self) -> Path:
@@ -165,7 +142,7 @@ class Arm:
         """The trainings of some seeds."""
         if missing := [seed for seed in seeds if seed not in self._jobs]:
             ahead = range(min(missing), max(missing) + AHEAD)
-            found = self.network.jobs(self.candidate, ahead, self.out, self.tuned)
+            found = self.network.jobs(self.label, ahead, self.out, self.tuned)
             self._jobs |= dict(zip(ahead, found, strict=True))
         return [self._jobs[seed] for seed in seeds]
 
@@ -177,12 +154,9 @@ class Arm:
 
     def read(self, seed: int) -> Results | None:
         """The results of a seed; None if it is not finished, or cannot be read."""
-        if seed not in self._results:
-            found = finished(self.home / f"seed{seed}")
-            if found is None:
-                return None
+        if seed not in self._results and (found := finished(self.home / f"seed{seed}")):
             self._results[seed] = found
-        return self._results[seed]
+        return self._results.get(seed)
 
     def runs(self, seeds: Sequence[int]) -> dict[int, Results]:
         """Seed -> results, of those that are finished."""

@@ -7,21 +7,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from cnnpool.choose import outputs, page
-from cnnpool.choose.candidates import Arm, Network, candidate
-from cnnpool.choose.drive import Batch, Clock, Driver
+from cnnpool.choose.candidates import Arm, Network
+from cnnpool.choose.drive import Clock, Driver
 from cnnpool.choose.ledger import LOG, held, opened
-from cnnpool.choose.live import Broadcast, Screen
+from cnnpool.choose.live import Display
 from cnnpool.choose.options import Options, parse
-from cnnpool.choose.study import Study, View
+from cnnpool.choose.study import Study
 from cnnpool.launch import conf_dir
-from cnnpool.published.prepared import sized
+from cnnpool.published.build import sized
 from cnnpool.quantity import find
 from cnnpool.registry import did_you_mean, lookup, nearest
 from cnnpool.report.measure import Measure
 from cnnpool.run_folder.identity import asked
+from cnnpool.run_folder.reading import read_yaml
 from cnnpool.system.next_command import BOARD, next_lines
 from cnnpool.system.signals import Signals, Stopped
 from cnnpool.tables import text
@@ -65,10 +64,7 @@ def options_of(settings: Sequence[str], config_dir: Path | None) -> Options:
     found = {path.stem: path for folder in folders for path in (folder / "choose").glob("*.yaml")}
     if name not in found:
         raise ValueError(f"choose={name}: no such file in conf/choose; {did_you_mean(name, found)}")
-    try:
-        content = yaml.safe_load(found[name].read_text(encoding="utf-8")) or {}
-    except (OSError, yaml.YAMLError) as error:
-        raise ValueError(f"{found[name]} cannot be read: {' '.join(str(error).split())[:200]}") from None
+    content = read_yaml(found[name]) or {}
     if not isinstance(content, dict):
         raise ValueError(f"{found[name]} holds no options by name")
     return parse([line for line in settings if line.startswith("choose.")], content)
@@ -80,8 +76,7 @@ def prepare(options: Options, network: Network) -> Study:
     Raises:
         ValueError: in one line.
     """
-    candidates = [candidate(label) for label in options.pools]
-    settings = [network.checked(one) for one in candidates]
+    settings = [network.checked(label) for label in options.pools]
     metric = metric_of(options, settings[0])
     if options.tune and not settings[0]["data"].get("val_size"):
         raise ValueError("choose.tune needs validation images, but data.val_size is 0")
@@ -97,7 +92,7 @@ def prepare(options: Options, network: Network) -> Study:
         "seed": network.first_seed,
         **{room: decided[room] for room in ("data", "model", "readout", "probe", "fit")},
     }
-    arms = [Arm(one, network, folder / RUNS) for one in candidates]
+    arms = [Arm(label, network, folder / RUNS) for label in options.pools]
     with held(folder):
         ledger = opened(folder, design)
     return Study(options, metric, arms, ledger, network.first_seed, settings=settings[0])
@@ -161,38 +156,26 @@ def read_images(study: Study) -> None:
 
 
 def _conduct(study: Study, command: Sequence[str]) -> int:
-    try:
-        with Broadcast(study) as live:
-            return _followed(study, command, Screen(study), live)
-    except Stopped as stop:
-        sys.stderr.write(f"{stop}; the same command goes on from there: {shlex.join(command)}\n")
-        return stop.status
-
-
-def _followed(study: Study, command: Sequence[str], screen: Screen, live: Broadcast) -> int:
-    def watch(view: View, batch: Batch | None) -> None:
-        screen.show(view, batch)
-        live.show(view, batch)
-
     folder = study.ledger.folder
     sys.stdout.write(f"study: {folder} (log: {folder / LOG})\n")
     sys.stdout.flush()
-    read_images(study)
-    for warning in study.warnings:
-        sys.stderr.write(f"warning: {warning}\n")
     try:
-        with Clock(study, screen.tick) as clock:
-            view, reason = Driver(study, clock, watch).drive()
-    finally:
-        screen.close()
-    ending = page.Ending(view, reason, command)
-    live.end(ending)
-    report = outputs.write(study, ending)
-    sys.stdout.write(
-        f"{text(page.columns(study, view))}\n{page.verdict(study, ending)}\n\nreport: {report}\n"
-    )
-    following = [words] if (words := page.next_command(study, ending)) else []
-    board = next_lines(*following, ("tensorboard", "--logdir", str(folder)))
+        read_images(study)
+        for warning in study.warnings:
+            sys.stderr.write(f"warning: {warning}\n")
+        with Display(study) as display:
+            with Clock(study, display.tick) as clock:
+                view, reason = Driver(study, clock, display.show).drive()
+            display.close()
+            ending = page.Ending(view, reason, command)
+            display.end(ending)
+            report = outputs.write(study, ending)
+    except Stopped as stop:
+        sys.stderr.write(f"{stop}; the same command goes on from there: {shlex.join(command)}\n")
+        return stop.status
+    table, following = text(page.columns(study, view)), page.next_command(study, ending)
+    sys.stdout.write(f"{table}\n{page.verdict(study, ending)}\n\nreport: {report}\n")
+    board = next_lines(*filter(None, [following]), ("tensorboard", "--logdir", str(folder)))
     sys.stdout.write(f"{board}{'':6}{BOARD}\n")
     sys.stdout.flush()
     return 0 if view.recommended is not None or (view.active and view.done) else 1

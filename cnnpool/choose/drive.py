@@ -11,10 +11,10 @@ from threading import Event, Thread
 
 import numpy as np
 
-from cnnpool.choose.boundary import FIRST_ROUND
 from cnnpool.choose.candidates import finished
 from cnnpool.choose.ledger import LOG
 from cnnpool.choose.options import tries
+from cnnpool.choose.rounds import FIRST_ROUND
 from cnnpool.choose.study import Study, View, plan, view
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.sweep import outcomes_of
@@ -200,7 +200,7 @@ def next_round(study: Study, seen: View) -> Batch:
     together = FIRST_ROUND if side_by_side and not seen.done else 1
     jobs: list[tuple[int, Job]] = []
     for number in range(seen.done, seen.done + together):
-        seed = study.seed(number)
+        seed = study.first_seed + number
         missing = [i for i in order if study.arms[i].read(seed) is None]
         jobs += [(i, job) for i in missing for job in study.arms[i].jobs([seed])]
     last = f" to {seen.done + together}" if together > 1 else ""
@@ -242,7 +242,7 @@ def tries_of(study: Study) -> list[Try]:
     for place, arm in enumerate(study.arms):
         for values in product(*keys.values()):
             overrides = tuple(f"{key}={value}" for key, value in zip(keys, values, strict=True))
-            (job,) = arm.network.jobs(arm.candidate, [seed], out, overrides)
+            (job,) = arm.network.jobs(arm.label, [seed], out, overrides)
             found.append(Try(place, overrides, job))
     return found
 

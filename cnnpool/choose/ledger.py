@@ -11,8 +11,8 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field, PrivateAttr
 
 from cnnpool import __version__
-from cnnpool.choose.boundary import FIRST_ROUND
 from cnnpool.choose.options import MOST_ROUNDS
+from cnnpool.choose.rounds import FIRST_ROUND
 from cnnpool.run_folder.identity import differences
 from cnnpool.run_folder.results import CHECKSUM, checksum
 from cnnpool.system.atomic import write_json
@@ -62,9 +62,6 @@ class Ledger(BaseModel, strict=True, allow_inf_nan=False):
         return self.batch_s / self.batch_runs if self.batch_runs else usual
 
 
-FIELDS = tuple(Ledger.model_fields.keys() - {"folder"})
-
-
 def opened(folder: Path, design: Mapping[str, Any]) -> Ledger:
     """The ledger of the study in ``folder``, a new one where there is none.
 
@@ -112,7 +109,9 @@ def _read(path: Path, design: Mapping[str, Any]) -> Ledger:
         if content["schema"] != SCHEMA or (written and written != checksum(content)):
             raise ValueError
         # Every field, so that none falls back to its default.
-        found = Ledger(folder=path.parent, **{name: content[name] for name in FIELDS})
+        found = Ledger(
+            folder=path.parent, **{name: content[name] for name in Ledger.model_fields.keys() - {"folder"}}
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(
             f"{path} is damaged: delete it to go on with the runs that are there (their time is forgotten)"

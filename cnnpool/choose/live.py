@@ -25,36 +25,6 @@ UP, CLEAR = "\x1b[A", "\x1b[K"
 """Line by line, since standard output shows any other command to a terminal as text."""
 
 
-class Broadcast:
-    """Within the context, keeps study.live.json of the study as it is, where it can be written.
-
-    Args:
-        study: the study.
-    """
-
-    def __init__(self, study: Study):
-        self._study = study
-        self._file = LockedFile(study.ledger.folder / FILE)
-
-    def __enter__(self) -> "Broadcast":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.release()
-
-    def show(self, view: View, batch: Batch | None) -> None:
-        """Write where the study stands, and what runs."""
-        self._write(snapshot(self._study, view, batch))
-
-    def end(self, ending: page.Ending) -> None:
-        """Write how the study ended."""
-        self._write(snapshot(self._study, ending.view, None, page.verdict(self._study, ending)))
-
-    def _write(self, live: Live) -> None:
-        with suppress(OSError):
-            self._file.write(content(live))
-
-
 def snapshot(study: Study, view: View, batch: Batch | None, verdict: str = "") -> Live:
     """The study at this moment, its candidates in the order of its tables."""
     places = page.order(view)
@@ -75,16 +45,19 @@ def snapshot(study: Study, view: View, batch: Batch | None, verdict: str = "") -
     )
 
 
-class Screen:
-    """Shows a study on ``stream`` (standard output as it is now): ``show`` what is new, ``tick`` the time.
+class Display:
+    """Within the context, shows a study on ``stream`` and in study.live.json, where that can be written.
+
+    ``show`` takes what is new, ``tick`` shows the time.
 
     Args:
         study: to show.
-        stream: where; a terminal gets the live table.
+        stream: where, standard output as it is now by default; a terminal gets the live table.
     """
 
     def __init__(self, study: Study, stream: TextIO | None = None):
         self._study, self._stream = study, stream or sys.stdout
+        self._file = LockedFile(study.ledger.folder / FILE)
         self._live = self._stream.isatty()
         self._view: View | None = None
         self._batch: Batch | None = None
@@ -92,13 +65,29 @@ class Screen:
         self._told: set[int] = set()
         self._drawing = Lock()
 
+    def __enter__(self) -> "Display":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+        self._file.release()
+
     def show(self, view: View, batch: Batch | None) -> None:
-        """Take note of where the study stands."""
+        """Take note of where the study stands, and of what runs."""
         self._view, self._batch = view, batch
+        self._write(snapshot(self._study, view, batch))
         if self._live:
             self.tick()
         elif batch is None:
             self._log(view)
+
+    def end(self, ending: page.Ending) -> None:
+        """Write how the study ended."""
+        self._write(snapshot(self._study, ending.view, None, page.verdict(self._study, ending)))
+
+    def _write(self, live: Live) -> None:
+        with suppress(OSError):
+            self._file.write(content(live))
 
     def tick(self) -> None:
         """Redraw the table, on a terminal."""

@@ -11,13 +11,11 @@ from matplotlib.figure import Figure
 from cnnpool import tables
 from cnnpool.choose import page
 from cnnpool.choose.study import Study, View
-from cnnpool.report import render
-from cnnpool.report.document import Block, Code, Paragraph, Table
 from cnnpool.report.plots import Plot, plot
 from cnnpool.report.plots.choices import dots
 from cnnpool.report.plots.learning_curve import curves
+from cnnpool.report.render import put, rendered
 from cnnpool.report.statistics import summarise
-from cnnpool.report.write import put
 
 BOARD = "_choose"
 
@@ -30,16 +28,10 @@ def write(study: Study, ending: page.Ending) -> Path:
     """
     folder = study.ledger.folder
     plots = draw(study, ending.view)
-    title, blocks = page.compose(study, ending, plots)
-    files = {
-        "choose.md": render.markdown(title, blocks).encode(),
-        "choose.html": render.html(title, blocks).encode(),
-    }
+    files = page.report(study, ending, plots)
     if found := records(study, ending.view):
-        files["runs.csv"] = tables.csv(found).encode()
-    for one in plots:
-        files |= {f"{one.name}.png": one.png, f"{one.name}.svg": one.svg}
-    put(files, folder)
+        files["runs.csv"] = tables.csv(found)
+    put(files, plots, folder)
     try:
         board(study, ending, folder / BOARD)
     except OSError as error:
@@ -86,11 +78,16 @@ def board(study: Study, ending: page.Ending, folder: Path) -> None:
     # TensorBoard would show the means of an earlier call beside the new ones.
     shutil.rmtree(folder, ignore_errors=True)
     view = ending.view
-    blocks: list[Block] = [Paragraph(page.verdict(study, ending)), Table(page.columns(study, view))]
-    if words := page.next_command(study, ending):
-        blocks.append(Code(shlex.join(words)))
+    shown = rendered(
+        "board",
+        "board.jinja",
+        title="Which downsampling",
+        verdict=page.verdict(study, ending),
+        candidates=page.columns(study, view),
+        next=shlex.join(page.next_command(study, ending)),
+    )
     with SummaryWriter(folder) as writer:
-        writer.add_text("choose", render.markdown("Which downsampling", blocks))
+        writer.add_text("choose", shown["board.md"])
     for place, arm in enumerate(study.arms):
         steps, means = _means(study, view, place)
         if steps:

@@ -8,19 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from cnnpool.choose.boundary import FIRST_ROUND
-from cnnpool.choose.rounds import LEVEL, Array
+from cnnpool.choose.candidates import overrides_of
+from cnnpool.choose.rounds import FIRST_ROUND, LEVEL, Array
 from cnnpool.choose.study import Study, View, run_s
-from cnnpool.quantity import Quantity
-from cnnpool.report.document import Block, Code, Heading, Items, Paragraph, Table, agreed
+from cnnpool.quantity import Quantity, fraction
+from cnnpool.report.columns import NONE, interval, mean_sd
+from cnnpool.report.document import agreed
+from cnnpool.report.measure import Measure
 from cnnpool.report.plots import Plot
+from cnnpool.report.render import rendered
 from cnnpool.report.statistics import Summary, summarise
 from cnnpool.run_folder.results import Results
 from cnnpool.system.progress import duration
 from cnnpool.tables import Column, from_rows
 
-NONE = "–"
 COUNT = Quantity("", "", "", form="count")
+ACCURACY = Measure("test.accuracy", fraction("", "", ""))
 UNITS = {"flops": "FLOPs", "parameters": "parameters", "memory": "bytes kept", "time": "s a run"}
 COSTS = {"flops": "arithmetic", "parameters": "parameters", "memory": "memory", "time": "time"}
 ENDS = {
@@ -34,11 +37,6 @@ ENDS = {
 MOST = 200
 """Rounds beyond which a forecast gives no number."""
 DROPPED = "no better than the best"
-LEGEND = (
-    "Behind the best: mean difference to the best candidate left, over the rounds that both have. At most: "
-    "upper bound of the loss against the best of the others left. All these bounds hold together with 95 %, "
-    "for normal differences."
-)
 
 
 @dataclass(frozen=True)
@@ -77,15 +75,19 @@ def columns(study: Study, view: View, now: Mapping[int, str] | None = None) -> l
         now: candidate -> what it does just now.
     """
     places, metric = order(view), study.metric
+    losses, costs = [view.state.loss[i] for i in places], [view.costs[i] for i in places]
     step = f" ({metric.step_unit})" if metric.step_unit else ""
     found = [summarise([metric.sense * value for value in _known(view.values[i]).tolist()]) for i in places]
     return [
         Column("candidate", [study.arms[i].label for i in places], words=True),
         Column("seeds", [str(one.n) for one in found]),
-        Column(f"{metric.header}, mean ± sd", [_mean_sd(study, one) for one in found]),
+        Column(f"{metric.header}, mean ± sd", [mean_sd(metric, one) for one in found]),
         Column(f"behind the best{step}", [_behind(study, view, i) for i in places]),
-        Column(f"at most{step}", [_bound(study, view, i) for i in places]),
-        Column(UNITS[study.options.cost], [_cost(view.costs[i]) for i in places]),
+        Column(f"at most{step}", [metric.format(loss) if math.isfinite(loss) else NONE for loss in losses]),
+        Column(
+            UNITS[study.options.cost],
+            [NONE if math.isnan(cost) else COUNT.format(cost) for cost in costs],
+        ),
         Column("", [(now or {}).get(i) or fate(view, i) for i in places], words=True),
     ]
 
@@ -110,33 +112,31 @@ def best(view: View) -> int | None:
     return max(view.active, key=lambda i: _mean(view.values[i])) if view.active and view.done else None
 
 
-def compose(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> tuple[str, list[Block]]:
-    """The report's title and blocks."""
+def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str, str]:
+    """choose.md and choose.html."""
     view = ending.view
-    blocks: list[Block] = [Paragraph(verdict(study, ending))]
-    if words := next_command(study, ending):
-        blocks += [Code(shlex.join(words))]
-    if study.warnings:
-        blocks += [Heading("Warnings"), Items([("", one) for one in study.warnings])]
-    blocks += [Heading("Candidates"), Table(columns(study, view)), Paragraph(LEGEND)]
-    blocks += [Paragraph(NOT_COVERED)]
-    if found := gone(study, view):
-        blocks += [Heading("Dropped, and out"), Items(found)]
-    if undecided := _undecided(study, view):
-        blocks += [Heading("What the budget could not decide"), Items(undecided)]
-    if test := _on_test(study, view):
-        blocks += [Heading("On the test images"), Paragraph(_of_test(study)), Table(test)]
-    if study.options.tune:
-        tuned = [(arm.label, " ".join(arm.tuned) or "nothing") for arm in study.arms]
-        blocks += [Heading("Best on validation images, of the values tried first"), Items(tuned)]
-    blocks += [Heading("Figures"), *plots] if plots else []
-    blocks += [Heading("Cost of the study"), Items(_cost_of_study(study, view))]
-    blocks += [Heading("How it was decided"), Items(_method(study))]
     runs = [one for arm in study.arms for one in arm.runs(study.seeds).values()]
-    blocks += [Heading("What ran"), Items(_provenance(study, runs))]
-    blocks += [Heading("Made by"), Code(shlex.join(ending.command))]
     where = f" for {runs[0].model['name']} on {runs[0].images_of}" if runs else ""
-    return f"Downsampling{where}, by {study.metric.title}", blocks
+    return rendered(
+        "choose",
+        "choose.jinja",
+        title=f"Downsampling{where}, by {study.metric.title}",
+        **{"study": study, "view": view, "plots": plots, "rounds": rounds, "first_round": FIRST_ROUND},
+        verdict=verdict(study, ending),
+        next=shlex.join(next_command(study, ending)),
+        candidates=columns(study, view),
+        gone=gone(study, view),
+        undecided=_undecided(study, view),
+        test=_on_test(study, view),
+        tuned=[(arm.label, " ".join(arm.tuned) or "nothing") for arm in study.arms if study.options.tune],
+        spent=f"{duration(study.ledger.spent_s)} of {duration(study.options.budget_s)}",
+        runs=len(runs),
+        counted=int(np.isfinite(view.values).sum()),
+        whole=len(study.arms) * view.done,
+        margin=_amount(study, study.options.margin),
+        provenance=_provenance(study, runs),
+        command=shlex.join(ending.command),
+    )
 
 
 def verdict(study: Study, ending: Ending) -> str:
@@ -160,7 +160,7 @@ def next_command(study: Study, ending: Ending) -> list[str]:
     if view.recommended is not None:
         arm = study.arms[view.recommended]
         own = [line for line in arm.network.overrides if not line.startswith(("seed=", "out=", "launch"))]
-        return ["cnnpool", "train", *own, *arm.candidate.overrides, *arm.tuned, f"seed={study.first_seed}"]
+        return ["cnnpool", "train", *own, *overrides_of(arm.label), *arm.tuned, f"seed={study.first_seed}"]
     if ending.reason != "budget":
         return []
     words = [word for word in ending.command if not word.startswith("choose.budget=")]
@@ -279,66 +279,9 @@ def _on_test(study: Study, view: View) -> list[Column]:
         runs = study.arms[i].runs(study.seeds[: view.done]).values()
         if found := [one.accuracy for one in runs if one.accuracy is not None]:
             s = summarise(found)
-            spread = f" ± {100 * s.sd:.2f}" if s.n > 1 else ""
-            interval = f"[{100 * s.low:.2f}, {100 * min(s.high, 1):.2f}]" if s.n > 1 else NONE
-            rows.append((study.arms[i].label, str(s.n), f"{100 * s.mean:.2f}{spread}", interval))
+            rows.append((study.arms[i].label, str(s.n), mean_sd(ACCURACY, s), interval(ACCURACY, s)))
     headers = ("candidate", "seeds", "test accuracy (%), mean ± sd", "95 % CI over seeds")
     return from_rows(headers, rows, numbers=headers[1:]) if rows else []
-
-
-def _of_test(study: Study) -> str:
-    if study.metric.key.startswith("test."):
-        return "These images decided: the figure of the recommended candidate is a little too high."
-    return "These images decided nothing. Candidates that were dropped have fewer seeds."
-
-
-def _cost_of_study(study: Study, view: View) -> list[tuple[str, str]]:
-    """Time, runs and rounds."""
-    ledger = study.ledger
-    whole, runs = len(study.arms) * view.done, int(np.isfinite(view.values).sum())
-    made = sum(len(arm.runs(study.seeds)) for arm in study.arms)
-    calls = f" in {ledger.sessions} calls" if ledger.sessions > 1 else ""
-    saved = f"; all candidates in all of them would have been {whole}" if whole > runs else ""
-    spent = f"{duration(ledger.spent_s)} of {duration(study.options.budget_s)}{calls}"
-    return [
-        ("Time", f"{spent}, without the first reading of the images"),
-        ("Runs", f"{made} finished, {runs} of them in {rounds(view.done, 'complete')}{saved}"),
-        ("Rounds planned", str(ledger.rounds or "none yet")),
-    ]
-
-
-NOT_COVERED = (
-    "A dropped candidate is no better than the best of the others; nothing is said of any other pair. The "
-    "best one is dropped in at most 5 % of studies if differences between runs are normal. Not covered: "
-    "skewed results, runs that collapse, and the choice of training images, which all rounds share "
-    "(docs/choose.md)."
-)
-
-
-def _method(study: Study) -> list[tuple[str, str]]:
-    sense = "higher" if study.metric.sense > 0 else "lower"
-    rivals = len(study.arms) - 1
-    planned = study.ledger.rounds or "as yet unplanned"
-    return [
-        ("Measure", f"{study.metric.key} of results.json; {sense} is better."),
-        (
-            "Rounds",
-            f"Each trains every candidate left on one further seed, from {study.first_seed} on, so that "
-            f"results are paired. Tests begin with round {FIRST_ROUND}. The number of rounds was planned "
-            "from the time that runs took, before the first test.",
-        ),
-        (
-            "Drops",
-            "A candidate is dropped when a paired t test against any other one reaches the level of the "
-            "look, unless its loss is shown to be below the margin. The levels are those of a "
-            f"group-sequential test of {planned} rounds, divided by the {rivals} rival{'s' * (rivals != 1)}.",
-        ),
-        (
-            "Resolution",
-            f"Steps of the metric: {study.ledger.resolution:.2g}; their rounding is counted as variance.",
-        ),
-        ("Margin", f"{_amount(study, study.options.margin)}: a smaller difference does not matter."),
-    ]
 
 
 def _provenance(study: Study, runs: Sequence[Results]) -> list[tuple[str, str]]:
@@ -372,21 +315,6 @@ def _behind(study: Study, view: View, place: int) -> str:
         return "best"
     s = _lead(view, place, leader)
     return study.metric.format(s.mean) if s.n else NONE
-
-
-def _bound(study: Study, view: View, place: int) -> str:
-    loss = view.state.loss[place]
-    return study.metric.format(loss) if math.isfinite(loss) else NONE
-
-
-def _mean_sd(study: Study, s: Summary) -> str:
-    if not s.n:
-        return NONE
-    return study.metric.format(s.mean) + (f" ± {study.metric.format(s.sd)}" if s.n > 1 else "")
-
-
-def _cost(cost: float) -> str:
-    return NONE if math.isnan(cost) else COUNT.format(cost)
 
 
 def _known(values: Array) -> Array:

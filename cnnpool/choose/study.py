@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from cnnpool.choose.boundary import FIRST_ROUND
 from cnnpool.choose.candidates import Arm
 from cnnpool.choose.ledger import Ledger
 from cnnpool.choose.options import Options
-from cnnpool.choose.rounds import Array, Rule, State, recommend, replay
+from cnnpool.choose.rounds import FIRST_ROUND, Array, Rule, State, recommend, replay
 from cnnpool.quantity import numbers
 from cnnpool.registry import did_you_mean
 from cnnpool.report.measure import Measure
@@ -55,16 +54,12 @@ class Study:
     @property
     def seeds(self) -> list[int]:
         """The seed of every round that there may be."""
-        return [self.seed(number) for number in range(self.options.rounds)]
+        return [self.first_seed + number for number in range(self.options.rounds)]
 
     @property
     def left_s(self) -> float:
         """Seconds of the budget that are left."""
         return self.options.budget_s - self.ledger.spent_s
-
-    def seed(self, number: int) -> int:
-        """The seed of a round, counted from 0."""
-        return self.first_seed + number
 
 
 @dataclass(frozen=True)

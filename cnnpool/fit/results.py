@@ -23,8 +23,7 @@ from cnnpool.probe import Batch
 from cnnpool.probe.base import scalars
 from cnnpool.quantity import records
 from cnnpool.run_folder import layout, routing
-from cnnpool.run_folder.correct_bits import packed
-from cnnpool.run_folder.results import Results, write
+from cnnpool.run_folder.results import Results, packed, write
 from cnnpool.system.hardware import environment, release_memory
 from cnnpool.system.progress import Progress
 

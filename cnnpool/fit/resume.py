@@ -23,18 +23,17 @@ def resume(run: Run) -> Checkpoint | None:
     if found is None:
         return None
     refuse_other(found, run.classifier.header["asked"], run.classifier.state_dict())
-    log.info("resumed at step %s of %s", f"{found.steps:,}", f"{found.total_steps:,}")
+    log.info("resumed at step %s of %s", *(f"{found.header[key]:,}" for key in ("steps", "total_steps")))
     _warn_of_other_bits(found)
     return found
 
 
 def _warn_of_other_bits(found: Checkpoint) -> None:
     pairs = [
-        (f"torch {found.torch}", f"torch {torch.__version__}"),
-        (f"{found.threads} threads", f"{torch.get_num_threads()} threads"),
+        (f"torch {found.header['torch']}", f"torch {torch.__version__}"),
+        (f"{found.header['threads']} threads", f"{torch.get_num_threads()} threads"),
+        (f"compiled kernels: {found.header['kernels']}", f"compiled kernels: {kernels_in_use()}"),
     ]
-    if found.kernels is not None:
-        pairs.append((f"compiled kernels: {found.kernels}", f"compiled kernels: {kernels_in_use()}"))
     for before, now in pairs:
         if before != now:
             log.warning(

@@ -64,7 +64,7 @@ def other_data(found: Results, settings: Mapping[str, Any]) -> list[str]:
     if chosen["name"] in PUBLISHED or found.data_sha256 is None:
         return []
     with importing():
-        from cnnpool.published.prepared import sized
+        from cnnpool.published.build import sized
     now = _digest(json.dumps(sized(settings)))
     if now == found.data_sha256:
         return []

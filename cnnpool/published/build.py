@@ -1,16 +1,19 @@
-"""From names and options to a network of another package that is ready to be trained."""
+"""A network of another package, from names and options, in the shape that training and probes expect."""
 
+import json
 import logging
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from cnnpool import registry
-from cnnpool.published.network import Operators, Published
-from cnnpool.published.sources import Installed, NetworkSource, Timm, Torchvision
+from cnnpool.choices import is_published, located
+from cnnpool.model.base import Cnn
+from cnnpool.published.sources import Installed, NetworkSource, Preset, Size, Timm, Torchvision
 from cnnpool.published.weights import Loaded, load_into
 from cnnpool.registry import KEEP
 from cnnpool.surgery.calls import as_modules
@@ -26,6 +29,51 @@ PUBLISHED: dict[str, Callable[..., NetworkSource]] = {
     "timm": Timm,
     "torchvision": Torchvision,
 }
+
+
+@dataclass(frozen=True)
+class Operators:
+    """An operator for every stage, and others for single ones.
+
+    Args:
+        common: ``name`` and options of the operator that replaces the downsampling of every stage; ``keep``
+            for the network's own.
+        own: the same by stage, for stages that have an operator of their own.
+    """
+
+    common: Mapping[str, Any]
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class Published(Cnn):
+    """Images (N, C, H, W), C = 1 or 3, to logits (N, num_classes), by a network made for three channels.
+
+    Images of one channel are repeated. Of several outputs in training, such as Inception's auxiliary logits,
+    the first counts.
+
+    Args:
+        network: (N, 3, H, W) to logits.
+        stages: the downsampling operators by stage, in order.
+        operators: ``name`` and options of the operator at every stage, as results.json has them.
+        loaded: the weights that it starts from.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        stages: Mapping[str, nn.Module],
+        operators: Mapping[str, Mapping[str, Any]],
+        loaded: Loaded,
+    ):
+        nn.Module.__init__(self)
+        self.network = network
+        self.stages = dict(stages)
+        self.operators = {stage: dict(operator) for stage, operator in operators.items()}
+        self.loaded = loaded
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor | tuple[Tensor, ...] = self.network(x.expand(-1, 3, -1, -1))
+        return logits if isinstance(logits, Tensor) else logits[0]
 
 
 def build(
@@ -74,7 +122,10 @@ def build(
         swap(network, readout["name"], example=example, where="head", **chosen)
     stages = stages_of(network, example, changes)
     found = {stage: asked.get(stage, {"name": KEEP}) for stage in stages}
-    _tell(source.arch, loaded, found)
+    shown = ", ".join(f"{stage}={each['name']}" for stage, each in found.items())
+    new = f"; new, since the classes are others: {', '.join(loaded.new)}" if loaded.new else ""
+    log.info("%s: stages %s", source.arch, shown)
+    log.info("%s: weights %s%s", source.arch, loaded.source, new)
     return Published(network, stages, found, loaded)
 
 
@@ -82,7 +133,8 @@ def _swap(
     network: nn.Module, example: torch.Tensor, operators: Operators, source: NetworkSource
 ) -> tuple[dict[str, Mapping[str, Any]], list[Change]]:
     """Replace what is asked for: the operator of every stage that was replaced, and the changes."""
-    names = _names(network, example)
+    modules = {module: name for name, module in network.named_modules()}
+    names = {stage: modules[module] for stage, module in stages_of(network, example).items()}
     if unknown := sorted(operators.own.keys() - names.keys()):
         remedy = registry.did_you_mean(unknown[0], names)
         raise ValueError(f"stage.{unknown[0]}: the network has no such stage; {remedy}")
@@ -153,13 +205,58 @@ def _replace(
     )
 
 
-def _names(network: nn.Module, example: torch.Tensor) -> dict[str, str]:
-    """The dotted name of every stage."""
-    modules = {module: name for name, module in network.named_modules()}
-    return {stage: modules[module] for stage, module in stages_of(network, example).items()}
+def preset_of(settings: Mapping[str, Any]) -> Preset | None:
+    """How images were prepared for the weights that a run starts from; None if that is not known.
+
+    Raises:
+        ValueError: for an architecture or weights that do not exist.
+    """
+    if not is_published(settings):
+        return None
+    with located("model", settings["model"]):
+        return _published(json.dumps(settings["model"]))
 
 
-def _tell(name: str, loaded: Loaded, operators: Mapping[str, Mapping[str, Any]]) -> None:
-    log.info("%s: stages %s", name, ", ".join(f"{stage}={each['name']}" for stage, each in operators.items()))
-    new = f"; new, since the classes are others: {', '.join(loaded.new)}" if loaded.new else ""
-    log.info("%s: weights %s%s", name, loaded.source, new)
+def sized(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the data, with size and resize as the weights expect if neither is set.
+
+    Data sets of one size, which have no such options, stay as they are.
+    """
+    data = dict(settings["data"])
+    # An option that a data set does not have is not null.
+    if any(data.get(key, 0) is not None for key in ("size", "resize")):
+        return data
+    preset = preset_of(settings)
+    return data | {"size": preset.size, "resize": preset.resize} if preset else data
+
+
+def sentence(preset: Preset, settings: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """A line on what was taken from the weights; empty if nothing was.
+
+    Args:
+        preset: of the weights.
+        settings: as the user gave them.
+        data: as ``sized`` returns them.
+    """
+    parts = []
+    if data != settings["data"]:
+        parts.append(
+            f"resized to {_words(preset.resize)}, the central {_words(preset.size)} (data.resize, data.size)"
+        )
+    if settings["model"].get("normalise") == "weights":
+        mean, std = (" ".join(f"{value:g}" for value in values) for values in (preset.mean, preset.std))
+        parts.append(f"mean {mean}, deviation {std} (model.normalise)")
+    return f"images as for the weights of {preset.source}: {', '.join(parts)}" if parts else ""
+
+
+@cache
+def _published(model: str) -> Preset | None:
+    """The preset of the network with the settings ``model``, as JSON: asked once for all jobs of a sweep."""
+    chosen = json.loads(model)
+    found: Preset | None = registry.construct(PUBLISHED, "networks", chosen.pop("name"), **chosen).preset()
+    return found
+
+
+def _words(size: Size) -> str:
+    height, width = (size, size) if isinstance(size, int) else size
+    return f"{height}x{width}"

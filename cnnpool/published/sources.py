@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar
 from torch import nn
 
 from cnnpool.bounds import CountOrZero
-from cnnpool.published.preset import Preset, of_timm, of_torchvision
 from cnnpool.published.weights import Weights, from_file
 from cnnpool.registry import check_fields, did_you_mean
 from cnnpool.surgery.fitting import Order
@@ -18,8 +17,27 @@ from cnnpool.surgery.fitting import Order
 DEFAULT = "default"
 """The weights that the package itself recommends."""
 T = TypeVar("T")
+Size = int | tuple[int, int]
 GROUP = "cnnpool.networks"
 """Entry points: functions of ``num_classes`` that return a network."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The preparation of images that weights were made with, as their package publishes it.
+
+    Args:
+        source: whose numbers they are, in words.
+        size: H and W, or (H, W), of the central part that a network is tested on, in pixels.
+        resize: H and W, or (H, W), that images are brought to before.
+        mean, std: of the pixels, per channel, white being 1.
+    """
+
+    source: str
+    size: Size
+    resize: Size
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +72,10 @@ class NetworkSource:
 
     @property
     def file(self) -> Path | None:
-        """The file that ``weights`` means; None for published or random ones."""
-        return file_of(self.weights)
+        """The file that ``weights`` means by its suffix or a folder before its name; None for others."""
+        path = Path(self.weights or "")
+        is_file = path.suffix in (".safetensors", ".pth", ".pt", ".ckpt", ".bin") or "/" in str(path)
+        return path if is_file else None
 
     def check(self) -> None:
         """Raise ValueError unless architecture and weights exist."""
@@ -116,7 +136,12 @@ class Torchvision(NetworkSource):
         return Weights(state, f"torchvision {entry}")
 
     def preset(self) -> Preset | None:
-        return of_torchvision(self._entry()) if self.weights else None
+        if not self.weights:
+            return None
+        entry = self._entry()
+        found = entry.transforms()
+        crop, resize = _size(*found.crop_size), _size(*found.resize_size)
+        return Preset(f"torchvision {entry}", crop, resize, tuple(found.mean), tuple(found.std))
 
     def _entry(self) -> Any:
         from torchvision import models
@@ -156,7 +181,12 @@ class Timm(NetworkSource):
 
     def preset(self) -> Preset | None:
         config = _timm().get_pretrained_cfg(self.arch) if self.weights else None
-        return of_timm(self.arch, config) if config else None
+        if not config:
+            return None
+        size = tuple(config.input_size[1:])
+        # Rounded down as ``timm.data.create_transform`` does for a test.
+        resize = _size(*(int(side / config.crop_pct) for side in size))
+        return Preset(f"timm {self.arch}", _size(*size), resize, tuple(config.mean), tuple(config.std))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,11 +221,8 @@ class Installed(NetworkSource):
         return network
 
 
-def file_of(weights: str | None) -> Path | None:
-    """The file that ``weights`` means by its suffix, or by a folder before its name; None otherwise."""
-    path = Path(weights or "")
-    is_file = path.suffix in (".safetensors", ".pth", ".pt", ".ckpt", ".bin") or "/" in str(path)
-    return path if is_file else None
+def _size(height: int, width: int | None = None) -> Size:
+    return height if width in (None, height) else (height, width)
 
 
 def _networks() -> dict[str, Any]:

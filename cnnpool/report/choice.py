@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cnnpool.registry import did_you_mean
-from cnnpool.report.runs import UNSET, Run, exceptions
+from cnnpool.report.runs import UNSET, Run, as_text, exceptions
 from cnnpool.run_folder.results import NAMED, Results
 from cnnpool.tables import printable
 
@@ -121,7 +121,7 @@ def _labels(groups: list[list[Run]], by: Sequence[str], *, modules: bool) -> lis
         else:
             # A room's name says by itself what it is of.
             prefix = "" if key.removesuffix(".name") in NAMED else f"{key}="
-            column = [prefix + _plain(runs[0].setting(key)) for runs in groups]
+            column = [prefix + as_text(runs[0].setting(key)) for runs in groups]
         columns.append(column)
     return [printable(" / ".join(parts)) for parts in zip(*columns, strict=True)]
 
@@ -150,7 +150,7 @@ def _asked(runs: list[Run], prefix: str) -> set[str]:
 
 def _options(node: Mapping[str, Any], keys: set[str]) -> str:
     shown = [
-        f"{key}={_plain(node.get(key, UNSET))}" for key in sorted(keys - {"name"}) if key in node or keys
+        f"{key}={as_text(node.get(key, UNSET))}" for key in sorted(keys - {"name"}) if key in node or keys
     ]
     return f"({', '.join(shown)})" if shown else ""
 
@@ -159,7 +159,3 @@ def natural(label: str) -> list[tuple[bool, int, str]]:
     """A sorting key by which kernel_size=10 comes after kernel_size=2."""
     parts = re.split(r"(\d+)", label)
     return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

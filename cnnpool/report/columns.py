@@ -6,7 +6,7 @@ from typing import Any
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.measure import Measure
 from cnnpool.report.notes import MARKED, SIGN, header, seeds_of
-from cnnpool.report.row import Row
+from cnnpool.report.pairwise import Row
 from cnnpool.report.statistics import LEAST_PAIRS, Summary
 from cnnpool.tables import Column
 
@@ -20,13 +20,13 @@ def main_columns(comparison: Comparison) -> list[Column]:
     step = f" ({metric.step_unit})" if metric.step_unit else ""
     return [
         choice_column(comparison),
-        Column("n", [_count(row) for row in rows]),
+        Column("n", [f"{r.summary.n} ({len(r.broken)} NaN)" if r.broken else str(r.summary.n) for r in rows]),
         Column(
-            f"{header(metric, comparison.loaded)}, mean ± sd", [_mean_sd(metric, row.summary) for row in rows]
+            f"{header(metric, comparison.loaded)}, mean ± sd", [mean_sd(metric, row.summary) for row in rows]
         ),
-        Column("95 % CI", [_interval(metric, row.summary) for row in rows]),
+        Column("95 % CI", [interval(metric, row.summary) for row in rows]),
         Column(f"difference{step} [95 % CI]", [_difference(metric, row) for row in rows]),
-        Column("p (Holm)", [_adjusted(row) for row in rows]),
+        Column("p (Holm)", [probability(row.versus.p_holm) if row.versus else NONE for row in rows]),
         Column("verdict", [row.verdict for row in rows], words=True),
     ]
 
@@ -52,7 +52,7 @@ def pair_columns(comparison: Comparison) -> list[Column]:
     sense = "higher" if metric.sense == 0 else "better"
     columns = [
         Column("choice", [row.choice.label for row in rows], words=True),
-        Column("pairs", [str(_pairs(row)) for row in rows]),
+        Column("pairs", [str(one.summary.n) for one in pairs]),
         Column("p (paired t)", [probability(one.p) for one in pairs]),
         Column("p (sign flip)", [probability(one.p_sign_flip) for one in pairs]),
         Column("effect size d", [_plain(one.d) for one in pairs]),
@@ -71,20 +71,24 @@ def image_columns(comparison: Comparison) -> list[Column]:
     if not any(row.crossed for row in rows):
         return []
     step = f" ({metric.step_unit})" if metric.step_unit else ""
-    over_seeds = [(row.versus.summary.low, row.versus.summary.high) if row.versus else None for row in rows]
     return [
         choice_column(comparison),
-        Column("95 % CI over seeds", [_interval(metric, row.summary) for row in rows]),
+        Column("95 % CI over seeds", [interval(metric, row.summary) for row in rows]),
         Column("95 % CI over seeds and images", [_between(metric, row.crossed) for row in rows]),
         Column(
             f"difference{step}, over seeds",
-            [_between(metric, ends, sign=True) for ends in over_seeds],
+            [interval(metric, row.versus.summary, sign=True) if row.versus else NONE for row in rows],
         ),
         Column(
             f"difference{step}, over seeds and images",
             [_between(metric, row.crossed_difference, sign=True) for row in rows],
         ),
     ]
+
+
+def interval(metric: Measure, s: Summary, *, sign: bool = False) -> str:
+    """The 95 % interval, of a difference where it has a ``sign``; none of fewer than two values."""
+    return _between(metric, (s.low, s.high), sign=sign)
 
 
 def _between(metric: Measure, ends: tuple[float, float] | None, *, sign: bool = False) -> str:
@@ -102,8 +106,8 @@ def choice_column(comparison: Comparison) -> Column:
 def _means(comparison: Comparison, one: Measure) -> Column:
     cells = [_mean(one, row.others[one.key], len(row.choice.runs)) for row in comparison.rows]
     if one.key.startswith(MARKED):
-        signs = [f" {SIGN}" if seeds_of(row) else "" for row in comparison.rows]
-        cells = [cell + sign for cell, sign in zip(cells, signs, strict=True)]
+        pairs = zip(cells, comparison.rows, strict=True)
+        cells = [f"{cell} {SIGN}" if seeds_of(row) else cell for cell, row in pairs]
     return Column(header(one, comparison.loaded), cells)
 
 
@@ -116,11 +120,8 @@ def ranking(comparison: Comparison) -> str:
         return f"No ranking: neither a high nor a low {comparison.metric.title} is better in itself."
     if any(row.rank is None for row in rows):
         broken = any(row.broken for row in rows)
-        return (
-            "No ranking: a value is not a number."
-            if broken
-            else (f"Too few seeds to rank: every choice needs the same {LEAST_PAIRS} or more.")
-        )
+        few = f"Too few seeds to rank: every choice needs the same {LEAST_PAIRS} or more."
+        return "No ranking: a value is not a number." if broken else few
     places = ", ".join(
         f"{row.choice.label} {row.rank.low}" + (f"–{row.rank.high}" if row.rank.high > row.rank.low else "")
         for row in rows
@@ -131,7 +132,7 @@ def ranking(comparison: Comparison) -> str:
 
 def records(comparison: Comparison) -> list[dict[str, Any]]:
     """One flat record per choice, numbers in the units of results.json, None where there is none."""
-    return [_record(comparison, row) for row in comparison.rows]
+    return [_without_nan(_record(comparison, row)) for row in comparison.rows]
 
 
 def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
@@ -167,19 +168,22 @@ def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
     }
     for one in comparison.measures:
         record |= {one.key: row.others[one.key].mean, f"{one.key}:sd": row.others[one.key].sd}
-    return {key: None if isinstance(x, float) and math.isnan(x) else x for key, x in record.items()}
+    return record
+
+
+def _without_nan(record: dict[str, Any]) -> dict[str, Any]:
+    return {key: None if value != value else value for key, value in record.items()}
 
 
 def runs(comparison: Comparison) -> list[dict[str, Any]]:
     """One flat record per compared run: choice, seed, and every measure of the report."""
     measures = [comparison.metric, *comparison.measures]
-    found = [
+    return [
         {"choice": row.choice.label, "seed": seed, "folder": str(run.folder)}
-        | {one.key: one.read(run.measured) for one in measures}
+        | _without_nan({one.key: one.read(run.measured) for one in measures})
         for row in comparison.rows
         for seed, run in row.choice.runs.items()
     ]
-    return [{key: None if value != value else value for key, value in one.items()} for one in found]
 
 
 def probability(p: float) -> str:
@@ -189,36 +193,18 @@ def probability(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _adjusted(row: Row) -> str:
-    return probability(row.versus.p_holm) if row.versus else NONE
-
-
-def _count(row: Row) -> str:
-    return f"{row.summary.n} ({len(row.broken)} NaN)" if row.broken else str(row.summary.n)
-
-
-def _pairs(row: Row) -> int:
-    return row.versus.summary.n if row.versus else 0
-
-
-def _mean_sd(metric: Measure, s: Summary) -> str:
+def mean_sd(metric: Measure, s: Summary) -> str:
+    """Mean and standard deviation, as far as so many values have them."""
     if s.n == 0:
         return NONE
     return metric.format(s.mean) + ("" if s.n < 2 else f" ± {metric.format(s.sd)}")
-
-
-def _interval(metric: Measure, s: Summary) -> str:
-    if s.n < 2:
-        return NONE
-    low, high = metric.within(s.low), metric.within(s.high)
-    return f"[{metric.format(low)}, {metric.format(high)}]"
 
 
 def _difference(metric: Measure, row: Row) -> str:
     if not row.versus or not row.versus.summary.n:
         return NONE
     s = row.versus.summary
-    between = f" [{metric.format(s.low, sign=True)}, {metric.format(s.high, sign=True)}]" if s.n > 1 else ""
+    between = f" {interval(metric, s, sign=True)}" if s.n > 1 else ""
     return metric.format(s.mean, sign=True) + between
 
 

@@ -11,11 +11,13 @@ from pathlib import Path
 
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
-from cnnpool.report.runs import Run, find
-from cnnpool.system.next_command import BOARD
+from cnnpool.report.runs import Run, find, keys_of
+from cnnpool.system.next_command import BOARD, from_here
 from cnnpool.system.progress import Progress, loading
 
 METRIC = "test.accuracy"
+SIZE = (160, 24)
+"""Columns and lines of a terminal that does not say them."""
 EXAMPLES = """examples:
   cnnpool compare outputs/mnist
   cnnpool compare outputs --where data=mnist --by pool,readout --baseline max
@@ -93,17 +95,16 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
         from cnnpool.report.plots import NAMES, draw
         from cnnpool.report.plots.learning_curve import history
         from cnnpool.report.plots.styles import BEST, shown
-        from cnnpool.report.write import refuse_foreign, write
 
     folder = Path(arguments.out or Path(arguments.runs[0], "report"))
-    refuse_foreign(folder)
+    render.refuse_foreign(folder)
     comparison = compare(
         runs,
-        by=_keys(arguments.by),
+        by=keys_of(arguments.by),
         where=arguments.where,
         metric=arguments.metric,
         against=arguments.baseline,
-        allow=_keys(arguments.allow),
+        allow=keys_of(arguments.allow),
     )
     histories, plots = {}, []
     drawn = shown(comparison, BEST)
@@ -114,12 +115,12 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
     problems = [problem for one in histories.values() for problem in one.problems]
     comparison = replace(comparison, notes=[*comparison.notes, *problems])
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    _say(render.text(comparison, width=_columns(), colour=colour))
+    _say(render.text(comparison, width=shutil.get_terminal_size(SIZE).columns, colour=colour))
     with Progress("drawing", len(NAMES), "figures") as progress:
         for plot in draw(comparison, histories):
             plots.append(plot)
             progress.step()
-    write(comparison, folder, argv, plots)
+    render.write(comparison, folder, argv, plots)
     _say(f"\nreport: {folder / 'report.html'}\n")
     if not arguments.no_board:
         _say(_board(comparison.compared))
@@ -130,7 +131,7 @@ def _board(runs: Sequence[Run]) -> str:
     root = root_of(runs)
     if root is None:
         return "board: none, the runs have no folder in common\n"
-    return f"board: tensorboard --logdir {shlex.quote(_short(root))}\n       {BOARD}\n"
+    return f"board: tensorboard --logdir {shlex.quote(from_here(root))}\n       {BOARD}\n"
 
 
 def root_of(runs: Sequence[Run]) -> Path | None:
@@ -145,27 +146,16 @@ def root_of(runs: Sequence[Run]) -> Path | None:
     return common if common != Path(common.anchor) else None
 
 
-def _short(folder: Path) -> str:
-    """``folder`` from here, where that is below here."""
-    here = Path.cwd()
-    return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
-
-
 def _status(runs: Sequence[Run]) -> str:
     rows = [(str(run.folder), run.state, str(run.seed) if run.found else "") for run in runs]
     columns = tables.from_rows(("run", "state", "seed"), rows, numbers=["seed"])
     states = dict.fromkeys(run.state for run in runs)
     counts = ", ".join(f"{sum(run.state == state for run in runs)} {state}" for state in states)
     reasons = "".join(f"  {run.folder}: {' '.join(run.reason.split())}\n" for run in runs if run.reason)
-    return tables.text(columns, _columns()) + f"\n{len(runs)} runs: {counts}\n{reasons}"
-
-
-def _columns() -> int:
-    return shutil.get_terminal_size((160, 24)).columns
-
-
-def _keys(text: str | None) -> list[str]:
-    return [key.strip() for key in (text or "").split(",") if key.strip()]
+    return (
+        tables.text(columns, shutil.get_terminal_size(SIZE).columns)
+        + f"\n{len(runs)} runs: {counts}\n{reasons}"
+    )
 
 
 def _say(text: str) -> None:
@@ -176,9 +166,5 @@ def _say(text: str) -> None:
         text = text.encode("utf-8", "backslashreplace").decode()
         if encoding.lower() != "utf-8":
             text = text.replace("±", "+-").replace("–", "-").encode(encoding, "replace").decode(encoding)
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (head, less) has seen enough; the report is to be written all the same.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,11 +1,10 @@
 """Which runs may stand in one table: ``select`` by --where, ``refuse`` what differs beside the choice."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnnpool.registry import did_you_mean
-from cnnpool.report.runs import UNSET, Run
+from cnnpool.report.runs import UNSET, Run, as_text
 from cnnpool.run_folder.identity import EFFECTS
 from cnnpool.run_folder.results import NAMED
 
@@ -121,7 +120,7 @@ def _values(runs: Sequence[Run], table: Sequence[Mapping[str, Any]], key: str) -
             value = flat.get(key, UNSET)
             known = repr(value)
             if known not in texts:
-                texts[known] = _text(value)
+                texts[known] = as_text(value)
             values.setdefault(texts[known], []).append(run)
     return values
 
@@ -161,8 +160,4 @@ def text_at(run: Run, key: str) -> str:
     """The value of ``key`` as ``--where`` names it: of a room its name."""
     if key in NAMED:
         return str(getattr(run.results, key)["name"])
-    return _text(run.setting(key))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return as_text(run.setting(key))

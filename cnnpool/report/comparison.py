@@ -11,8 +11,7 @@ from cnnpool.report.choice import Choice, baseline, group, varying
 from cnnpool.report.comparable import refuse, select
 from cnnpool.report.measure import Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import MARK, loaded, observe
-from cnnpool.report.pairwise import LEAST_DECIDED, Decisions, Rank, decide
-from cnnpool.report.row import Row, Versus, verdict
+from cnnpool.report.pairwise import LEAST_DECIDED, Decisions, Rank, Row, Versus, decide, verdict
 from cnnpool.report.runs import Run, finished
 
 
@@ -104,7 +103,9 @@ def _measured(one: Measure, runs: Sequence[Run]) -> bool:
 def _rows(choices: list[Choice], metric: Measure, measures: list[Measure]) -> list[Row]:
     rows = [_row(choice, metric, measures) for choice in choices]
     decisions = decide([row.finite for row in rows])
-    ranked = metric.sense != 0 and _rankable(rows)
+    shared = set.intersection(*(set(row.finite) for row in rows))
+    whole = len(rows) > 1 and not any(row.broken for row in rows)
+    ranked = metric.sense != 0 and whole and len(shared) >= statistics.LEAST_PAIRS
 
     def rank(place: int) -> Rank | None:
         return decisions.rank(place, len(rows), metric.sense) if ranked else None
@@ -113,7 +114,9 @@ def _rows(choices: list[Choice], metric: Measure, measures: list[Measure]) -> li
     bits = crossed_bootstrap.table(base.choice.runs) if metric.key == crossed_bootstrap.MEASURE else {}
     judged = [replace(base, rank=rank(0), crossed=crossed_bootstrap.of_choice(bits))]
     for place, row in enumerate(rows[1:], start=1):
-        versus = _versus(_pairs(row.finite, base.finite), decisions, place, metric)
+        seeds = sorted(row.finite.keys() & base.finite.keys())
+        pairs = [row.finite[seed] - base.finite[seed] for seed in seeds]
+        versus = _versus(pairs, decisions, place, metric)
         broken = len({*row.broken, *base.broken})
         row = replace(row, versus=versus, verdict=verdict(versus, metric, broken), rank=rank(place))
         if bits:
@@ -124,29 +127,17 @@ def _rows(choices: list[Choice], metric: Measure, measures: list[Measure]) -> li
     return judged
 
 
-def _rankable(rows: list[Row]) -> bool:
-    shared = set.intersection(*(set(row.finite) for row in rows))
-    broken = any(row.broken for row in rows)
-    return len(rows) > 1 and not broken and len(shared) >= statistics.LEAST_PAIRS
-
-
 def _row(choice: Choice, metric: Measure, measures: list[Measure]) -> Row:
     others = {one.key: statistics.summarise(list(read(choice, one).values())) for one in measures}
     row = Row(choice, read(choice, metric), statistics.summarise([]), others)
     return replace(row, summary=statistics.summarise(list(row.finite.values())))
 
 
-def _pairs(own: dict[int, float], base: dict[int, float]) -> dict[int, float]:
-    return {seed: own[seed] - base[seed] for seed in sorted(own.keys() & base.keys())}
-
-
-def _versus(pairs: dict[int, float], decisions: Decisions, place: int, metric: Measure) -> Versus:
-    differences = list(pairs.values())
+def _versus(differences: list[float], decisions: Decisions, place: int, metric: Measure) -> Versus:
     summary = statistics.summarise(differences)
     pair = decisions.between(place, 0)
     few = summary.n < LEAST_DECIDED
     return Versus(
-        seeds=list(pairs),
         differences=differences,
         summary=summary,
         p=pair.p if pair else math.nan,

@@ -16,7 +16,7 @@ from scipy.special import ndtri, stdtrit
 
 from cnnpool.report.runs import Run
 from cnnpool.report.statistics import LEVEL
-from cnnpool.run_folder.correct_bits import unpacked
+from cnnpool.run_folder.results import unpacked
 
 MEASURE = "test.accuracy"
 DRAWS = 4000
@@ -30,15 +30,8 @@ Interval = tuple[float, float]
 
 def table(runs: Mapping[int, Run]) -> dict[int, Bits]:
     """Seed -> which test images were classified correctly, (images,), of the runs that say so."""
-    found = {}
-    for seed, run in runs.items():
-        record = run.results.correct
-        if record is not None:
-            try:
-                found[seed] = unpacked(record)
-            except ValueError:
-                continue
-    return found
+    records = {seed: run.results.correct for seed, run in runs.items()}
+    return {seed: unpacked(record) for seed, record in records.items() if record is not None}
 
 
 def of_choice(own: Mapping[int, Bits]) -> Interval | None:

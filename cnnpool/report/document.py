@@ -1,99 +1,30 @@
-"""The report as blocks, the same for Markdown and HTML: ``compose`` writes what it says."""
+"""The words of a comparison: its summary, how its numbers were made, what ran, and a glossary."""
 
-import json
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cnnpool.quantity import Quantity
-from cnnpool.report.columns import (
-    image_columns,
-    main_columns,
-    measure_tables,
-    pair_columns,
-    ranking,
-)
+from cnnpool.report.columns import ranking
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.notes import MARK
 from cnnpool.report.pairwise import LEAST_DECIDED
-from cnnpool.report.plots import Plot
-from cnnpool.report.runs import recipe
+from cnnpool.report.runs import as_text, recipe
 from cnnpool.report.statistics import EXACT_PAIRS
-from cnnpool.tables import Column
 
 BETTER = {"higher": " Higher is better.", "lower": " Lower is better.", None: ""}
 
 
-@dataclass(frozen=True)
-class Heading:
-    text: str
-
-
-@dataclass(frozen=True)
-class Paragraph:
-    text: str
-
-
-@dataclass(frozen=True)
-class Items:
-    """A list; each item may open with a term."""
-
-    items: list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Table:
-    columns: list[Column]
-
-    @property
-    def rows(self) -> list[tuple[str, ...]]:
-        return list(zip(*(column.cells for column in self.columns), strict=True))
-
-
-@dataclass(frozen=True)
-class Code:
-    text: str
-
-
-Block = Heading | Paragraph | Items | Table | Code | Plot
-
-
-def compose(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) -> tuple[str, list[Block]]:
-    """The report's title and its blocks.
-
-    Args:
-        comparison: what it is about.
-        plots: the figures, already drawn.
-        argv: the arguments of the command that made it.
-    """
-    blocks: list[Block] = [Paragraph(summary(comparison)), Table(main_columns(comparison))]
-    blocks += [Paragraph(ranking(comparison))]
-    if comparison.notes:
-        blocks += [Heading("Warnings"), Items([("", note) for note in comparison.notes])]
-    if len(comparison.rows) > 1:
-        blocks += [Heading(f"Against {comparison.baseline.choice.label}"), Table(pair_columns(comparison))]
-    if images := image_columns(comparison):
-        blocks += [Heading("With other test images"), Paragraph(OVER_IMAGES), Table(images)]
-    if comparison.measures:
-        blocks += [
-            Heading("What else was measured"),
-            Paragraph("Means over the seeds of each choice, as many as above."),
-            *map(Table, measure_tables(comparison)),
-        ]
-        blocks += [Paragraph(f"{MARK} {comparison.loaded}.")] * bool(comparison.loaded)
-    blocks += [Heading("Glossary"), Items(glossary(comparison))]
-    blocks += [Heading("Figures"), *plots] if plots else []
-    blocks += [Heading("How the numbers were made"), Items(method(comparison))]
-    blocks += [Heading("What ran"), Items(provenance(comparison))]
-    blocks += [Heading("Made by"), Code(f"cnnpool compare {shlex.join(argv)}".rstrip())]
-    return title(comparison), blocks
-
-
-def title(comparison: Comparison) -> str:
-    """The measure, the data and the keys that make a choice."""
+def contents(comparison: Comparison) -> dict[str, Any]:
+    """Title, summary, ranking, notes, glossary, method and provenance, as pages show them."""
     data = ", ".join(sorted({run.results.images_of for run in comparison.compared}))
-    return f"{comparison.metric.title} on {data} by {', '.join(comparison.by)}"
+    return {
+        "title": f"{comparison.metric.title} on {data} by {', '.join(comparison.by)}",
+        "summary": summary(comparison),
+        "ranking": ranking(comparison),
+        "notes": comparison.notes,
+        "glossary": glossary(comparison),
+        "method": method(comparison),
+        "provenance": provenance(comparison),
+    }
 
 
 OVER_IMAGES = (
@@ -154,29 +85,19 @@ def provenance(comparison: Comparison) -> list[tuple[str, str]]:
     """Term and value of what the runs were and where they ran."""
     results = [run.results for run in comparison.compared]
     seeds = sorted({seed for row in comparison.rows for seed in row.choice.runs})
-    times = sorted(one.finished for one in results if one.finished)
-    environment = agreed([one.environment for one in results])
+    images = sorted({one.images_of for one in results})
     hashes = sorted({(one.data_sha256 or "unknown")[:12] for one in results})
+    epochs = sorted({str(one.epochs if one.epochs is not None else "unknown") for one in results})
+    recipes = [f"{key}={value}" for key, value in agreed(list(map(recipe, results))).items()]
+    machine = [f"{key} {value}" for key, value in agreed([one.environment for one in results]).items()]
+    times = sorted(one.finished for one in results if one.finished)
     return [
         ("Runs", f"{len(results)} compared, {len(comparison.runs)} found"),
         ("Seeds", ", ".join(map(str, seeds))),
-        (
-            "Data",
-            f"{', '.join(sorted({one.images_of for one in results}))}, sha256 {', '.join(hashes)}",
-        ),
-        (
-            "Epochs",
-            ", ".join(sorted({str(one.epochs if one.epochs is not None else "unknown") for one in results})),
-        ),
-        (
-            "Recipe",
-            ", ".join(f"{key}={value}" for key, value in agreed(list(map(recipe, results))).items())
-            or "unknown",
-        ),
-        (
-            "Machine and versions",
-            ", ".join(f"{key} {value}" for key, value in environment.items()) or "unknown",
-        ),
+        ("Data", f"{', '.join(images)}, sha256 {', '.join(hashes)}"),
+        ("Epochs", ", ".join(epochs)),
+        ("Recipe", ", ".join(recipes) or "unknown"),
+        ("Machine and versions", ", ".join(machine) or "unknown"),
         ("Finished", f"{times[0]} to {times[-1]}" if times else "unknown"),
     ]
 
@@ -186,11 +107,7 @@ def agreed(dicts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     keys = dict.fromkeys(key for one in dicts for key in one)
     # Of a thousand runs nearly all values are the same, and told apart faster than they are written.
     values = {key: {repr(value := one.get(key)): value for one in dicts}.values() for key in keys}
-    return {key: " or ".join(dict.fromkeys(map(_plain, found))) for key, found in values.items()}
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return {key: " or ".join(dict.fromkeys(map(as_text, found))) for key, found in values.items()}
 
 
 def glossary(comparison: Comparison) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from cnnpool.quantity import is_number
 from cnnpool.report.measure import Measure
-from cnnpool.report.row import Row
+from cnnpool.report.pairwise import Row
 from cnnpool.report.runs import Run
 
 FLOPS = "cost.flops"
@@ -40,7 +40,13 @@ def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metri
         unpaired = sorted(row.finite.keys() ^ rows[0].finite.keys())
         if unpaired:
             notes.append(f"{label}: seed {_list(unpaired)} without a partner, not in the difference")
-    notes += constant_predictions(rows) + _more_arithmetic(rows) + _padding(kept)
+    notes += [
+        f"{row.choice.label} {SIGN}: seems to answer one class for all images with seed {_list(seeds)}; "
+        "consistency says nothing there"
+        for row in rows
+        if (seeds := seeds_of(row))
+    ]
+    notes += _more_arithmetic(rows) + _padding(kept)
     if any(run.results.environment.get("dirty") for run in kept):
         notes.append("some runs came from a working tree with uncommitted changes")
     if any(run.results.deterministic is False for run in kept):
@@ -96,16 +102,6 @@ def predicts_one_class(run: Run) -> bool:
 def seeds_of(row: Row) -> list[int]:
     """The seeds of the choice whose network predicts one class."""
     return [seed for seed, run in row.choice.runs.items() if predicts_one_class(run)]
-
-
-def constant_predictions(rows: Sequence[Row]) -> list[str]:
-    """A sentence on every choice that has such a network."""
-    return [
-        f"{row.choice.label} {SIGN}: seems to answer one class for all images with seed "
-        f"{', '.join(map(str, seeds))}; consistency says nothing there"
-        for row in rows
-        if (seeds := seeds_of(row))
-    ]
 
 
 def loaded(runs: Sequence[Run], measures: Sequence[Measure]) -> str:

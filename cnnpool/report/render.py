@@ -1,36 +1,126 @@
-"""A document as HTML and Markdown, and a comparison as LaTeX and as text for the terminal."""
+"""A comparison as files: pages from templates, tables as CSV, LaTeX and text for the terminal."""
 
 import base64
+import json
+import os
 import re
+import shlex
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from cnnpool import tables
-from cnnpool.report.columns import main_columns, measure_columns, measure_tables, ranking
+from cnnpool.report import columns
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.document import Block
+from cnnpool.report.document import OVER_IMAGES, contents
+from cnnpool.report.notes import MARK
+from cnnpool.report.plots import Plot
+from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder.reading import read_json
+from cnnpool.system.atomic import write_bytes
 
 MOST_NOTES = 12
 COLOURS = {"better": "\x1b[32m", "higher": "\x1b[32m", "worse": "\x1b[31m", "lower": "\x1b[31m"}
+NUMBERS = "table.json"
+"""Is written first, and says that a folder is a report's."""
+COMMAND = ["cnnpool", "compare"]
 
 
-def html(title: str, blocks: Sequence[Block]) -> str:
-    """One page with style and pictures inside, which fetches nothing and can be sent as it is."""
-    return _rendered("report.html", title, blocks)
+def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequence[Plot]) -> None:
+    """Write report.md, report.html, tables, the numbers of every run and ``plots`` as PNG and SVG.
+
+    Raises:
+        ValueError: if the folder cannot be written.
+    """
+    put(
+        {
+            NUMBERS: _json(comparison, argv),
+            **pages(comparison, plots, argv),
+            "table.csv": tables.csv(columns.records(comparison)),
+            "runs.csv": tables.csv(columns.runs(comparison)),
+            "table.tex": latex(comparison),
+        },
+        plots,
+        folder,
+    )
 
 
-def markdown(title: str, blocks: Sequence[Block]) -> str:
-    """The blocks under their title, pictures in files beside the page."""
-    return _rendered("report.md", title, blocks)
+def pages(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) -> dict[str, str]:
+    """report.md and report.html.
+
+    Args:
+        comparison: what they are about.
+        plots: the figures, already drawn.
+        argv: the arguments of the command that made them.
+    """
+    return rendered(
+        "report",
+        "compare.jinja",
+        **contents(comparison),
+        main=columns.main_columns(comparison),
+        baseline=comparison.baseline.choice.label,
+        pairs=columns.pair_columns(comparison),
+        over_images=OVER_IMAGES,
+        images=columns.image_columns(comparison),
+        measures=columns.measure_tables(comparison),
+        loaded=comparison.loaded and f"{MARK} {comparison.loaded}.",
+        plots=plots,
+        command=shlex.join([*COMMAND, *argv]),
+    )
+
+
+def rendered(stem: str, template: str, **values: Any) -> dict[str, str]:
+    """A template as Markdown, with pictures in files beside it, and as HTML with style and pictures inside.
+
+    Args:
+        stem: of the two files' names.
+        template: a file that calls the macros of ``blocks.md`` or ``blocks.html`` as ``show``.
+        values: that it needs, ``title`` among them.
+    """
+    return {f"{stem}.{kind}": _rendered(kind, template, values) for kind in ("md", "html")}
+
+
+def _rendered(kind: str, template: str, values: Mapping[str, Any]) -> str:
+    environment = _environment(kind)
+    show: Any = environment.get_template(f"blocks.{kind}").module
+    body = environment.get_template(template).render(show=show, **values)
+    # Names of folders need not be UTF-8.
+    return str(show.page(values["title"], body)).encode("utf-8", "backslashreplace").decode()
+
+
+@cache
+def _environment(kind: str) -> Environment:
+    found = Environment(
+        loader=PackageLoader("cnnpool.report"),
+        autoescape=kind == "html",
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    filters: dict[str, Any] = {
+        "base64": lambda content: base64.b64encode(content).decode(),
+        "escaped": tables.markdown_text,
+        # Longer than any row of backticks in the text, so that none ends its block.
+        "fence": lambda text: "`" * max([3, *(len(marks) + 1 for marks in re.findall("`+", text))]),
+        "flat": lambda text: type(text)(" ".join(text.split())),
+        "printable": tables.printable,
+        "rows": tables.by_row,
+        "table": tables.markdown,
+        "terms": lambda texts: [("", text) for text in texts],
+    }
+    found.filters |= filters
+    return found
 
 
 def latex(comparison: Comparison) -> str:
     """The tables of the report as ``tabular`` environments; the preamble needs booktabs."""
-    shown = [main_columns(comparison), *measure_tables(comparison)]
+    shown = [columns.main_columns(comparison), *columns.measure_tables(comparison)]
     return "% needs \\usepackage{booktabs}\n" + "\n".join(map(tables.latex, filter(None, shown)))
 
 
@@ -42,53 +132,84 @@ def text(comparison: Comparison, *, width: int, colour: bool) -> str:
         width: of the terminal, in characters.
         colour: verdicts in green and red.
     """
-    parts = [tables.text(main_columns(comparison), width), tables.text(measure_columns(comparison), width)]
-    shown = "\n".join(part for part in parts if part)
-    shown += f"\n{textwrap.fill(ranking(comparison), width, break_long_words=False)}\n"
+    both = (columns.main_columns(comparison), columns.measure_columns(comparison))
+    shown = "\n".join(filter(None, (tables.text(one, width) for one in both)))
+    shown += f"\n{textwrap.fill(columns.ranking(comparison), width, break_long_words=False)}\n"
     if comparison.notes:
         first = comparison.notes[:MOST_NOTES]
         rest = len(comparison.notes) - len(first)
         shown += "\nnotes\n" + "".join(f"  {note}\n" for note in first)
         shown += f"  and {rest} more, all of them in the report\n" if rest else ""
-    return _coloured(shown) if colour else shown
+    if not colour:
+        return shown
+    verdict = re.compile(rf"(?<={tables.GAP})({'|'.join(COLOURS)})$", re.MULTILINE)
+    return verdict.sub(lambda found: f"{COLOURS[found[0]]}{found[0]}\x1b[0m", shown)
 
 
-def _rendered(template: str, title: str, blocks: Sequence[Block]) -> str:
-    named = [(type(block).__name__, block) for block in blocks]
-    text = _environment().get_template(template).render(title=title, blocks=named)
-    # Names of folders need not be UTF-8.
-    return text.encode("utf-8", "backslashreplace").decode()
+def refuse_foreign(folder: Path) -> None:
+    """Raise unless ``folder`` is missing, empty, or holds a report of ``cnnpool compare``.
+
+    Raises:
+        ValueError: naming what it holds.
+    """
+    try:
+        with suppress(FileNotFoundError):
+            names = sorted(os.listdir(folder))
+            if names and not _is_report(folder):
+                more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+                raise ValueError(
+                    f"--out {folder} holds files that are no report of cnnpool ({names[0]}{more}): "
+                    "choose a new or empty folder with --out"
+                )
+    except OSError as error:
+        raise _unwritable(folder, error) from error
 
 
-@cache
-def _environment() -> Environment:
-    found = Environment(
-        loader=PackageLoader("cnnpool.report"),
-        autoescape=lambda name: (name or "").endswith(".html"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    filters: dict[str, Any] = {
-        "base64": lambda content: base64.b64encode(content).decode(),
-        "escaped": tables.markdown_text,
-        "fence": _fence,
-        "printable": tables.printable,
-        "table": tables.markdown,
+def _is_report(folder: Path) -> bool:
+    try:
+        return bool(read_json(folder / NUMBERS, lambda content: content["command"][:2] == COMMAND))
+    except (DamagedError, KeyError, TypeError):
+        return False
+
+
+def put(files: Mapping[str, str], plots: Sequence[Plot], folder: Path) -> None:
+    """Write ``files``, name -> content, and both files of each plot, each whole or not at all.
+
+    Names that are not UTF-8, of folders for example, stand in a text as escapes.
+
+    Raises:
+        ValueError: if the folder cannot be written.
+    """
+    contents = {name: text.encode("utf-8", "backslashreplace") for name, text in files.items()}
+    for plot in plots:
+        contents |= {f"{plot.name}.png": plot.png, f"{plot.name}.svg": plot.svg}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            write_bytes(folder / name, content, flush=False)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> ValueError:
+    return ValueError(f"--out {folder} cannot be written: {error.strerror}; choose another with --out")
+
+
+def _json(comparison: Comparison, argv: Sequence[str]) -> str:
+    content = {
+        "schema": 1,
+        "command": [*COMMAND, *argv],
+        "metric": comparison.metric.key,
+        "by": comparison.by,
+        "baseline": comparison.baseline.choice.label,
+        "choices": [
+            record
+            | {"values": {str(seed): None if value != value else value for seed, value in row.values.items()}}
+            for record, row in zip(columns.records(comparison), comparison.rows, strict=True)
+        ],
+        "notes": comparison.notes,
+        "runs": [
+            {"folder": str(run.folder), "state": run.state, "reason": run.reason} for run in comparison.runs
+        ],
     }
-    found.filters |= filters
-    return found
-
-
-def _fence(text: str) -> str:
-    """Longer than any row of backticks in ``text``, so that none ends its block."""
-    return "`" * max([3, *(len(marks) + 1 for marks in re.findall("`+", text))])
-
-
-def _coloured(text: str) -> str:
-    lines = []
-    for line in text.split("\n"):
-        word = line.rpartition(tables.GAP)[2]
-        lines.append(line.removesuffix(word) + f"{COLOURS[word]}{word}\x1b[0m" if word in COLOURS else line)
-    return "\n".join(lines)
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

@@ -1,6 +1,7 @@
 """Run folders on disk: ``find`` them, with their state."""
 
 import dataclasses
+import json
 import logging
 import os
 import stat
@@ -171,6 +172,16 @@ def recipe(results: Results) -> dict[str, Any]:
     known = {key: value for key, value in flat({"data": results.data, "fit": results.fit}) if value != {}}
     known.pop("data.root", None)
     return known
+
+
+def keys_of(text: str | None) -> list[str]:
+    """The keys in a list by commas."""
+    return [key.strip() for key in (text or "").split(",") if key.strip()]
+
+
+def as_text(value: Any) -> str:
+    """A setting as ``--where`` names it: a text as it is, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _folders(root: Path) -> Iterable[Path]:

@@ -34,48 +34,25 @@ METRICS = "Checkpoints"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint of a run: its file and what that holds."""
+    """A checkpoint of a run.
+
+    Args:
+        path: its file.
+        content: Lightning's, with our entry.
+    """
 
     path: Path
     content: dict[str, Any]
 
     @property
-    def steps(self) -> int:
-        """Steps trained so far."""
-        return int(self.content[OURS]["steps"])
+    def header(self) -> Any:
+        """As of :func:`header`, with ``steps`` trained so far and ``total_steps`` of the whole training."""
+        return self.content[OURS]
 
     @property
-    def total_steps(self) -> int:
-        """Steps of the whole training."""
-        return int(self.content[OURS]["total_steps"])
-
-    @property
-    def threads(self) -> int:
-        """Of the process that trained them."""
-        return int(self.content[OURS]["threads"])
-
-    @property
-    def torch(self) -> str:
-        """The version that they were trained with; this one where a checkpoint does not say."""
-        return str(self.content[OURS].get("torch", torch.__version__))
-
-    @property
-    def kernels(self) -> str | None:
-        """Compiled kernels that were in use; None where a checkpoint does not say."""
-        found: str | None = self.content[OURS].get("kernels")
-        return found
-
-    @property
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> Any:
         """Counts and measurements of the run so far."""
-        found: dict[str, Any] = self.content["callbacks"][METRICS]
-        return found
-
-    @property
-    def weights(self) -> dict[str, Tensor]:
-        """Parameters and buffers by name."""
-        found: dict[str, Tensor] = self.content["state_dict"]
-        return found
+        return self.content["callbacks"][METRICS]
 
 
 def header(asked: Mapping[str, Any], kernels: str) -> dict[str, Any]:
@@ -106,7 +83,7 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
         path.parent.mkdir(exist_ok=True)
     except FileNotFoundError:
         raise layout.lost(path.parent.parent) from None
-    with replacing(path, maker=layout.maker(path.parent.parent)) as file:
+    with replacing(path, maker=layout.temp_prefix(path.parent.parent)) as file:
         torch.save(content, file)
 
 
@@ -114,7 +91,7 @@ def keep(path: Path, second: Path) -> None:
     """Let ``second`` name the content of ``path`` too, without a moment in which either is missing."""
     if not path.exists():
         return
-    link = beside(second, layout.maker(second.parent.parent))
+    link = beside(second, layout.temp_prefix(second.parent.parent))
     # Where the file system has no links there is one checkpoint to go on from, as always.
     with suppress(OSError):
         os.link(path, link)
@@ -177,7 +154,7 @@ def refuse_other(found: Checkpoint, asked: Mapping[str, Any], weights: Mapping[s
     Raises:
         ValueError: naming what differs, old -> new.
     """
-    saved = found.content[OURS]
+    saved = found.header
     if saved["schema"] != SCHEMA:
         remedy = "update it" if saved["schema"] > SCHEMA else "delete it to train anew"
         raise ValueError(
@@ -189,7 +166,7 @@ def refuse_other(found: Checkpoint, asked: Mapping[str, Any], weights: Mapping[s
             f"{found.path} belongs to a run with other settings ({'; '.join(differ)}): "
             "give the old ones to go on, or choose another folder by out= or hydra.run.dir="
         )
-    if differ := differences(_shapes(found.weights), _shapes(weights)):
+    if differ := differences(_shapes(found.content["state_dict"]), _shapes(weights)):
         raise ValueError(f"{found.path} holds weights of another architecture ({'; '.join(differ[:3])})")
 
 

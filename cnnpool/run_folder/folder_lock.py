@@ -4,6 +4,7 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -18,6 +19,7 @@ LOOKED_AT_S = 0.2
 """For so long the lock may be another's: ``abandoned`` takes it for a moment."""
 
 
+@dataclass(frozen=True)
 class Held:
     """A folder that this process holds.
 
@@ -27,16 +29,16 @@ class Held:
         before: what it held before.
     """
 
-    def __init__(self, folder: Path, made: list[Path], before: set[str]):
-        self.folder, self._made, self._before = folder, made, before
+    folder: Path
+    made: list[Path]
+    before: set[str]
 
     def undo(self) -> None:
         """Remove what this process has made of a run that never began; what was there before stays."""
-        for name in (layout.STATUS, layout.LOG, layout.MARK, layout.LOCK):
-            if name not in self._before:
-                (self.folder / name).unlink(missing_ok=True)
+        for name in {layout.STATUS, layout.LOG, layout.MARK, layout.LOCK} - self.before:
+            (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):
-            for folder in self._made:
+            for folder in self.made:
                 folder.rmdir()
 
 
@@ -50,17 +52,14 @@ def held(folder: Path) -> Iterator[Held]:
         OSError: if it cannot be written.
     """
     refuse_foreign(folder)
-    try:
-        made = _make(folder)
-    except OSError as error:
-        raise _unusable(error) from None
-    before = set(os.listdir(folder))
+    mine = _made(folder)
     lock = FileLock(folder / layout.LOCK, timeout=LOOKED_AT_S, poll_interval=LOOKED_AT_S / 4)
     try:
         lock.acquire()
     except Timeout:
-        raise InUseError(f"{folder} is in use by {_holder(folder)}: wait for it, or stop it") from None
-    mine = Held(folder, made, before)
+        now = _status(folder)
+        holder = f"pid {now.pid}" if now and now.pid else "another process"
+        raise InUseError(f"{folder} is in use by {holder}: wait for it, or stop it") from None
     try:
         yield mine
     except OccupiedError:
@@ -79,24 +78,28 @@ def abandoned(folder: Path, now: status.Status) -> bool:
     return here and is_locked(folder / layout.LOCK) is False
 
 
+@contextmanager
+def _usable() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OccupiedError(
+            f"{error.filename}: {error.strerror}; choose another folder by out= or hydra.run.dir="
+        ) from None
+
+
+@_usable()
 def refuse_foreign(folder: Path) -> None:
     """Raise unless ``folder`` is a run's, empty, or missing.
 
     Raises:
         OccupiedError: naming what it holds, or why it cannot be looked into.
     """
-    try:
-        _refuse_foreign(folder)
-    except OSError as error:
-        raise _unusable(error) from None
-
-
-def _refuse_foreign(folder: Path) -> None:
     # Unlike ``resolve``, this takes links that lead in a circle; ``stat`` then names them.
-    place = Path(os.path.realpath(folder))
+    place, home = os.path.realpath(folder), os.path.realpath(os.path.expanduser("~"))
     with suppress(FileNotFoundError):
         folder.stat()
-    if place in (Path(place.anchor), _home()):
+    if place in (Path(place).anchor, home):
         raise OccupiedError(f"{folder} cannot be a run's folder: choose another by out= or hydra.run.dir=")
     if not folder.is_dir() or is_run(folder):
         return
@@ -109,43 +112,21 @@ def _refuse_foreign(folder: Path) -> None:
         )
 
 
-def _unusable(error: OSError) -> OccupiedError:
-    return OccupiedError(
-        f"{error.filename}: {error.strerror}; choose another folder by out= or hydra.run.dir="
-    )
-
-
 def is_run(folder: Path) -> bool:
     """Whether a run has begun in ``folder``, also where it was copied without its hidden files."""
     files = (layout.MARK, layout.RESULTS, f"{layout.CHECKPOINTS}/{layout.LAST}")
-    if any((folder / name).exists() for name in files):
-        return True
-    try:
-        return status.read(folder) is not None
-    except DamagedError:
-        return False
+    return any((folder / name).exists() for name in files) or _status(folder) is not None
 
 
-def _make(folder: Path) -> list[Path]:
-    made = []
-    for place in (folder, *folder.parents):
-        if place.exists():
-            break
-        made.append(place)
+@_usable()
+def _made(folder: Path) -> Held:
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    return made
+    return Held(folder, missing, set(os.listdir(folder)))
 
 
-def _holder(folder: Path) -> str:
+def _status(folder: Path) -> status.Status | None:
     try:
-        found = status.read(folder)
+        return status.read(folder)
     except DamagedError:
-        found = None
-    return f"pid {found.pid}" if found and found.pid else "another process"
-
-
-def _home() -> Path | None:
-    try:
-        return Path.home().resolve()
-    except RuntimeError:
         return None

@@ -5,10 +5,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-DECIDING = (
-    *("data", "model", "pool", "stage", "readout", "probe", "fit", "seed"),
-    *("trainer", "callback"),
-)
+from cnnpool.json_text import flat
+
+DECIDING = ("data", "model", "pool", "stage", "readout", "probe", "fit", "seed", "trainer", "callback")
 EFFECTS: dict[str, Literal["nothing", "bits"]] = {
     "data.root": "nothing",
     "data.download": "nothing",
@@ -56,21 +55,6 @@ def as_json(settings: Any) -> Any:
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """``key: old -> new`` of every setting that differs, keys as on the command line."""
-    before, after = dict(_flat(old)), dict(_flat(new))
-    keys = [*before, *(key for key in after if key not in before)]
-    return [
-        f"{key}: {_text(before, key)} -> {_text(after, key)}"
-        for key in keys
-        if _text(before, key) != _text(after, key)
-    ]
-
-
-def _flat(node: Any, path: str = "") -> list[tuple[str, Any]]:
-    if isinstance(node, Mapping) and node:
-        below = f"{path}." if path else ""
-        return [pair for key, value in node.items() for pair in _flat(value, f"{below}{key}")]
-    return [(path, node)]
-
-
-def _text(settings: Mapping[str, Any], key: str) -> str:
-    return json.dumps(settings[key]).strip('"') if key in settings else "none"
+    before, after = ({key: json.dumps(value).strip('"') for key, value in flat(node)} for node in (old, new))
+    pairs = {key: (before.get(key, "none"), after.get(key, "none")) for key in before | after}
+    return [f"{key}: {one} -> {other}" for key, (one, other) in pairs.items() if one != other]

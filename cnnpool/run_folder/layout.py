@@ -32,13 +32,16 @@ def begin(folder: Path) -> str:
     Returns:
         The run's own random name; empty if a power cut has damaged it.
     """
-    if not maker(folder):
+    if not _name(folder):
         now = datetime.now(UTC).isoformat(timespec="seconds")
         content = {"id": secrets.token_hex(8), "cnnpool": __version__, "created": now}
         # After damage by a power cut, unfinished files are kept; nothing else depends on it.
         (folder / MARK).write_text(json.dumps(content) + "\n")
-    sweep(folder)
-    return _name(folder)
+    name = _name(folder)
+    for place in (folder, folder / CHECKPOINTS, folder / SETTINGS):
+        for part in place.glob(f".*.{name}-*.part") if name else ():
+            part.unlink(missing_ok=True)
+    return name
 
 
 def refuse_lost(folder: Path, name: str, files: Sequence[str] = ()) -> None:
@@ -59,18 +62,10 @@ def lost(path: Path) -> LostError:
     return LostError(f"{path} was deleted or replaced while its run went on: {AGAIN}")
 
 
-def maker(folder: Path) -> str:
-    """The mark of this run's unfinished files in ``folder``; empty where there is no run."""
+def temp_prefix(folder: Path) -> str:
+    """The mark of this process's unfinished files of the run in ``folder``; empty where there is no run."""
     name = _name(folder)
     return f"{name}-{os.getpid()}" if name else ""
-
-
-def sweep(folder: Path) -> None:
-    """Remove the unfinished files that killed processes of the run in ``folder`` left, and nothing else."""
-    if name := _name(folder):
-        for place in (folder, folder / CHECKPOINTS, folder / SETTINGS):
-            for part in place.glob(f".*.{name}-*.part"):
-                part.unlink(missing_ok=True)
 
 
 def _name(folder: Path) -> str:

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import stat
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,13 +11,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cnnpool.run_folder.errors import AGAIN, DamagedError, LostError
-from cnnpool.run_folder.layout import METRICS, maker
+from cnnpool.run_folder.layout import METRICS, temp_prefix
 from cnnpool.run_folder.reading import read_bytes
 from cnnpool.system.atomic import write_bytes
 
 LARGEST = 1e308
-LONGEST = 1 << 28
-"""Bytes; a line of all probes takes ten thousand."""
 Record = dict[str, Any]
 """``step`` and ``epoch``, whole numbers, and a finite number for each tag."""
 
@@ -43,7 +40,7 @@ class MetricsFile:
                 f"{self.path} has lost lines that the checkpoint needs: put it back, "
                 f"or delete {folder} to train anew"
             )
-        write_bytes(self.path, written[:kept_bytes], maker=maker(folder))
+        write_bytes(self.path, written[:kept_bytes], maker=temp_prefix(folder))
         self._size = kept_bytes
 
     def append(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
@@ -91,7 +88,7 @@ def read(folder: Path) -> Metrics:
     """
     path = folder / METRICS
     try:
-        *lines, _unfinished = (read_bytes(path, most=LONGEST) or b"").split(b"\n")
+        *lines, _unfinished = (read_bytes(path) or b"").split(b"\n")
     except DamagedError as error:
         return Metrics([], str(error))
     found = list(map(record, lines))
@@ -131,15 +128,13 @@ class Tail:
 
     def _added(self) -> list[bytes]:
         """The whole lines after those that were read, or all if the file was written anew."""
-        if not stat.S_ISREG(self._path.stat().st_mode):
-            return []
         with self._path.open("rb") as file:
             # A run that is resumed writes the file anew: then the last line read is another, or gone.
             file.seek(self._read - len(self._last))
             if file.read(len(self._last)) != self._last:
                 self._forget()
                 file.seek(0, os.SEEK_SET)
-            return file.read(LONGEST - self._read).split(b"\n")[:-1]
+            return file.read().split(b"\n")[:-1]
 
     def _forget(self) -> None:
         self._records: list[Record] = []

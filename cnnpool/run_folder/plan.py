@@ -3,11 +3,10 @@
 import hashlib
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cnnpool.json_text import validated
@@ -20,32 +19,27 @@ FOLDER = ".sweeps"
 """Lies in the deepest folder that holds all runs of the sweep."""
 SUFFIX = ".json"
 SCHEMA = 1
-LONGEST = 1 << 28
-"""Bytes; a job is a few hundred of them."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A sweep.
+    """A sweep, as its file has it.
 
     Args:
-        jobs: folder of each run -> its part of the command line, in the order in which they begin.
-        time: of the sweep's beginning, in seconds since 1970.
+        jobs: folder of each run -> its part of the command line, in the order in which they begin. Folders
+            are relative to that in which ``FOLDER`` lies.
     """
 
-    jobs: Mapping[Path, Sequence[str]]
-    time: float
-
-
-@dataclass(frozen=True)
-class _File:
-    time: float
     jobs: dict[str, list[str]]
+
+    def folders(self, path: Path) -> dict[Path, list[str]]:
+        """The jobs of the plan in the file ``path``, with their whole folders."""
+        return {path.parent.parent / name: words for name, words in self.jobs.items()}
 
 
 @contextmanager
 def planned(jobs: Mapping[Path, Sequence[str]]) -> Iterator[None]:
-    """Within the block, the plan of ``jobs`` (as of :class:`Plan`) can be read.
+    """Within the block, the plan of ``jobs``, folder -> part of the command line, can be read.
 
     It goes when all have ended, and after a mistake. A sweep that was stopped or killed leaves it, and the
     same sweep or a larger one replaces it. Where it cannot be written, the sweep goes on without.
@@ -73,15 +67,13 @@ def read(path: Path) -> Plan | None:
     Raises:
         DamagedError: if the file is not what a sweep wrote.
     """
-    home = path.parent.parent
 
     def checked(content: Any) -> Plan:
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise ValueError(f"not a plan of schema {SCHEMA}")
-        file = validated(_File, content)
-        return Plan({_below(home, name): words for name, words in file.jobs.items()}, file.time)
+        return validated(Plan, content)
 
-    return read_json(path, checked, most=LONGEST)
+    return read_json(path, checked)
 
 
 def _home(jobs: Mapping[Path, Sequence[str]]) -> Path:
@@ -98,8 +90,8 @@ def _write(place: Path, jobs: Mapping[Path, Sequence[str]]) -> LockedFile:
     for part in place.glob(f".{path.name}.*"):
         part.unlink(missing_ok=True)
     living = LockedFile(path)
-    content = {"schema": SCHEMA, **asdict(_File(time.time(), names))}
-    living.write(json.dumps(content, indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace"))
+    content = json.dumps({"schema": SCHEMA, "jobs": names}, indent=1, ensure_ascii=False)
+    living.write(content.encode("utf-8", "backslashreplace"))
     _remove_replaced(path, jobs)
     return living
 
@@ -111,7 +103,7 @@ def _remove_replaced(path: Path, jobs: Mapping[Path, Sequence[str]]) -> None:
             continue
         with suppress(DamagedError):
             plan = read(other)
-            if plan and all(folder in jobs or is_run(folder) for folder in plan.jobs):
+            if plan and all(folder in jobs or is_run(folder) for folder in plan.folders(other)):
                 other.unlink(missing_ok=True)
 
 
@@ -122,10 +114,3 @@ def _remove(living: LockedFile | None, made: Sequence[Path]) -> None:
             living.path.parent.rmdir()
         for place in made:
             place.rmdir()
-
-
-def _below(home: Path, name: str) -> Path:
-    parts = PurePosixPath(name).parts
-    if not parts or ".." in parts or PurePosixPath(name).is_absolute():
-        raise ValueError(f"{name!r} is no folder below it")
-    return home.joinpath(*parts)

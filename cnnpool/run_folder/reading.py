@@ -1,10 +1,5 @@
-"""Files below a folder of runs, read as files that anybody may have put there.
+"""JSON and YAML that runs leave; a file that cannot be read as such is a :class:`DamagedError` naming it."""
 
-Only regular files of a limited size are read, JSON holds finite numbers alone, and YAML holds no aliases, by
-which a small file can fill the memory. A file that is none of this is a :class:`DamagedError` that names it.
-"""
-
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,64 +12,46 @@ from cnnpool.run_folder.errors import DamagedError
 T = TypeVar("T")
 
 
-def read_bytes(path: Path, *, most: int) -> bytes | None:
+def read_bytes(path: Path) -> bytes | None:
     """The content of ``path``; None where there is no file.
 
-    Args:
-        path: file; links are followed.
-        most: bytes, above which the file is not read.
-
     Raises:
-        DamagedError: if it is no regular file, too long, or cannot be read.
+        DamagedError: if it cannot be read.
     """
     try:
-        found = path.stat()
-        # Opening a pipe would wait for its writer.
-        if not stat.S_ISREG(found.st_mode):
-            raise DamagedError(f"{path} cannot be read: it is not a regular file")
-        if found.st_size <= most:
-            with path.open("rb") as file:
-                content = file.read(most + 1)
+        return path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise DamagedError(f"{path} cannot be read: {error.strerror or error}") from None
-    if found.st_size > most or len(content) > most:
-        raise damaged(path, f"it is longer than {most:,} bytes")
-    return content
 
 
-def read_json(path: Path, checked: Callable[[Any], T], *, most: int) -> T | None:
+def read_json(path: Path, checked: Callable[[Any], T]) -> T | None:
     """The content of ``path`` as ``checked`` makes it of its JSON; None where there is no file.
 
     Args:
         path: file.
         checked: raises ValueError for content that cannot be.
-        most: bytes, above which the file is not read.
 
     Raises:
         DamagedError: if the file cannot be read, or is not as it was written.
     """
-    content = read_bytes(path, most=most)
-    if content is None:
-        return None
+    content = read_bytes(path)
     try:
-        return checked(json_text.parse(content))
+        return None if content is None else checked(json_text.parse(content))
     except (ValueError, RecursionError) as error:
         raise damaged(path, str(error)) from None
 
 
-def read_yaml(path: Path, *, most: int) -> Any:
-    """The content of ``path`` as plain YAML without aliases; None where there is no file.
+def read_yaml(path: Path) -> Any:
+    """The content of ``path`` as plain YAML; None where there is no file.
 
     Raises:
         DamagedError: if the file cannot be read, or is no such YAML.
     """
-    content = read_bytes(path, most=most)
-    if content is None:
-        return None
+    content = read_bytes(path)
     try:
-        return _Plain(content).get_single_data()
+        return None if content is None else yaml.safe_load(content)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise damaged(path, " ".join(str(error).split())) from None
 
@@ -82,10 +59,3 @@ def read_yaml(path: Path, *, most: int) -> Any:
 def damaged(path: Path, reason: str) -> DamagedError:
     """The error that ``path`` is damaged, and why."""
     return DamagedError(f"{path} is damaged: {reason}", reason)
-
-
-class _Plain(yaml.SafeLoader):
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise ValueError("it has an alias")
-        return super().compose_node(parent, index)

@@ -1,26 +1,26 @@
 """results.json: the facts of a finished run, written once, checked whenever they are read."""
 
+import base64
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Lt
 
 from cnnpool.json_text import finite, validated
 from cnnpool.run_folder.identity import as_json
-from cnnpool.run_folder.layout import RESULTS, maker
+from cnnpool.run_folder.layout import RESULTS, temp_prefix
 from cnnpool.run_folder.reading import read_json
 from cnnpool.system.atomic import write_json
 
+if TYPE_CHECKING:
+    import numpy as np
+
 SCHEMA = 1
 CHECKSUM = "checksum"
-RETIRED = ("metrics_sha256",)
-"""Facts that earlier versions wrote, and nobody reads."""
-LONGEST = 1 << 28
-"""Bytes; a run with all its maps takes a thousandth."""
 NAMED = ("pool", "readout", "model", "data")
 SETTINGS = (*NAMED, "stages", "asked", "fit")
 SPLITS = ("train", "val", "test")
@@ -48,7 +48,7 @@ class Results:
         measured: section -> its numbers: train, val and test, each with accuracy (0..1) and loss, and one
             section for each probe.
         quantities: what the probes declare of their numbers, by key.
-        correct: which test images were classified correctly, see ``cnnpool.run_folder.correct_bits``.
+        correct: which test images were classified correctly, as of :func:`packed`.
         images: the names of the classes, how many images of each there were in every split, and the files
             that were left out since they cannot be read.
         examined: what an existing model was measured on, if nothing was trained.
@@ -105,7 +105,7 @@ def write(folder: Path, results: Results) -> Path:
     """
     path = folder / RESULTS
     content = to_json(results)
-    write_json(path, {**content, CHECKSUM: checksum(content)}, maker=maker(folder))
+    write_json(path, {**content, CHECKSUM: checksum(content)}, maker=temp_prefix(folder))
     return path
 
 
@@ -115,7 +115,7 @@ def read(folder: Path) -> Results | None:
     Raises:
         DamagedError: if the file is not what a run wrote: cut, altered, or with values that cannot be.
     """
-    return read_json(folder / RESULTS, from_json, most=LONGEST)
+    return read_json(folder / RESULTS, from_json)
 
 
 def to_json(results: Results) -> dict[str, Any]:
@@ -155,30 +155,57 @@ def from_json(content: Any) -> Results:
     return found
 
 
+def packed(correct: "np.ndarray") -> dict[str, Any]:
+    """The record of ``correct``, (N,) booleans in the test set's order: N, and N bits in base64."""
+    # Slow to import.
+    import numpy as np
+
+    bits = np.packbits(correct.astype(bool)).tobytes()
+    return {"images": len(correct), "bits": base64.b64encode(bits).decode("ascii")}
+
+
+def unpacked(record: Mapping[str, Any]) -> "np.ndarray":
+    """The argument of :func:`packed`, from its record.
+
+    Raises:
+        ValueError: if the record is not one.
+    """
+    import numpy as np
+
+    try:
+        images, bits = record["images"], base64.b64decode(record["bits"], validate=True)
+        found = np.unpackbits(np.frombuffer(bits, np.uint8))
+        if len(bits) != -(-images // 8) or found[images:].any():
+            raise ValueError(f"{8 * len(bits)} bits for {images} images")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"correct is no record of images: {error}") from None
+    return found[:images].astype(bool)
+
+
 def checksum(content: Mapping[str, Any]) -> str:
     """The sha256 of ``content`` as JSON, independent of the order of keys and of white space.
 
     Raises:
         ValueError: if a number is not finite.
     """
-    try:
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        raise ValueError("a number is not finite") from None
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _validated(content: Mapping[str, Any]) -> Results:
     known = {name: value for name, value in content.items() if name in FACTS}
-    sections = content.keys() - FACTS - {"schema", CHECKSUM, *RETIRED}
-    found = validated(Results, {**known, "measured": {k: v for k, v in content.items() if k in sections}})
+    # Facts that only another version writes are no sections.
+    sections = {k: v for k, v in content.items() if k not in FACTS and isinstance(v, dict)}
+    found = validated(Results, {**known, "measured": sections})
     operators = {name: getattr(found, name) for name in NAMED} | found.stages
     for name, one in operators.items():
-        if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+        if not isinstance(one.get("name"), str):
             raise ValueError(f"{name} has no name")
     for split in SPLITS:
         for name, (low, high) in SCORES.items():
             value = found.measured.get(split, {}).get(name, low)
             if type(value) not in (int, float) or not low <= value <= high:
                 raise ValueError(f"{split}.{name} is {value!r}, not a number of {low:g} to {high:g}")
+    if found.correct is not None:
+        unpacked(found.correct)
     return found

@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from cnnpool.run_folder.layout import ROUTING, maker
+from cnnpool.run_folder.layout import ROUTING, temp_prefix
 from cnnpool.run_folder.reading import damaged, read_bytes
 from cnnpool.system.atomic import write_bytes
 
 IMAGES = "images"
 STAGE = "stage."
-LONGEST = 1 << 26
-"""Bytes, packed and unpacked; a few images and their maps take a hundredth."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +38,10 @@ def write(folder: Path, routing: Routing) -> None:
         OSError: naming the file.
     """
     arrays: dict[str, Any] = {IMAGES: routing.images}
-    arrays |= {
-        f"{STAGE}{stage}": np.ceil(255 * one).astype(np.uint8) for stage, one in routing.shares.items()
-    }
+    arrays |= {f"{STAGE}{stage}": np.ceil(255 * one).astype("u1") for stage, one in routing.shares.items()}
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)
-    write_bytes(folder / ROUTING, stream.getvalue(), maker=maker(folder))
+    write_bytes(folder / ROUTING, stream.getvalue(), maker=temp_prefix(folder))
 
 
 def read(folder: Path) -> Routing | None:
@@ -55,13 +51,10 @@ def read(folder: Path) -> Routing | None:
         DamagedError: if the file is not what a run wrote.
     """
     path = folder / ROUTING
-    content = read_bytes(path, most=LONGEST)
+    content = read_bytes(path)
     if content is None:
         return None
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if sum(one.file_size for one in archive.infolist()) > LONGEST:
-                raise ValueError("it unpacks to more than a run writes")
         with np.load(io.BytesIO(content)) as stored:
             arrays = {name: stored[name] for name in stored.files}
     except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 from cnnpool.json_text import validated
-from cnnpool.run_folder.layout import STATUS, maker
+from cnnpool.run_folder.layout import STATUS, temp_prefix
 from cnnpool.run_folder.reading import read_json
 from cnnpool.system.atomic import write_json
 
 State = Literal["running", "done", "stopped", "failed"]
-LONGEST = 1 << 20
-"""Bytes; a status is a hundred of them."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ def write(folder: Path, state: State, error: str | None = None, status: int | No
     """
     content = asdict(Status(state, error, status, os.getpid(), time.time(), platform.node()))
     # After a power cut the state "running" would be wrong anyway.
-    write_json(folder / STATUS, content, maker=maker(folder), flush=state != "running")
+    write_json(folder / STATUS, content, maker=temp_prefix(folder), flush=state != "running")
 
 
 def read(folder: Path) -> Status | None:
@@ -56,4 +54,4 @@ def read(folder: Path) -> Status | None:
     Raises:
         DamagedError: if the file cannot be read as one.
     """
-    return read_json(folder / STATUS, partial(validated, Status), most=LONGEST)
+    return read_json(folder / STATUS, partial(validated, Status))

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -23,7 +23,7 @@ PAUSE_S = 1.0
 SHARE = 0.1
 """Of the time that goes into looking: the slower the disk, the longer the pause."""
 MARKS = {layout.RESULTS, layout.STATUS, layout.METRICS}
-READ = {*MARKS, layout.ROUTING}
+READ = {*MARKS, layout.ROUTING, live_file.FILE}
 Kind = Literal["run", "plan", "study"]
 Content = TypeVar("Content")
 Stamp = tuple[str, int, int, int]
@@ -139,17 +139,14 @@ class Index:
         version, results = before.version, before.results
         if _states(now) != _states(self._known):
             version += 1
-            results += _finished(now) != _finished(self._known)
+            results += _states(now, finished=True) != _states(self._known, finished=True)
         sweeps = _watched([one for one in every if one.kind == "plan"], plan.read, before.sweeps)
         studies = _watched([one for one in every if one.kind == "study"], live_file.read, before.studies)
         if version == before.version:
             version += (sweeps, studies) != (before.sweeps, before.studies)
         self._known = now
         self._tails = {folder: tail for folder, tail in self._tails.items() if folder in now}
-        changed = {
-            folder: max((one[1] for one in signature), default=0) / 1e9
-            for folder, (signature, _) in now.items()
-        }
+        changed = {path: max((one[1] for one in own), default=0) / 1e9 for path, (own, _) in now.items()}
         every_run = tuple(run for _, run in now.values())
         self._snapshot = Snapshot(version, results, every_run, changed, sweeps, studies)
         return pause
@@ -169,58 +166,23 @@ def scan(root: Path) -> Iterator[Found]:
     while waiting:
         folder = waiting.pop()
         try:
-            entries = _entries(folder)
+            entries = list(os.scandir(folder))
+            below = {one.name for one in entries if one.is_dir(follow_symlinks=False)}
+            stamps = {one.name: _stamp(one) for one in entries if one.name in READ - below}
+            plans = [_stamp(one) for one in os.scandir(folder / plan.FOLDER)] if plan.FOLDER in below else []
         except OSError:
             # Gone since, or not ours to read.
             continue
-        if entries.plans:
-            yield from _plans(folder / plan.FOLDER)
-        yield from (Found("study", folder / stamp[0], (stamp,)) for stamp in entries.studies)
-        below = entries.below
-        marked = any(name in MARKS for name, *_ in entries.files)
-        if marked or (entries.settings and (folder / layout.SETTINGS / "config.yaml").is_file()):
-            yield Found("run", folder, tuple(sorted(entries.files)))
-            below = [name for name in below if name != layout.CHECKPOINTS]
-        waiting += [folder / name for name in below]
-
-
-@dataclass
-class _Entries:
-    """The content of one folder, as far as it is of interest."""
-
-    files: list[Stamp] = field(default_factory=list)
-    studies: list[Stamp] = field(default_factory=list)
-    below: list[str] = field(default_factory=list)
-    settings: bool = False
-    plans: bool = False
-
-
-def _entries(folder: Path) -> _Entries:
-    found = _Entries()
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            name = entry.name
-            if entry.is_dir(follow_symlinks=False):
-                found.settings |= name == layout.SETTINGS
-                found.plans |= name == plan.FOLDER
-                if not name.startswith("."):
-                    found.below.append(name)
-            elif name in READ:
-                found.files.append(_stamp(entry))
-            elif name == live_file.FILE and entry.is_file(follow_symlinks=False):
-                found.studies.append(_stamp(entry))
-    return found
-
-
-def _plans(folder: Path) -> Iterator[Found]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                hidden = entry.name.startswith(".") or not entry.name.endswith(plan.SUFFIX)
-                if not hidden and entry.is_file(follow_symlinks=False):
-                    yield Found("plan", folder / entry.name, (_stamp(entry),))
-    except OSError:
-        return
+        for stamp in plans:
+            if stamp[0].endswith(plan.SUFFIX) and not stamp[0].startswith("."):
+                yield Found("plan", folder / plan.FOLDER / stamp[0], (stamp,))
+        if study := stamps.pop(live_file.FILE, None):
+            yield Found("study", folder / study[0], (study,))
+        began = layout.SETTINGS in below and (folder / layout.SETTINGS / "config.yaml").is_file()
+        if began or MARKS & stamps.keys():
+            yield Found("run", folder, tuple(sorted(stamps.values())))
+            below.discard(layout.CHECKPOINTS)
+        waiting += [folder / name for name in below if not name.startswith(".")]
 
 
 def _stamp(entry: os.DirEntry[str]) -> Stamp:
@@ -233,12 +195,8 @@ def _pause(began: float) -> float:
     return max(PAUSE_S, (time.monotonic() - began) / SHARE)
 
 
-def _states(known: dict[Path, tuple[Signature, Run]]) -> dict[Path, tuple[Signature, str]]:
-    return {folder: (signature, run.state) for folder, (signature, run) in known.items()}
-
-
-def _finished(known: dict[Path, tuple[Signature, Run]]) -> dict[Path, Signature]:
-    return {folder: signature for folder, (signature, run) in known.items() if run.found}
+def _states(known: dict[Path, tuple[Signature, Run]], *, finished: bool = False) -> dict[Path, object]:
+    return {path: (own, run.state) for path, (own, run) in known.items() if run.found or not finished}
 
 
 def _watched(

@@ -24,8 +24,7 @@ from cnnpool.report.plots.learning_curve import History, history, of_histories
 from cnnpool.report.plots.styles import MOST, THEMES, shown, style_of, vector
 from cnnpool.report.runs import Run
 from cnnpool.tensorboard.index import Index, Snapshot
-from cnnpool.tensorboard.jobs import jobs
-from cnnpool.tensorboard.pieces import pieces, stages_in
+from cnnpool.tensorboard.pieces import jobs, pieces, stages_in
 from cnnpool.tensorboard.view import Compared, Palette, Query, View, chosen, inside, query, view
 
 NAME = "downsampling"

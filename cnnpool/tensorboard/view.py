@@ -12,16 +12,14 @@ from werkzeug.datastructures import MultiDict
 from cnnpool.report.choice import frozen, group, known, labels, natural, varying
 from cnnpool.report.comparable import DifferentRunsError, meets
 from cnnpool.report.comparison import Comparison, compare
-from cnnpool.report.runs import Run
+from cnnpool.report.runs import Run, keys_of
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.reading import read_yaml
-from cnnpool.run_folder.results import NAMED, Results
+from cnnpool.run_folder.results import NAMED, SCHEMA, Results, from_json
 
 METRIC = "test.accuracy"
 ROOMS = ("pool", "readout", "model")
-LONGEST = 1 << 20
-"""Bytes; the settings of a run are a thousandth of them."""
 Arguments = MultiDict[str, str]
 """Those of an address: a name may occur more than once."""
 INHERIT = "inherit"
@@ -49,11 +47,11 @@ def query(arguments: Arguments) -> Query:
     """The query that the arguments of an address ask."""
     return Query(
         folder=(arguments.get("folder") or "").strip("/"),
-        by=_split(arguments.get("by")),
+        by=tuple(keys_of(arguments.get("by"))),
         where=tuple(filter(None, arguments.getlist("where"))),
         metric=arguments.get("metric") or METRIC,
         baseline=arguments.get("baseline") or "",
-        allow=_split(arguments.get("allow")),
+        allow=tuple(keys_of(arguments.get("allow"))),
     )
 
 
@@ -67,10 +65,6 @@ def inside(runs: Sequence[Run], root: Path, folder: str) -> list[Run]:
     """The runs in ``folder`` below ``root``, which is compared as text alone."""
     wanted = tuple(part for part in folder.split("/") if part)
     return [run for run in runs if run.folder.relative_to(root).parts[: len(wanted)] == wanted]
-
-
-def _split(text: str | None) -> tuple[str, ...]:
-    return tuple(key.strip() for key in (text or "").split(",") if key.strip())
 
 
 @dataclass(frozen=True)
@@ -154,17 +148,12 @@ def _wanted(run: Run, query: Query) -> bool:
 def _compared(done: Sequence[Run], by: Sequence[str], query: Query) -> Compared:
     if not done:
         return Compared()
+    against = query.baseline or None
     try:
-        return Compared(
-            compare(
-                done,
-                by=by,
-                where=query.where,
-                metric=query.metric,
-                against=query.baseline or None,
-                allow=query.allow,
-            )
+        found = compare(
+            done, by=by, where=query.where, metric=query.metric, against=against, allow=query.allow
         )
+        return Compared(found)
     except DifferentRunsError as error:
         return Compared(refusal=str(error), differing=error.values)
     except ValueError as error:
@@ -212,30 +201,20 @@ def _going(comparison: Comparison | None, begun: Sequence[Run], by: Sequence[str
 def asked(folder: Path) -> Results | None:
     """The choices and settings that a run began with, no number measured; None if they cannot be read."""
     settings = _settings(folder / layout.SETTINGS / "config.yaml")
-    if not isinstance(settings, dict) or not all(_has_name(settings.get(name)) for name in NAMED):
-        return None
-    seed, stages, fit = settings.get("seed"), settings.get("stage"), settings.get("fit")
-    own = stages.items() if isinstance(stages, dict) else ()
     overrides = _settings(folder / layout.SETTINGS / "overrides.yaml")
-    words = [word for word in overrides if isinstance(word, str)] if isinstance(overrides, list) else []
-    named: dict[str, Any] = {name: settings[name] for name in NAMED}
-    return Results(
-        **named,
-        seed=seed if isinstance(seed, int) else 0,
-        stages={str(stage): node for stage, node in own if _has_name(node) and node["name"] != INHERIT},
-        overrides=words,
-        fit=dict(fit) if isinstance(fit, dict) else {},
-    )
+    try:
+        own = (settings.get("stage") or {}).items()
+        stages = {stage: node for stage, node in own if node["name"] != INHERIT}
+        named = {name: settings[name] for name in (*NAMED, "seed", "fit")}
+        return from_json({"schema": SCHEMA, **named, "stages": stages, "overrides": overrides or []})
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
 
 
 def unreadable(folder: Path) -> str:
     """Why the settings that a run began with cannot be read; empty if they can, or are not there."""
     found = _settings(folder / layout.SETTINGS / "config.yaml")
     return str(found) if isinstance(found, DamagedError) else ""
-
-
-def _has_name(node: Any) -> bool:
-    return isinstance(node, Mapping) and isinstance(node.get("name"), str)
 
 
 def _settings(path: Path) -> Any:
@@ -250,6 +229,6 @@ def _settings(path: Path) -> Any:
 def _parsed(path: Path, _changed: int, _inode: int) -> Any:
     """The content of a file, or the error that it cannot be read."""
     try:
-        return read_yaml(path, most=LONGEST)
+        return read_yaml(path)
     except DamagedError as error:
         return error

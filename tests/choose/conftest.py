@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cnnpool.choose.candidates import Arm, Network, candidate
+from cnnpool.choose.candidates import Arm, Network
 from cnnpool.choose.drive import Clock, Driver
 from cnnpool.choose.ledger import Ledger
 from cnnpool.choose.options import Options
@@ -76,7 +76,7 @@ def make_study(tmp_path):
         folder.mkdir(exist_ok=True)
         options = Options(**({"pools": ("max", "avg"), "budget": "1h", "rounds": 8} | options))
         network = Network(tuple(overrides))
-        arms = [Arm(candidate(label), network, folder / "runs") for label in options.pools]
+        arms = [Arm(label, network, folder / "runs") for label in options.pools]
         ledger = Ledger(folder=folder, design={})
         settings = {"data": {"name": "digits", "root": "data"}, "model": {"name": "convnet"}}
         metric = Measure("val.accuracy", ACCURACY)

@@ -2,23 +2,27 @@ from pathlib import Path
 
 import pytest
 
-from cnnpool.choose.candidates import Network, candidate
+from cnnpool.choose.candidates import Network, overrides_of
 
 
 def test_an_option_without_a_room_is_the_operators():
-    found = candidate("max+kernel_size=3+readout=gap+fit.lr=0.02")
-    assert found.overrides == ("pool=max", "pool.kernel_size=3", "readout=gap", "fit.lr=0.02")
+    assert overrides_of("max+kernel_size=3+readout=gap+fit.lr=0.02") == (
+        "pool=max",
+        "pool.kernel_size=3",
+        "readout=gap",
+        "fit.lr=0.02",
+    )
 
 
 @pytest.mark.parametrize("label", ["max+kernel_size", "max+=3", "max+", "max+kernel_size="])
 def test_an_option_without_a_value_is_refused(label):
     with pytest.raises(ValueError, match="is not OPTION=VALUE"):
-        candidate(label)
+        overrides_of(label)
 
 
 def test_jobs_of_a_candidate_differ_by_their_seed_alone(tmp_path):
     network = Network(("data=digits", "fit.epochs=2", "seed=5"))
-    jobs = network.jobs(candidate("max+kernel_size=3"), [5, 6], tmp_path / "a folder's")
+    jobs = network.jobs("max+kernel_size=3", [5, 6], tmp_path / "a folder's")
     assert network.first_seed == 5
     assert [job.settings["seed"] for job in jobs] == [5, 6]
     home = tmp_path / "a folder's" / "digits" / "convnet" / "max+fit.epochs=2+kernel_size=3"
@@ -66,11 +70,11 @@ def test_settings_that_a_study_makes_itself_are_refused(override, said):
 )
 def test_a_candidate_that_cannot_be_is_refused_before_anything_runs(label, said):
     with pytest.raises(ValueError) as refused:
-        Network(("data=digits",)).checked(candidate(label))
+        Network(("data=digits",)).checked(label)
     assert said in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_an_experiment_that_sweeps_something_else_is_refused():
     with pytest.raises(ValueError, match="sweeps more than pool and seed"):
-        Network(("experiment=quickstart",)).checked(candidate("max"))
-    assert Network(("experiment=mnist_operators",)).checked(candidate("avg"))["pool"]["name"] == "avg"
+        Network(("experiment=quickstart",)).checked("max")
+    assert Network(("experiment=mnist_operators",)).checked("avg")["pool"]["name"] == "avg"

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from cnnpool.choose.drive import Clock, Driver, fits, next_round
-from cnnpool.choose.live import Screen
+from cnnpool.choose.live import Display
 from cnnpool.choose.study import view
 from cnnpool.system.output import visible
 from cnnpool.system.signals import Signals, Stopped
@@ -122,7 +122,7 @@ def terminal(drawn):
 def test_a_log_gets_a_line_a_round_and_one_for_each_drop(make_study, bench):
     levels = {"max": 0.9, "avg": 0.8}
     study, stream = make_study(), io.StringIO()
-    screen = Screen(study, stream)
+    screen = Display(study, stream)
     with Clock(study, screen.tick) as clock:
         runs = bench(lambda pool, seed, _: levels[pool] + 0.001 * math.sin(7 * seed + len(pool)))
         found, _ = Driver(study, clock, screen.show, runs).drive()
@@ -139,7 +139,7 @@ def drawn_on(make_study, bench, monkeypatch):
     def draw(columns):
         monkeypatch.setenv("COLUMNS", str(columns))
         study, stream = make_study(margin=0.0, rounds=3), Terminal()
-        screen = Screen(study, stream)
+        screen = Display(study, stream)
         with Clock(study, screen.tick) as clock:
             Driver(study, clock, screen.show, bench(flat)).drive()
         screen.close()

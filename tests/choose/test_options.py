@@ -22,12 +22,8 @@ def test_a_budget_is_a_number_with_a_unit():
 
 
 def test_options_are_read_from_the_command_line():
-    asked = [
-        "choose.pools=max,avg+kernel_size=3",
-        "choose.margin=1e-3",
-        "choose.rounds=5",
-        "choose.limit=1.5",
-    ]
+    asked = ["choose.pools=max,avg+kernel_size=3", "choose.margin=1e-3", "choose.rounds=5"]
+    asked += ["choose.limit=1.5"]
     options = parse([*asked, "choose.tune=fit.lr:[0.01,0.1],fit.weight_decay:[0,0.1]"], DEFAULTS)
     assert options.pools == ("max", "avg+kernel_size=3")
     assert (options.margin, options.rounds, options.limit) == (0.001, 5, 1.5)
@@ -38,10 +34,8 @@ def test_options_are_read_from_the_command_line():
     ("setting", "said"),
     [
         ("choose.pools=max", "choose.pools must be a list, each a text, at least 2 of them, got"),
-        ("choose.pools=", "choose.pools must be a list"),
         ("choose.pools=max,avg,max", "choose.pools names max more than once"),
         ("choose.margin=5", "choose.margin must be a number from 0 to 1, got 5"),
-        ("choose.margin=-0.1", "choose.margin must be a number from 0 to 1, got -0.1"),
         ("choose.margin=nan", "choose.margin must be a number from 0 to 1, got 'nan'"),
         ("choose.rounds=2", "choose.rounds must be a whole number from 3 to 200, got 2"),
         ("choose.limit=0.5", "choose.limit must be"),

@@ -137,9 +137,7 @@ def test_nothing_is_looked_at_before_there_is_a_plan(make_study, bench):
 )
 def test_the_resolution_is_one_over_the_images(values, step):
     assert resolution(np.array(values)) == pytest.approx(step)
-
-
-def test_a_continuous_metric_has_no_resolution():
+    # A continuous metric has none.
     assert resolution(np.random.default_rng(0).normal(size=20)) == 0
 
 

@@ -10,8 +10,7 @@ import torch
 
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder.checkpoint import load
-from cnnpool.run_folder.correct_bits import unpacked
-from cnnpool.run_folder.results import read
+from cnnpool.run_folder.results import read, unpacked
 
 # No operator of these draws or sees the whole batch, so that two halves of it are the whole; AdamW would
 # divide gradients of rounding by themselves.

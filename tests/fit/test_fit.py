@@ -10,8 +10,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from cnnpool import data
 from cnnpool.fit import DivergedError
-from cnnpool.run_folder.correct_bits import unpacked
-from cnnpool.run_folder.results import read
+from cnnpool.run_folder.results import read, unpacked
 from cnnpool.system.hardware import fast_precision
 
 

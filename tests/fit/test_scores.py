@@ -14,8 +14,7 @@ from cnnpool import data
 from cnnpool.fit.classifier import score
 from cnnpool.fit.scores import by_class, chance_warning, keys
 from cnnpool.report import main as compare
-from cnnpool.run_folder.correct_bits import unpacked
-from cnnpool.run_folder.results import read
+from cnnpool.run_folder.results import read, unpacked
 
 
 def test_a_case_worked_by_hand():

@@ -10,8 +10,8 @@ from PIL import Image
 from torchvision.transforms import CenterCrop, Normalize, Resize
 
 from cnnpool import data
-from cnnpool.published.prepared import sentence, sized
-from cnnpool.published.sources import Installed, Timm, Torchvision
+from cnnpool.published.build import sentence, sized
+from cnnpool.published.sources import Timm, Torchvision
 
 timm = pytest.importorskip("timm")
 
@@ -74,29 +74,6 @@ def test_random_weights_ask_for_nothing():
     assert sized(settings()) == FOLDER
 
 
-def test_weights_of_an_installed_package_have_no_numbers(tmp_path, monkeypatch):
-    monkeypatch.setattr("cnnpool.published.sources._networks", lambda: {"mine": None})
-    assert Installed(arch="mine", weights="x.pth").preset() is None
-
-
-@pytest.mark.parametrize(
-    "own",
-    [
-        {"size": 64},
-        {"size": 64, "resize": 80},
-        {"size": [48, 64]},
-    ],
-)
-def test_sizes_that_the_user_sets_win(own):
-    asked = settings(FOLDER | own, weights="default")
-    assert sized(asked) == asked["data"]
-
-
-def test_data_sets_of_one_size_keep_it():
-    for chosen in ({"name": "cifar10"}, {"name": "digits", "size": 28}):
-        assert sized(settings(chosen, weights="default")) == chosen
-
-
 def test_what_was_taken_is_one_line():
     preset = Torchvision(arch="resnet18", weights="default").preset()
     asked = settings(weights="default")
@@ -107,3 +84,16 @@ def test_what_was_taken_is_one_line():
     )
     asked = settings(FOLDER | {"size": 64}, weights="default", normalise="data")
     assert sentence(preset, asked, sized(asked)) == ""
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        FOLDER | {"size": 64},
+        FOLDER | {"size": [48, 64], "resize": 80},
+        {"name": "cifar10"},
+        {"name": "digits", "size": 28},
+    ],
+)
+def test_sizes_that_the_user_or_the_data_set_decides_stay(chosen):
+    assert sized(settings(chosen, weights="default")) == chosen

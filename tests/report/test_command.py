@@ -38,16 +38,9 @@ def test_table_is_what_was_worked_out_by_hand(two, capsys, monkeypatch):
     # max: mean .93, sd sqrt(28e-4/6) = .0216, t(.975, 6) = 2.4469 -> +-.0200.
     # avg: less .013, sd sqrt(28e-6/6) = .00216 -> +-.0020; all seven signs alike: p = 2/2^7.
     lines = capsys.readouterr().out.split("\n")
+    headers = "choice;n;test accuracy (%), mean ± sd;95 % CI;difference (points) [95 % CI];p (Holm);verdict"
     assert [re.split(r"  +", line.strip()) for line in lines[:4] if "--" not in line] == [
-        [
-            "choice",
-            "n",
-            "test accuracy (%), mean ± sd",
-            "95 % CI",
-            "difference (points) [95 % CI]",
-            "p (Holm)",
-            "verdict",
-        ],
+        headers.split(";"),
         ["max", "7", "93.00 ± 2.16", "[91.00, 95.00]", "–", "–", "baseline"],
         ["avg", "7", "91.70 ± 1.94", "[89.90, 93.50]", "-1.30 [-1.50, -1.10]", "< 0.001", "worse"],
     ]
@@ -93,13 +86,6 @@ def test_the_same_runs_give_the_same_bytes(two, tmp_path, monkeypatch, figures):
     assert contents[0] == contents[1]
 
 
-def test_report_lies_by_default_in_the_first_folder_and_is_no_run(two, capsys):
-    assert main([str(two.root)]) == 0
-    assert (two.root / "report" / "report.html").exists()
-    assert main([str(two.root), "--status"]) == 0
-    assert "14 runs: 14 done" in capsys.readouterr().out
-
-
 def test_failed_and_unfinished_runs_are_listed_not_dropped(two, capsys):
     (two.root / "bad").mkdir()
     (two.root / "bad" / "status.json").write_text('{"state": "failed", "error": "loss became NaN"}')
@@ -108,13 +94,7 @@ def test_failed_and_unfinished_runs_are_listed_not_dropped(two, capsys):
     assert "loss became NaN" in (two.root / "report" / "report.html").read_text()
     assert main([str(two.root), "--status"]) == 0
     assert "15 runs: 14 done, 1 failed" in capsys.readouterr().out
-
-
-def test_status_works_where_nothing_is_finished(tmp_path, capsys):
-    (tmp_path / "metrics.jsonl").write_text("")
-    assert main([str(tmp_path), "--status"]) == 0
-    assert "1 runs: 1 unfinished" in capsys.readouterr().out
-    assert "no finished run among 1 (1 unfinished)" in error_of(capsys, tmp_path)
+    assert "no finished run among 1 (1 failed)" in error_of(capsys, two.root / "bad")
 
 
 def test_every_mistake_is_one_line_and_two(two, tmp_path, capsys):
@@ -122,18 +102,15 @@ def test_every_mistake_is_one_line_and_two(two, tmp_path, capsys):
     assert "does not exist" in error_of(capsys, tmp_path / "none")
     assert "did you mean 'pool'" in error_of(capsys, root, "--by", "poool")
     assert "did you mean" in error_of(capsys, root, "--metric", "test.acuracy")
-    assert "'avg', 'max'" in error_of(capsys, root, "--baseline", "median").replace(
-        "'max', 'avg'", "'avg', 'max'"
-    )
+    assert "is not among the choices" in error_of(capsys, root, "--baseline", "median")
     assert "is not KEY=VALUE" in error_of(capsys, root, "--where", "pool")
     assert "--bi" in error_of(capsys, root, "--bi", "pool")
     assert "RUNS" in error_of(capsys)
 
 
-@pytest.mark.parametrize("content", ["{", "[" * 100_000, '{"schema": 1, "seed": 0}', "\x00" * 100])
-def test_a_damaged_run_is_one_line_and_the_rest_is_compared(two, capsys, content):
+def test_a_damaged_run_is_one_line_and_the_rest_is_compared(two, capsys):
     path = two.root / "max" / "seed0" / "results.json"
-    path.write_text(content)
+    path.write_text("{")
     assert main([str(two.root)]) == 0
     out, err = capsys.readouterr()
     assert out.count(f"{path} is damaged: ") == 1 and err == ""
@@ -155,17 +132,6 @@ def test_a_damaged_line_of_the_metrics_is_told_and_the_run_compared(two, capsys)
     assert main([str(two.root)]) == 0 and "is damaged" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("value", [None, 7.5, "0.9", float("nan")])
-def test_an_accuracy_that_cannot_be_is_damage(two, capsys, value):
-    path = two.root / "max" / "seed0" / "results.json"
-    content = json.loads(path.read_text())
-    content["test"]["accuracy"] = value
-    path.write_text(json.dumps(content))
-    assert main([str(two.root)]) == 0
-    said = "a number is not finite: NaN" if value != value else f"test.accuracy is {value!r}"
-    assert f"{path} is damaged: {said}" in capsys.readouterr().out
-
-
 def test_a_folder_that_cannot_be_written_is_named(two, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert main([str(two.root), "--out", str(tmp_path / "file" / "r")]) == 2
@@ -181,11 +147,10 @@ def complaints(stderr):
 
 
 def test_a_reader_that_stops_early_costs_nothing_but_the_rest(two, tmp_path):
-    code = "import sys; from cnnpool.report import main; sys.exit(main(sys.argv[1:]))"
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as broken:
-        command = [sys.executable, "-c", code, str(two.root), "--out", str(tmp_path / "r")]
+        command = [sys.executable, "-m", "cnnpool", "compare", str(two.root), "--out", str(tmp_path / "r")]
         done = subprocess.run(command, stdout=broken, stderr=subprocess.PIPE)
     assert (done.returncode, complaints(done.stderr)) == (0, [])
     assert (tmp_path / "r" / "report.html").exists()
@@ -236,17 +201,6 @@ def test_a_name_that_is_not_utf_8_is_shown_as_an_escape(two, tmp_path, capsys):
     for name in ("report.md", "report.html", "runs.csv", "table.json"):
         assert "udce9" in (tmp_path / "r" / name).read_text(encoding="utf-8")
     assert json.loads((tmp_path / "r" / "table.json").read_text())["command"][2] == str(two.root / odd)
-
-
-def test_bare_runs_without_any_probe_can_be_compared(shelf, capsys):
-    for pool in ("max", "avg"):
-        shelf.put(
-            pool=pool, stages={}, gradient={}, invariance={}, cost={}, environment={}, val={}, overrides=[]
-        )
-    assert main([str(shelf.root)]) == 0
-    out = capsys.readouterr().out
-    assert "too few seeds (1, at least 3 are needed)" in out
-    assert "Too few seeds to rank" in out
 
 
 def test_a_choice_without_any_number_still_has_its_line(shelf, capsys):
@@ -300,14 +254,9 @@ def test_compare_names_the_folder_and_the_tab_and_writes_nothing_there(shelf, ca
     before = {path for path in shelf.root.rglob("*") if path.is_file()}
     assert main([str(shelf.root)]) == 0
     assert f"board: tensorboard --logdir {shelf.root}\n       {BOARD}\n" in capsys.readouterr().out
+    assert main([str(shelf.root), "--no-board"]) == 0 and "board:" not in capsys.readouterr().out
     after = {path for path in shelf.root.rglob("*") if path.is_file()}
     assert {path.parent.name for path in after - before} == {"report"}
-
-
-def test_no_board_prints_none(shelf, capsys):
-    shelf.put()
-    assert main([str(shelf.root), "--no-board"]) == 0
-    assert "board:" not in capsys.readouterr().out
 
 
 def test_the_common_root_is_below_the_whole_disk_or_nothing(shelf):

@@ -87,13 +87,6 @@ def test_runs_that_do_not_tell_tied_windows_apart_have_one_panel(shelf):
     assert words(axes) == "30 30 30 10"
 
 
-def test_equal_values_still_have_a_scale(shelf):
-    shelf.put(gradient={"s1": {"winners": [0.25] * 4}})
-    [axes] = panels(maps.winners(compare(find([str(shelf.root)])))[0])
-    low, high = axes.images[0].get_clim()
-    assert low < high
-
-
 def test_without_maps_there_is_no_figure(shelf):
     shelf.put()
     comparison = compare(find([str(shelf.root)]))

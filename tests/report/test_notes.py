@@ -133,14 +133,3 @@ def test_runs_that_do_not_say_are_not_trusted(shelf, load):
     comparison = of(shelf, 0.0, load)
     assert "not known to be reliable, since 2 of 4 runs do not say" in comparison.loaded
     assert headers(comparison) == ["images/s †", "wall time (s) †"]
-
-
-def test_a_time_as_the_metric_is_marked_too(shelf):
-    of(shelf, 0.5)
-    comparison = compare(find([shelf.root]), metric="cost.wall_s")
-    assert comparison.loaded.startswith("wall time and images/s: unreliable")
-
-
-def test_without_times_nothing_is_said(shelf):
-    shelf.put(cost={"parameters": 61706})
-    assert compare(find([shelf.root])).loaded == ""

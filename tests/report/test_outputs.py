@@ -12,7 +12,6 @@ from matplotlib.image import imread
 from cnnpool.report import find, render
 from cnnpool.report.columns import WIDEST, main_columns, measure_columns, measure_tables, ranking
 from cnnpool.report.comparison import compare
-from cnnpool.report.document import Code, Items, compose
 from cnnpool.report.plots import choices, draw, maps, stages
 from cnnpool.report.plots.choices import dominated, pareto
 from cnnpool.report.plots.learning_curve import history, learning
@@ -49,17 +48,8 @@ def test_narrow_terminal_gets_more_tables_and_every_number(comparison, width):
     tables = render.text(comparison, width=width, colour=False).partition("Place among")[0]
     widest = len("max_blur") + 2 + len("relative change at 1 px, mean of stages")
     assert max(map(len, tables.splitlines())) <= max(width, widest)
-    for cell in (
-        "+1.30 [+1.10, +1.50]",
-        "< 0.001",
-        "better",
-        "61.7 k",
-        "1.25 M",
-        "12.3 k",
-        "75.00",
-        "0.1500",
-    ):
-        assert cell in tables
+    cells = ("+1.30 [+1.10, +1.50]", "< 0.001", "better", "61.7 k", "1.25 M", "12.3 k", "75.00", "0.1500")
+    assert all(cell in tables for cell in cells)
     assert "\x1b" not in tables
 
 
@@ -70,10 +60,8 @@ def test_wide_terminal_gets_one_table_and_colour_where_it_can(comparison):
     assert re.sub(r"\x1b\[\d+m", "", shown) == render.text(comparison, width=400, colour=False)
 
 
-def test_columns_stand_under_each_other(comparison):
-    header, rule, *rows = render.text(comparison, width=400, colour=False).split("\n\n")[0].split("\n")
-    gaps = [match.start() for match in re.finditer("  ", rule)]
-    assert gaps and all(row[gap : gap + 2] == "  " for gap in gaps for row in (header, *rows))
+def html(comparison, plots, *argv):
+    return render.pages(comparison, plots, argv)["report.html"]
 
 
 class Links(HTMLParser):
@@ -93,7 +81,7 @@ class Links(HTMLParser):
 
 
 def test_html_is_one_file_that_fetches_nothing(comparison, plots):
-    page = render.html(*compose(comparison, plots, ["outputs", "--by", "pool"]))
+    page = html(comparison, plots, "outputs", "--by", "pool")
     links = Links()
     links.feed(page)
     assert len(links.links) == len(plots) == 6
@@ -104,7 +92,7 @@ def test_html_is_one_file_that_fetches_nothing(comparison, plots):
 
 
 def test_the_verdict_stays_in_sight_where_a_table_is_wider_than_its_page(comparison, plots):
-    page = render.html(*compose(comparison, plots, []))
+    page = html(comparison, plots)
     [rule] = re.findall(r"td\.words:last-child \{([^}]*right: 0[^}]*)\}", page)
     assert "position: sticky" in rule and "background" in rule
     table = page[page.index("<table>") : page.index("</table>")]
@@ -114,10 +102,8 @@ def test_the_verdict_stays_in_sight_where_a_table_is_wider_than_its_page(compari
     assert page.count('<div class="wide">') == page.count("<table>")
 
 
-@pytest.mark.parametrize("kind", [render.html, render.markdown])
-def test_report_says_what_ran_and_how(comparison, plots, kind):
-    page = kind(*compose(comparison, plots, ["my runs", "--by", "pool"]))
-    for fact in (
+def test_report_says_what_ran_and_how(comparison, plots):
+    facts = [
         "0123456789ab",
         "0, 1, 2, 3, 4, 5, 6",
         "abc1234",
@@ -127,32 +113,27 @@ def test_report_says_what_ran_and_how(comparison, plots, kind):
         "2.15",
         "Holm",
         "failed",
-    ):
-        assert fact in page
-    assert "cnnpool compare" in page and "--by pool" in page
-    assert "my runs" in page
-    assert "14 compared, 15 found" in page
+    ]
+    facts += ["cnnpool compare", "--by pool", "my runs", "14 compared, 15 found"]
+    for page in render.pages(comparison, plots, ["my runs", "--by", "pool"]).values():
+        assert all(fact in page for fact in facts)
 
 
 def test_foreign_text_is_only_text(comparison, plots):
-    title, blocks = compose(comparison, plots, [])
-    page = render.html(title, blocks)
+    markdown, page = render.pages(comparison, plots, []).values()
     assert "<script>" not in page and "&lt;script&gt;&amp;" in page
-    lines = render.markdown(title, blocks)
-    assert r"a\|b \<b\>\_c\_" in lines
-    assert r"max\_blur" in lines
+    assert r"a\|b \<b\>\_c\_" in markdown and r"max\_blur" in markdown
 
 
-def test_marks_in_terms_and_fences_of_markdown_are_only_text():
-    blocks = [Items([("a*b", "c_d")]), Code("--where 'x=```\n# no heading'"), Code("plain")]
-    lines = render.markdown("<t>", blocks).split("\n")
-    assert lines[0] == r"# \<t\>" and r"- **a\*b**: c\_d" in lines
-    assert lines.count("````") == 2 and lines.count("```") == 2
+def test_marks_in_titles_and_fences_of_markdown_are_only_text():
+    values = {"title": "<t>", "verdict": "c_d", "candidates": [], "next": "--where 'x=```\n# no heading'"}
+    lines = render.rendered("a", "board.jinja", **values)["a.md"].split("\n")
+    assert lines[0] == r"# \<t\>" and r"c\_d" in lines and lines.count("````") == 2
     assert lines.index("````") < lines.index("# no heading'") < len(lines) - 1 - lines[::-1].index("````")
 
 
 def test_markdown_tables_have_equal_rows(comparison, plots):
-    lines = render.markdown(*compose(comparison, plots, [])).splitlines()
+    lines = render.pages(comparison, plots, [])["report.md"].splitlines()
     tables = [block.split("\n") for block in "\n".join(lines).split("\n\n") if block.startswith("| ")]
     assert len(tables) == 4
     for table in tables:

@@ -36,47 +36,13 @@ def test_states_tell_failed_running_and_unfinished_apart(shelf):
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "Expecting value"),
-        ('{"schema": 1', "Expecting"),
-        ("[1]", "not a JSON object"),
-        ('{"schema": 2}', "schema 2 where this version reads 1"),
-        ('{"schema": 1}', "pool: Field required"),
-        ("[" * 100_000, "recursion"),
-    ],
-)
-def test_damaged_results_are_named_with_their_file(shelf, text, why):
+def test_damaged_results_are_named_with_their_file(shelf):
     path = shelf.put(seed=0) / "results.json"
-    path.write_text(text)
-    with pytest.raises(ValueError, match="is damaged") as caught:
-        finished(find([shelf.root]))
-    assert str(path) in str(caught.value)
-    assert why in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "changes", [{"seed": "0"}, {"seed": True}, {"test": [1]}, {"overrides": "x"}, {"pool": {}}]
-)
-def test_entries_of_the_wrong_kind_are_damage(shelf, changes):
-    path = shelf.put(seed=0)
-    content = json.loads((path / "results.json").read_text())
-    (path / "results.json").write_text(json.dumps(content | changes))
-    assert find([shelf.root])[0].state == "damaged"
-
-
-def test_a_half_written_line_costs_only_itself(shelf):
-    path = shelf.put(seed=0) / "metrics.jsonl"
-    path.write_bytes(
-        b'{"step": 1, "epoch": 0, "val/accuracy": 0.5}\n'
-        b'{"step": 2, "epoch": 1, "train/loss": 0.5}\n'
-        b'{"step": 2, "epoch": 1, "val/accu{"step": 2, "epoch": 1, "val/accuracy": 0.7}\n'
-        b'{"step": 3, "epoch": 2, "val/accuracy": 0.8}\n'
-        b'{"step": 3, "epoch": 2, "val/accuracy": 0.9}\n\xff\n[1]\n{"step": 4, "epo'
-    )
-    found = history(find([shelf.root]))
-    assert (found.epochs, found.accuracy[0].tolist()) == ([0, 2], [0.5, 0.9])
+    for text, why in (("", "Expecting value"), ("[1]", "not a JSON object"), ("[" * 100_000, "recursion")):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=f"is damaged: .*{why}") as caught:
+            finished(find([shelf.root]))
+        assert str(path) in str(caught.value)
 
 
 def test_no_metrics_is_an_empty_curve(shelf):

@@ -73,17 +73,15 @@ def test_a_tensor_marked_as_a_folder_is_refused(tmp_path):
         load(path)
 
 
-@pytest.mark.parametrize("length", [0, 1, 100, 4000, -1])
+@pytest.mark.parametrize("length", [0, 100, -1])
 def test_a_file_cut_anywhere_is_refused(tmp_path, length):
     path = write(tmp_path / "a.ckpt")
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(DamagedError, match=r"a\.ckpt"):
         load(path)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DamagedError, match=r"cannot read the checkpoint .*none\.ckpt: No such file"):
-        load(tmp_path / "none.ckpt")
+    path.unlink()
+    with pytest.raises(DamagedError, match=r"cannot read the checkpoint .*a\.ckpt: No such file"):
+        load(path)
 
 
 def test_a_pickle_that_runs_code_is_refused_and_not_run(tmp_path, monkeypatch):

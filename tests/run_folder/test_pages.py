@@ -28,14 +28,8 @@ def test_headlines_have_two_charts_and_numbers_for_files_none():
 def test_a_probe_of_another_package_has_its_first_look_and_page_and_place_in_the_row():
     tag = "loudness/level/s1"
     assert of("loudness.stages.s1.level") == [tag, f"a first look/{tag}"]
-    tags = [
-        "aliasing/alias_energy_ratio/s1",
-        "loudness/silent",
-        tag,
-        "test/accuracy",
-        "train/loss",
-        "val/accuracy",
-    ]
+    tags = ["aliasing/alias_energy_ratio/s1", "loudness/silent", tag]
+    tags += ["test/accuracy", "train/loss", "val/accuracy"]
     assert pages(tags, QUANTITIES) == {
         "accuracy": ["val/accuracy", "test/accuracy", "train/loss"],
         "loudness": [tag, "loudness/silent"],

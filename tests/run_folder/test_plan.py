@@ -3,7 +3,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -34,13 +33,9 @@ def leave(jobs):
 
 
 def test_the_plan_stands_above_the_runs_while_they_run_and_goes_with_the_last(tmp_path, jobs, plans):
-    before = time.time()
     with planned(jobs):
         [path] = plans()
-        plan = read(path)
-        assert is_locked(path)
-        assert list(plan.jobs.items()) == list(jobs.items())
-        assert before <= plan.time <= time.time()
+        assert is_locked(path) and list(read(path).folders(path).items()) == list(jobs.items())
     assert os.listdir(tmp_path) == []
 
 
@@ -58,7 +53,7 @@ def test_folders_that_were_there_or_hold_something_stay(tmp_path, jobs):
 def test_a_stopped_sweep_leaves_its_plan_and_nobody_who_works_on_it(jobs, plans):
     leave(jobs)
     [path] = plans()
-    assert not is_locked(path) and list(read(path).jobs) == list(jobs)
+    assert not is_locked(path) and list(read(path).folders(path)) == list(jobs)
 
 
 def test_a_mistake_leaves_nothing(tmp_path, jobs):
@@ -126,18 +121,11 @@ def test_where_no_plan_can_be_written_the_sweep_goes_on(tmp_path):
     assert (tmp_path / "outputs").read_text() == "a file"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"schema": 2}, {"time": "now"}, {"time": None}, {"jobs": []}, {"jobs": {"a": "x"}},
-        {"jobs": {"a": [1]}},
-        {"jobs": {"../a": []}}, {"jobs": {"/etc": []}}, {"jobs": {"": []}}, {"jobs": {"a/../../b": []}},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("change", [{"schema": 2}, {"jobs": []}, {"jobs": {"a": "x"}}, {"jobs": {"a": [1]}}])
 def test_a_damaged_plan_is_one_line(tmp_path, change):
     path = tmp_path / FOLDER / "abc.json"
     path.parent.mkdir()
-    path.write_text(json.dumps({"schema": 1, "time": 1.5, "jobs": {"a": ["x"]}} | change))
+    path.write_text(json.dumps({"schema": 1, "jobs": {"a": ["x"]}} | change))
     with pytest.raises(DamagedError) as caught:
         read(path)
     assert str(caught.value).startswith(f"{path} is damaged: ") and "\n" not in str(caught.value)

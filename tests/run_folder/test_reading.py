@@ -1,6 +1,5 @@
-"""The one reader of files that anybody may have put below a folder of runs."""
+"""The readers of JSON and YAML below a folder of runs, and the check of what they read."""
 
-import os
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,35 +10,16 @@ from cnnpool.json_text import validated
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.reading import read_bytes, read_json, read_yaml
 
-LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
-    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
-)
-
 
 def as_it_is(content):
     return content
 
 
-@pytest.mark.parametrize("read", [read_bytes, read_yaml, lambda p, most: read_json(p, as_it_is, most=most)])
-def test_only_regular_files_of_a_limited_size_are_read(tmp_path, read):
-    path = tmp_path / "file"
-    assert read(path, most=10) is None
-    path.write_bytes(b"1" * 10)
-    assert read(path, most=10) is not None
-    path.write_bytes(b"1" * 11)
-    with pytest.raises(DamagedError, match="file is damaged: it is longer than 10 bytes"):
-        read(path, most=10)
-    # A hole takes no room on the disk.
-    os.truncate(path, 1 << 40)
-    with pytest.raises(DamagedError, match="longer"):
-        read(path, most=1 << 20)
-    path.unlink()
-    for make in (os.mkfifo, os.mkdir, lambda p: os.symlink("/dev/zero", p)):
-        make(path)
-        with pytest.raises(DamagedError, match="file cannot be read: it is not a regular file"):
-            read(path, most=10)
-        path.rmdir() if path.is_dir() else path.unlink()
+@pytest.mark.parametrize("read", [read_bytes, read_yaml, lambda path: read_json(path, as_it_is)])
+def test_a_missing_file_is_none_and_a_folder_is_named(tmp_path, read):
+    assert read(tmp_path / "file") is None
+    with pytest.raises(DamagedError, match="cannot be read: Is a directory"):
+        read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -49,31 +29,27 @@ def test_only_regular_files_of_a_limited_size_are_read(tmp_path, read):
         (b"\xff", "utf-8"),
         (b"[" * 100_000, "recursion"),
         (b"[NaN]", "a number is not finite: NaN"),
-        (b"[-Infinity]", "a number is not finite: -Infinity"),
         (b"[1e999]", "a number is not finite: 1e999"),
         (b"[1" + b"0" * 400 + b"]", "an integer has more than 19 digits: 1000"),
-        (b"[-1" + b"0" * 9999 + b"]", "an integer has more than 19 digits: -1000"),
     ],
 )
 def test_json_holds_finite_numbers_of_64_bits_alone(tmp_path, content, why):
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(DamagedError, match=r"a\.json is damaged: ") as caught:
-        read_json(tmp_path / "a.json", as_it_is, most=1 << 20)
+        read_json(tmp_path / "a.json", as_it_is)
     assert why in str(caught.value) and len(str(caught.value)) < 300
     (tmp_path / "a.json").write_bytes(b"[1, -9223372036854775808, 2.5]")
-    assert read_json(tmp_path / "a.json", as_it_is, most=1 << 20) == [1, -(2**63), 2.5]
+    assert read_json(tmp_path / "a.json", as_it_is) == [1, -(2**63), 2.5]
 
 
-@pytest.mark.parametrize(
-    "content", [LAUGHS, "&a [*a]", "[" * 5000, "a: !!python/name:os.system", "a: b: c", "\0"]
-)
-def test_yaml_is_plain_and_has_no_aliases(tmp_path, content):
+@pytest.mark.parametrize("content", ["[" * 5000, "a: !!python/name:os.system", "a: b: c", "\0"])
+def test_yaml_is_plain(tmp_path, content):
     (tmp_path / "a.yaml").write_text(content)
     with pytest.raises(DamagedError, match=r"a\.yaml is damaged: ") as caught:
-        read_yaml(tmp_path / "a.yaml", most=1 << 20)
+        read_yaml(tmp_path / "a.yaml")
     assert "\n" not in str(caught.value)
     (tmp_path / "a.yaml").write_text("pool: {name: lp, p: .inf}")
-    assert read_yaml(tmp_path / "a.yaml", most=1 << 20) == {"pool": {"name": "lp", "p": float("inf")}}
+    assert read_yaml(tmp_path / "a.yaml") == {"pool": {"name": "lp", "p": float("inf")}}
 
 
 @dataclass
@@ -93,9 +69,7 @@ def test_a_dataclass_is_made_of_what_its_annotations_allow():
     [
         ({"count": -1}, "count: Input should be greater than or equal to 0, got '-1'"),
         ({"count": True}, "count: Input should be a valid integer, got 'True'"),
-        ({"count": "1"}, "count: Input should be a valid integer, got '1'"),
         ({"words": ["a", 1]}, r"words\.1: Input should be a valid string, got '1'"),
-        ({"words": None}, "words: Input should be a valid list"),
         ({"share": "x"}, "share: Input should be a valid number"),
     ],
 )

@@ -41,7 +41,7 @@ def test_wheel_carries_nothing_else_but_its_description(wheel):
     known |= {f"cnnpool/report/templates/{path.name}" for path in ROOT.glob("cnnpool/report/templates/*")}
     known |= {"cnnpool/data/digits.csv.gz", "cnnpool/schema.json"}
     assert [name for name in others if name not in known and not name.startswith(description)] == []
-    assert {"cnnpool/tensorboard/page/tab.js", "cnnpool/report/templates/report.html"} <= known <= set(others)
+    assert {"cnnpool/tensorboard/page/tab.js", "cnnpool/report/templates/blocks.html"} <= known <= set(others)
     assert not [name for name in wheel.namelist() if name.split("/")[0] not in ("cnnpool", description[:-1])]
 
 

@@ -63,7 +63,7 @@ ROOMS = {
     "__main__": {"cnnpool.cli"},
     "tables": set(),
     "choose": {
-        *("numpy", "scipy", "matplotlib", "torch", "yaml", "annotated_types", "filelock", "pydantic"),
+        *("numpy", "scipy", "matplotlib", "torch", "annotated_types", "filelock", "pydantic"),
         *(
             "cnnpool.cli_parser",
             "cnnpool.data",

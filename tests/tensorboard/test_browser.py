@@ -162,13 +162,6 @@ def test_a_stage_leads_to_its_pictures(browser, address):
     assert browser.errors == []
 
 
-def test_the_theme_is_followed_when_it_changes(browser, address):
-    open_tab(browser, address)
-    browser.run("document.body.classList.add('dark-mode')")
-    browser.wait("tab.body.dataset.theme === 'dark'")
-    assert browser.run("getComputedStyle(tab.querySelector('section')).backgroundColor") == "rgb(48, 48, 48)"
-
-
 def test_a_run_that_finishes_meanwhile_appears(browser, serve, shelf, begin):
     shelf.sweep(max=[0.9], avg=[0.8])
     folder = begin("blur/seed0", pool="blur", epochs=[(1, 0.5), (2, 0.75)])
@@ -227,13 +220,3 @@ def test_a_study_and_the_jobs_that_wait_are_followed(browser, serve, new_shelf, 
     browser.wait("tab.getElementById('choose').textContent.includes('Recommended: max.')")
     study.release()
     assert browser.errors == []
-
-
-def test_a_folder_without_runs_has_no_active_tab(browser, serve, tmp_path):
-    (tmp_path / "empty").mkdir()
-    browser.open(serve(tmp_path / "empty"))
-    browser.wait("document.body.textContent.includes('No dashboards are active')")
-    tabs = browser.run(
-        "[...document.querySelectorAll('[role=tab]')].map(t => [t.textContent.trim(), t.ariaDisabled])"
-    )
-    assert dict(tabs)["Downsampling"] == "true"

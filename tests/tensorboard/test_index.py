@@ -7,7 +7,6 @@ from cnnpool.report import find
 from cnnpool.report import runs as reading
 from cnnpool.run_folder import status
 from cnnpool.run_folder.folder_lock import held
-from cnnpool.tensorboard import index
 from cnnpool.tensorboard.index import Index
 from cnnpool.tensorboard.pieces import pieces
 from cnnpool.tensorboard.view import Palette, Query, view
@@ -73,14 +72,6 @@ def test_a_killed_run_is_no_longer_running(follow, begin):
     assert second.version > first.version and second.results == first.results
     assert (run.state, run.reason.partition(":")[0]) == ("unfinished", "stopped")
     assert follow.snapshot() == second
-
-
-def test_a_look_is_not_repeated_at_once(shelf, monkeypatch):
-    monkeypatch.setattr(index, "PAUSE_S", 3600.0)
-    follow = Index(shelf.root)
-    assert follow.snapshot().runs == ()
-    shelf.put()
-    assert follow.snapshot().runs == ()
 
 
 def test_a_folder_that_does_not_exist_yet_has_no_runs(tmp_path):

@@ -112,7 +112,9 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
 
 def pareto(comparison: Comparison) -> tuple[Figure, str] | None:
     """The metric over each other goal; times of a busy machine are no goal."""
-    goals = {one.key.partition(".")[0]: one for one in reversed(comparison.measures) if _is_goal(one)}
+    wanted = [one for one in comparison.measures if one.quantity.headline and one.sense]
+    # The first of each section.
+    goals = {one.key.partition(".")[0]: one for one in reversed(wanted)}
     axes = [
         one
         for one in comparison.measures
@@ -133,11 +135,6 @@ def pareto(comparison: Comparison) -> tuple[Figure, str] | None:
         f"all of {names} and better in one, going by the means.{others and f'{others} The rest in grey.'}"
     )
     return front(labels, marks, every), caption
-
-
-def _is_goal(one: Measure) -> bool:
-    """Whether the first such measure of a section is a goal beside the metric."""
-    return one.quantity.headline and one.sense != 0
 
 
 def front(labels: Sequence[str], styles: Sequence[Style | None], goals: Sequence[Goal]) -> Figure:

@@ -101,8 +101,11 @@ def of_histories(
     for axes, label in zip(every, labels, strict=True):
         if not few and base in histories and label != base:
             panels.reference(axes, histories[base].epochs, 100 * histories[base].accuracy[0])
-        if label in histories:
-            _finished(axes, histories[label], styles[label], names[label], seeds=seeds)
+        if label in histories and seeds:
+            _lines(axes, histories[label], styles[label], names[label])
+        elif label in histories:
+            own = histories[label]
+            panels.with_band(axes, own.epochs, 100 * own.accuracy, styles[label], names[label])
         if label in going:
             _lines(axes, going[label], replace(styles[label], dash=":", mark=""), names[label])
         if not few:
@@ -115,26 +118,21 @@ def of_histories(
     else:
         figure.supxlabel("epoch", fontsize="medium")
         figure.supylabel("validation accuracy (%)", fontsize="medium")
-    what = (
-        "a line per seed" if seeds else "mean over seeds, 95 % t interval; a gap where a run lacks the epoch"
-    )
+    drawn = "mean over seeds, 95 % t interval; a gap where a run lacks the epoch"
+    drawn = "a line per seed" if seeds else drawn
     dotted = " Dotted: runs that are not finished." if going else ""
     grey = f" Grey: {base}." if base in histories and not few else ""
     problems = [problem for label in labels if label in histories for problem in histories[label].problems]
     lost = f" {'; '.join(problems)}." if problems else ""
-    return figure, f"Validation accuracy per epoch: {what}.{dotted}{grey}{lost}"
+    return (
+        figure,
+        f"Validation accuracy per epoch: {drawn}.{dotted}{grey}{lost}",
+    )
 
 
 def _counted(history: History | None, going: History | None) -> str:
     parts = [f"n={history.runs}"] if history else []
     return ", ".join([*parts, *([f"{going.runs} running"] if going else [])])
-
-
-def _finished(axes: Axes, history: History, style: Style, name: str, *, seeds: bool) -> None:
-    if seeds:
-        _lines(axes, history, style, name)
-    else:
-        panels.with_band(axes, history.epochs, 100 * history.accuracy, style, name)
 
 
 def _lines(axes: Axes, history: History, style: Style, name: str) -> None:
@@ -144,20 +142,17 @@ def _lines(axes: Axes, history: History, style: Style, name: str) -> None:
         axes.plot(epochs, percent, style.dash, color=style.colour, linewidth=1.1, label=name)
 
 
-def curves(
-    series: Mapping[str, tuple[Sequence[int], Band]], x_label: str, y_label: str, styles: Sequence[Style] = ()
-) -> Figure:
+def curves(series: Mapping[str, tuple[Sequence[int], Band]], x_label: str, y_label: str) -> Figure:
     """A line per name over whole numbers with a band, in one panel.
 
     Args:
         series: name -> (x, (3, x): mean, low, high).
         x_label: below.
         y_label: beside, with its unit.
-        styles: of each name; by their order if there are none.
     """
     figure, [axes] = panels.grid(1, 7.5, 4)
     for place, (name, (x, band)) in enumerate(series.items()):
-        panels.with_band(axes, x, band, styles[place] if styles else style_of(place), name)
+        panels.with_band(axes, x, band, style_of(place), name)
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes.set(xlabel=x_label, ylabel=y_label)
     panels.legend(figure, panels.drawn(axes))

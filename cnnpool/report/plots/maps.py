@@ -15,10 +15,10 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from cnnpool.report.choice import Choice
 from cnnpool.report.comparison import Comparison
+from cnnpool.report.pairwise import Row
 from cnnpool.report.plots import panels
 from cnnpool.report.plots.panels import wrapped
 from cnnpool.report.plots.styles import BEST, of_all, shown
-from cnnpool.report.row import Row
 from cnnpool.report.runs import Run
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.routing import Routing, read
@@ -57,8 +57,9 @@ def shifts(comparison: Comparison) -> tuple[Figure, str] | None:
     figure.supxlabel("shift right (px)", fontsize="medium")
     figure.supylabel("shift down (px)", fontsize="medium")
     _bar(figure, every, scale, "viridis", "accuracy of shifted images (%)", "right")
+    samples = [run.at("invariance", "map_samples") for run in comparison.compared]
     caption = (
-        f"Accuracy when the image is shifted circularly: means over seeds{_images(comparison, _map_images)}; "
+        f"Accuracy when the image is shifted circularly: means over seeds{_images(samples)}; "
         f"one colour scale for all choices, from the smallest to the largest value.{of_all(comparison, BEST)}"
     )
     return figure, caption
@@ -102,9 +103,11 @@ def winners(comparison: Comparison) -> tuple[Figure, str] | None:
         every[row, 0].set_ylabel(
             panels.wrapped(_named(choice), 18), rotation="horizontal", ha="right", va="center"
         )
+    measured = [run.below("gradient") for run in comparison.compared]
+    samples = [one["samples"] for stages in measured for one in stages.values() if "samples" in one]
     caption = (
         "Share of the windows that each place of a window wins, the place of the largest value: means over "
-        f"seeds{_images(comparison, _window_images)}. Where several are largest, the tie rule decides, not "
+        f"seeds{_images(samples)}. Where several are largest, the tie rule decides, not "
         f"the image. Each kind of window has one colour scale for all choices.{of_all(comparison, BEST)}"
     )
     return figure, caption
@@ -187,20 +190,10 @@ def _stages(choice: Choice) -> list[str]:
     return [stage for run in choice.runs.values() for stage in run.below("gradient")]
 
 
-def _images(comparison: Comparison, of: Callable[[Run], Iterable[int]]) -> str:
+def _images(counts: Iterable[object]) -> str:
     """How many images each seed was measured on, if the runs say so and agree."""
-    counts = {count for run in comparison.compared for count in of(run)}
-    return f", each of {counts.pop()} images" if len(counts) == 1 else ""
-
-
-def _map_images(run: Run) -> Iterable[int]:
-    count = run.at("invariance", "map_samples")
-    return [count] if isinstance(count, int) else []
-
-
-def _window_images(run: Run) -> Iterable[int]:
-    counts = [run.at("gradient", stage, "samples") for stage in run.below("gradient")]
-    return [count for count in counts if isinstance(count, int)]
+    known = {count for count in counts if isinstance(count, int)}
+    return f", each of {known.pop()} images" if len(known) == 1 else ""
 
 
 def routing(comparison: Comparison) -> tuple[Figure, str] | None:

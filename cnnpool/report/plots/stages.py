@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from cnnpool.quantity import Quantity, find
+from cnnpool.quantity import find
 from cnnpool.report import statistics
 from cnnpool.report.comparison import Comparison, read
 from cnnpool.report.measure import Measure
@@ -37,7 +37,8 @@ def headlines(comparison: Comparison) -> tuple[Figure, str] | None:
 def _headlines(comparison: Comparison, wanted: Callable[[str], bool]) -> tuple[Figure, str] | None:
     declared = [one for one in comparison.quantities if one.headline and wanted(one.key.partition(".")[0])]
     every = dict.fromkeys(key for run in comparison.compared for key in run.numbers)
-    keys = [key for key in every if _is_shown(find(declared, key), key, comparison.stage)]
+    of_stage = {k: (known.values(k) or {}).get("stage") for k in every if (known := find(declared, k))}
+    keys = [key for key, stage in of_stage.items() if comparison.stage in ("", stage or comparison.stage)]
     measures = [comparison.measure(key) for key in keys]
     table = spreads(comparison, keys)
     if not table:
@@ -52,7 +53,7 @@ def _headlines(comparison: Comparison, wanted: Callable[[str], bool]) -> tuple[F
             axes.errorbar(mean, row, xerr=half, fmt=mark, color=colour, capsize=3, markersize=6)
         labels = names(comparison, table, one.key)
         name_rows(axes, labels)
-        stage = (one.quantity.values(one.key) or {}).get("stage")
+        stage = of_stage[one.key]
         panels.title(axes, f"stage {stage}" if stage and len(quantities) == 1 else one.header)
         panels.plain_ticks(axes, 5)
     # After the last panel: where they share an axis, setting an end keeps it from growing.
@@ -64,10 +65,6 @@ def _headlines(comparison: Comparison, wanted: Callable[[str], bool]) -> tuple[F
         figure.supxlabel(Measure("", measures[0].quantity).header, fontsize="medium")
     definitions = " ".join(f"{one.title.capitalize()}: {one.definition}" for one in quantities.values())
     return figure, f"{definitions} Mean over seeds and 95 % t interval.{of_all(comparison)}"
-
-
-def _is_shown(one: Quantity | None, key: str, stage: str) -> bool:
-    return one is not None and (not stage or (one.values(key) or {}).get("stage", stage) == stage)
 
 
 def shift(comparison: Comparison) -> tuple[Figure, str] | None:

@@ -17,7 +17,7 @@ from matplotlib.rcsetup import cycler
 from matplotlib.transforms import Bbox
 
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.row import Row
+from cnnpool.report.pairwise import Row
 
 # The first seven by Okabe and Ito 2008, yellow left out: it vanishes on white. Each of the others is the
 # farthest from all before it in OKLab, as seen with and without protanopia and deuteranopia.
