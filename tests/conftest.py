@@ -36,7 +36,7 @@ REST = {
     "inspection": "examine maps",
     "launch": "folder run_ray slurm sweep untrusted worker",
     "pool": "compiling deterministic export extremes integers internals kernels_choice"
-    " kernels_curved opinfo pages plain_tensors processes triton",
+    " kernels_curved pages plain_tensors processes triton",
     "readout": "export",
     "report": "maps outputs styles",
     "setup": "documented make package quickstart wheel",

@@ -76,30 +76,30 @@ def _rows(args: argparse.Namespace, device: "torch.device") -> Iterator[tuple[di
 
 def parser() -> Parser:
     """The arguments of ``cnnpool bench``."""
-    found = Parser(
+    result = Parser(
         prog="cnnpool bench",
         description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    found.add_argument("suite", nargs="?", default="pool", choices=SUITES, help="default: pool")
-    found.add_argument("--threads", type=int, default=1, metavar="N", help="of torch (default: 1)")
-    found.add_argument("--repeat", type=int, default=15, metavar="N", help="turns per case (default: 15)")
-    found.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda or cuda:N (default: cpu)")
-    found.add_argument(
+    result.add_argument("suite", nargs="?", default="pool", choices=SUITES, help="default: pool")
+    result.add_argument("--threads", type=int, default=1, metavar="N", help="of torch (default: 1)")
+    result.add_argument("--repeat", type=int, default=15, metavar="N", help="turns per case (default: 15)")
+    result.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda or cuda:N (default: cpu)")
+    result.add_argument(
         "--rival",
         choices=("eager", "compile", "onnx"),
         default="eager",
         help="as it is (default), by torch.compile, or in ONNX Runtime, on the CPU, forward alone",
     )
-    found.add_argument(
+    result.add_argument(
         "--plain",
         action="store_true",
         help="as in a script that sets nothing; without it as in training, which keeps freed memory "
         "(cnnpool.keep_memory) and lets idle threads sleep (GOMP_SPINCOUNT)",
     )
-    found.add_argument("--shapes", choices=SIZES, default="default", help="how many (default: default)")
-    found.add_argument("--only", nargs="+", default=[], metavar="OPERATOR", help="these operators alone")
-    found.add_argument("--out", type=Path, metavar="FILE", help="write the results as JSON")
-    return found
+    result.add_argument("--shapes", choices=SIZES, default="default", help="how many (default: default)")
+    result.add_argument("--only", nargs="+", default=[], metavar="OPERATOR", help="these operators alone")
+    result.add_argument("--out", type=Path, metavar="FILE", help="write the results as JSON")
+    return result

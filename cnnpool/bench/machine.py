@@ -26,13 +26,13 @@ def prepare(threads: int, device: str, *, plain: bool = False) -> torch.device:
     Raises:
         ValueError: if there is no such device.
     """
-    found = usable(device)
-    if found.type == "cuda":
-        torch.cuda.set_device(found)
+    chosen = usable(device)
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
     torch.set_num_threads(threads)
     if not plain:
         keep_memory()
-    return found
+    return chosen
 
 
 def facts(device: torch.device) -> dict[str, Any]:

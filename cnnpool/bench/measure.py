@@ -15,7 +15,7 @@ STEPS = 10
 _broken: list[torch.cuda.CUDAGraph] = []
 TRIES = 3
 BLOCK_SECONDS, LEAST_STEPS = {"cpu": 5e-4, "cuda": 5e-3}, {"cpu": 1, "cuda": 10}
-"""What is timed at once, so that neither the clock nor waiting for a GPU is seen."""
+"""Seconds and steps timed at once: neither the clock nor waiting for a GPU is seen."""
 
 
 def in_turn(

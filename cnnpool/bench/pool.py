@@ -1,39 +1,32 @@
-"""The suite of pooling operators: every operator and rival on maps of several sizes, types and layouts."""
+"""The suite of pooling operators: every operator and rival on maps of several sizes, types and layouts.
+
+Rivals run as they are, compiled by torch.compile, or in ONNX Runtime for the forward pass alone.
+"""
 
 import statistics
-from typing import Any, NamedTuple
+import tempfile
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.testing import assert_close
 
 from cnnpool.bench.measure import CPU, STEPS, Call, copying, in_turn, kept_bytes, nbytes, ratio, replays
 from cnnpool.bench.rivals import DUELS, Function
-from cnnpool.bench.runtimes import IN, MissingError, Runtime, compiled, session
 
+ON_CPU = [(1, 8, 8, 8), (32, 16, 14, 14), (128, 32, 28, 28), (128, 64, 32, 32)]
 ON_GPU = [(1, 8, 8, 8), (128, 64, 32, 32), (64, 64, 112, 112), (128, 256, 28, 28)]
+MORE_ON_CPU = [(8, 16, 8, 8), (64, 256, 8, 8), (1, 64, 112, 112), (32, 64, 112, 112)]
+MORE_ON_GPU = [(32, 16, 14, 14), (256, 512, 8, 8), (8, 96, 55, 57)]
 SHAPES = {
-    "cpu": {
-        "small": [(8, 16, 8, 8), (128, 32, 28, 28)],
-        "default": [(1, 8, 8, 8), (32, 16, 14, 14), (128, 32, 28, 28), (128, 64, 32, 32)],
-        "all": [
-            (1, 8, 8, 8),
-            (8, 16, 8, 8),
-            (32, 16, 14, 14),
-            (64, 256, 8, 8),
-            (1, 64, 112, 112),
-            (128, 32, 28, 28),
-            (128, 64, 32, 32),
-            (32, 64, 112, 112),
-        ],
-    },
-    "cuda": {
-        "small": ON_GPU[:2],
-        "default": ON_GPU,
-        "all": [*ON_GPU, (32, 16, 14, 14), (256, 512, 8, 8), (8, 96, 55, 57)],
-    },
+    "cpu": {"small": [(8, 16, 8, 8), (128, 32, 28, 28)], "default": ON_CPU, "all": ON_CPU + MORE_ON_CPU},
+    "cuda": {"small": ON_GPU[:2], "default": ON_GPU, "all": ON_GPU + MORE_ON_GPU},
 }
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+Runtime = Literal["eager", "compile", "onnx"]
+IN: dict[Runtime, str] = {"eager": "", "compile": ", torch.compile", "onnx": ", ONNX Runtime, forward"}
+"""Ends of the names of rivals."""
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
@@ -92,7 +85,9 @@ def measure(case: Case, repeat: int, device: torch.device = CPU, rival: Runtime 
     if rival == "onnx":
         return row | _forward(ours, theirs, x, repeat)
     if rival == "compile":
-        theirs = compiled(theirs)
+        # For each shape anew.
+        torch.compiler.reset()
+        theirs = torch.compile(theirs, dynamic=False)
     y = ours(x).detach()
     grad = torch.randn_like(y)
     kept = kept_bytes(ours, x), kept_bytes(theirs, x)
@@ -117,6 +112,50 @@ def _forward(ours: Function, theirs: Function, x: Tensor, repeat: int) -> dict[s
         copy = copying(nbytes([x, ours(x)]))
         calls: dict[str, Call] = {"ours": lambda: ours(x), "rival": run, "copy": copy}
         return {**_figures(in_turn(calls, repeat)), "kept": {"ours": 0, "rival": 0}, "forward": True}
+
+
+class MissingError(Exception):
+    """A rival that cannot be measured here; the message says why."""
+
+
+class _Module(nn.Module):
+    """A function as the exporter wants it."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def session(function: Function, x: Tensor) -> Call:
+    """A call of ONNX Runtime on the CPU that computes ``function(x)``, with as many threads as torch has.
+
+    Raises:
+        MissingError: if ONNX Runtime is not installed, or does not take the function or the map.
+    """
+    if x.dtype != torch.float32 or not x.is_contiguous():
+        raise MissingError("ONNX Runtime takes contiguous maps of float32")
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise MissingError(str(error)) from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rival.onnx"
+        try:
+            torch.onnx.export(
+                _Module(function).eval(), (x.detach(),), path, input_names=["x"], dynamo=True, verbose=False
+            )
+        except (torch.onnx.OnnxExporterError, RuntimeError) as error:
+            raise MissingError(f"not exported to ONNX: {str(error).splitlines()[0]}") from None
+        made = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    inputs = {"x": x.detach().numpy()}
+    return lambda: made.run(None, inputs)
 
 
 def _figures(seconds: dict[str, list[float]]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -72,21 +72,23 @@ def _learnt(function: Callable[[Tensor, Tensor], Tensor]) -> Function:
     return lambda x: function(x, power(x.device))
 
 
-def _functions(
-    rival: str, ours: Function, theirs: Function, *, positive: bool = False, random: bool = False
-) -> Duel:
-    return Duel(rival, lambda c: ours, lambda c: theirs, positive, random)
+def _functions(rival: str, ours: Function, theirs: Function, **facts: bool) -> Duel:
+    return Duel(rival, lambda c: ours, lambda c: theirs, **facts)
+
+
+def _max(*w: Any) -> Duel:
+    return _functions("F.max_pool2d", lambda x: pool.max_pool2d(x, *w), lambda x: F.max_pool2d(x, *w))
+
+
+def _avg(*w: Any) -> Duel:
+    return _functions("F.avg_pool2d", lambda x: pool.avg_pool2d(x, *w), lambda x: F.avg_pool2d(x, *w))
 
 
 DUELS = {
-    "max 2/2": _functions("F.max_pool2d", lambda x: pool.max_pool2d(x, 2), lambda x: F.max_pool2d(x, 2)),
-    "max 3/2": _functions(
-        "F.max_pool2d", lambda x: pool.max_pool2d(x, 3, 2, 1), lambda x: F.max_pool2d(x, 3, 2, 1)
-    ),
-    "avg 2/2": _functions("F.avg_pool2d", lambda x: pool.avg_pool2d(x, 2), lambda x: F.avg_pool2d(x, 2)),
-    "avg 3/2": _functions(
-        "F.avg_pool2d", lambda x: pool.avg_pool2d(x, 3, 2, 1), lambda x: F.avg_pool2d(x, 3, 2, 1)
-    ),
+    "max 2/2": _max(2),
+    "max 3/2": _max(3, 2, 1),
+    "avg 2/2": _avg(2),
+    "avg 3/2": _avg(3, 2, 1),
     "blur 3/2": Duel("timm BlurPool2d", lambda c: pool.blur_pool2d, _timm_blur(3)),
     "blur 3/2 again": Duel("antialiased-cnns BlurPool", lambda c: pool.blur_pool2d, _zhang_blur),
     "blur 5/2": Duel("timm BlurPool2d", lambda c: lambda x: pool.blur_pool2d(x, 5), _timm_blur(5)),
@@ -107,10 +109,6 @@ DUELS = {
     ),
     "soft": _functions("exp, F.avg_pool2d", lambda x: pool.soft_pool2d(x, 2), _soft, positive=True),
     "stochastic": _functions(
-        "unfold, torch.multinomial",
-        lambda x: pool.stochastic_pool2d(x, 2),
-        _draw,
-        positive=True,
-        random=True,
+        "unfold, torch.multinomial", lambda x: pool.stochastic_pool2d(x, 2), _draw, positive=True, random=True
     ),
 }

@@ -78,7 +78,7 @@ def _more(operator: str, options: Iterable[str]) -> str:
 
 def parser() -> Parser:
     """The arguments of ``cnnpool explain``."""
-    found = Parser(
+    result = Parser(
         prog="cnnpool explain",
         usage="cnnpool explain [OPERATOR [KEY=VALUE ...]] [--batch] [--values ROWS] [--image FILE] | --list",
         description="Forward and backward of one operator on a batch of small images, number by number.",
@@ -86,24 +86,15 @@ def parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add = found.add_argument
-    add(
-        "words",
-        nargs="*",
-        metavar="OPERATOR",
-        help="a pool or a readout (default: max), and any of its options as KEY=VALUE",
-    )
-    add(
-        "--values",
-        action="append",
-        default=[],
-        metavar="ROWS",
-        help='an image of your own, such as "1 2; 3 4"; repeat it for a batch (default: one of 4x4)',
-    )
+    add = result.add_argument
+    words = "a pool or a readout (default: max), and any of its options as KEY=VALUE"
+    add("words", nargs="*", metavar="OPERATOR", help=words)
+    values = 'an image of your own, such as "1 2; 3 4"; repeat it for a batch (default: one of 4x4)'
+    add("--values", action="append", default=[], metavar="ROWS", help=values)
     add("--batch", action="store_true", help="two images, and where the mean over them enters the gradient")
     add("--image", type=Path, metavar="FILE", help="also draw it, as .png, .svg or .pdf")
     add("--list", action="store_true", help="list the operators by what their gradient is like")
-    return found
+    return result
 
 
 def chosen(words: list[str]) -> tuple["Room | None", str, dict[str, object]]:

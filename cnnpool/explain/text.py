@@ -2,8 +2,7 @@
 
 from torch import Tensor
 
-from cnnpool.explain.choices import Phase, Tie
-from cnnpool.explain.example import SEED, Example
+from cnnpool.explain.example import SEED, Example, Phase, Tie
 
 WIDTH = 100
 """Characters of a line of grids."""

@@ -1,4 +1,4 @@
-"""AdaPool: :func:`ada_pool2d` and its similarity half, :func:`dice_pool2d`."""
+"""AdaPool: :func:`ada_pool2d`."""
 
 from typing import Unpack
 
@@ -6,47 +6,25 @@ import torch
 from torch import Tensor
 
 from cnnpool.bounds import Share
-from cnnpool.pool.base import Cells, IntPair, Padding, Place, Side, Size, checked
+from cnnpool.pool.base import Cells, Padding, Place, Side, Size, WindowPool2d, checked
 from cnnpool.pool.cells import added, cells, count, inside, weighted_mean
-from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Fraction
 from cnnpool.pool.soft import soft_pool2d
-from cnnpool.pool.window import WindowPool2d, window_of
+from cnnpool.pool.window import IntPair, Window, wide, window_on
 
 
-def dice_pool2d(
-    x: Tensor,
-    kernel_size: IntPair,
-    stride: IntPair | None = None,
-    padding: IntPair = 0,
-    ceil_mode: bool = False,
-) -> Tensor:
+def dice_mean(x: Tensor, window: Window) -> Tensor:
     """Average of every window weighted by e^d, d = 2|x_i m| / (x_i^2 + m^2) for the window's mean m (eDSCW).
 
     The Dice-Sørensen coefficient d is 1 for |x_i| = |m| and falls to 0 with their ratio; 0/0 is taken as 0,
     its limit along either axis. Computed from the ratio, so that no square over- or underflows.
-
-    Args:
-        x: maps, (N, C, H, W) or (C, H, W), finite, any floating dtype; half precision is summed in float32.
-        kernel_size: window, >= 1, or (vertical, horizontal).
-        stride: >= 1; None for ``kernel_size``.
-        padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
-        ceil_mode: let the last window overhang.
-
-    Returns:
-        (N, C, H', W'), same dtype as ``x``.
-
-    Raises:
-        ValueError: if a number is out of range, or no window fits.
     """
-    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
-    exact = wide(x)
-    parts, present = cells(exact, window), inside(exact, window)
-    mean = added(parts) / count(exact, window)
+    parts, present = cells(x, window), inside(x, window)
+    mean = added(parts) / count(x, window)
     weights = [_dice(part, mean).exp() for part in parts]
     if present is not None:
         weights = [weight * mask for weight, mask in zip(weights, present, strict=True)]
-    return weighted_mean(parts, weights).to(x.dtype)
+    return weighted_mean(parts, weights)
 
 
 def _dice(a: Tensor, b: Tensor) -> Tensor:
@@ -94,8 +72,8 @@ def ada_pool2d(
     """
     if not isinstance(beta, Tensor) and not 0 <= beta <= 1:
         raise ValueError(f"beta must be in [0, 1], got {beta}")
-    exact = wide(x)
-    similar = dice_pool2d(exact, kernel_size, stride, padding, ceil_mode)
+    exact, window = wide(x), window_on(x, kernel_size, stride, padding, ceil_mode)
+    similar = dice_mean(exact, window)
     soft = soft_pool2d(exact, kernel_size, stride, padding, ceil_mode)
     return (soft + beta * (similar - soft)).to(x.dtype)
 
@@ -159,7 +137,7 @@ class AdaPool2d(WindowPool2d):
         self.beta = Fraction("beta", beta, shape, learnable=learnable, **place)
 
     def flops(self, height: int, width: int) -> int:
-        return 14 * self.window_cells(height, width)
+        return 14 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.size is not None and x.shape[-2:] != self.size:

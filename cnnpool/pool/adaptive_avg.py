@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.bins import AdaptivePool2d, averages
-from cnnpool.pool.exporting import is_exported
+from cnnpool.pool.internals import is_exported
 
 
 class AdaptiveAvgPool2d(AdaptivePool2d):

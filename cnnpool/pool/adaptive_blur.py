@@ -1,16 +1,16 @@
 """A low-pass filter predicted from the map: :func:`adaptive_blur_pool2d`."""
 
 import math
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Unpack
 
 from annotated_types import Ge, Le, Predicate
 from torch import Tensor, nn
 
 from cnnpool.bounds import Count, odd
-from cnnpool.pool.base import CellPool2d, IntPair, Place, Size, both, ceil_div, check_batch, checked, pair
-from cnnpool.pool.edges import EdgeConv2d, PaddingMode, check_mode, conv2d, pad
-from cnnpool.pool.precision import largest_finite, wide
-from cnnpool.pool.strided import NORMS
+from cnnpool.pool.base import CellPool2d, Place, Size, both, check_choice, checked
+from cnnpool.pool.edges import EdgeConv2d, PaddingMode, conv2d, pad
+from cnnpool.pool.strided import NORMS, Norm
+from cnnpool.pool.window import IntPair, ceil_div, largest_finite, pair, wide
 
 Side = Annotated[int, Ge(1), Le(15), Predicate(odd)]
 """The convolution has its fourth power times C weights."""
@@ -46,7 +46,7 @@ def adaptive_blur_pool2d(
         >>> adaptive_blur_pool2d(x, logits).shape  # two groups of 3 x 3 filters
         torch.Size([1, 4, 4, 4])
     """
-    check_mode(padding_mode)
+    check_choice("padding_mode", padding_mode, PaddingMode)
     kernel, (sh, sw) = _odd(filter_size), pair(stride, "stride", least=1)
     cells = kernel[0] * kernel[1]
     rows, columns = ceil_div(x.shape[-2], sh), ceil_div(x.shape[-1], sw)
@@ -124,11 +124,11 @@ class AdaptiveBlurPool2d(CellPool2d):
         stride: Size = 2,
         groups: Count | None = None,
         padding_mode: PaddingMode = "reflect",
-        norm: Literal["none", "batch"] = "none",
+        norm: Norm = "none",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
-        self.filter_size, self.stride = both(filter_size), both(stride)
+        super().__init__(channels, stride=stride, **place)
+        self.filter_size = both(filter_size)
         self.groups = math.gcd(8, channels) if groups is None else groups
         if channels % self.groups:
             raise ValueError(f"groups must divide the {channels} channels, got {groups}")
@@ -151,8 +151,7 @@ class AdaptiveBlurPool2d(CellPool2d):
         return rows * columns * per_pixel
 
     def forward(self, x: Tensor) -> Tensor:
-        self.check_channels(x)
-        check_batch(x, type(self).__name__)
+        self.check_batch(x)
         return adaptive_blur_pool2d(x, self._logits(x), self.filter_size, self.stride, self.padding_mode)
 
     def _logits(self, x: Tensor) -> Tensor:

@@ -4,9 +4,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.pool.bins import AdaptivePool2d, largest
-from cnnpool.pool.exporting import is_exported
+from cnnpool.pool.internals import is_exported
 from cnnpool.pool.max import max_pool2d
-from cnnpool.pool.precision import refuse_quantized
+from cnnpool.pool.window import refuse_quantized
 
 
 class AdaptiveMaxPool2d(AdaptivePool2d):

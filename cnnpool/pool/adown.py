@@ -1,15 +1,15 @@
 """An average of neighbours, then half of the channels convolved and half pooled, both with the stride."""
 
-from typing import Literal, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import OddTaps, Place, Pool2d, Size, both, check_batch, checked
+from cnnpool.pool.base import OddTaps, Place, Pool2d, Size, both, checked
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode, pad
 from cnnpool.pool.max import EdgeMaxPool2d
-from cnnpool.pool.strided import ACTIVATIONS, NORMS
+from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation, Norm
 from cnnpool.pool.window import is_channels_last, memory_format
 
 
@@ -60,8 +60,8 @@ class AdownBlock2d(Pool2d):
         kernel_size: OddTaps = 3,
         stride: Size = 2,
         padding_mode: PaddingMode = "zeros",
-        norm: Literal["none", "batch"] = "none",
-        activation: Literal["none", "relu", "gelu", "silu"] = "silu",
+        norm: Norm = "none",
+        activation: Activation = "silu",
         **place: Unpack[Place],
     ):
         super().__init__(channels, **place)
@@ -71,26 +71,15 @@ class AdownBlock2d(Pool2d):
         self.padding = self.kernel_size[0] // 2, self.kernel_size[1] // 2
         self.padding_mode = padding_mode
         bias = norm == "none"
-        self.conv = EdgeConv2d(
-            self.convolved,
-            self.convolved,
-            self.kernel_size,
-            self.stride,
-            mode=padding_mode,
-            bias=bias,
-            **place,
-        )
+        convolution = self.convolved, self.convolved, self.kernel_size, self.stride
+        self.conv = EdgeConv2d(*convolution, mode=padding_mode, bias=bias, **place)
         self.norm = NORMS[norm](self.convolved, **place)
         self.pool = EdgeMaxPool2d(
-            self.pooled,
-            kernel_size=self.kernel_size,
-            stride=self.stride,
-            padding=self.padding,
-            padding_mode=padding_mode,
+            self.pooled, kernel_size=self.kernel_size, stride=self.stride, padding_mode=padding_mode
         )
-        one = self.pooled > 0
-        self.mix = nn.Conv2d(self.pooled, self.pooled, 1, bias=bias, **place) if one else nn.Identity()
-        self.mix_norm = NORMS[norm](self.pooled, **place) if one else nn.Identity()
+        mixes = self.pooled > 0
+        self.mix = nn.Conv2d(self.pooled, self.pooled, 1, bias=bias, **place) if mixes else nn.Identity()
+        self.mix_norm = NORMS[norm](self.pooled, **place) if mixes else nn.Identity()
         self.activation = ACTIVATIONS[activation]()
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
@@ -104,16 +93,13 @@ class AdownBlock2d(Pool2d):
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
-        less = int(self.padding_mode == "zeros")
-        height, width = height - less, width - less
+        height, width = (n - int(self.padding_mode == "zeros") for n in (height, width))
         weights = self.conv.weight.numel() + self.pooled**2
         average = 4 * self.channels * height * width
         return average + 2 * rows * columns * weights + self.pool.flops(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        self.check_channels(x)
-        check_batch(x, type(self).__name__)
-        self.output_size(*x.shape[-2:])
+        self.check_batch(x)
         whole = x if self.padding_mode == "zeros" else pad(x, (0, 1, 0, 1), self.padding_mode)
         mean = avg_pool2d(whole, 2, 1)
         branches = [self.activation(self.norm(self.conv(mean[:, : self.convolved])))]

@@ -1,4 +1,4 @@
-"""Adaptive polyphase sampling: :func:`aps_pool2d`."""
+"""Adaptive polyphase sampling: :func:`aps_pool2d`; and the base class of operators that choose phases."""
 
 import math
 from typing import Annotated, Any, Literal, Unpack
@@ -10,14 +10,14 @@ from torch import Tensor
 from cnnpool.bounds import is_norm
 from cnnpool.pool.autograd.kernels import PhaseKernels
 from cnnpool.pool.autograd.phases import blocks, complete, sample_phase
-from cnnpool.pool.base import IntPair, Place, Size, Taps, checked, pair
+from cnnpool.pool.base import CellPool2d, Place, Size, Taps, both, check_choice, checked
 from cnnpool.pool.dispatch import kernels
-from cnnpool.pool.exporting import is_exported
-from cnnpool.pool.polyphase import PolyphasePool2d
-from cnnpool.pool.precision import wide
+from cnnpool.pool.fourier import full_precision
+from cnnpool.pool.internals import is_exported
+from cnnpool.pool.window import IntPair, check_batch, pair, wide
 
 Choose = Literal["max", "min"]
-Norm = Annotated[float, Predicate(is_norm), doc("1, 2 or inf")]
+Order = Annotated[float, Predicate(is_norm), doc("1, 2 or inf")]
 
 
 def aps_pool2d(
@@ -62,17 +62,12 @@ def aps_pool2d(
     """
     steps = pair(stride, "stride", least=1)
     taps = pair(filter_size, "filter_size", least=1)
-    _check(p, choose)
+    check_choice("choose", choose, Choose)
+    if p not in (1, 2, math.inf):
+        raise ValueError(f"p must be 1, 2 or inf, got {p!r}")
     if phase is None:
         phase = _strongest(wide(complete(x, steps)), steps, p, choose)
     return sample_phase(x, phase, steps, taps), phase
-
-
-def _check(p: float, choose: str) -> None:
-    if p not in (1, 2, math.inf):
-        raise ValueError(f"p must be 1, 2 or inf, got {p!r}")
-    if choose not in ("max", "min"):
-        raise ValueError(f"choose must be one of max, min, got {choose!r}")
 
 
 def _strongest(x: Tensor, stride: tuple[int, int], p: float, choose: Choose) -> Tensor:
@@ -102,6 +97,43 @@ def _norms(x: Tensor, stride: tuple[int, int], p: float) -> Tensor:
     size = size / torch.where(largest == 0, 1.0, largest)
     size = size.square() if p == 2 else size
     return blocks((size * scale).long().sum(1, keepdim=True), stride).sum((1, 2, 4))
+
+
+class PolyphasePool2d(CellPool2d):
+    """An operator that chooses one of the s x s phases of a map per sample, or mixes them.
+
+    ``forward(x, phase=None)``: a residual branch must sample the phase of the main path, so a model may call
+    ``choose`` once and pass its result to both, or set ``keep_phase`` and find in ``phase`` what the latest
+    forward pass sampled, as ``sample_phase`` takes it.
+    """
+
+    keep_phase: bool = False
+    phase: Tensor | None = None
+
+    def __init__(self, channels: int, stride: Size, filter_size: Taps, **place: Unpack[Place]):
+        super().__init__(channels, stride=stride, **place)
+        self.filter_size = both(filter_size)
+
+    def decide(self, x: Tensor) -> Tensor:
+        """The phase, as ``sample_phase`` takes it, of a complete map in float32 or float64."""
+        raise NotImplementedError
+
+    def choose(self, x: Tensor) -> Tensor:
+        """The phase of each sample of ``x``, found in float32 at least, outside autocast too."""
+        with full_precision(x):
+            return self.decide(complete(wide(x), self.stride))
+
+    def pixels(self, height: int, width: int) -> int:
+        """Pixels of the complete map."""
+        rows, columns = self.output_size(height, width)
+        return rows * self.stride[0] * columns * self.stride[1]
+
+    def forward(self, x: Tensor, phase: Tensor | None = None) -> Tensor:
+        check_batch(x, type(self).__name__)
+        phase = self.choose(x) if phase is None else phase
+        if self.keep_phase:
+            self.phase = phase
+        return sample_phase(x, phase, self.stride, self.filter_size)
 
 
 @checked
@@ -144,7 +176,7 @@ class ApsPool2d(PolyphasePool2d):
         channels: int,
         *,
         stride: Size = 2,
-        p: Norm = 2.0,
+        p: Order = 2.0,
         choose: Choose = "max",
         filter_size: Taps = 1,
         **place: Unpack[Place],

@@ -1,6 +1,6 @@
 """Average pooling that saves nothing for backward."""
 
-from typing import Annotated, Self, Unpack
+from typing import Annotated, Unpack
 
 import torch.nn.functional as F
 from annotated_types import Ge, Le, Predicate
@@ -10,10 +10,10 @@ from cnnpool.bounds import other_than_0
 from cnnpool.pool.autograd.averaging import MEANS, summed
 from cnnpool.pool.autograd.linear_maps import Averaging, Counting, counting_of
 from cnnpool.pool.autograd.transforms import Linear, apply
-from cnnpool.pool.base import IntPair, Padding, Place, Pool2d, Size, checked
+from cnnpool.pool.base import LikeTorch, Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.dispatch import AVERAGE, torch_is_faster
-from cnnpool.pool.exporting import is_exported
-from cnnpool.pool.window import Window, cached, check_map, is_channels_last, window_like, window_of
+from cnnpool.pool.internals import is_exported
+from cnnpool.pool.window import IntPair, Window, cached, check_map, is_channels_last, window_of
 
 Divisor = Annotated[int, Ge(-(10**9)), Le(10**9), Predicate(other_than_0)]
 
@@ -58,22 +58,14 @@ def avg_pool2d(
                   [11.0000, 12.5000]]]])
     """
     rest = padding, ceil_mode, count_include_pad, divisor_override
-    small, tiles = torch_is_faster(input, AVERAGE), stride is None or stride == kernel_size
-    if small and (tiles or input.dtype.itemsize > 2 or input.is_cuda):
-        try:
-            return F.avg_pool2d(input, kernel_size, () if tiles else stride, *rest)
-        except (RuntimeError, TypeError, IndexError):
-            # Refused below, in our words: to check first would add a tenth to the time of a small map.
-            pass
     window, counting = _rule(input.shape, kernel_size, stride, *rest)
     if counting.override is not None and is_exported():
         return summed(input, window, counting.override)
-    if is_exported():
-        # Our kernels would fix the size of the maps in a trace.
-        return F.avg_pool2d(input, *window[:3], window.ceil_mode, *counting)
-    if small:
-        # Of windows that overlap torch rounds gradients in half precision after every addition.
-        exact = input.float() if window.overlaps else input
+    small = torch_is_faster(input, AVERAGE)
+    if small or is_exported():
+        # Of windows that overlap torch rounds gradients in half precision after every addition. In a trace
+        # our kernels would fix the size of the maps.
+        exact = input.float() if small and input.dtype.itemsize == 2 and window.overlaps else input
         return F.avg_pool2d(exact, *window[:3], window.ceil_mode, *counting).to(input.dtype)
     batch = input if input.dim() == 4 else input.unsqueeze(0)
     averaging = Averaging(window, counting, (batch.shape[2], batch.shape[3]), is_channels_last(batch))
@@ -97,7 +89,7 @@ def _rule(
 
 
 @checked
-class AvgPool2d(Pool2d):
+class AvgPool2d(LikeTorch, WindowPool2d):
     """Mean of each window (LeCun 1990), by ``avg_pool2d``.
 
     The gradient is 1/k^2 for every input of a window, added up where windows overlap.
@@ -129,6 +121,7 @@ class AvgPool2d(Pool2d):
     paper = "LeCun 1990, Handwritten digit recognition with a back-propagation network"
     shift = "commutes with shifts by multiples of the stride; a box filter damps the aliasing of the rest"
     gradient = "dense"
+    torch_module = nn.AvgPool2d
 
     def __init__(
         self,
@@ -142,29 +135,13 @@ class AvgPool2d(Pool2d):
         divisor_override: Divisor | None = None,
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
-        window = window_of(kernel_size, stride, padding, 1, ceil_mode)
-        self.kernel_size, self.stride, self.padding, _, self.ceil_mode = window
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         self.count_include_pad, self.divisor_override = counting_of(count_include_pad, divisor_override)
         if divisor_override is not None or (count_include_pad and max(self.padding) > 0):
             self.gain = None
 
-    @classmethod
-    def like(cls, module: nn.AvgPool2d, channels: int = 1) -> Self:
-        """The operator with the window of torch's ``module``; ``channels`` is C, used by ``flops`` only.
-
-        Raises:
-            TypeError: if ``module`` is not a ``torch.nn.AvgPool2d``.
-        """
-        return cls(
-            channels,
-            **window_like(module, nn.AvgPool2d, "ceil_mode", "count_include_pad", "divisor_override"),
-        )
-
     def flops(self, height: int, width: int) -> int:
-        rows, columns = self.output_size(height, width)
-        return self.channels * rows * columns * self.kernel_size[0] * self.kernel_size[1]
+        return self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        window = self.kernel_size, self.stride, self.padding, self.ceil_mode
-        return avg_pool2d(x, *window, self.count_include_pad, self.divisor_override)
+        return avg_pool2d(x, *self.window, self.count_include_pad, self.divisor_override)

@@ -1,12 +1,12 @@
 """Average pooling, then a learnt mix of the channels."""
 
-from typing import Literal, Unpack
+from typing import Unpack
 
 from torch import Tensor, nn
 
 from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import Place, Pool2d, Size, both, checked
-from cnnpool.pool.strided import ACTIVATIONS, NORMS
+from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation, Norm
 
 
 @checked
@@ -50,8 +50,8 @@ class AvgConv2d(Pool2d):
         *,
         kernel_size: Size | None = None,
         stride: Size = 2,
-        norm: Literal["none", "batch"] = "none",
-        activation: Literal["none", "relu", "gelu", "silu"] = "none",
+        norm: Norm = "none",
+        activation: Activation = "none",
         **place: Unpack[Place],
     ):
         super().__init__(channels, **place)
@@ -62,10 +62,8 @@ class AvgConv2d(Pool2d):
         self.activation = ACTIVATIONS[activation]()
 
     def flops(self, height: int, width: int) -> int:
-        rows, columns = self.output_size(height, width)
-        return (
-            rows * columns * self.channels * (self.kernel_size[0] * self.kernel_size[1] + 2 * self.channels)
-        )
+        cells = self.kernel_size[0] * self.kernel_size[1]
+        return self.count_outputs(height, width) * (cells + 2 * self.channels)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

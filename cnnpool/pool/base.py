@@ -1,21 +1,22 @@
-"""The base class of operators: their size rule, and the facts that the documentation prints."""
+"""The base classes of operators: options, size rules, and the facts that the documentation prints."""
 
-from typing import Annotated, ClassVar, Literal, TypedDict
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, Unpack, get_args
 
 import torch
-from annotated_types import Ge, Le, Predicate
+from annotated_types import Ge, Gt, Le, Predicate
 from torch import Tensor, nn
 
 from cnnpool.bounds import odd
-from cnnpool.pool.exporting import smaller
+from cnnpool.pool.window import ceil_div, check_batch, window_of
+from cnnpool.pool.window import window_size as window_size
 from cnnpool.registry import checked as checked
 from cnnpool.registry import options_of
 
 Side = Annotated[int, Ge(1), Le(1024)]
 Size = Side | tuple[Side, Side]
 """Window, stride or dilation: one number, or (vertical, horizontal)."""
-IntPair = int | tuple[int, int]
-"""The same in functions, which check it themselves."""
 Sides = Annotated[int, Ge(0), Le(1024)]
 Padding = Sides | tuple[Sides, Sides]
 Cell = Annotated[int, Ge(1), Le(64)]
@@ -26,53 +27,17 @@ Taps = Tap | tuple[Tap, Tap]
 """A window with a weight for each cell."""
 OddTap = Annotated[int, Ge(1), Le(255), Predicate(odd)]
 OddTaps = OddTap | tuple[OddTap, OddTap]
+Step = Annotated[float, Ge(1), Le(1024)]
+Stride = Step | tuple[Step, Step]
+"""A stride that need not be a whole number."""
+StepAboveOne = Annotated[float, Gt(1), Le(1024)]
+StrideAboveOne = StepAboveOne | tuple[StepAboveOne, StepAboveOne]
+LARGEST_DENOMINATOR = 1000
 
 
 def both(value: int | tuple[int, int]) -> tuple[int, int]:
     """(vertical, horizontal) from one number or two, checked already."""
     return (value, value) if isinstance(value, int) else value
-
-
-def pair(value: IntPair, name: str, *, least: int) -> tuple[int, int]:
-    """(vertical, horizontal) from one number or two.
-
-    Raises:
-        ValueError: if a number is below ``least``.
-    """
-    whole = int, torch.SymInt
-    both = (value, value) if isinstance(value, whole) else tuple(value)
-    if len(both) != 2 or any(isinstance(v, bool) or not isinstance(v, whole) or v < least for v in both):
-        raise ValueError(f"{name} must be a whole number of at least {least}, or two of them, got {value!r}")
-    return both
-
-
-def ceil_div(length: int, by: int) -> int:
-    """``length`` over ``by``, rounded up."""
-    # Of numbers that are not negative: other runtimes round the quotient of a negative one towards zero.
-    return (length + by - 1) // by
-
-
-def check_batch(x: Tensor, operator: str) -> None:
-    """Raise unless ``x`` is a non-empty floating-point (N, C, H, W) tensor.
-
-    Raises:
-        ValueError: unless ``x`` is (N, C, H, W), floating, with no empty C, H or W.
-    """
-    if x.dim() != 4 or not x.is_floating_point() or min(x.shape[1:]) < 1:
-        raise ValueError(
-            f"{operator} takes floating-point (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}"
-        )
-
-
-def window_size(length: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
-    """Number of windows along one axis, torch's rule: floor((H + 2p - d(k-1) - 1)/s) + 1.
-
-    With ``ceil_mode`` the last window may overhang, but must start inside the input or its left padding.
-    """
-    span = length + 2 * padding - dilation * (kernel - 1) - 1
-    if not ceil_mode:
-        return span // stride + 1
-    return smaller(ceil_div(span, stride), (length + padding - 1) // stride) + 1
 
 
 def reduced(name: str, height: int, width: int, stride: tuple[int, int]) -> tuple[int, int]:
@@ -85,6 +50,16 @@ def reduced(name: str, height: int, width: int, stride: tuple[int, int]) -> tupl
     if min(size) < 1:
         raise ValueError(f"{name} leaves nothing of a {height}x{width} map: stride={stride}")
     return size
+
+
+def check_choice(name: str, value: object, choices: Any) -> None:
+    """Raise unless ``value`` is one of the ``choices``, a Literal.
+
+    Raises:
+        ValueError: if it is none of them; the message begins with ``name``.
+    """
+    if value not in get_args(choices):
+        raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}")
 
 
 Device = torch.device | str | int | None
@@ -145,10 +120,8 @@ class Pool2d(nn.Module):
     """The dilation of later convolutions, for an operator that keeps the resolution."""
 
     channels: int
-    fixed_channels: bool
-    """Only where weights can belong to single channels: whether ``forward`` takes ``channels`` alone, and so
-    begins with ``check_channels``.
-    """
+    fixed_channels: bool = False
+    """Whether weights belong to single channels: ``forward`` then begins with ``check_channels``."""
     kernel_size: tuple[int, int]
     stride: tuple[int, int]
     padding: tuple[int, int] = (0, 0)
@@ -170,6 +143,16 @@ class Pool2d(nn.Module):
                 f"{type(self).__name__} was made for {self.channels} channels, got {x.shape[-3]}: "
                 f"input of shape {tuple(x.shape)}"
             )
+
+    def check_batch(self, x: Tensor) -> tuple[int, int]:
+        """(H', W') of ``x``, a non-empty floating-point (N, C, H, W) tensor that the operator takes.
+
+        Raises:
+            ValueError: if it is none, has the wrong number of channels, or nothing would be left.
+        """
+        self.check_channels(x)
+        check_batch(x, type(self).__name__)
+        return self.output_size(*x.shape[-2:])
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         """(H', W') for an input of (H, W).
@@ -196,15 +179,123 @@ class Pool2d(nn.Module):
         """
         return None
 
+    def count_outputs(self, height: int, width: int) -> int:
+        """Outputs of a sample: C H' W'."""
+        rows, columns = self.output_size(height, width)
+        return self.channels * rows * columns
+
     def extra_repr(self) -> str:
         held = {name: getattr(self, name, None) for name in options_of(type(self))}
         plain = {name: value for name, value in held.items() if isinstance(value, int | float | str | tuple)}
         return ", ".join(f"{name}={value!r}" for name, value in plain.items())
 
 
+@checked
 class CellPool2d(Pool2d):
     """An operator with an output for each cell of ``stride`` pixels, the last cut off at the edge."""
+
+    def __init__(self, channels: int, *, stride: Size = 2, **place: Unpack[Place]):
+        super().__init__(channels, **place)
+        self.stride = both(stride)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         """(ceil(H/s), ceil(W/s))."""
         return ceil_div(height, self.stride[0]), ceil_div(width, self.stride[1])
+
+
+class RationalPool2d(Pool2d):
+    """An operator whose stride need not be a whole number; by default H' = ceil(H/s).
+
+    A number is read as the nearest fraction with a denominator of at most 1000, so that 32/11 written as
+    2.909090909090909 makes 11 of 32. ``stride`` is the nearest whole number: the pixels that an output stands
+    for.
+    """
+
+    def __init__(self, channels: int, stride: Stride, **place: Unpack[Place]):
+        super().__init__(channels, **place)
+        steps = (stride, stride) if isinstance(stride, int | float) else stride
+        down, across = (Fraction(s).limit_denominator(LARGEST_DENOMINATOR) for s in steps)
+        self.ratio = down.as_integer_ratio(), across.as_integer_ratio()
+        self.stride = round(down), round(across)
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        (p, q), (r, s) = self.ratio
+        return ceil_div(height * q, p), ceil_div(width * s, r)
+
+    def extra_repr(self) -> str:
+        (p, q), (r, s) = self.ratio
+        others = {name: getattr(self, name, None) for name in options_of(type(self)) if name != "stride"}
+        shown = ", ".join(f"{name}={value!r}" for name, value in others.items() if value is not None)
+        return f"stride=({p / q:g}, {r / s:g}), {shown}"
+
+
+class WindowPool2d(Pool2d):
+    """An operator that slides a window of ``channels``-channel maps; a subclass adds the mathematics."""
+
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: Size,
+        stride: Size,
+        padding: Padding,
+        ceil_mode: bool,
+        dilation: Size = 1,
+        **place: Unpack[Place],
+    ):
+        super().__init__(channels, **place)
+        window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
+        self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode = window
+
+    @property
+    def window(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], bool]:
+        """Kernel size, stride, padding and ceil mode, in the order the functions take them."""
+        return self.kernel_size, self.stride, self.padding, self.ceil_mode
+
+    def count_cells(self, height: int, width: int) -> int:
+        """Cells in all windows of a sample: C H' W' k k."""
+        return self.count_outputs(height, width) * self.kernel_size[0] * self.kernel_size[1]
+
+
+class LikeTorch(nn.Module):
+    """An operator that torch has too, as ``torch_module``."""
+
+    torch_module: ClassVar[type[nn.Module]]
+
+    @classmethod
+    def like(cls, module: nn.Module, channels: int = 1, **options: Any) -> Self:
+        """The operator with the options of torch's ``module``.
+
+        Args:
+            module: torch's.
+            channels: C of the input, used by ``flops`` only.
+            options: of the constructor, such as ``ties``.
+
+        Raises:
+            TypeError: if ``module`` is not of the class that torch has.
+            ValueError: if it returns indices, or an operator here lacks what it does.
+        """
+        kind = cls.torch_module.__name__
+        if not isinstance(module, cls.torch_module):
+            raise TypeError(f"like takes a torch.nn.{kind}, got {type(module).__name__}")
+        if getattr(module, "return_indices", False):
+            raise ValueError(
+                f"a module here returns one map: call max_pool{kind[-2:]} with return_indices=True"
+            )
+        return cls(channels, **cls.options_like(module), **options)
+
+    @classmethod
+    def options_like(cls, module: nn.Module) -> dict[str, Any]:
+        """The options that ``module`` has by the same names."""
+        return same_options(module, options_of(cls))
+
+
+def same_options(module: nn.Module, known: Mapping[str, object]) -> dict[str, Any]:
+    """Those of the ``known`` options that a module of torch has, as it has them."""
+    options = {name: getattr(module, name) for name in known if hasattr(module, name)}
+    if "kernel_size" in options and options["stride"] is None:
+        options["stride"] = options["kernel_size"]
+    # Modules for sequences keep some of their numbers in tuples of one.
+    return {
+        name: value[0] if isinstance(value, tuple) and len(value) == 1 else value
+        for name, value in options.items()
+    }

@@ -3,23 +3,22 @@
 The bin of output i of H' is [floor(i H/H'), ceil((i+1) H/H')).
 """
 
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Place, Pool2d, Size, both, ceil_div, checked, reduced
-from cnnpool.pool.exporting import holds
-from cnnpool.pool.precision import wide
+from cnnpool.pool.base import LikeTorch, Place, Pool2d, Size, both, checked, reduced
+from cnnpool.pool.internals import holds
+from cnnpool.pool.window import ceil_div, wide
 
 
 @checked
-class AdaptivePool2d(Pool2d):
+class AdaptivePool2d(LikeTorch, Pool2d):
     """An operator whose windows are as many bins as there are outputs; a subclass adds the mathematics."""
 
     paper = "He 2014, arXiv:1406.4729"
     shift = "commutes with shifts by multiples of H/H' where H' divides H"
-    torch_module: ClassVar[type[nn.Module]]
 
     def __init__(
         self, channels: int, *, stride: Size = 2, output_size: Size | None = None, **place: Unpack[Place]
@@ -29,21 +28,12 @@ class AdaptivePool2d(Pool2d):
         self.fixed_size = None if output_size is None else both(output_size)
 
     @classmethod
-    def like(cls, module: nn.Module, channels: int = 1) -> Self:
-        """The operator with the output size of torch's ``module``; ``channels`` is C, used by ``flops`` only.
-
-        Raises:
-            TypeError: if ``module`` is not torch's module of the same name.
-            ValueError: if it keeps the length of an axis, or returns indices.
-        """
-        if not isinstance(module, cls.torch_module):
-            wanted = cls.torch_module.__name__
-            raise TypeError(f"like takes a torch.nn.{wanted}, got {type(module).__name__}")
-        size: Any = module.output_size
-        down, across = size if isinstance(size, tuple) else (size, size)
-        if down is None or across is None or getattr(module, "return_indices", False):
-            raise ValueError(f"an operator here has a fixed output size and returns one map, unlike {module}")
-        return cls(channels, output_size=(down, across))
+    def options_like(cls, module: nn.Module) -> dict[str, Any]:
+        options = super().options_like(module)
+        size = options["output_size"]
+        if None in (size if isinstance(size, tuple) else (size,)):
+            raise ValueError(f"an operator here has a fixed output size, unlike {module}")
+        return options
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
         return self.fixed_size or reduced(type(self).__name__, height, width, self.stride)

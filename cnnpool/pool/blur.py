@@ -8,10 +8,10 @@ from torch import Tensor
 from cnnpool.pool.autograd.blurring import BLUR, convolved, traced
 from cnnpool.pool.autograd.linear_maps import Blurring
 from cnnpool.pool.autograd.transforms import Linear, apply
-from cnnpool.pool.base import CellPool2d, IntPair, Place, Size, Taps, both, checked, pair
-from cnnpool.pool.edges import PaddingMode, check_mode
-from cnnpool.pool.exporting import is_exported
-from cnnpool.pool.window import is_channels_last
+from cnnpool.pool.base import CellPool2d, Place, Size, Taps, both, check_choice, checked
+from cnnpool.pool.edges import PaddingMode
+from cnnpool.pool.internals import is_exported
+from cnnpool.pool.window import IntPair, is_channels_last, pair
 
 
 def blur_pool2d(
@@ -81,7 +81,7 @@ def _check(x: Tensor, padding_mode: PaddingMode) -> None:
         )
     if min(x.shape[-3:]) < 1:
         raise ValueError(f"blur_pool2d needs a map, got {tuple(x.shape)}")
-    check_mode(padding_mode)
+    check_choice("padding_mode", padding_mode, PaddingMode)
 
 
 @checked
@@ -123,8 +123,8 @@ class BlurPool2d(CellPool2d):
         padding_mode: PaddingMode = "reflect",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
-        self.filter_size, self.stride = both(filter_size), both(stride)
+        super().__init__(channels, stride=stride, **place)
+        self.filter_size = both(filter_size)
         self.padding_mode = padding_mode
         if padding_mode == "zeros" and self.filter_size != (1, 1):
             self.gain = None

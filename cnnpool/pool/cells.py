@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.exporting import is_exported
+from cnnpool.pool.internals import is_exported
 from cnnpool.pool.window import Window, check_map
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from cnnpool.pool.base import CellPool2d, OddTaps, Place, Size, Taps, both, checked
 from cnnpool.pool.blur import BlurPool2d
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
-from cnnpool.pool.strided import ACTIVATIONS, NORMS
+from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation, Norm
 
 
 @checked
@@ -60,23 +60,15 @@ class ConvBlur2d(CellPool2d):
         order: Literal["conv_blur", "blur_conv"] = "conv_blur",
         padding_mode: PaddingMode = "reflect",
         conv_padding_mode: PaddingMode = "zeros",
-        norm: Literal["none", "batch"] = "none",
-        activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+        norm: Norm = "none",
+        activation: Activation = "relu",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
-        self.order = order
-        self.kernel_size, self.stride = both(kernel_size), both(stride)
+        super().__init__(channels, stride=stride, **place)
+        self.order, self.kernel_size = order, both(kernel_size)
         conv_stride, blur_stride = (1, self.stride) if order == "conv_blur" else (self.stride, 1)
-        self.conv = EdgeConv2d(
-            channels,
-            channels,
-            self.kernel_size,
-            conv_stride,
-            mode=conv_padding_mode,
-            bias=norm == "none",
-            **place,
-        )
+        convolution = channels, channels, self.kernel_size, conv_stride
+        self.conv = EdgeConv2d(*convolution, mode=conv_padding_mode, bias=norm == "none", **place)
         self.norm = NORMS[norm](channels, **place)
         self.activation = ACTIVATIONS[activation]()
         self.blur = BlurPool2d(
@@ -85,8 +77,7 @@ class ConvBlur2d(CellPool2d):
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = (height, width) if self.order == "conv_blur" else self.output_size(height, width)
-        convolved = 2 * rows * columns * self.channels**2 * self.kernel_size[0] * self.kernel_size[1]
-        return convolved + self.blur.flops(height, width)
+        return 2 * rows * columns * self.conv.weight.numel() + self.blur.flops(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

@@ -1,13 +1,13 @@
 """A learnt convolution at full resolution, then max pooling."""
 
-from typing import Literal, Unpack
+from typing import Unpack
 
 from torch import Tensor
 
 from cnnpool.pool.base import OddTaps, Padding, Place, Pool2d, Size, both, checked
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.max import EdgeMaxPool2d
-from cnnpool.pool.strided import ACTIVATIONS, NORMS
+from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation, Norm
 
 
 @checked
@@ -59,8 +59,8 @@ class ConvPool2d(Pool2d):
         stride: Size = 2,
         padding: Padding | None = None,
         padding_mode: PaddingMode = "zeros",
-        norm: Literal["none", "batch"] = "none",
-        activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+        norm: Norm = "none",
+        activation: Activation = "relu",
         **place: Unpack[Place],
     ):
         super().__init__(channels, **place)
@@ -72,17 +72,12 @@ class ConvPool2d(Pool2d):
         self.norm = NORMS[norm](channels, **place)
         self.activation = ACTIVATIONS[activation]()
         self.pool = EdgeMaxPool2d(
-            channels,
-            kernel_size=window,
-            stride=stride,
-            padding=padding,
-            padding_mode=padding_mode,
+            channels, kernel_size=window, stride=stride, padding=padding, padding_mode=padding_mode
         )
         self.kernel_size, self.stride, self.padding = window, self.pool.stride, self.pool.padding
 
     def flops(self, height: int, width: int) -> int:
-        convolved = 2 * height * width * self.channels**2 * self.conv_size[0] * self.conv_size[1]
-        return convolved + self.pool.flops(height, width)
+        return 2 * height * width * self.conv.weight.numel() + self.pool.flops(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

@@ -8,14 +8,13 @@ from annotated_types import Gt, Lt
 from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero
-from cnnpool.pool.base import Place, Pool2d, check_batch, checked
+from cnnpool.pool.base import Place, RationalPool2d, Stride, checked
 from cnnpool.pool.fourier import crop, full_precision, resample, resample_flops
-from cnnpool.pool.precision import wide
-from cnnpool.pool.rational import Stride, fractions, rounded_up, whole
+from cnnpool.pool.window import wide
 
 
 @checked
-class DiffStride2d(Pool2d):
+class DiffStride2d(RationalPool2d):
     """Cut the spectrum down and shape it with a mask of learnt strides (Riad 2022, DiffStride).
 
     Each frequency k of an axis (in whole periods per map) is multiplied by the paper's mask,
@@ -66,14 +65,9 @@ class DiffStride2d(Pool2d):
         smoothness: AboveZero = 4.0,
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
+        super().__init__(channels, stride, **place)
         self.smoothness = smoothness
-        self.ratio = fractions(stride)
-        self.stride = whole(self.ratio)
         self.band = nn.Parameter(torch.full((2,), math.log(bandwidth / (1 - bandwidth)), **place))
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return rounded_up(height, width, self.ratio)
 
     def mask(self, height: int, width: int) -> tuple[Tensor, Tensor]:
         """The gains of the frequencies 0, 1, ... of each axis, (H'//2 + 1,) and (W'//2 + 1,)."""
@@ -88,13 +82,7 @@ class DiffStride2d(Pool2d):
         return resample_flops(self.channels, height, width, *self.output_size(height, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        check_batch(x, type(self).__name__)
-        lengths = x.shape[-2:]
-        axes = zip(lengths, self.output_size(*lengths), self.mask(*lengths), strict=True)
+        axes = zip(x.shape[-2:], self.check_batch(x), self.mask(*x.shape[-2:]), strict=True)
         with full_precision(x):
             rows, columns = (crop(length, kept, mask.to(wide(x).dtype)) for length, kept, mask in axes)
             return resample(x, rows, columns)
-
-    def extra_repr(self) -> str:
-        (p, q), (r, s) = self.ratio
-        return f"stride=({p / q:g}, {r / s:g}), smoothness={self.smoothness:g}"

@@ -6,10 +6,9 @@ from typing import Literal, Unpack
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
+from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, check_choice, checked
 from cnnpool.pool.cells import added, cells, count, inside, weighted_mean
-from cnnpool.pool.precision import wide
-from cnnpool.pool.window import Window, WindowPool2d, window_of
+from cnnpool.pool.window import IntPair, Window, wide, window_on
 
 Form = Literal["symmetric", "asymmetric"]
 
@@ -61,8 +60,10 @@ def dpp_pool2d(
         >>> dpp_pool2d(x, 0.0, 2.0, 2, form="asymmetric")
         tensor([[[[3.8978]]]])
     """
-    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
-    _check(form, eps)
+    window = window_on(x, kernel_size, stride, padding, ceil_mode)
+    check_choice("form", form, Form)
+    if not eps > 0:
+        raise ValueError(f"eps must be above 0, got {eps}")
     exact = wide(x)
     parts, present = cells(exact, window), count(exact, window)
     masks: Sequence[Tensor | int] = inside(exact, window) or [1] * len(parts)
@@ -77,13 +78,6 @@ def dpp_pool2d(
         for detail, mask in zip(details, masks, strict=True)
     ]
     return weighted_mean(parts, weights).to(x.dtype)
-
-
-def _check(form: str, eps: float) -> None:
-    if form not in ("symmetric", "asymmetric"):
-        raise ValueError(f"form must be one of symmetric, asymmetric, got {form!r}")
-    if not eps > 0:
-        raise ValueError(f"eps must be above 0, got {eps}")
 
 
 def _power(base: Tensor, exponent: float | Tensor, mask: Tensor | int) -> Tensor:
@@ -158,8 +152,7 @@ class DppPool2d(WindowPool2d):
 
     def flops(self, height: int, width: int) -> int:
         filtered = 0 if self.filter is None else 2 * self.filter.shape[1]
-        size = self.kernel_size[0] * self.kernel_size[1]
-        return self.window_cells(height, width) * (9 * size + filtered) // size
+        return 9 * self.count_cells(height, width) + filtered * self.count_outputs(height, width)
 
     def _reference(self, x: Tensor) -> Tensor | None:
         if self.filter is None:
@@ -176,6 +169,5 @@ class DppPool2d(WindowPool2d):
             p.to(exact.dtype).exp()[:, None, None] for p in (self.log_alpha, self.log_strength)
         )
         reference = self._reference(exact)
-        return dpp_pool2d(exact, alpha, strength, *self.window, form=self.form, reference=reference).to(
-            x.dtype
-        )
+        y = dpp_pool2d(exact, alpha, strength, *self.window, form=self.form, reference=reference)
+        return y.to(x.dtype)

@@ -1,26 +1,17 @@
 """Values past the edges of a feature map: :func:`pad`, and a convolution that uses it."""
 
 from collections.abc import Sequence
-from typing import Literal, Unpack, get_args
+from typing import Literal, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.base import IntPair, Place, Size, pair
-from cnnpool.pool.exporting import is_exported, repeated
+from cnnpool.pool.base import Place, Size, check_choice
+from cnnpool.pool.internals import is_exported, repeated
+from cnnpool.pool.window import IntPair, pair
 
 PaddingMode = Literal["reflect", "replicate", "circular", "zeros"]
-
-
-def check_mode(mode: str) -> None:
-    """Raise unless ``mode`` is a padding mode.
-
-    Raises:
-        ValueError: if ``mode`` is none of reflect, replicate, circular and zeros.
-    """
-    if mode not in get_args(PaddingMode):
-        raise ValueError(f"padding_mode must be one of {', '.join(get_args(PaddingMode))}, got {mode!r}")
 
 
 def source(index: int, length: int, mode: PaddingMode) -> int | None:
@@ -117,9 +108,9 @@ class EdgeConv2d(nn.Conv2d):
         out_channels: int,
         kernel_size: Size,
         stride: Size = 1,
+        padding: tuple[int, int] | None = None,
         *,
         mode: PaddingMode,
-        padding: tuple[int, int] | None = None,
         groups: int = 1,
         bias: bool = True,
         **place: Unpack[Place],
@@ -127,7 +118,7 @@ class EdgeConv2d(nn.Conv2d):
         kernel = pair(kernel_size, "kernel_size", least=1)
         if padding is None and any(k % 2 == 0 for k in kernel):
             raise ValueError(f"kernel_size must be odd, to keep the size of the map, got {kernel_size!r}")
-        check_mode(mode)
+        check_choice("padding_mode", mode, PaddingMode)
         sides = (kernel[0] // 2, kernel[1] // 2) if padding is None else padding
         super().__init__(
             *(in_channels, out_channels, kernel, stride, sides),

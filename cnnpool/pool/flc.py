@@ -1,18 +1,16 @@
 """FrequencyLowCut pooling: the central quarter of the spectrum, transformed back."""
 
 import math
-from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import CellPool2d, Place, Size, both, check_batch, checked
-from cnnpool.pool.exporting import holds, modulo
+from cnnpool.pool.base import CellPool2d
 from cnnpool.pool.fourier import crop, full_precision, like, resample, resample_flops
-from cnnpool.pool.precision import wide
+from cnnpool.pool.internals import holds, modulo
+from cnnpool.pool.window import wide
 
 
-@checked
 class FlcPool2d(CellPool2d):
     """Keep the central quarter of the Fourier transform (Grabinski 2022, FrequencyLowCut pooling).
 
@@ -44,10 +42,6 @@ class FlcPool2d(CellPool2d):
     shift = "commutes with shifts by multiples of the stride; aliases at the new Nyquist frequency alone"
     gradient = "dense"
 
-    def __init__(self, channels: int, *, stride: Size = 2, **place: Unpack[Place]):
-        super().__init__(channels, **place)
-        self.stride = both(stride)
-
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
         corner = 2 * height * (width + 1) + 2 * rows * columns
@@ -58,13 +52,13 @@ class FlcPool2d(CellPool2d):
         return torch.ones_like(frequency)
 
     def forward(self, x: Tensor) -> Tensor:
-        check_batch(x, type(self).__name__)
+        size = self.check_batch(x)
         gains = [
             self.gain_of(torch.arange(kept // 2 + 1, dtype=wide(x).dtype, device=x.device) / length)
-            for length, kept in zip(x.shape[-2:], self.output_size(*x.shape[-2:]), strict=True)
+            for length, kept in zip(x.shape[-2:], size, strict=True)
         ]
         with full_precision(x):
-            return _centre(x, self.output_size(*x.shape[-2:]), gains)
+            return _centre(x, size, gains)
 
 
 def _centre(x: Tensor, size: tuple[int, int], gains: list[Tensor]) -> Tensor:

@@ -11,9 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.exporting import modulo
-from cnnpool.pool.precision import wide
-from cnnpool.pool.window import is_channels_last, memory_format
+from cnnpool.pool.internals import modulo
+from cnnpool.pool.window import is_channels_last, memory_format, wide
 
 
 def full_precision(x: Tensor) -> AbstractContextManager[object]:

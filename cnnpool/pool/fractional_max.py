@@ -6,14 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.base import Place, Pool2d, ceil_div, check_batch, checked
+from cnnpool.pool.base import Place, RationalPool2d, StrideAboveOne, checked
 from cnnpool.pool.bins import max_between
-from cnnpool.pool.rational import StrideAboveOne, fractions, rounded_down, whole
-from cnnpool.pool.window import is_channels_last, memory_format
+from cnnpool.pool.window import ceil_div, is_channels_last, memory_format
 
 
 @checked
-class FractionalMaxPool2d(Pool2d):
+class FractionalMaxPool2d(RationalPool2d):
     """Maximum over windows between randomly spaced edges (Graham 2014, fractional max-pooling).
 
     Along an axis of H pixels and H' windows the edges a_0 < a_1 < ... rise by floor or ceil of their mean
@@ -63,13 +62,12 @@ class FractionalMaxPool2d(Pool2d):
         overlapping: bool = True,
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
+        super().__init__(channels, stride, **place)
         self.mode, self.overlapping = mode, overlapping
-        self.ratio = fractions(stride)
-        self.stride = whole(self.ratio)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        size = rounded_down(height, width, self.ratio)
+        (p, q), (r, s) = self.ratio
+        size = height * q // p, width * s // r
         if min(size) < 1:
             raise ValueError(
                 f"{type(self).__name__} leaves nothing of a {height}x{width} map: {self.extra_repr()}"
@@ -95,8 +93,7 @@ class FractionalMaxPool2d(Pool2d):
         return pseudorandom_edges(total, count, torch.full((1, 1), 0.5, device=device))
 
     def forward(self, x: Tensor) -> Tensor:
-        check_batch(x, type(self).__name__)
-        size = self.output_size(*x.shape[-2:])
+        size = self.check_batch(x)
         # Columns first: the winner is then the first of its window in row-major order.
         y = x
         for axis in (3, 2):
@@ -105,10 +102,6 @@ class FractionalMaxPool2d(Pool2d):
             start, last = edges[:, :-1], edges[:, 1:] - int(not self.overlapping)
             y = max_between(y, start, last, self._reach(length, count), axis)
         return y.contiguous(memory_format=memory_format(is_channels_last(x)))
-
-    def extra_repr(self) -> str:
-        (p, q), (r, s) = self.ratio
-        return f"stride=({p / q:g}, {r / s:g}), mode={self.mode!r}, overlapping={self.overlapping}"
 
 
 def random_edges(total: int, count: int, samples: int, device: torch.device) -> Tensor:

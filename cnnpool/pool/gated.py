@@ -6,12 +6,11 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
+from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.cells import added, cells
 from cnnpool.pool.mixed import max_and_average
-from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
-from cnnpool.pool.window import WindowPool2d, window_of
+from cnnpool.pool.window import IntPair, wide, window_on
 
 
 def filtered(parts: list[Tensor], weight: Tensor) -> Tensor:
@@ -63,7 +62,7 @@ def gated_pool2d(
         >>> gated_pool2d(x, torch.full((1, 4), 10.0), 2)
         tensor([[[[4.]]]])
     """
-    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    window = window_on(x, kernel_size, stride, padding, ceil_mode)
     exact = wide(x)
     gate = share(filtered(cells(exact, window), weight))
     largest, average = max_and_average(exact, window)
@@ -101,7 +100,6 @@ class GatedPool2d(WindowPool2d):
     paper = "Lee 2016, arXiv:1509.08985"
     shift = "commutes with shifts by multiples of the stride; between max and average"
     gradient = "dense"
-    fixed_channels: bool = False
 
     def __init__(
         self,
@@ -120,7 +118,7 @@ class GatedPool2d(WindowPool2d):
         self.weight = nn.Parameter(torch.zeros(repeats(per, channels), size, **place))
 
     def flops(self, height: int, width: int) -> int:
-        return 4 * self.window_cells(height, width)
+        return 4 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

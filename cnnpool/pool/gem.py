@@ -7,11 +7,10 @@ from torch import Tensor
 from cnnpool.bounds import AboveZero
 from cnnpool.pool.autograd.kernels import FLOORED, Mean
 from cnnpool.pool.autograd.replayed import evaluate
-from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
+from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.lp import power_mean
-from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import WindowPool2d, window_on
+from cnnpool.pool.window import IntPair, wide, window_on
 
 
 def gem_pool2d(
@@ -96,7 +95,6 @@ class GemPool2d(WindowPool2d):
     paper = "Radenović 2018, arXiv:1711.02512"
     shift = "commutes with shifts by multiples of the stride; larger p aliases more, like max"
     gradient = "dense"
-    fixed_channels: bool = False
 
     def __init__(
         self,
@@ -118,7 +116,7 @@ class GemPool2d(WindowPool2d):
         self.p = Positive("p", p, repeats(per, channels), learnable=learnable, **place)
 
     def flops(self, height: int, width: int) -> int:
-        return 4 * self.window_cells(height, width)
+        return 4 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from cnnpool.pool.avg import avg_pool2d
 from cnnpool.pool.base import CellPool2d, Place, checked
-from cnnpool.pool.precision import check_floating
+from cnnpool.pool.window import check_floating
 
 
 @checked
@@ -44,15 +44,13 @@ class HaarPool2d(CellPool2d):
     def __init__(
         self, channels: int, *, stride: Literal[2] = 2, orthonormal: bool = True, **place: Unpack[Place]
     ):
-        super().__init__(channels, **place)
+        super().__init__(channels, stride=stride, **place)
         self.orthonormal = orthonormal
-        self.stride = (2, 2)
         if not orthonormal:
             self.gain = 1.0
 
     def flops(self, height: int, width: int) -> int:
-        rows, columns = self.output_size(height, width)
-        return 4 * self.channels * rows * columns
+        return 4 * self.count_outputs(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         check_floating(x)

@@ -5,9 +5,9 @@ from typing import Literal, Unpack
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.base import CellPool2d, Place, check_batch, checked, placed
+from cnnpool.pool.base import CellPool2d, Place, checked, placed
 from cnnpool.pool.fourier import like
-from cnnpool.pool.strided import ACTIVATIONS, NORMS
+from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation, Norm
 from cnnpool.pool.wavelet import wavelet_bands2d, wavelet_bank
 
 
@@ -54,25 +54,22 @@ class HwdConv2d(CellPool2d):
         *,
         stride: Literal[2] = 2,
         edges: Literal["replicate", "zeros"] = "replicate",
-        norm: Literal["none", "batch"] = "none",
-        activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+        norm: Norm = "none",
+        activation: Activation = "relu",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
+        super().__init__(channels, stride=stride, **place)
         self.edges = edges
-        self.stride = (2, 2)
         self.register_buffer("bank", placed(wavelet_bank(1), **place), persistent=False)
         self.mix = nn.Conv2d(4 * channels, channels, 1, bias=norm == "none", **place)
         self.norm = NORMS[norm](channels, **place)
         self.activation = ACTIVATIONS[activation]()
 
     def flops(self, height: int, width: int) -> int:
-        rows, columns = self.output_size(height, width)
-        return rows * columns * self.channels * (2 * self.bank.numel() + 8 * self.channels)
+        return self.count_outputs(height, width) * (2 * self.bank.numel() + 8 * self.channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        self.check_channels(x)
-        check_batch(x, type(self).__name__)
+        self.check_batch(x)
         whole = x
         if self.edges == "zeros":
             whole = F.pad(x, (0, x.shape[-1] % 2, 0, x.shape[-2] % 2))

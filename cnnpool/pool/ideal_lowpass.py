@@ -1,13 +1,11 @@
 """An ideal low-pass filter, then plain subsampling."""
 
-from typing import Unpack
-
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import CellPool2d, IntPair, Place, Size, both, ceil_div, check_batch, checked, pair
+from cnnpool.pool.base import CellPool2d
 from cnnpool.pool.fourier import full_precision, low_pass, resample, resample_flops
-from cnnpool.pool.precision import wide
+from cnnpool.pool.window import IntPair, ceil_div, check_batch, pair, wide
 
 
 def ideal_lowpass_pool2d(x: Tensor, stride: IntPair = 2) -> Tensor:
@@ -46,7 +44,6 @@ def _matrix(length: int, stride: int, like: Tensor) -> Tensor:
     return low_pass(length, gain, torch.arange(0, length, stride, device=like.device), length)
 
 
-@checked
 class IdealLowpassPool2d(CellPool2d):
     """Remove every frequency that subsampling would alias, then subsample (Michaeli 2023).
 
@@ -75,10 +72,6 @@ class IdealLowpassPool2d(CellPool2d):
     paper = "Michaeli 2023, arXiv:2303.08085"
     shift = "commutes with shifts by multiples of the stride, and with any shift in between: nothing aliases"
     gradient = "dense"
-
-    def __init__(self, channels: int, *, stride: Size = 2, **place: Unpack[Place]):
-        super().__init__(channels, **place)
-        self.stride = both(stride)
 
     def flops(self, height: int, width: int) -> int:
         return resample_flops(self.channels, height, width, *self.output_size(height, width))

@@ -1,10 +1,16 @@
-"""The private names of torch that the package uses, all of them here and none of them needed.
+"""How torch calls an operator: watched, transformed, or recorded in a graph for other runtimes.
 
-They tell whether a call is watched or transformed, for which torch has no public name. Where a torch lacks
-one, the cautious answer is given: torch's own operators do the work, with the same results, only slower.
+All private names of torch that the package uses are here, and none of them is needed: where a torch lacks
+one, the cautious answer is given, and torch's own operators do the work, with the same results, only slower.
+In a graph H and W may be symbols, and it must be right at every size: ONNX drops the guards that
+``torch.export`` keeps of what was decided for the size at hand.
 """
 
+import math
+from typing import Any
+
 import torch
+from torch import Tensor
 
 # Number of active dispatch modes: FLOP counters, fake tensors, tracers. Each must see torch's operators; to
 # know that there is none lets compiled kernels do the work.
@@ -23,3 +29,51 @@ def is_watched() -> bool:
 def is_transforming() -> bool:
     """Whether a transform of ``torch.func``, such as ``vmap`` or ``grad``, is active."""
     return _transforms_active is None or bool(_transforms_active())
+
+
+def is_exported() -> bool:
+    """Whether the call becomes part of a graph for other runtimes, by ``torch.export``, ONNX or a trace.
+
+    There an operator with a standard equivalent is that alone, and windows are sliced for maps of any size.
+    """
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return tracing or torch.compiler.is_exporting()
+
+
+def holds(condition: bool) -> bool:
+    """Whether ``condition`` may be built upon: in a graph only if it is true at every size."""
+    if not is_exported():
+        return condition
+    if isinstance(condition, Tensor):
+        # In a trace the sizes are tensors.
+        return False
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return statically_known_true(condition)
+
+
+def smaller(a: int, b: int) -> int:
+    """The smaller size."""
+    if isinstance(a, Tensor):
+        result: Any = torch.minimum(a, torch.as_tensor(b))
+    else:
+        result = torch.sym_min(a, b)
+    size: int = result
+    return size
+
+
+def log_of(count: int, like: Tensor) -> Any:
+    """The natural logarithm of a number of pixels, in a graph as a tensor of the dtype of ``like``."""
+    return like.new_full((), count).log() if is_exported() else math.log(count)
+
+
+def modulo(places: Tensor, length: int) -> Tensor:
+    """``places`` % ``length``, whole numbers."""
+    # ONNX's remainder takes no symbol, only a tensor of it.
+    return places % torch.full_like(places, length) if is_exported() else places % length
+
+
+def repeated(x: Tensor, axis: int, before: int, after: int) -> Tensor:
+    """``x`` continued circularly by ``before`` and ``after`` pixels along ``axis``."""
+    length = x.shape[axis]
+    return x.index_select(axis, modulo(torch.arange(-before, length + after, device=x.device), length))

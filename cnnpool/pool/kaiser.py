@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from annotated_types import Gt, Le
 from torch import Tensor
 
-from cnnpool.pool.base import CellPool2d, IntPair, Place, Size, Taps, both, check_batch, checked, pair
-from cnnpool.pool.edges import PaddingMode, check_mode, pad
+from cnnpool.pool.base import CellPool2d, Place, Size, Taps, both, check_choice, checked
+from cnnpool.pool.edges import PaddingMode, pad
 from cnnpool.pool.fourier import full_precision, like
-from cnnpool.pool.precision import wide
+from cnnpool.pool.window import IntPair, check_batch, pair, wide
 
 Share = Annotated[float, Gt(0), Le(1)]
 Breadth = Annotated[float, Gt(0), Le(2)]
@@ -91,7 +91,7 @@ def kaiser_pool2d(
         tensor(True)
     """
     check_batch(x, "kaiser_pool2d")
-    check_mode(padding_mode)
+    check_choice("padding_mode", padding_mode, PaddingMode)
     for name, share, most in (("cutoff", cutoff, 1), ("width", width, 2)):
         if not 0 < share <= most:
             raise ValueError(f"{name} must be above 0 and at most {most}, got {share!r}")
@@ -168,8 +168,8 @@ class KaiserPool2d(CellPool2d):
         padding_mode: PaddingMode = "reflect",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
-        self.filter_size, self.stride = both(filter_size), both(stride)
+        super().__init__(channels, stride=stride, **place)
+        self.filter_size = both(filter_size)
         self.cutoff, self.width, self.padding_mode = cutoff, width, padding_mode
         self.down, self.across = (
             kaiser_taps(m, s, cutoff, width) for m, s in zip(self.filter_size, self.stride, strict=True)
@@ -183,5 +183,5 @@ class KaiserPool2d(CellPool2d):
         return self.channels * rows * (width * down + columns * across)
 
     def forward(self, x: Tensor) -> Tensor:
-        check_batch(x, type(self).__name__)
+        self.check_batch(x)
         return filtered(x, self.down, self.across, self.stride, self.padding_mode)

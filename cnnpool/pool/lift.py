@@ -6,10 +6,11 @@ from typing import Literal, Unpack
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import CellPool2d, OddTap, Place, ceil_div, check_batch, checked
+from cnnpool.pool.base import CellPool2d, OddTap, Place, checked
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
-from cnnpool.pool.exporting import is_exported
 from cnnpool.pool.fourier import like
+from cnnpool.pool.internals import is_exported
+from cnnpool.pool.window import ceil_div
 
 ROWS, COLUMNS = -2, -1
 
@@ -100,7 +101,6 @@ class LiftPool2d(CellPool2d):
     shift = "commutes with shifts by multiples of the stride; odd and even pixels are treated differently"
     gradient = "dense"
     gain: float | None = None
-    fixed_channels: bool = False
 
     def __init__(
         self,
@@ -113,10 +113,9 @@ class LiftPool2d(CellPool2d):
         padding_mode: PaddingMode = "reflect",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
+        super().__init__(channels, stride=stride, **place)
         self.lifting, self.taken = lifting, bands
         self.taps = kernel_size
-        self.stride = (2, 2)
         self.fixed_channels = lifting == "learnt"
         if lifting == "haar":
             # The details of a constant are zero, and its approximation is the constant.
@@ -136,7 +135,7 @@ class LiftPool2d(CellPool2d):
 
     def bands(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """LL, LH, HL and HH of ``x``, each (N, C, ceil(H/2), ceil(W/2)); the first letter is the columns'."""
-        check_batch(x, type(self).__name__)
+        self.check_batch(x)
         low, high = self.columns(x)
         return (*self.rows(low), *self.rows(high))
 
@@ -155,7 +154,7 @@ class LiftPool2d(CellPool2d):
         return self.columns.inverse(low, high)
 
     def forward(self, x: Tensor) -> Tensor:
-        self.check_channels(x)
+        self.check_batch(x)
         if self.taken == "ll":
             low = self.columns(x)[0]
             y: Tensor = self.rows(low)[0]

@@ -7,10 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero, CountOrZero
-from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
+from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.cells import cells, peak, weighted_mean
-from cnnpool.pool.precision import largest_finite, wide
-from cnnpool.pool.window import Window, WindowPool2d, window_of
+from cnnpool.pool.window import IntPair, Window, largest_finite, wide, window_on
 
 
 def lip_pool2d(
@@ -53,7 +52,7 @@ def lip_pool2d(
     """
     if x.shape != logits.shape:
         raise ValueError(f"logits must have the shape of x, {tuple(x.shape)}, got {tuple(logits.shape)}")
-    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    window = window_on(x, kernel_size, stride, padding, ceil_mode)
     exact, importance = wide(x), wide(logits)
     bound = largest_finite(importance)
     return softmax_mean(exact, importance.clamp(-bound, bound), window).to(x.dtype)
@@ -182,7 +181,7 @@ class LipPool2d(WindowPool2d):
 
     def flops(self, height: int, width: int) -> int:
         weights = sum(p.numel() for p in self.logits.parameters() if p.dim() == 4)
-        return 2 * weights * height * width + 5 * self.window_cells(height, width)
+        return 2 * weights * height * width + 5 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 
 from cnnpool.bounds import AboveZero
-from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
+from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.cells import added, cells, count, peak
-from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import WindowPool2d, window_of
+from cnnpool.pool.window import IntPair, largest_finite, wide, window_on
 
 
 def logsumexp_pool2d(
@@ -52,7 +51,7 @@ def logsumexp_pool2d(
         >>> logsumexp_pool2d(x, 2, r=100)
         tensor([[[[3.9861]]]])
     """
-    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    window = window_on(x, kernel_size, stride, padding, ceil_mode)
     if not isinstance(r, Tensor) and not 0 < r < math.inf:
         raise ValueError(f"r must be finite and above 0, got {r}")
     exact = wide(x)
@@ -99,7 +98,6 @@ class LogSumExpPool2d(WindowPool2d):
     paper = "Boureau 2010, A Theoretical Analysis of Feature Pooling in Visual Recognition (ICML)"
     shift = "commutes with shifts by multiples of the stride; larger r aliases more, like max"
     gradient = "dense"
-    fixed_channels: bool = False
 
     def __init__(
         self,
@@ -119,7 +117,7 @@ class LogSumExpPool2d(WindowPool2d):
         self.r = Positive("r", r, repeats(per, channels), learnable=learnable, **place)
 
     def flops(self, height: int, width: int) -> int:
-        return 5 * self.window_cells(height, width)
+        return 5 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

@@ -1,7 +1,7 @@
 """Lp (power-average) pooling: :func:`lp_pool2d`."""
 
 import math
-from typing import Annotated, Literal, Self, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 import torch
 from annotated_types import Gt
@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from cnnpool.pool.autograd.kernels import POWER, Mean
 from cnnpool.pool.autograd.replayed import evaluate
-from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
+from cnnpool.pool.base import Cells, LikeTorch, Padding, Place, Size, WindowPool2d, check_choice, checked
 from cnnpool.pool.cells import added, cells, count, peak
 from cnnpool.pool.max import max_pool2d
-from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import WindowPool2d, window_like, window_on
+from cnnpool.pool.window import IntPair, wide, window_on
 
 Power = Annotated[float, Gt(0)]
 """Infinity gives the maximum."""
+Form = Literal["sum", "mean"]
 
 
 def lp_pool2d(
@@ -28,7 +28,7 @@ def lp_pool2d(
     ceil_mode: bool = False,
     *,
     padding: IntPair = 0,
-    form: Literal["sum", "mean"] = "sum",
+    form: Form = "sum",
 ) -> Tensor:
     """The p-norm of every window, (sum |x_i|^p)^(1/p), or with ``form="mean"`` (mean |x_i|^p)^(1/p).
 
@@ -63,8 +63,7 @@ def lp_pool2d(
         tensor([[[[2.5000]]]])
     """
     window = window_on(input, kernel_size, stride, padding, ceil_mode)
-    if form not in ("sum", "mean"):
-        raise ValueError(f"form must be one of sum, mean, got {form!r}")
+    check_choice("form", form, Form)
     if not isinstance(norm_type, Tensor) and not norm_type > 0:
         raise ValueError(f"norm_type must be above 0, got {norm_type}")
     if not isinstance(norm_type, Tensor) and norm_type == math.inf:
@@ -97,7 +96,7 @@ def _power(base: Tensor, exponent: float | Tensor) -> Tensor:
 
 
 @checked
-class LpPool2d(WindowPool2d):
+class LpPool2d(LikeTorch, WindowPool2d):
     """y = (mean |x_i|^p)^(1/p): p = 1 averages |x|, large p nears max |x| (Gulcehre 2014, arXiv:1311.1780).
 
     The default is the mean, so that a map keeps its scale; ``form: sum`` is torch's LPPool2d (Sermanet 2012),
@@ -134,7 +133,7 @@ class LpPool2d(WindowPool2d):
     paper = "Gulcehre 2014, arXiv:1311.1780"
     shift = "commutes with shifts by multiples of the stride; larger p aliases more, like max"
     gradient = "dense"
-    fixed_channels: bool = False
+    torch_module = nn.LPPool2d
 
     def __init__(
         self,
@@ -155,25 +154,17 @@ class LpPool2d(WindowPool2d):
         if form == "sum":
             self.gain = None
         self.form = form
-        copies = repeats(per, channels)
-        if p == math.inf and not learnable:
-            self.p = None
-        else:
-            above = 1.0 if learnable else 0.0
+        self.p = None
+        if p != math.inf or learnable:
+            above, copies = float(learnable), repeats(per, channels)
             self.p = Positive("p", p, copies, learnable=learnable, above=above, **place)
 
     @classmethod
-    def like(cls, module: nn.LPPool2d, channels: int = 1) -> Self:
-        """The operator with the window and the power of torch's ``module``; ``channels`` is C.
-
-        Raises:
-            TypeError: if ``module`` is not a ``torch.nn.LPPool2d``.
-        """
-        window = window_like(module, nn.LPPool2d, "ceil_mode")
-        return cls(channels, **window, p=float(module.norm_type), form="sum")
+    def options_like(cls, module: Any) -> dict[str, Any]:
+        return super().options_like(module) | {"p": float(module.norm_type), "form": "sum"}
 
     def flops(self, height: int, width: int) -> int:
-        return 4 * self.window_cells(height, width)
+        return 4 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

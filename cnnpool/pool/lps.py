@@ -7,10 +7,10 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from cnnpool.bounds import AboveZero
+from cnnpool.pool.aps import PolyphasePool2d
 from cnnpool.pool.autograd.phases import components
 from cnnpool.pool.base import OddTaps, Place, Size, Taps, checked
 from cnnpool.pool.edges import EdgeConv2d, conv2d
-from cnnpool.pool.polyphase import PolyphasePool2d
 
 
 @checked

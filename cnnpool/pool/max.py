@@ -1,6 +1,6 @@
 """Max pooling that saves one small integer per output for backward."""
 
-from typing import Any, Literal, Self, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 import torch
 import torch.nn.functional as F
@@ -9,18 +9,18 @@ from torch import Tensor, nn
 from cnnpool.pool.autograd.routing import Max, MaxTiles, packs
 from cnnpool.pool.autograd.transforms import apply
 from cnnpool.pool.autograd.winners import Ties, indices_of, winners_dtype
-from cnnpool.pool.base import IntPair, Padding, Place, Pool2d, Size, both, checked
+from cnnpool.pool.base import LikeTorch, Padding, Place, Size, WindowPool2d, both, check_choice, checked
 from cnnpool.pool.dispatch import MAX_OVERLAPPING, MAX_TILES, torch_is_faster
 from cnnpool.pool.edges import PaddingMode, pad
-from cnnpool.pool.exporting import is_exported
-from cnnpool.pool.precision import refuse_quantized
+from cnnpool.pool.internals import is_exported
 from cnnpool.pool.window import (
+    IntPair,
     Window,
     cached,
     check_map,
     is_channels_last,
     memory_format,
-    window_like,
+    refuse_quantized,
     window_of,
 )
 
@@ -97,19 +97,17 @@ def max_pool2d(
         >>> indices.flatten()
         tensor([ 5,  7, 13, 15])
     """
-    if _torch_suffices(input, kernel_size, stride, dilation, ties):
-        pool: Any = F.max_pool2d_with_indices if return_indices else torch.max_pool2d
-        found: Tensor | tuple[Tensor, Tensor]
-        try:
-            found = pool(input, kernel_size, () if stride is None else stride, padding, 1, ceil_mode)
-            return found
-        except (RuntimeError, TypeError, IndexError):
-            # Refused below, in our words: to check first would add a tenth to the time of a small map.
-            pass
     window = _checked_window(input.shape, kernel_size, stride, padding, dilation, ceil_mode, ties)
     if return_indices:
-        return _with_indices(input, window, ties)
-    return _maxima(input, window, ties)
+        refuse_quantized(input, "return_indices")
+        if ties == "split":
+            raise ValueError("return_indices names one winner of each window: ties must be first or last")
+    if _torch_suffices(input, window, ties, return_indices):
+        return _by_torch(input, window, return_indices)
+    if not return_indices:
+        return _maxima(input, window, ties)
+    y, winners = _with_winners(input, window, ties)
+    return y, indices_of(winners, window, input.shape[-2], input.shape[-1])
 
 
 def max_pool2d_with_winners(
@@ -142,29 +140,28 @@ def max_pool2d_with_winners(
     return _with_winners(input, window, ties)
 
 
-def _torch_suffices(
-    x: Tensor, kernel_size: IntPair, stride: IntPair | None, dilation: IntPair, ties: Ties
-) -> bool:
-    """Whether torch's own operator is right, and faster than a call of ours: on small maps."""
-    if ties != "first" or dilation != 1:
-        return False
-    if stride is None or stride == kernel_size:
-        return torch_is_faster(x, MAX_TILES)
-    # Of windows that overlap torch rounds gradients in half precision after every addition.
-    return (x.dtype.itemsize > 2 or x.is_cuda) and torch_is_faster(x, MAX_OVERLAPPING)
+def _torch_suffices(x: Tensor, window: Window, ties: Ties, return_indices: bool) -> bool:
+    """Whether torch's own operator is as good, or the only one: on small maps, of integers, in a graph."""
+    if not return_indices and (not x.is_floating_point() or is_exported()):
+        return True
+    limits = MAX_TILES if window.kernel == window.stride else MAX_OVERLAPPING
+    return ties == "first" and torch_is_faster(x, limits)
+
+
+def _by_torch(x: Tensor, window: Window, return_indices: bool) -> Tensor | tuple[Tensor, Tensor]:
+    # Of windows that overlap torch rounds gradients in half precision after every addition. A map of small
+    # integers in channels_last it refuses, if it has more numbers than they can count.
+    half = x.is_floating_point() and x.dtype.itemsize == 2 and window.overlaps and not is_exported()
+    small = x.dtype in (torch.int8, torch.uint8, torch.int16) and x.dim() == 4
+    exact = x.float() if half else x.contiguous() if small else x
+    if return_indices:
+        y, indices = F.max_pool2d_with_indices(exact, *window)
+        return y.to(x.dtype), indices
+    y = torch.max_pool2d(exact, *window)
+    return y.contiguous(memory_format=memory_format(is_channels_last(x))) if small else y.to(x.dtype)
 
 
 def _maxima(x: Tensor, window: Window, ties: Ties) -> Tensor:
-    if not x.is_quantized and x.dim() == 4 and x.dtype in (torch.int8, torch.uint8, torch.int16):
-        # torch refuses a channels-last map with more numbers than its integers can count.
-        y = torch.max_pool2d(x.contiguous(), *window)
-        return y.contiguous(memory_format=memory_format(is_channels_last(x)))
-    if not x.is_floating_point() or is_exported():
-        return torch.max_pool2d(x, *window)
-    if ties == "first" and torch_is_faster(x, MAX_OVERLAPPING):
-        # A small map; of windows that overlap torch rounds gradients in half precision after every addition.
-        exact = x.float() if window.overlaps else x
-        return torch.max_pool2d(exact, *window).to(x.dtype)
     packed = packs(x, window, ties) if x.dim() == 4 else None
     if packed is None:
         return _with_winners(x, window, ties)[0]
@@ -177,14 +174,6 @@ def _with_winners(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor
         return apply(Max, x, window, ties)
     y, winners = apply(Max, x.unsqueeze(0), window, ties)
     return y.squeeze(0), winners.squeeze(0)
-
-
-def _with_indices(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
-    refuse_quantized(x, "return_indices")
-    if ties == "split":
-        raise ValueError("return_indices names one winner of each window: ties must be first or last")
-    y, winners = _with_winners(x, window, ties)
-    return y, indices_of(winners, window, x.shape[-2], x.shape[-1])
 
 
 @cached
@@ -203,9 +192,8 @@ def _checked_window(
         ValueError: for a number out of range, an empty output, or a window wholly in the padding.
     """
     window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    if ties not in ("first", "last", "split"):
-        raise ValueError(f"ties must be one of first, last, split, got {ties!r}")
-    winners_dtype(window, ties)
+    check_choice("ties", ties, Ties)
+    winners_dtype(window.kernel, ties)
     check_map(shape, window, "max_pool2d")
     lengths = shape[-2:]
     for length, s, p, d in zip(lengths, window.stride, window.padding, window.dilation, strict=True):
@@ -219,7 +207,7 @@ def _checked_window(
 
 
 @checked
-class MaxPool2d(Pool2d):
+class MaxPool2d(LikeTorch, WindowPool2d):
     """Largest value of each window (Zhou & Chellappa 1988; in a CNN: Ranzato 2007), by ``max_pool2d``.
 
     The gradient of a window goes only to its maximum, 1 at the argmax and 0 elsewhere: with 2x2 windows 3/4
@@ -256,6 +244,7 @@ class MaxPool2d(Pool2d):
     paper = "Zhou & Chellappa 1988, ICNN"
     shift = "commutes with shifts by multiples of the stride; the winners move with the pixels in between"
     gradient = "sparse"
+    torch_module = nn.MaxPool2d
     keep_winners: bool = False
     winners: Tensor | None = None
 
@@ -268,36 +257,21 @@ class MaxPool2d(Pool2d):
         padding: Padding = 0,
         dilation: Size = 1,
         ceil_mode: bool = False,
-        ties: Literal["first", "last", "split"] = "first",
+        ties: Ties = "first",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
-        window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-        self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode = window
-        winners_dtype(window, ties)
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, dilation, **place)
+        winners_dtype(self.kernel_size, ties)
         self.ties = ties
 
-    @classmethod
-    def like(cls, module: nn.MaxPool2d, channels: int = 1, **options: Any) -> Self:
-        """The operator with the window of torch's ``module``.
-
-        Args:
-            module: torch's module.
-            channels: C of the input, used by ``flops`` only.
-            options: of the constructor, such as ``ties``.
-
-        Raises:
-            TypeError: if ``module`` is not a ``torch.nn.MaxPool2d``.
-            ValueError: if it returns indices.
-        """
-        return cls(channels, **window_like(module, nn.MaxPool2d, "dilation", "ceil_mode"), **options)
-
     def flops(self, height: int, width: int) -> int:
-        rows, columns = self.output_size(height, width)
-        return self.channels * rows * columns * (self.kernel_size[0] * self.kernel_size[1] - 1)
+        return self.count_cells(height, width) - self.count_outputs(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        window = self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode
+        return self._pool(x, self.padding)
+
+    def _pool(self, x: Tensor, padding: tuple[int, int]) -> Tensor:
+        window = self.kernel_size, self.stride, padding, self.dilation, self.ceil_mode
         if not self.keep_winners:
             return max_pool2d(x, *window, ties=self.ties)
         y, self.winners = max_pool2d_with_winners(x, *window, ties=self.ties)
@@ -332,8 +306,5 @@ class EdgeMaxPool2d(MaxPool2d):
         self.output_size(*x.shape[-2:])
         down, across = self.padding
         # Before channels are left out: of a single one the memory format would be lost.
-        padded = pad(x, (across, across, down, down), self.padding_mode)[..., : self.channels, :, :]
-        if not self.keep_winners:
-            return max_pool2d(padded, self.kernel_size, self.stride, ties=self.ties)
-        y, self.winners = max_pool2d_with_winners(padded, self.kernel_size, self.stride, ties=self.ties)
-        return y
+        padded = pad(x, (across, across, down, down), self.padding_mode)
+        return self._pool(padded[..., : self.channels, :, :], (0, 0))

@@ -13,12 +13,12 @@ from cnnpool.pool.autograd.linear_maps import Blurring
 from cnnpool.pool.autograd.routing import Route, scatter
 from cnnpool.pool.autograd.transforms import Linear, apply
 from cnnpool.pool.autograd.winners import Ties
-from cnnpool.pool.base import IntPair, Place, Pool2d, Size, Taps, both, checked, pair
+from cnnpool.pool.base import Place, Pool2d, Size, Taps, both, checked
 from cnnpool.pool.blur import BlurPool2d, blur_pool2d, blurring_of
 from cnnpool.pool.dispatch import kernels_without_forward_mode
 from cnnpool.pool.edges import PaddingMode
 from cnnpool.pool.max import MaxPool2d, max_pool2d
-from cnnpool.pool.window import Window
+from cnnpool.pool.window import IntPair, Window, pair
 
 
 def max_blur_pool2d(

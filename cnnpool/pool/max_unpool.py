@@ -8,10 +8,8 @@ from torch import Tensor
 from cnnpool.pool.autograd.routing import Route, scatter
 from cnnpool.pool.autograd.transforms import Linear, LinearMap, apply
 from cnnpool.pool.autograd.winners import indices_of
-from cnnpool.pool.base import IntPair
 from cnnpool.pool.dispatch import is_plain
-from cnnpool.pool.precision import check_floating
-from cnnpool.pool.window import Window, is_channels_last, window_of
+from cnnpool.pool.window import IntPair, Window, check_floating, is_channels_last, window_of
 
 
 def max_unpool2d(

@@ -5,9 +5,9 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
+from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.cells import cells, comparisons, count, order, peak
-from cnnpool.pool.window import WindowPool2d, window_on
+from cnnpool.pool.window import IntPair, window_on
 
 
 def median_pool2d(
@@ -105,8 +105,7 @@ class MedianPool2d(WindowPool2d):
     def flops(self, height: int, width: int) -> int:
         length = self.kernel_size[0] * self.kernel_size[1]
         middle = (length - 1) // 2
-        windows = self.window_cells(height, width) // length
-        return windows * comparisons(length, range(middle, middle + 1))
+        return self.count_outputs(height, width) * comparisons(length, range(middle, middle + 1))
 
     def forward(self, x: Tensor) -> Tensor:
         return median_pool2d(x, *self.window)

@@ -6,18 +6,15 @@ from torch import Tensor
 
 from cnnpool.bounds import Share
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import IntPair, Padding, Place, Size, checked
+from cnnpool.pool.base import Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.max import max_pool2d
-from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Fraction, Per, repeats
-from cnnpool.pool.window import Window, WindowPool2d, check, window_of
+from cnnpool.pool.window import IntPair, Window, wide, window_on
 
 
 def max_and_average(x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
     """Maximum (first of equal cells) and average over the cells inside the map, in the type of ``x``."""
-    check(x, window)
-    kernel_size, stride, padding, _, ceil_mode = window
-    average = avg_pool2d(x, kernel_size, stride, padding, ceil_mode, count_include_pad=False)
+    average = avg_pool2d(x, *window[:3], window.ceil_mode, count_include_pad=False)
     return max_pool2d(x, *window), average
 
 
@@ -57,7 +54,7 @@ def mixed_pool2d(
     """
     if not isinstance(mix, Tensor) and not 0 <= mix <= 1:
         raise ValueError(f"mix must be in [0, 1], got {mix}")
-    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    window = window_on(x, kernel_size, stride, padding, ceil_mode)
     largest, average = max_and_average(wide(x), window)
     return (mix * largest + (1 - mix) * average).to(x.dtype)
 
@@ -95,7 +92,6 @@ class MixedPool2d(WindowPool2d):
     paper = "Lee 2016, arXiv:1509.08985"
     shift = "commutes with shifts by multiples of the stride; between max and average"
     gradient = "dense"
-    fixed_channels: bool = False
 
     def __init__(
         self,
@@ -115,7 +111,7 @@ class MixedPool2d(WindowPool2d):
         self.mix = Fraction("mix", mix, (repeats(per, channels), 1, 1), learnable=learnable, **place)
 
     def flops(self, height: int, width: int) -> int:
-        return 2 * self.window_cells(height, width)
+        return 2 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

@@ -5,11 +5,10 @@ from typing import Literal, Unpack
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
+from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.cells import added, cells, comparisons, count, order
-from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
-from cnnpool.pool.window import WindowPool2d, window_of
+from cnnpool.pool.window import IntPair, wide, window_on
 
 
 def ordinal_pool2d(
@@ -50,7 +49,7 @@ def ordinal_pool2d(
         >>> ordinal_pool2d(x, torch.tensor([[0.5, 0.5, 0.0, 0.0]]), 2)  # mean of the two largest
         tensor([[[[3.5000]]]])
     """
-    window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
+    window = window_on(x, kernel_size, stride, padding, ceil_mode)
     exact = wide(x)
     parts, present = cells(exact, window, fill=-float("inf")), count(exact, window)
     if weight.dim() != 2 or weight.shape[1] != len(parts):
@@ -100,7 +99,6 @@ class OrdinalPool2d(WindowPool2d):
     paper = "Kumar 2018; Deliège 2021, arXiv:2109.01561"
     shift = "commutes with shifts by multiples of the stride; between average and the order it learns"
     gradient = "dense"
-    fixed_channels: bool = False
 
     def __init__(
         self,
@@ -125,8 +123,7 @@ class OrdinalPool2d(WindowPool2d):
 
     def flops(self, height: int, width: int) -> int:
         length = self.kernel_size[0] * self.kernel_size[1]
-        windows = self.window_cells(height, width) // length
-        return windows * (comparisons(length, range(length)) + 2 * length)
+        return self.count_outputs(height, width) * (comparisons(length, range(length)) + 2 * length)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

@@ -56,8 +56,7 @@ class PatchConv2d(Pool2d):
         self.norm = NORMS["batch" if norm == "batch" else "none"](channels, **place)
 
     def flops(self, height: int, width: int) -> int:
-        rows, columns = self.output_size(height, width)
-        return 2 * rows * columns * self.channels**2 * self.stride[0] * self.stride[1]
+        return 2 * self.count_outputs(height, width) * self.conv.weight[0].numel()
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

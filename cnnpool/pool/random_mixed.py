@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 
 from cnnpool.bounds import Share
-from cnnpool.pool.base import Padding, Place, Size, checked
+from cnnpool.pool.base import Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.internals import is_transforming
 from cnnpool.pool.mixed import mixed_pool2d
 from cnnpool.pool.scalar import Per, repeats
-from cnnpool.pool.window import WindowPool2d
 
 
 @checked
@@ -50,7 +49,6 @@ class RandomMixedPool2d(WindowPool2d):
     paper = "Yu 2014, Mixed Pooling for Convolutional Neural Networks (RSKT)"
     shift = "in evaluation: commutes with shifts by multiples of the stride; between max and average"
     gradient = "dense"
-    fixed_channels: bool = False
     random = True
 
     draws: Tensor
@@ -78,7 +76,7 @@ class RandomMixedPool2d(WindowPool2d):
             self.register_buffer(name, counts)
 
     def flops(self, height: int, width: int) -> int:
-        return 2 * self.window_cells(height, width)
+        return 2 * self.count_cells(height, width)
 
     def frequency(self) -> Tensor:
         """Share of max among the draws so far, (C,) or (1,), in [0, 1]."""

@@ -1,14 +1,14 @@
 """Max pooling of some channels beside a strided convolution of all."""
 
-from typing import Literal, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import Padding, Place, Pool2d, Size, Taps, both, check_batch, checked
+from cnnpool.pool.base import Padding, Place, Pool2d, Size, Taps, both, checked
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 from cnnpool.pool.max import EdgeMaxPool2d
-from cnnpool.pool.strided import ACTIVATIONS, NORMS
+from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation, Norm
 
 
 @checked
@@ -59,44 +59,28 @@ class ReductionBlock2d(Pool2d):
         stride: Size = 2,
         padding: Padding | None = None,
         padding_mode: PaddingMode = "zeros",
-        norm: Literal["none", "batch"] = "none",
-        activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+        norm: Norm = "none",
+        activation: Activation = "relu",
         **place: Unpack[Place],
     ):
         super().__init__(channels, **place)
         self.pooled = channels // 2
         window = both(kernel_size)
         self.pool = EdgeMaxPool2d(
-            self.pooled,
-            kernel_size=window,
-            stride=stride,
-            padding=padding,
-            padding_mode=padding_mode,
+            self.pooled, kernel_size=window, stride=stride, padding=padding, padding_mode=padding_mode
         )
         self.kernel_size, self.stride, self.padding = window, self.pool.stride, self.pool.padding
         self.convolved = channels - self.pooled
-        self.conv = EdgeConv2d(
-            channels,
-            self.convolved,
-            window,
-            self.stride,
-            mode=padding_mode,
-            padding=self.padding,
-            bias=norm == "none",
-            **place,
-        )
+        convolution = channels, self.convolved, window, self.stride, self.padding
+        self.conv = EdgeConv2d(*convolution, mode=padding_mode, bias=norm == "none", **place)
         self.norm = NORMS[norm](self.convolved, **place)
         self.activation = ACTIVATIONS[activation]()
 
     def flops(self, height: int, width: int) -> int:
         rows, columns = self.output_size(height, width)
-        cells = self.kernel_size[0] * self.kernel_size[1]
-        convolved = 2 * rows * columns * self.convolved * self.channels * cells
-        return convolved + self.pool.flops(height, width)
+        return 2 * rows * columns * self.conv.weight.numel() + self.pool.flops(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        self.check_channels(x)
-        check_batch(x, type(self).__name__)
-        self.output_size(*x.shape[-2:])
+        self.check_batch(x)
         learnt = self.activation(self.norm(self.conv(x)))
         return torch.cat([self.pool(x), learnt], 1) if self.pooled else learnt

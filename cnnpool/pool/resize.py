@@ -5,8 +5,8 @@ from typing import Literal, Unpack
 import torch.nn.functional as F
 from torch import Tensor
 
-from cnnpool.pool.base import Place, Pool2d, Size, both, check_batch, checked, reduced
-from cnnpool.pool.precision import wide
+from cnnpool.pool.base import Place, Pool2d, Size, both, checked, reduced
+from cnnpool.pool.window import wide
 
 
 @checked
@@ -66,8 +66,7 @@ class Resize2d(Pool2d):
         return 2 * self.channels * (columns * height * across + rows * columns * down)
 
     def forward(self, x: Tensor) -> Tensor:
-        check_batch(x, type(self).__name__)
-        size = self.output_size(*x.shape[-2:])
+        size = self.check_batch(x)
         # torch's antialiased kernel has no half precision, and in torch 2.15 on CPU it takes a map for
         # channels_last and mixes its rows where the output is one column wide: such a map is turned.
         turned = size[1] == 1

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import Place, Pool2d, Size, both, check_batch, checked, reduced
+from cnnpool.pool.base import Place, Pool2d, Size, both, checked, reduced
 from cnnpool.pool.max import max_pool2d
 from cnnpool.pool.window import is_channels_last, memory_format
 
@@ -73,8 +73,7 @@ class S3Pool2d(Pool2d):
         return self.channels * (maxima + rows * columns * self.stride[0] * self.stride[1])
 
     def forward(self, x: Tensor) -> Tensor:
-        check_batch(x, type(self).__name__)
-        self.output_size(*x.shape[-2:])
+        self.check_batch(x)
         (kh, kw), (height, width) = self.max_size, x.shape[-2:]
         if not self.training:
             reach = ((kw - 1) // 2, kw // 2, (kh - 1) // 2, kh // 2)

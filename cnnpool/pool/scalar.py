@@ -17,10 +17,23 @@ def repeats(per: Per, channels: int) -> int:
     return channels if per == "channel" else 1
 
 
-class Positive(nn.Module):
-    """A number above ``above``: the value itself when fixed, else above + softplus(raw) with ``raw`` learnt.
+class Scalar(nn.Module):
+    """A number that is fixed, or learnt as ``raw``; calling it gives the number in the dtype of ``x``."""
 
-    Calling it gives a plain number when fixed, else (copies, 1, 1) in the type of ``x``.
+    raw: nn.Parameter
+
+    def __init__(self, value: float, raw: Tensor | None, **place: Unpack[Place]):
+        super().__init__()
+        self.value, self.learnable = float(value), raw is not None
+        if raw is not None:
+            self.raw = nn.Parameter(placed(raw, **place))
+
+    def extra_repr(self) -> str:
+        return f"{self.value:g}, learnable={self.learnable}"
+
+
+class Positive(Scalar):
+    """A number above ``above``: the value itself when fixed, else above + softplus(raw), (copies, 1, 1).
 
     Raises:
         ValueError: if ``value`` is learnable, and not a finite number above ``above``.
@@ -36,54 +49,35 @@ class Positive(nn.Module):
         above: float = 0.0,
         **place: Unpack[Place],
     ):
-        super().__init__()
         if learnable and not above < value < math.inf:
             raise ValueError(f"{name} must be finite and above {above:g} to be learnable, got {value}")
-        self.value, self.above, self.learnable = float(value), above, learnable
-        if learnable:
-            start = torch.full((copies,), value - above, dtype=torch.float64)
-            # The inverse of softplus, log(e^v - 1), without the overflow at large v.
-            raw = start + torch.log(-torch.expm1(-start))
-            self.raw = nn.Parameter(placed(raw, **place))
+        start = torch.full((copies,), value - above, dtype=torch.float64)
+        # The inverse of softplus, log(e^v - 1), without the overflow at large v.
+        super().__init__(value, start + torch.log(-torch.expm1(-start)) if learnable else None, **place)
+        self.above = above
 
     def forward(self, x: Tensor) -> Tensor | float:
         if not self.learnable:
             return self.value
         return (self.above + F.softplus(self.raw.to(x.dtype)))[:, None, None]
 
-    def extra_repr(self) -> str:
-        return f"{self.value:g}, learnable={self.learnable}"
 
-
-class Fraction(nn.Module):
-    """A number in [0, 1]: the value itself when fixed, else sigmoid(raw) with ``raw`` learnt.
-
-    Calling it gives a plain number when fixed, else ``shape`` in the type of ``x``.
+class Fraction(Scalar):
+    """A number in [0, 1]: the value itself when fixed, else sigmoid(raw) in its ``shape``.
 
     Raises:
         ValueError: if ``value`` is 0 or 1 and learnable: an end has no gradient.
     """
 
     def __init__(
-        self,
-        name: str,
-        value: float,
-        shape: tuple[int, ...],
-        *,
-        learnable: bool,
-        **place: Unpack[Place],
+        self, name: str, value: float, shape: tuple[int, ...], *, learnable: bool, **place: Unpack[Place]
     ):
-        super().__init__()
         if learnable and value in (0, 1):
             raise ValueError(f"{name} must be above 0 and below 1 to be learnable, got {value}")
-        self.value, self.learnable, self.shape = float(value), learnable, shape
-        if learnable:
-            # One-dimensional, so that weight decay leaves it alone as it does every bias.
-            size = torch.Size(shape).numel()
-            self.raw = nn.Parameter(placed(torch.full((size,), value).logit(), **place))
+        # One-dimensional, so that weight decay leaves it alone as it does every bias.
+        raw = torch.full((torch.Size(shape).numel(),), value).logit() if learnable else None
+        super().__init__(value, raw, **place)
+        self.shape = shape
 
     def forward(self, x: Tensor) -> Tensor | float:
         return self.raw.to(x.dtype).sigmoid().reshape(self.shape) if self.learnable else self.value
-
-    def extra_repr(self) -> str:
-        return f"{self.value:g}, learnable={self.learnable}"

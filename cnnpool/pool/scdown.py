@@ -1,12 +1,12 @@
 """A learnt mix of the channels, then a learnt filter per channel with a stride."""
 
-from typing import Literal, Unpack
+from typing import Unpack
 
 from torch import Tensor, nn
 
-from cnnpool.pool.base import OddTaps, Place, Pool2d, Size, both, check_batch, checked
+from cnnpool.pool.base import OddTaps, Place, Pool2d, Size, both, checked
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
-from cnnpool.pool.strided import ACTIVATIONS, NORMS
+from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation, Norm
 
 
 @checked
@@ -53,9 +53,9 @@ class ScdownConv2d(Pool2d):
         kernel_size: OddTaps = 3,
         stride: Size = 2,
         padding_mode: PaddingMode = "zeros",
-        norm: Literal["none", "batch"] = "none",
-        inner_activation: Literal["none", "relu", "gelu", "silu"] = "silu",
-        activation: Literal["none", "relu", "gelu", "silu"] = "none",
+        norm: Norm = "none",
+        inner_activation: Activation = "silu",
+        activation: Activation = "none",
         **place: Unpack[Place],
     ):
         super().__init__(channels, **place)
@@ -65,16 +65,8 @@ class ScdownConv2d(Pool2d):
         self.mix = nn.Conv2d(channels, channels, 1, bias=bias, **place)
         self.mix_norm = NORMS[norm](channels, **place)
         self.inner_activation = ACTIVATIONS[inner_activation]()
-        self.conv = EdgeConv2d(
-            channels,
-            channels,
-            self.kernel_size,
-            self.stride,
-            mode=padding_mode,
-            groups=channels,
-            bias=bias,
-            **place,
-        )
+        convolution = channels, channels, self.kernel_size, self.stride
+        self.conv = EdgeConv2d(*convolution, mode=padding_mode, groups=channels, bias=bias, **place)
         self.norm = NORMS[norm](channels, **place)
         self.activation = ACTIVATIONS[activation]()
 
@@ -83,8 +75,7 @@ class ScdownConv2d(Pool2d):
         return 2 * (height * width * self.channels**2 + rows * columns * self.conv.weight.numel())
 
     def forward(self, x: Tensor) -> Tensor:
-        self.check_channels(x)
-        check_batch(x, type(self).__name__)
+        self.check_batch(x)
         mixed = self.inner_activation(self.mix_norm(self.mix(x)))
         y: Tensor = self.activation(self.norm(self.conv(mixed)))
         return y

@@ -1,18 +1,17 @@
 """Pooling of sequences, such as audio, (N, C, L) -> (N, C, L'): as maps that are one row high."""
 
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
 from cnnpool.pool.autograd.winners import Ties
 from cnnpool.pool.avg import AvgPool2d, avg_pool2d
-from cnnpool.pool.base import Pool2d
+from cnnpool.pool.base import LikeTorch, Pool2d
 from cnnpool.pool.blur import BlurPool2d, blur_pool2d
 from cnnpool.pool.edges import PaddingMode
 from cnnpool.pool.lp import LpPool2d, lp_pool2d
 from cnnpool.pool.max import MaxPool2d, max_pool2d
 from cnnpool.pool.max_blur import MaxBlurPool2d, max_blur_pool2d
-from cnnpool.pool.window import window_like
 from cnnpool.registry import options_of
 
 Length = int | tuple[int] | list[int]
@@ -130,15 +129,15 @@ def as_map(x: Tensor) -> Tensor:
     return x.unsqueeze(-2)
 
 
+ROWS = {"kernel_size": 1, "filter_size": 1, "stride": 1, "padding": 0, "dilation": 1}
+"""The vertical part of each option that is a size."""
+
+
 def _row(length: Length | None, other: int) -> Any:
     """A window of one row; torch writes a length as a sequence of one, too."""
     if length is None or length in ((), []):
         return None
     return (other, length) if not isinstance(length, tuple | list) else (other, *length)
-
-
-ROWS = {"kernel_size": 1, "filter_size": 1, "stride": 1, "padding": 0, "dilation": 1}
-"""The vertical part of each option that is a size."""
 
 
 class Pool1d(nn.Module):
@@ -180,7 +179,25 @@ class Pool1d(nn.Module):
         return y.squeeze(-2)
 
 
-class MaxPool1d(Pool1d):
+class NamedPool1d(Pool1d):
+    """An operator for sequences of its own name."""
+
+    operator_class: ClassVar[type[Pool2d]]
+
+    def __init__(self, channels: int, **options: Any):
+        super().__init__(self.operator_class, channels, **options)
+
+
+class LikeTorch1d(LikeTorch, NamedPool1d):
+    """One that torch has, too."""
+
+    @classmethod
+    def options_like(cls, module: nn.Module) -> dict[str, Any]:
+        assert issubclass(cls.operator_class, LikeTorch)
+        return cls.operator_class.options_like(module)
+
+
+class MaxPool1d(LikeTorch1d):
     """Largest value of each window of a sequence; options of ``MaxPool2d``, each a single number.
 
     Example:
@@ -190,16 +207,11 @@ class MaxPool1d(Pool1d):
         torch.Size([1, 3, 4])
     """
 
-    def __init__(self, channels: int, **options: Any):
-        super().__init__(MaxPool2d, channels, **options)
-
-    @classmethod
-    def like(cls, module: nn.MaxPool1d, channels: int = 1) -> Self:
-        """As ``MaxPool2d.like``, of torch's module for sequences."""
-        return cls(channels, **window_like(module, nn.MaxPool1d, "dilation", "ceil_mode"))
+    torch_module = nn.MaxPool1d
+    operator_class = MaxPool2d
 
 
-class AvgPool1d(Pool1d):
+class AvgPool1d(LikeTorch1d):
     """Mean of each window of a sequence; options of ``AvgPool2d``, each a single number.
 
     Example:
@@ -209,16 +221,11 @@ class AvgPool1d(Pool1d):
         torch.Size([1, 3, 4])
     """
 
-    def __init__(self, channels: int, **options: Any):
-        super().__init__(AvgPool2d, channels, **options)
-
-    @classmethod
-    def like(cls, module: nn.AvgPool1d, channels: int = 1) -> Self:
-        """As ``AvgPool2d.like``, of torch's module for sequences."""
-        return cls(channels, **window_like(module, nn.AvgPool1d, "ceil_mode", "count_include_pad"))
+    torch_module = nn.AvgPool1d
+    operator_class = AvgPool2d
 
 
-class LpPool1d(Pool1d):
+class LpPool1d(LikeTorch1d):
     """p-norm or power mean of each window of a sequence; options of ``LpPool2d``, each a single number.
 
     Example:
@@ -228,17 +235,11 @@ class LpPool1d(Pool1d):
         torch.Size([1, 3, 4])
     """
 
-    def __init__(self, channels: int, **options: Any):
-        super().__init__(LpPool2d, channels, **options)
-
-    @classmethod
-    def like(cls, module: nn.LPPool1d, channels: int = 1) -> Self:
-        """As ``LpPool2d.like``, of torch's module for sequences."""
-        window = window_like(module, nn.LPPool1d, "ceil_mode")
-        return cls(channels, **window, p=float(module.norm_type), form="sum")
+    torch_module = nn.LPPool1d
+    operator_class = LpPool2d
 
 
-class BlurPool1d(Pool1d):
+class BlurPool1d(NamedPool1d):
     """Binomial blur of a sequence, then subsampling; options of ``BlurPool2d``, each a single number.
 
     Example:
@@ -248,11 +249,10 @@ class BlurPool1d(Pool1d):
         torch.Size([1, 3, 4])
     """
 
-    def __init__(self, channels: int, **options: Any):
-        super().__init__(BlurPool2d, channels, **options)
+    operator_class = BlurPool2d
 
 
-class MaxBlurPool1d(Pool1d):
+class MaxBlurPool1d(NamedPool1d):
     """Dense maximum of a sequence, blur, subsampling; options of ``MaxBlurPool2d``, each a single number.
 
     Example:
@@ -262,5 +262,4 @@ class MaxBlurPool1d(Pool1d):
         torch.Size([1, 3, 4])
     """
 
-    def __init__(self, channels: int, **options: Any):
-        super().__init__(MaxBlurPool2d, channels, **options)
+    operator_class = MaxBlurPool2d

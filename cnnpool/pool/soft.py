@@ -9,12 +9,11 @@ from torch import Tensor
 from cnnpool.bounds import AboveZero
 from cnnpool.pool.autograd.kernels import SOFT, Mean
 from cnnpool.pool.autograd.replayed import evaluate
-from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
+from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.cells import peak
 from cnnpool.pool.lip import softmax_mean
-from cnnpool.pool.precision import largest_finite, wide
 from cnnpool.pool.scalar import Per, Positive, repeats
-from cnnpool.pool.window import WindowPool2d, window_on
+from cnnpool.pool.window import IntPair, largest_finite, wide, window_on
 
 
 def soft_pool2d(
@@ -106,7 +105,6 @@ class SoftPool2d(WindowPool2d):
     paper = "Stergiou 2021, arXiv:2101.00440"
     shift = "commutes with shifts by multiples of the stride; larger beta aliases more, like max"
     gradient = "dense"
-    fixed_channels: bool = False
 
     def __init__(
         self,
@@ -126,7 +124,7 @@ class SoftPool2d(WindowPool2d):
         self.beta = Positive("beta", beta, repeats(per, channels), learnable=learnable, **place)
 
     def flops(self, height: int, width: int) -> int:
-        return 5 * self.window_cells(height, width)
+        return 5 * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

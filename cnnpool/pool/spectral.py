@@ -5,10 +5,9 @@ from typing import Literal, Unpack
 import torch
 from torch import Tensor
 
-from cnnpool.pool.base import IntPair, Place, Pool2d, check_batch, checked, pair
+from cnnpool.pool.base import Place, RationalPool2d, Stride, check_choice, checked
 from cnnpool.pool.fourier import crop, full_precision, resample, resample_flops
-from cnnpool.pool.precision import wide
-from cnnpool.pool.rational import Stride, fractions, rounded_up, whole
+from cnnpool.pool.window import IntPair, check_batch, pair, wide
 
 Nyquist = Literal["mean", "sum", "zero"]
 NYQUIST_GAIN = {"mean": 1.0, "sum": 2.0, "zero": 0.0}
@@ -44,7 +43,7 @@ def spectral_pool2d(x: Tensor, size: IntPair, *, nyquist: Nyquist = "mean") -> T
     """
     check_batch(x, "spectral_pool2d")
     size = pair(size, "size", least=1)
-    _check(nyquist)
+    check_choice("nyquist", nyquist, Nyquist)
     if size[0] > x.shape[-2] or size[1] > x.shape[-1]:
         raise ValueError(f"size must be at most that of the map, {tuple(x.shape[-2:])}, got {size}")
     return _resampled(x, size, nyquist)
@@ -67,13 +66,8 @@ def _matrix(length: int, kept: int, nyquist: Nyquist, like: Tensor) -> Tensor:
     return crop(length, kept, gain)
 
 
-def _check(nyquist: str) -> None:
-    if nyquist not in NYQUIST_GAIN:
-        raise ValueError(f"nyquist must be one of mean, sum, zero, got {nyquist!r}")
-
-
 @checked
-class SpectralPool2d(Pool2d):
+class SpectralPool2d(RationalPool2d):
     """Keep the lowest frequencies of the map's Fourier transform (Rippel 2015), by ``spectral_pool2d``.
 
     The gradient is the adjoint: the upstream spectrum, padded with zeros; dense. Any output size can be had:
@@ -107,24 +101,14 @@ class SpectralPool2d(Pool2d):
         channels: int,
         *,
         stride: Stride = 2.0,
-        nyquist: Literal["mean", "sum", "zero"] = "mean",
+        nyquist: Nyquist = "mean",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
+        super().__init__(channels, stride, **place)
         self.nyquist = nyquist
-        self.ratio = fractions(stride)
-        self.stride = whole(self.ratio)
-
-    def output_size(self, height: int, width: int) -> tuple[int, int]:
-        return rounded_up(height, width, self.ratio)
 
     def flops(self, height: int, width: int) -> int:
         return resample_flops(self.channels, height, width, *self.output_size(height, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        check_batch(x, type(self).__name__)
-        return _resampled(x, self.output_size(*x.shape[-2:]), self.nyquist)
-
-    def extra_repr(self) -> str:
-        (p, q), (r, s) = self.ratio
-        return f"stride=({p / q:g}, {r / s:g}), nyquist={self.nyquist!r}"
+        return _resampled(x, self.check_batch(x), self.nyquist)

@@ -11,12 +11,11 @@ from torch.autograd import Function
 from cnnpool.pool.autograd.kernels import EXPECTED, MaxKernels, Mean, MultinomialKernels
 from cnnpool.pool.autograd.replayed import evaluate
 from cnnpool.pool.autograd.routing import Route, scatter
-from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
+from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.cells import added, cells, peak
 from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
-from cnnpool.pool.exporting import is_exported
-from cnnpool.pool.precision import wide
-from cnnpool.pool.window import Window, WindowPool2d, is_channels_last, memory_format, window_on
+from cnnpool.pool.internals import is_exported
+from cnnpool.pool.window import IntPair, Window, is_channels_last, memory_format, wide, window_on
 
 # The place of no cell: no winner of a window of fewer cells.
 NOWHERE = 255
@@ -194,8 +193,7 @@ class StochasticPool2d(WindowPool2d):
         super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
 
     def flops(self, height: int, width: int) -> int:
-        rows, columns = self.output_size(height, width)
-        return 4 * self.window_cells(height, width) + self.channels * rows * columns
+        return 4 * self.count_cells(height, width) + self.count_outputs(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.output_size(*x.shape[-2:])

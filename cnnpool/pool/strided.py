@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from cnnpool.pool.base import Padding, Place, Pool2d, Size, Taps, both, checked
 from cnnpool.pool.edges import EdgeConv2d, PaddingMode
 
+Norm = Literal["none", "batch"]
+Activation = Literal["none", "relu", "gelu", "silu"]
 NORMS: dict[str, Callable[..., nn.Module]] = {"none": nn.Identity, "batch": nn.BatchNorm2d}
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "none": nn.Identity,
@@ -63,33 +65,22 @@ class StridedConv2d(Pool2d):
         stride: Size = 2,
         padding: Padding | None = None,
         padding_mode: PaddingMode = "zeros",
-        norm: Literal["none", "batch"] = "none",
-        activation: Literal["none", "relu", "gelu", "silu"] = "relu",
+        norm: Norm = "none",
+        activation: Activation = "relu",
         **place: Unpack[Place],
     ):
         super().__init__(channels, **place)
-        self.kernel_size = both(kernel_size)
-        self.stride = both(stride)
+        self.kernel_size, self.stride, self.padding_mode = both(kernel_size), both(stride), padding_mode
         down, across = ((k - 1) // 2 for k in self.kernel_size)
-        self.padding_mode = padding_mode
         self.padding = (down, across) if padding is None else both(padding)
-        self.conv = EdgeConv2d(
-            channels,
-            channels,
-            self.kernel_size,
-            self.stride,
-            mode=padding_mode,
-            padding=self.padding,
-            groups=1 if self.mixes else channels,
-            bias=norm == "none",
-            **place,
-        )
+        convolution = channels, channels, self.kernel_size, self.stride, self.padding
+        groups, bias = 1 if self.mixes else channels, norm == "none"
+        self.conv = EdgeConv2d(*convolution, mode=padding_mode, groups=groups, bias=bias, **place)
         self.norm = NORMS[norm](channels, **place)
         self.activation = ACTIVATIONS[activation]()
 
     def flops(self, height: int, width: int) -> int:
-        rows, columns = self.output_size(height, width)
-        return 2 * rows * columns * self.conv.weight.numel()
+        return 2 * self.count_outputs(height, width) * self.conv.weight[0].numel()
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

@@ -1,13 +1,10 @@
 """Plain subsampling: keep every stride-th pixel."""
 
-from typing import Unpack
-
 from torch import Tensor
 
-from cnnpool.pool.base import CellPool2d, Place, Size, both, checked
+from cnnpool.pool.base import CellPool2d
 
 
-@checked
 class Subsample2d(CellPool2d):
     """Keep the top left pixel of every ``stride`` x ``stride`` cell: y = x[::s, ::s].
 
@@ -36,10 +33,6 @@ class Subsample2d(CellPool2d):
     paper = "LeCun 1998, as part of a strided convolution"
     shift = "commutes with shifts by multiples of the stride; aliases everything else"
     gradient = "sparse"
-
-    def __init__(self, channels: int, *, stride: Size = 2, **place: Unpack[Place]):
-        super().__init__(channels, **place)
-        self.stride = both(stride)
 
     def flops(self, height: int, width: int) -> int:
         return 0

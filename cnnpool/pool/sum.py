@@ -5,9 +5,8 @@ from typing import Unpack
 from torch import Tensor
 
 from cnnpool.pool.avg import avg_pool2d
-from cnnpool.pool.base import IntPair, Padding, Place, Pool2d, Size, checked
-from cnnpool.pool.precision import refuse_quantized
-from cnnpool.pool.window import window_of
+from cnnpool.pool.base import Padding, Place, Size, WindowPool2d, checked
+from cnnpool.pool.window import IntPair, refuse_quantized
 
 
 def sum_pool2d(
@@ -46,7 +45,7 @@ def sum_pool2d(
 
 
 @checked
-class SumPool2d(Pool2d):
+class SumPool2d(WindowPool2d):
     """Sum of each window, by ``sum_pool2d`` (LeCun 1998: LeNet-5 adds, then scales).
 
     The gradient is 1 for every input of a window, added up where windows overlap. Values grow by k^2 and so
@@ -87,15 +86,12 @@ class SumPool2d(Pool2d):
         ceil_mode: bool = False,
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
-        window = window_of(kernel_size, stride, padding, 1, ceil_mode)
-        self.kernel_size, self.stride, self.padding, _, self.ceil_mode = window
+        super().__init__(channels, kernel_size, stride, padding, ceil_mode, **place)
         whole = max(self.padding) == 0 and not ceil_mode
-        self.gain = float(window.cells) if whole else None
+        self.gain = float(self.kernel_size[0] * self.kernel_size[1]) if whole else None
 
     def flops(self, height: int, width: int) -> int:
-        rows, columns = self.output_size(height, width)
-        return self.channels * rows * columns * (self.kernel_size[0] * self.kernel_size[1] - 1)
+        return self.count_cells(height, width) - self.count_outputs(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return sum_pool2d(x, self.kernel_size, self.stride, self.padding, self.ceil_mode)
+        return sum_pool2d(x, *self.window)

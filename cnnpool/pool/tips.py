@@ -5,10 +5,10 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
+from cnnpool.pool.aps import PolyphasePool2d
 from cnnpool.pool.autograd.phases import blocks
 from cnnpool.pool.base import OddTaps, Place, Size, Taps, checked
 from cnnpool.pool.edges import EdgeConv2d, conv2d
-from cnnpool.pool.polyphase import PolyphasePool2d
 
 
 @checked

@@ -6,12 +6,11 @@ import torch
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 
-from cnnpool.pool.base import Cells, IntPair, Padding, Place, Size, checked
+from cnnpool.pool.base import Cells, Padding, Place, Size, WindowPool2d, checked
 from cnnpool.pool.cells import cells
 from cnnpool.pool.gated import filtered, share
-from cnnpool.pool.precision import wide
 from cnnpool.pool.scalar import Per, repeats
-from cnnpool.pool.window import WindowPool2d, window_of
+from cnnpool.pool.window import IntPair, wide, window_on
 
 
 def tree_pool2d(
@@ -52,7 +51,7 @@ def tree_pool2d(
     width = len(leaves)
     if width < 1 or width & (width - 1) or len(gates) != width - 1:
         raise ValueError(f"a tree of 2^n leaves has 2^n - 1 gates, got {width} leaves and {len(gates)} gates")
-    parts = cells(wide(x), window_of(kernel_size, stride, padding, ceil_mode=ceil_mode))
+    parts = cells(wide(x), window_on(x, kernel_size, stride, padding, ceil_mode))
     nodes = [filtered(parts, leaf) for leaf in leaves]
     while len(nodes) > 1:
         # Gates of the level above: its nodes are numbered from (half of the children) - 1.
@@ -97,7 +96,6 @@ class TreePool2d(WindowPool2d):
     paper = "Lee 2016, arXiv:1509.08985"
     shift = "commutes with shifts by multiples of the stride; aliases unless it learns low-pass filters"
     gradient = "dense"
-    fixed_channels: bool = False
     gain = None
 
     def __init__(
@@ -123,7 +121,7 @@ class TreePool2d(WindowPool2d):
         self.gates = nn.Parameter(torch.zeros(width - 1, copies, size, **place))
 
     def flops(self, height: int, width: int) -> int:
-        return 2 * (len(self.leaves) + len(self.gates)) * self.window_cells(height, width)
+        return 2 * (len(self.leaves) + len(self.gates)) * self.count_cells(height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_channels(x)

@@ -5,23 +5,13 @@ from typing import Literal, Unpack
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool.pool.base import (
-    CellPool2d,
-    IntPair,
-    OddTaps,
-    Place,
-    Taps,
-    both,
-    check_batch,
-    checked,
-    pair,
-)
+from cnnpool.pool.base import CellPool2d, OddTaps, Place, Taps, checked
 from cnnpool.pool.edges import EdgeConv2d
-from cnnpool.pool.exporting import holds
 from cnnpool.pool.fourier import like
+from cnnpool.pool.internals import holds
 from cnnpool.pool.patchify import ChannelNorm
-from cnnpool.pool.strided import ACTIVATIONS, NORMS
-from cnnpool.pool.window import is_channels_last
+from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation
+from cnnpool.pool.window import IntPair, is_channels_last, pair
 
 
 def pixel_unshuffle2d(x: Tensor, stride: IntPair = 2) -> Tensor:
@@ -112,16 +102,14 @@ class UnshuffleConv2d(CellPool2d):
         ragged: Literal["pad", "refuse"] = "pad",
         order: Literal["channel", "cell"] = "channel",
         norm: Literal["none", "batch", "layer"] = "none",
-        activation: Literal["none", "relu", "gelu", "silu"] = "none",
+        activation: Activation = "none",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
-        self.stride = both(stride)
+        super().__init__(channels, stride=stride, **place)
         self.ragged, self.order = ragged, order
         deep = channels * self.stride[0] * self.stride[1]
-        kernel = both(kernel_size)
         self.before = ChannelNorm(deep, **place) if norm == "layer" else nn.Identity()
-        self.conv = EdgeConv2d(deep, channels, kernel, mode="zeros", bias=norm == "none", **place)
+        self.conv = EdgeConv2d(deep, channels, kernel_size, mode="zeros", bias=norm == "none", **place)
         self.norm = NORMS["batch" if norm == "batch" else "none"](channels, **place)
         self.activation = ACTIVATIONS[activation]()
 
@@ -131,14 +119,10 @@ class UnshuffleConv2d(CellPool2d):
         return super().output_size(height, width)
 
     def flops(self, height: int, width: int) -> int:
-        rows, columns = self.output_size(height, width)
-        return 2 * rows * columns * self.conv.weight.numel()
+        return 2 * self.count_outputs(height, width) * self.conv.weight[0].numel()
 
     def forward(self, x: Tensor) -> Tensor:
-        self.check_channels(x)
-        check_batch(x, type(self).__name__)
-        height, width = x.shape[-2:]
-        rows, columns = self.output_size(height, width)
+        (rows, columns), (height, width) = self.check_batch(x), x.shape[-2:]
         missing = (0, columns * self.stride[1] - width, 0, rows * self.stride[0] - height)
         whole = x if holds(missing[1] == 0) and holds(missing[3] == 0) else F.pad(x, missing)
         deep = pixel_unshuffle2d(whole, self.stride)

@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 
-from cnnpool.pool.base import CellPool2d, Place, check_batch, checked, placed
-from cnnpool.pool.exporting import modulo
+from cnnpool.pool.base import CellPool2d, Place, check_choice, checked, placed
 from cnnpool.pool.fourier import like
+from cnnpool.pool.internals import modulo
+from cnnpool.pool.window import check_batch
 
 HIGHEST_ORDER = 10
 Edges = Literal["circular", "symmetric"]
@@ -102,7 +103,7 @@ def wavelet_bands2d(x: Tensor, bank: Tensor, *, edges: Edges = "circular") -> Te
         torch.Size([1, 12, 4, 4])
     """
     check_batch(x, "wavelet_bands2d")
-    _check_edges(edges)
+    check_choice("edges", edges, Edges)
     bank = bank.to(x.dtype)
     for axis in (-2, -1):
         x = x.index_select(axis, _places(x.shape[axis], bank.shape[-1], edges, x.device))
@@ -118,11 +119,6 @@ def _places(length: int, taps: int, edges: Edges, device: torch.device) -> Tenso
         return modulo(place, even).clamp(max=length - 1)
     place = modulo(place, 2 * length)
     return torch.minimum(place, 2 * length - 1 - place)
-
-
-def _check_edges(edges: str) -> None:
-    if edges not in ("circular", "symmetric"):
-        raise ValueError(f"edges must be one of circular, symmetric, got {edges!r}")
 
 
 @checked
@@ -168,12 +164,11 @@ class WaveletPool2d(CellPool2d):
         stride: Literal[2] = 2,
         order: Annotated[int, Ge(1), Le(HIGHEST_ORDER)] = 2,
         bands: Literal["ll", "all"] = "ll",
-        edges: Literal["circular", "symmetric"] = "circular",
+        edges: Edges = "circular",
         **place: Unpack[Place],
     ):
-        super().__init__(channels, **place)
+        super().__init__(channels, stride=stride, **place)
         self.order, self.bands, self.edges = order, bands, edges
-        self.stride = (2, 2)
         bank = wavelet_bank(order)[: None if bands == "all" else 1]
         self.register_buffer("bank", placed(bank, **place), persistent=False)
         self.mix = nn.Conv2d(4 * channels, channels, 1, **place) if bands == "all" else nn.Identity()
@@ -181,9 +176,8 @@ class WaveletPool2d(CellPool2d):
             self.gain = None
 
     def flops(self, height: int, width: int) -> int:
-        rows, columns = self.output_size(height, width)
         per_pixel = 2 * self.bank.numel() + (8 * self.channels if self.bands == "all" else 0)
-        return self.channels * rows * columns * per_pixel
+        return self.count_outputs(height, width) * per_pixel
 
     def forward(self, x: Tensor) -> Tensor:
         return like(self.mix(wavelet_bands2d(x, self.bank, edges=self.edges)), x)

@@ -1,20 +1,50 @@
-"""Windows that slide over a feature map: their sizes and their checks."""
+"""Windows that slide over a map, the sizes and memory formats of maps, and the dtype of their sums."""
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from cnnpool.pool.base import IntPair, Padding, Place, Pool2d, Size, pair, window_size
-from cnnpool.pool.exporting import is_exported
-from cnnpool.pool.precision import check_floating
+from cnnpool.pool.internals import is_exported, smaller
 
 T = TypeVar("T")
+IntPair = int | tuple[int, int]
+"""Window, stride, padding or dilation: one number, or (vertical, horizontal)."""
 PAIR = [int, int]
 # As torch takes it for the kernel's size.
 _NO_STRIDE: tuple[Any, ...] = ((), [])
+
+
+def pair(value: IntPair, name: str, *, least: int) -> tuple[int, int]:
+    """(vertical, horizontal) from one number or two.
+
+    Raises:
+        ValueError: if a number is below ``least``.
+    """
+    whole = int, torch.SymInt
+    both = (value, value) if isinstance(value, whole) else tuple(value)
+    if len(both) != 2 or any(isinstance(v, bool) or not isinstance(v, whole) or v < least for v in both):
+        raise ValueError(f"{name} must be a whole number of at least {least}, or two of them, got {value!r}")
+    return both
+
+
+def ceil_div(length: int, by: int) -> int:
+    """``length`` over ``by``, rounded up."""
+    # Of numbers that are not negative: other runtimes round the quotient of a negative one towards zero.
+    return (length + by - 1) // by
+
+
+def window_size(length: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+    """Number of windows along one axis, torch's rule: floor((H + 2p - d(k-1) - 1)/s) + 1.
+
+    With ``ceil_mode`` the last window may overhang, but must start inside the input or its left padding.
+    """
+    span = length + 2 * padding - dilation * (kernel - 1) - 1
+    if not ceil_mode:
+        return span // stride + 1
+    return smaller(ceil_div(span, stride), (length + padding - 1) // stride) + 1
 
 
 class Window(NamedTuple):
@@ -87,29 +117,6 @@ def window_of(
     return Window(kernel, steps, pads, _pair(dilation, "dilation", 1), bool(ceil_mode))
 
 
-def window_like(module: nn.Module, kind: type[nn.Module], *more: str) -> dict[str, Any]:
-    """Kernel size, stride and padding of a module of torch, and the options called ``more``.
-
-    Raises:
-        TypeError: if ``module`` is not of this ``kind``.
-        ValueError: if it returns indices.
-    """
-    if not isinstance(module, kind):
-        raise TypeError(f"like takes a torch.nn.{kind.__name__}, got {type(module).__name__}")
-    if getattr(module, "return_indices", False):
-        function = f"max_pool{kind.__name__[-2:]}"
-        raise ValueError(f"a module here returns one map: call {function} with return_indices=True")
-    names = ("kernel_size", "stride", "padding", *more)
-    found = {name: getattr(module, name) for name in names if hasattr(module, name)}
-    if found["stride"] is None:
-        found["stride"] = found["kernel_size"]
-    # Modules for sequences keep some of their numbers in tuples of one.
-    return {
-        name: value[0] if isinstance(value, tuple) and len(value) == 1 else value
-        for name, value in found.items()
-    }
-
-
 def _pair(value: IntPair, name: str, least: int) -> tuple[int, int]:
     # A sequence of one stands for both axes, as in torch.
     if not isinstance(value, int) and len(value) == 1:
@@ -156,20 +163,22 @@ def check_map(shape: tuple[int, ...], window: Window, operator: str) -> None:
         )
 
 
-def check(x: Tensor, window: Window) -> None:
-    """Raise unless ``window`` can pool ``x``.
+def check_batch(x: Tensor, operator: str) -> None:
+    """Raise unless ``x`` is a non-empty floating-point (N, C, H, W) tensor.
 
     Raises:
-        ValueError: if ``x`` is not a floating-point map, or no window fits.
+        ValueError: unless ``x`` is (N, C, H, W), floating, with no empty C, H or W.
     """
-    check_floating(x)
-    check_map(x.shape, window, "pooling")
+    if x.dim() != 4 or not x.is_floating_point() or min(x.shape[1:]) < 1:
+        raise ValueError(
+            f"{operator} takes floating-point (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}"
+        )
 
 
 def window_on(
     x: Tensor, kernel_size: IntPair, stride: IntPair | None, padding: IntPair, ceil_mode: bool
 ) -> Window:
-    """The window that pools ``x``, checked as by ``window_of`` and ``check``.
+    """The window that pools ``x``, checked as by ``window_of`` and ``check_map``.
 
     Raises:
         ValueError: if a number is out of range, ``x`` is not a floating-point map, or no window fits.
@@ -185,6 +194,46 @@ def _window_on(
     window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
     check_map(shape, window, "pooling")
     return window
+
+
+def wide(x: Tensor) -> Tensor:
+    """``x`` in the dtype of sums: float32 for half precision, else its own.
+
+    Raises:
+        ValueError: if ``x`` is not of a floating dtype.
+    """
+    check_floating(x)
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def wide_of(x: Tensor) -> torch.dtype:
+    """The dtype of ``wide(x)``."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def check_floating(x: Tensor) -> None:
+    """Raise unless ``x`` is floating-point.
+
+    Raises:
+        ValueError: if ``x`` is not of a floating dtype.
+    """
+    if not x.is_floating_point():
+        raise ValueError(f"pooling takes floating-point maps, got {x.dtype}")
+
+
+def refuse_quantized(x: Tensor, operator: str) -> None:
+    """Raise if ``x`` is quantized.
+
+    Raises:
+        ValueError: if ``x`` is quantized.
+    """
+    if x.is_quantized:
+        raise ValueError(f"{operator} takes no quantized map, got {x.dtype}: call x.dequantize() first")
+
+
+def largest_finite(x: Tensor) -> float:
+    """A finite stand-in for infinity in the dtype of ``x``, of which two can be subtracted."""
+    return torch.finfo(x.dtype).max / 4
 
 
 def is_channels_last(x: Tensor) -> bool:
@@ -204,30 +253,3 @@ def stated_format(x: Tensor, channels_last: bool) -> torch.memory_format:
 
 def memory_format(channels_last: bool) -> torch.memory_format:
     return torch.channels_last if channels_last else torch.contiguous_format
-
-
-class WindowPool2d(Pool2d):
-    """An operator that slides a window of ``channels``-channel maps; a subclass adds the mathematics."""
-
-    def __init__(
-        self,
-        channels: int,
-        kernel_size: Size,
-        stride: Size,
-        padding: Padding,
-        ceil_mode: bool,
-        **place: Unpack[Place],
-    ):
-        super().__init__(channels, **place)
-        window = window_of(kernel_size, stride, padding, ceil_mode=ceil_mode)
-        self.kernel_size, self.stride, self.padding, self.ceil_mode = *window[:3], ceil_mode
-
-    @property
-    def window(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], bool]:
-        """Kernel size, stride, padding and ceil mode, in the order the functions take them."""
-        return self.kernel_size, self.stride, self.padding, self.ceil_mode
-
-    def window_cells(self, height: int, width: int) -> int:
-        """Cells in all windows of a sample: C H' W' k k."""
-        rows, columns = self.output_size(height, width)
-        return self.channels * rows * columns * self.kernel_size[0] * self.kernel_size[1]

@@ -3,9 +3,9 @@
 from torch import Tensor
 
 from cnnpool.bounds import AboveZero
-from cnnpool.pool.exporting import log_of
-from cnnpool.pool.precision import wide
+from cnnpool.pool.internals import log_of
 from cnnpool.pool.scalar import Per, Positive, repeats
+from cnnpool.pool.window import wide
 from cnnpool.readout.base import Readout
 
 

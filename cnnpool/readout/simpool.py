@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool.bounds import AboveZero
-from cnnpool.pool.precision import wide
+from cnnpool.pool.window import wide
 from cnnpool.readout.attention import Heads, attention_weights, head_count
 from cnnpool.readout.base import Readout
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cnnpool import registry
 from cnnpool.pool import Pool2d
-from cnnpool.pool.base import pair
+from cnnpool.pool.window import pair
 from cnnpool.surgery.merging import DenseMerging, merges
 from cnnpool.surgery.same_padding import DenseSameConv2d, pads_by_stride
 from cnnpool.surgery.trace import WINDOWED, Target, evaluating

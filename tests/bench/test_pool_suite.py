@@ -10,7 +10,6 @@ from cnnpool import bench
 from cnnpool.bench import machine, main, pool
 from cnnpool.bench.results import header, line
 from cnnpool.bench.rivals import DUELS
-from cnnpool.bench.runtimes import session
 from scripts.benchmarks.operators import document
 
 
@@ -49,7 +48,7 @@ def test_in_onnx_runtime_the_forward_pass_is_measured(operator):
 def test_onnx_runtime_computes_what_the_rival_does():
     pytest.importorskip("onnxruntime")
     x = torch.randn(2, 3, 9, 9)
-    (y,) = session(lambda x: torch.nn.functional.max_pool2d(x, 3, 2, 1), x)()
+    (y,) = pool.session(lambda x: torch.nn.functional.max_pool2d(x, 3, 2, 1), x)()
     assert torch.equal(torch.from_numpy(y), torch.nn.functional.max_pool2d(x, 3, 2, 1))
 
 

@@ -8,8 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from cnnpool import explain, pool, readout, registry
-from cnnpool.explain.choices import tie
-from cnnpool.explain.example import IMAGES, example
+from cnnpool.explain.example import IMAGES, example, tie
 from cnnpool.explain.operator import batch, found, options_text
 from cnnpool.explain.picture import figure
 from cnnpool.explain.text import number, side_by_side, text

@@ -25,7 +25,6 @@ COMPILED = {
     "max",
     "max_blur",
     "max_gradient",
-    "opinfo",
     "soft",
     "stochastic",
     "sum",

@@ -5,7 +5,12 @@ import torch
 from torch.testing import assert_close
 
 from cnnpool.pool import ada_pool2d, build, soft_pool2d
-from cnnpool.pool.ada import dice_pool2d
+from cnnpool.pool.ada import dice_mean
+from cnnpool.pool.window import window_of
+
+
+def dice(x):
+    return dice_mean(x, window_of(2, None, 0))
 
 
 def test_hand_worked_example():
@@ -13,7 +18,7 @@ def test_hand_worked_example():
     x = torch.tensor([[3.0, 0.0], [1.0, 0.0]])[None, None]
     weights = [math.exp(0.6), 1.0, math.exp(1.0), 1.0]
     expected = (3 * weights[0] + weights[2]) / sum(weights)
-    assert_close(dice_pool2d(x, 2).item(), expected)
+    assert_close(dice(x).item(), expected)
     soft = (3 * math.exp(3) + math.exp(1)) / (math.exp(3) + math.exp(1) + 2)
     assert_close(ada_pool2d(x, 2, beta=0.25).item(), 0.25 * expected + 0.75 * soft)
 
@@ -21,7 +26,7 @@ def test_hand_worked_example():
 def test_similarity_half_scales_with_its_input_at_any_magnitude():
     x = torch.randn(2, 3, 8, 8)
     for scale in (1e30, 1e-30):
-        assert_close(dice_pool2d(x * scale, 2) / scale, dice_pool2d(x, 2))
+        assert_close(dice(x * scale) / scale, dice(x))
 
 
 def test_zero_over_zero_is_zero_with_a_finite_gradient():
@@ -29,7 +34,7 @@ def test_zero_over_zero_is_zero_with_a_finite_gradient():
     y = ada_pool2d(x, 2)
     y.sum().backward()
     # Mean 0: all similarities are 0, so the second window's similarity half is its mean.
-    assert_close(dice_pool2d(x, 2).flatten(), torch.zeros(2))
+    assert_close(dice(x).flatten(), torch.zeros(2))
     assert x.grad.isfinite().all()
 
 
@@ -40,7 +45,7 @@ def test_the_gradient_of_subnormal_activations_is_that_of_larger_ones():
     def gradient(scale):
         scaled = (x * scale).requires_grad_()
         assert torch.autograd.grad(ada_pool2d(scaled, 2).sum(), scaled)[0].isfinite().all()
-        return torch.autograd.grad(dice_pool2d(scaled, 2).sum(), scaled)[0]
+        return torch.autograd.grad(dice(scaled).sum(), scaled)[0]
 
     for scale in (tiny, tiny / 2**8):
         assert_close(gradient(scale), gradient(1.0), rtol=1e-2, atol=1e-2)
@@ -52,6 +57,6 @@ def test_beta_per_location_follows_the_map():
         op.beta.raw.copy_(torch.linspace(-3, 3, 12))
     x = torch.randn(2, 2, 8, 6)
     beta = torch.linspace(-3, 3, 12).sigmoid().reshape(4, 3)
-    assert_close(op(x), beta * dice_pool2d(x, 2) + (1 - beta) * soft_pool2d(x, 2))
+    assert_close(op(x), beta * dice(x) + (1 - beta) * soft_pool2d(x, 2))
     with pytest.raises(ValueError, match=r"size=\(8, 6\), got \(8, 8\)"):
         op(torch.randn(2, 2, 8, 8))

@@ -15,10 +15,6 @@ from cnnpool.pool.autograd.phases import sample_phase
 steps = st.sampled_from([1, 2, 3, (2, 3), (3, 1)])
 
 
-def image(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
-
-
 def shifts(height, width):
     return itertools.product(range(height), range(width))
 
@@ -35,17 +31,6 @@ def norms_by_loop(x, sh, sw, p):
     return torch.stack([torch.linalg.vector_norm(phase, p, dim=1) for phase in phases], 1)
 
 
-def test_four_by_four_worked_by_hand():
-    x = torch.tensor([[1.0, 2, 1, 2], [0, -9, 0, 3], [1, 2, 1, 2], [5, 0, 5, 0]])[None, None]
-    # Phases 1 1 1 1, 2 2 2 2, 0 0 5 5 and -9 3 0 0: norms 2, 4, sqrt 50, sqrt 90; by sums 4, 8, 10, 12.
-    y, phase = aps_pool2d(x)
-    assert phase.tolist() == [3] and y.flatten().tolist() == [-9, 3, 0, 0]
-    y, phase = aps_pool2d(x, choose="min")
-    assert phase.tolist() == [0] and y.flatten().tolist() == [1, 1, 1, 1]
-    assert aps_pool2d(x.clamp(min=-6))[1].tolist() == [2]
-    assert aps_pool2d(x.clamp(min=-6), p=math.inf)[1].tolist() == [3]
-
-
 @settings(max_examples=80)
 @given(
     size=st.tuples(st.integers(1, 4), st.integers(1, 4)),
@@ -56,7 +41,7 @@ def test_four_by_four_worked_by_hand():
 )
 def test_it_keeps_the_phase_that_loops_find(size, stride, p, choose, filter_size):
     sh, sw = (stride, stride) if isinstance(stride, int) else stride
-    x = image(3, 2, sh * size[0], sw * size[1])
+    x = torch.randn(3, 2, sh * size[0], sw * size[1], dtype=torch.float64)
     y, phase = aps_pool2d(x, stride, p=p, choose=choose, filter_size=filter_size)
     norms = norms_by_loop(x, sh, sw, p)
     assert torch.equal(phase, norms.argmax(1) if choose == "max" else norms.argmin(1))
@@ -119,7 +104,7 @@ def test_equal_norms_go_to_the_first_phase(choose, p):
 
 def test_a_residual_branch_can_sample_the_phase_of_the_main_path():
     main, shortcut = ApsPool2d(3).double(), ApsPool2d(5).double()
-    x, other = image(4, 3, 8, 6), image(4, 5, 8, 6)
+    x, other = torch.randn(4, 3, 8, 6, dtype=torch.float64), torch.randn(4, 5, 8, 6, dtype=torch.float64)
     main.keep_phase = True
     y = main(x)
     assert torch.equal(main.phase, main.choose(x)) and torch.equal(main.phase, aps_pool2d(x)[1])
@@ -135,7 +120,7 @@ def test_a_residual_branch_can_sample_the_phase_of_the_main_path():
 @pytest.mark.parametrize("size", [(1, 1), (2, 2), (1, 4), (5, 4), (7, 9)])
 @pytest.mark.parametrize("stride", [2, 3])
 def test_odd_sizes_are_continued_circularly(size, stride):
-    x = image(2, 3, *size)
+    x = torch.randn(2, 3, *size, dtype=torch.float64)
     wrapped = torch.cat([x, x[:, :, : -size[0] % stride]] if size[0] > 1 else [x] * stride, 2)
     wrapped = torch.cat(
         [wrapped, wrapped[..., : -size[1] % stride]] if size[1] > 1 else [wrapped] * stride, 3
@@ -143,20 +128,6 @@ def test_odd_sizes_are_continued_circularly(size, stride):
     op = ApsPool2d(3, stride=stride)
     assert torch.equal(op(x), op(wrapped))
     assert op(x).shape[2:] == op.output_size(*size) == tuple(-(-n // stride) for n in size)
-
-
-def test_mapped_maps_and_phases_are_taken_one_by_one():
-    x, phase = image(5, 2, 3, 4, 6), torch.randint(0, 4, (5, 2))
-
-    def call(x, phase):
-        return sample_phase(x, phase, (2, 2))
-
-    expected = torch.stack([call(a, b) for a, b in zip(x, phase, strict=True)])
-    assert torch.equal(torch.func.vmap(call)(x, phase), expected)
-    assert torch.equal(torch.func.vmap(call, (0, None))(x, phase[0])[2], call(x[2], phase[0]))
-    free = torch.func.vmap(lambda x: aps_pool2d(x))(x)
-    for part, y, k in zip(x, *free, strict=True):
-        assert torch.equal(aps_pool2d(part)[0], y) and torch.equal(aps_pool2d(part)[1], k)
 
 
 def test_nan_and_infinity_are_chosen_and_passed_on():

@@ -1,14 +1,12 @@
 """ASAP against numpy's Fourier transform and scipy's Hamming window."""
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.signal.windows import hamming
 from torch.testing import assert_close
 
-from cnnpool.pool import AsapPool2d, FlcPool2d
+from cnnpool.pool import AsapPool2d
 
 
 def naive(x, stride=2):
@@ -22,27 +20,14 @@ def naive(x, stride=2):
     return torch.from_numpy(np.fft.ifft2(np.fft.ifftshift(cropped, (-2, -1)), norm="forward").real)
 
 
-@given(st.tuples(st.integers(1, 16), st.integers(1, 16)), st.integers(1, 4))
-@settings(max_examples=60)
-def test_every_size_agrees_with_numpy(size, stride):
-    x = torch.randn(2, 2, *size, generator=torch.Generator().manual_seed(3)).double()
-    assert_close(AsapPool2d(2, stride=stride)(x), naive(x, stride), rtol=1e-10, atol=1e-11)
-
-
-@pytest.mark.parametrize("length", [8, 16, 30])
-def test_window_is_scipys_periodic_hamming_window(length):
-    frequency = torch.fft.fftshift(torch.fft.fftfreq(length, dtype=torch.float64))
-    assert_close(AsapPool2d(1).gain_of(frequency).square(), torch.from_numpy(hamming(length, sym=False)))
-
-
 def test_hand_worked_row_of_four():
     # Mean 4 passes whole; the quarter wave (1, 0, -1, 0), halved by the cut, times sqrt(0.54).
     x = torch.tensor([5.0, 4, 3, 4]).expand(1, 1, 4, 4)
     assert_close(AsapPool2d(1)(x)[0, 0, 0], torch.tensor([4.0, 4]) + torch.tensor([0.5, -0.5]) * 0.54**0.5)
 
 
-def test_it_rings_less_than_flc_at_a_step():
-    x = torch.zeros(1, 1, 32, 32).double()
-    x[..., 8:24] = 1
-    overshoot = [(op(x).max() - 1).item() for op in (FlcPool2d(1), AsapPool2d(1))]
-    assert 0 < overshoot[1] < 0.9 * overshoot[0]
+@given(st.tuples(st.integers(1, 16), st.integers(1, 16)), st.integers(1, 4))
+@settings(max_examples=60)
+def test_every_size_agrees_with_numpy(size, stride):
+    x = torch.randn(2, 2, *size, generator=torch.Generator().manual_seed(3)).double()
+    assert_close(AsapPool2d(2, stride=stride)(x), naive(x, stride), rtol=1e-10, atol=1e-11)

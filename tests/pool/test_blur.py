@@ -17,10 +17,6 @@ filters = st.tuples(st.integers(1, 7), st.integers(1, 7))
 strides = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 
-def image(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
-
-
 def by_scipy(x, filter_size, stride, mode):
     y = x.numpy()
     for axis, m in zip((2, 3), filter_size, strict=True):
@@ -28,29 +24,10 @@ def by_scipy(x, filter_size, stride, mode):
     return torch.from_numpy(y[..., :: stride[0], :: stride[1]].copy())
 
 
-def test_four_by_four_worked_by_hand():
-    x = torch.arange(16.0).reshape(1, 1, 4, 4)
-    # Along 0 1 2 3: (1 + 2*0 + 1)/4 = 1/2 at the mirrored edge, (1 + 2*2 + 3)/4 = 2 inside; rows count four.
-    assert blur_pool2d(x).flatten().tolist() == [2.5, 4, 8.5, 10]
-    assert blur_pool2d(x, 2).flatten().tolist() == [2.5, 4.5, 10.5, 12.5]
-    assert blur_pool2d(torch.ones(1, 1, 4, 4), padding_mode="zeros").flatten().tolist() == [
-        9 / 16,
-        3 / 4,
-        3 / 4,
-        1,
-    ]
-
-
-def test_taps_are_pascals_rows_over_their_sums():
-    rows = {1: [1], 2: [1, 1], 3: [1, 2, 1], 4: [1, 3, 3, 1], 7: [1, 6, 15, 20, 15, 6, 1]}
-    for m, row in rows.items():
-        assert taps(m) == [count / sum(row) for count in row]
-
-
 @settings(max_examples=150)
 @given(size=sizes, filter_size=filters, stride=strides, mode=st.sampled_from(MODES))
 def test_it_is_scipys_correlation_subsampled_on_maps_of_any_size(size, filter_size, stride, mode):
-    x = image(2, 2, *size)
+    x = torch.randn(2, 2, *size, dtype=torch.float64)
     y = blur_pool2d(x, filter_size, stride, mode)
     assert_close(y, by_scipy(x, filter_size, stride, mode), rtol=0, atol=4e-15)
     assert y.shape[2:] == BlurPool2d(2, filter_size=filter_size, stride=stride).output_size(*size)
@@ -69,7 +46,7 @@ def test_constant_map_stays_constant_unless_zeros_stand_around_it(mode, filter_s
 @settings(max_examples=100)
 @given(size=sizes, filter_size=filters, stride=strides, mode=st.sampled_from(MODES))
 def test_gradient_is_the_adjoint(size, filter_size, stride, mode):
-    x = image(2, 3, *size).requires_grad_()
+    x = torch.randn(2, 3, *size, dtype=torch.float64).requires_grad_()
     y = blur_pool2d(x, filter_size, stride, mode)
     upstream = torch.randn_like(y)
     (grad,) = torch.autograd.grad(y, x, upstream)

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from cnnpool.pool import OPERATORS, build
+from cnnpool.registry import options_of
 
 WINDOW = {"kernel_size": 3, "padding": 1, "ceil_mode": True}
 VARIANTS = {
@@ -76,6 +77,23 @@ def test_with_circular_edges_it_commutes_with_shifts_by_the_stride(name, make, d
     assert_close(op(x.roll((2, -4), (2, 3))), op(x).roll((1, -2), (2, 3)), rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize(
+    "name", ["adown", "avg_conv", "depthwise", "hwd", "patchify", "strided", "unshuffle"]
+)
+def test_a_norm_stands_in_place_of_the_bias_and_an_activation_behind_it(name, make):
+    x = torch.randn(4, 4, 8, 8, dtype=torch.float64)
+    for activation in ("none", "relu", "gelu", "silu"):
+        known = "activation" in options_of(OPERATORS[name])
+        op = make(name, 4, norm="batch", training=True, **({"activation": activation} if known else {}))
+        plain = make(name, 4, **({"activation": "none"} if known else {}))
+        plain.load_state_dict(op.state_dict(), strict=False)
+        for key, parameter in plain.named_parameters():
+            assert not key.endswith("bias") or key not in dict(op.named_parameters())
+            parameter.data *= not key.endswith("bias")
+        normed = F.batch_norm(plain(x), None, None, training=True)
+        assert_close(op(x), getattr(F, activation)(normed) if known and activation != "none" else normed)
+
+
 # Options, a size, and the operations beside convolutions, of which torch's counter knows.
 COUNTED = {
     "adown": ({}, (8, 8), lambda op: 4 * 4 * 7 * 7 + op.pool.flops(7, 7)),
@@ -130,21 +148,3 @@ def test_each_sample_draws_its_own_under_vmap(name):
     op, x = build(name, 1).train(), torch.rand(1, 1, 32, 32).expand(8, -1, -1, -1, -1)
     draws = func.vmap(op, randomness="different")(x)
     assert draws.shape == (8, 1, 1, 16, 16) and draws.unique(dim=0).shape[0] > 1
-
-
-def test_a_map_without_batch_axis_is_one_sample(make, distinct):
-    x = distinct(4, 6, 8)
-    for name in (
-        "avg",
-        "blur",
-        "conv_pool",
-        "gem",
-        "max",
-        "max_blur",
-        "soft",
-        "stochastic",
-        "strided",
-        "sum",
-    ):
-        op = make(name, 4)
-        assert_close(op(x), op(x[None])[0], rtol=0, atol=1e-15)

@@ -1,6 +1,5 @@
 """Convolution then max pooling, against torch."""
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,25 +14,6 @@ def test_it_is_a_dense_convolution_then_max_pooling(conv_size, kernel_size, padd
     op, x = ConvPool2d(3, conv_size=conv_size, kernel_size=kernel_size).double(), torch.randn(2, 3, 9, 8)
     dense = F.conv2d(x.double(), op.conv.weight, op.conv.bias, padding=conv_size // 2).relu()
     assert_close(op(x.double()), F.max_pool2d(dense, kernel_size, 2, padding))
-
-
-@pytest.mark.parametrize(
-    ("mode", "numpys"), [("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")]
-)
-@pytest.mark.parametrize("kernel_size", [2, 3])
-def test_both_parts_see_past_the_edges_what_numpy_puts_there(mode, numpys, kernel_size):
-    op = ConvPool2d(3, kernel_size=kernel_size, padding=1, padding_mode=mode).double()
-    x = torch.randn(2, 3, 8, 7).double()
-
-    def around(y):
-        return torch.from_numpy(np.pad(y.detach().numpy(), ((0, 0), (0, 0), (1, 1), (1, 1)), mode=numpys))
-
-    dense = F.conv2d(around(x), op.conv.weight, op.conv.bias).relu()
-    expected = F.max_pool2d(around(dense), kernel_size, 2)
-    assert_close(op(x), expected)
-    op.pool.keep_winners = True
-    assert_close(op(x), expected)
-    assert op.pool.winners.shape == expected.shape and op.output_size(8, 7) == expected.shape[2:]
 
 
 def test_gradients_are_those_of_torch():

@@ -14,12 +14,3 @@ def test_each_channel_is_convolved_alone():
         for c in range(3)
     ]
     assert_close(op(x), torch.cat(alone, 1))
-
-
-def test_it_is_the_grouped_convolution_then_norm_then_activation():
-    op, x = (
-        DepthwiseConv2d(4, kernel_size=2, norm="batch", activation="silu").double(),
-        torch.randn(3, 4, 8, 8),
-    )
-    convolved = F.conv2d(x.double(), op.conv.weight, stride=2, groups=4)
-    assert_close(op(x.double()), F.silu(F.batch_norm(convolved, None, None, training=True)))

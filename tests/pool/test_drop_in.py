@@ -21,6 +21,7 @@ from cnnpool.pool import (
     max_pool2d_with_winners,
     max_unpool2d,
 )
+from cnnpool.registry import options_of
 
 PLACED = {"device": "meta", "dtype": torch.float64}
 
@@ -209,18 +210,9 @@ def test_a_family_of_timm_computes_with_our_blur_what_it_does_with_its_own(famil
         assert_close(y, theirs(x), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.slow
-def test_every_other_family_of_timm_refuses_aa_layer():
-    timm = pytest.importorskip("timm")
-    for family in {*timm.list_modules()} - {*TIMM}:
-        for arch in timm.list_models(module=family)[:1]:
-            with pytest.raises((TypeError, AssertionError), match="aa_layer"), torch.device("meta"):
-                timm.create_model(arch, aa_layer=BlurPool2d)
-
-
 def is_free(operator):
     """Whether it has no weights, nor counts by channel, of which timm's mobilenetv3 passes a wrong number."""
-    return not [*operator.parameters()] and not getattr(operator, "fixed_channels", False)
+    return not [*operator.parameters()] and not operator.fixed_channels
 
 
 # One that keeps the size cannot stand where timm downsamples.
@@ -248,10 +240,8 @@ def test_a_network_of_timm_trains_with_an_operator_without_parameters(name):
     assert model.conv1[0].weight.grad.count_nonzero()
 
 
-OWN_WEIGHTS = [stem for stem in OPERATORS if getattr(OPERATORS[stem](4), "fixed_channels", False)]
-BY_CHANNEL = [
-    stem for stem in OPERATORS if hasattr(OPERATORS[stem], "fixed_channels") and stem not in OWN_WEIGHTS
-]
+OWN_WEIGHTS = [stem for stem in OPERATORS if OPERATORS[stem](4).fixed_channels]
+BY_CHANNEL = [stem for stem in OPERATORS if "per" in options_of(OPERATORS[stem]) and stem not in OWN_WEIGHTS]
 
 
 @pytest.mark.parametrize("name", OWN_WEIGHTS)

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
 from cnnpool.pool.edges import EdgeConv2d, pad, source
+from cnnpool.pool.max import EdgeMaxPool2d
 
 NUMPY = {"reflect": "reflect", "replicate": "edge", "circular": "wrap", "zeros": "constant"}
 
@@ -50,3 +52,15 @@ def test_convolution_is_torchs(mode, stride):
     x = torch.randn(2, 4, 7, 8, dtype=torch.float64)
     assert_close(ours(x), theirs(x))
     assert ours(x).shape[2:] == (-(-7 // stride), 8 // stride)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_maxima_see_past_the_edges_what_numpy_puts_there(mode):
+    x = torch.randn(2, 4, 8, 7, dtype=torch.float64)
+    around = torch.from_numpy(np.pad(x.numpy(), ((0, 0), (0, 0), (1, 1), (1, 1)), mode=NUMPY[mode]))
+    for kernel, channels in ((2, 4), (3, 2)):
+        op = EdgeMaxPool2d(channels, kernel_size=kernel, stride=2, padding=1, padding_mode=mode)
+        expected = F.max_pool2d(around[:, :channels], kernel, 2)
+        assert torch.equal(op(x), expected)
+        op.keep_winners = True
+        assert torch.equal(op(x), expected) and op.winners.shape == expected.shape

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from cnnpool.pool import FlcPool2d, SpectralPool2d
+from cnnpool.pool import FlcPool2d
 
 
 def naive(x, stride):
@@ -60,14 +60,3 @@ def test_constant_map_stays_constant_where_the_papers_cut_loses_its_centre():
     x = torch.ones(1, 1, 6, 6).double()
     assert (quarter(x) - 1).abs().max() > 1
     assert_close(FlcPool2d(1)(x), torch.ones(1, 1, 3, 3).double())
-
-
-def test_spectral_pooling_differs_in_the_doubly_unpaired_frequency_alone():
-    x = torch.randn(2, 3, 12, 16).double()
-    difference = FlcPool2d(3)(x) - SpectralPool2d(3)(x)
-    spectrum = torch.fft.fft2(difference).abs()
-    assert spectrum[..., 3, 4].min() > 1e-3
-    spectrum[..., 3, 4] = 0
-    assert spectrum.max() < 1e-12
-    odd = x[..., :10, :]
-    assert_close(FlcPool2d(3)(odd), SpectralPool2d(3)(odd))

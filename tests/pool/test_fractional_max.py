@@ -6,12 +6,11 @@ from fractions import Fraction
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnnpool.pool import FractionalMaxPool2d
-from cnnpool.pool.fractional_max import max_between, pseudorandom_edges, random_edges
+from cnnpool.pool.fractional_max import pseudorandom_edges, random_edges
 
 CPU = torch.device("cpu")
 
@@ -84,33 +83,6 @@ def test_maxima_are_those_of_slow_loops(mode, overlapping, stride, training, dis
     torch.manual_seed(7)
     expected = [loops(*sample, overlapping) for sample in zip(x, down, across, strict=True)]
     assert torch.equal(op(x), torch.stack(expected))
-
-
-@pytest.mark.parametrize(("size", "kernel", "count"), [((9, 12), 2, (5, 7)), ((16, 16), 3, (8, 7))])
-def test_torch_gives_the_same_for_its_own_windows_and_ties(size, kernel, count):
-    x = torch.randint(0, 3, (2, 3, *size)).double().requires_grad_()
-    samples = torch.rand(2, 1, 2).double().expand(-1, 3, -1)
-    y = x
-    for axis, coordinate in ((3, 0), (2, 1)):
-        length, windows = size[axis - 2], count[axis - 2]
-        alpha = (length - kernel) / (windows - 1)
-        u = samples[:, 0, coordinate, None]
-        start = ((torch.arange(windows) + u) * alpha).long() - (u * alpha).long()
-        start[:, -1] = length - kernel
-        y = max_between(y, start, start + kernel - 1, kernel, axis)
-    theirs = F.fractional_max_pool2d(x, kernel, count, _random_samples=samples)
-    assert torch.equal(y, theirs)
-    upstream = torch.rand_like(y)
-    grads = [torch.autograd.grad(out, x, upstream)[0] for out in (y, theirs)]
-    torch.testing.assert_close(*grads)
-
-
-@pytest.mark.parametrize("stride", [2, 3])
-def test_disjoint_windows_of_a_whole_stride_are_plain_max_pooling(stride):
-    x = torch.randn(2, 3, 12, 6)
-    for training in (True, False):
-        op = FractionalMaxPool2d(3, stride=stride, overlapping=False).train(training)
-        assert torch.equal(op(x), F.max_pool2d(x, stride))
 
 
 def test_default_draws_the_place_of_the_short_window_evenly():

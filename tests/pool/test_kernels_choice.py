@@ -66,17 +66,6 @@ def test_a_trace_holds_operators_and_no_constant():
         assert torch.equal(traced(other), max_pool2d(other, 2))
 
 
-def test_compiled_graphs_are_whole_and_right():
-    x = torch.randn(2, 3, 16, 16, requires_grad=True)
-    torch._dynamo.reset()
-    compiled = torch.compile(lambda x: max_pool2d(x, 3, 2, 1), fullgraph=True, backend="aot_eager")
-    with dispatch.use(True):
-        y, expected = compiled(x), max_pool2d(x, 3, 2, 1)
-        assert torch.equal(y, expected)
-        upstream = torch.randn_like(y)
-        assert torch.equal(*(torch.autograd.grad(out, x, upstream)[0] for out in (y, expected)))
-
-
 @pytest.mark.parametrize("function", [
     lambda x: max_pool2d(x, 2),
     lambda x: max_pool2d(x, 3, 2, 1),
@@ -103,18 +92,6 @@ def test_small_maps_are_torchs_and_the_results_the_same(function):
             torch.testing.assert_close(small, ours, rtol=tolerance, atol=tolerance, check_stride=True)
 
 
-def test_small_maps_are_refused_in_our_words():
-    for options, message in (
-        ({"kernel_size": 0}, "kernel_size"),
-        ({"kernel_size": 2, "stride": 0}, "stride"),
-        ({"kernel_size": 2, "padding": 2}, "padding"),
-        ({"kernel_size": 9}, "leaves nothing"),
-    ):
-        for function in (max_pool2d, avg_pool2d):
-            with dispatch.use(None), pytest.raises((ValueError, TypeError), match=message):
-                function(torch.randn(1, 4, 8, 8), **options)
-
-
 def test_large_maps_are_not_torchs():
     for function in (max_pool2d, avg_pool2d):
         with dispatch.use(None):
@@ -130,48 +107,6 @@ def test_importing_the_operators_does_not_import_numba():
 def test_environment_variable_decides(value, wanted):
     code = "from cnnpool.pool import dispatch; print(dispatch._wanted)"
     assert python(code, CNNPOOL_KERNELS=value) == wanted
-
-
-def test_where_nothing_can_be_cached_kernels_are_compiled_anew():
-    code = """
-import torch
-from numba.core import caching
-for place in vars(caching).values():
-    if hasattr(place, "_locator_classes"):
-        place._locator_classes = []
-from cnnpool.pool import avg_pool2d, dispatch, max_pool2d
-with dispatch.use(True):
-    print(max_pool2d(torch.arange(16.0).reshape(1, 1, 4, 4), 2).flatten().tolist())
-from cnnpool.pool.cpu.loops import max_2x2 as tiles
-print(tiles.forward.stats.cache_path)
-"""
-    assert python(code).splitlines() == ["[5.0, 7.0, 13.0, 15.0]", "None"]
-
-
-def test_machine_code_on_disk_is_not_compiled_again():
-    code = """
-import torch
-from numba.core import event
-from cnnpool import pool
-from cnnpool.pool import dispatch
-torch.manual_seed(0)
-compiled = event.RecordingListener()
-event.register("numba:compile", compiled)
-for name in ("max", "avg", "sum", "blur", "max_blur", "lp", "gem", "soft", "stochastic", "aps"):
-    for layout in (torch.contiguous_format, torch.channels_last):
-        for dtype in (torch.float32, torch.bfloat16):
-            operator = pool.build(name, channels=8).to(dtype)
-            x = torch.rand(2, 8, 12, 12).to(dtype).contiguous(memory_format=layout).requires_grad_()
-            with dispatch.use(True):
-                y = operator(x)
-                (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
-            print(name, y.double().sum().item(), gradient.double().square().sum().item())
-print(len(compiled.buffer))
-"""
-    # The first process compiles what is not on disk yet.
-    *first, _ = python(code).splitlines()
-    *second, compiled = python(code).splitlines()
-    assert (second, compiled) == (first, "0") and len(first) == 40
 
 
 def test_without_numba_torch_does_everything():

@@ -5,13 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from cnnpool.pool import build, logsumexp_pool2d
-
-
-def test_hand_worked_example():
-    log = math.log
-    x = torch.tensor([[log(1), log(2), 0, 0], [log(3), log(2), 0, 0]])[None, None]
-    assert_close(logsumexp_pool2d(x, 2), torch.tensor([[[[log(2), 0.0]]]]))
+from cnnpool.pool import logsumexp_pool2d
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -19,17 +13,6 @@ def test_small_r_is_the_average_without_cancellation(dtype):
     x = torch.randn(2, 3, 8, 8, dtype=dtype)
     for r in (1e-6, 1e-20):
         assert_close(logsumexp_pool2d(x, 2, r=r), F.avg_pool2d(x, 2), rtol=1e-5, atol=1e-5)
-
-
-def test_large_r_is_the_maximum():
-    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
-    assert_close(logsumexp_pool2d(x, 2, r=1e9), F.max_pool2d(x, 2))
-
-
-def test_gradient_is_softmax_and_sums_to_one():
-    x = torch.randn(1, 1, 2, 2, dtype=torch.float64, requires_grad=True)
-    logsumexp_pool2d(x, 2, r=3.0).backward()
-    assert_close(x.grad.flatten(), (3 * x.detach()).flatten().softmax(0))
 
 
 def test_huge_values_neither_overflow_nor_lose_the_maximum():
@@ -48,18 +31,6 @@ def test_infinities_have_the_limit_and_a_finite_gradient():
     x.grad = None
     logsumexp_pool2d(x, 2).sum().backward()
     assert x.grad.isfinite().all()
-
-
-def test_learnt_r_moves_and_stays_positive():
-    torch.manual_seed(0)
-    op, x = build("logsumexp", 3, learnable=True, r=1.0), torch.randn(4, 3, 8, 8)
-    assert_close(op(x), logsumexp_pool2d(x, 2, r=1.0))
-    optimiser = torch.optim.SGD(op.parameters(), lr=20)
-    for _ in range(20):
-        optimiser.zero_grad()
-        op(x).mean().backward()
-        optimiser.step()
-    assert 0 < op.r(x).item() < 0.5 and op(x).isfinite().all()
 
 
 def test_gradient_of_r_is_the_numerical_one():

@@ -3,8 +3,6 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from cnnpool.pool import build, lp_pool2d
@@ -14,37 +12,13 @@ def test_hand_worked_example():
     x = torch.tensor([[3.0, -4, 0, 0], [0, 0, 0, 5], [1, 1, 2, -2], [1, 1, 2, 2]])[None, None]
     assert_close(lp_pool2d(x, 2, 2), torch.tensor([[[[5.0, 5.0], [2.0, 4.0]]]]))
     assert_close(lp_pool2d(x, 2, 2, form="mean"), torch.tensor([[[[2.5, 2.5], [1.0, 2.0]]]]))
-
-
-@settings(max_examples=60)
-@given(
-    p=st.sampled_from([0.5, 1, 1.5, 2, 3, 7]),
-    kernel=st.integers(1, 3),
-    stride=st.integers(1, 3),
-    ceil=st.booleans(),
-    seed=st.integers(0, 99),
-)
-def test_equals_torch_on_non_negative_input(p, kernel, stride, ceil, seed):
-    x = torch.rand(2, 3, 7, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.1
-    # torch sums the overhang as zeros, then scales by the count of cells: only whole windows compare.
-    ceil = ceil and (7 - kernel) % stride == 0 and (6 - kernel) % stride == 0
-    assert_close(lp_pool2d(x, p, kernel, stride, ceil), F.lp_pool2d(x, p, kernel, stride, ceil))
+    assert build("lp", 3).gain == 1 and build("lp", 3, form="sum").gain is None
 
 
 def test_odd_power_of_a_negative_sum_is_real_where_torch_has_nan():
     x = torch.full((1, 1, 2, 2), -1.0)
     assert F.lp_pool2d(x, 2.5, 2).isnan().all()
     assert_close(lp_pool2d(x, 2.5, 2).item(), 4 ** (1 / 2.5))
-
-
-@pytest.mark.parametrize("p", [0.5, 1, 1.5, 2, 3])
-def test_gradient_is_the_formula_and_zero_at_zero(p):
-    x = torch.tensor([[3.0, -4.0], [0.0, 1.0]], dtype=torch.float64)[None, None].requires_grad_()
-    y = lp_pool2d(x, p, 2)
-    (grad,) = torch.autograd.grad(y, x)
-    a = x.detach().abs()
-    expected = torch.where(a == 0, 0.0, x.detach().sign() * a ** (p - 1)) * y.item() ** (1 - p)
-    assert_close(grad, expected)
 
 
 @pytest.mark.parametrize("p", [0.5, 1, 2, 3, math.inf])
@@ -84,7 +58,3 @@ def test_infinite_cell_makes_its_window_infinite(p, kernel):
         assert slope.isfinite()
     assert p == math.inf or not x.grad[0, 0, :kernel, :kernel].any(), "no gradient"
     assert x.grad.isfinite().all() and x.grad[0, 0, 3:, 3:].all()
-
-
-def test_sum_form_promises_no_gain():
-    assert build("lp", 3).gain == 1 and build("lp", 3, form="sum").gain is None

@@ -29,9 +29,3 @@ def test_layer_norm_before_it_is_convnexts_downsampling():
         for parameter, same in zip(op.before.parameters(), norm.parameters(), strict=True):
             same.copy_(parameter.normal_())
     assert_close(op(x), op.conv(norm(x)))
-
-
-def test_batch_norm_after_it_replaces_the_bias():
-    op, x = PatchConv2d(3, norm="batch").double(), torch.randn(4, 3, 8, 8).double()
-    assert op.conv.bias is None
-    assert_close(op(x), F.batch_norm(F.conv2d(x, op.conv.weight, stride=2), None, None, training=True))

@@ -51,20 +51,6 @@ def test_untrained_operator_expects_its_probability():
     assert_close(op(x), 0.25 * F.max_pool2d(x, 2) + 0.75 * F.avg_pool2d(x, 2))
 
 
-def test_frequencies_travel_with_the_state():
-    op = build("random_mixed", 3).train()
-    op(torch.zeros(7, 3, 2, 2))
-    fresh = build("random_mixed", 3)
-    fresh.load_state_dict(op.state_dict())
-    assert torch.equal(fresh.frequency(), op.frequency()) and fresh.draws == 7
-
-
-def test_eval_counts_nothing():
-    op = build("random_mixed", 3).eval()
-    op(torch.zeros(7, 3, 2, 2))
-    assert op.draws == 0 and not op.max_draws.any()
-
-
 def test_half_precision_model_counts_on():
     op = build("random_mixed", 3).half().train()
     op(torch.zeros(4096, 3, 2, 2, dtype=torch.float16))

@@ -6,28 +6,27 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnnpool.pool.rational import fractions, rounded_down, rounded_up, whole
+from cnnpool.pool import FractionalMaxPool2d, SpectralPool2d
 
 
-@given(st.integers(1, 200), st.integers(1, 200))
+@given(st.integers(2, 200), st.integers(1, 199))
 @settings(max_examples=200)
 def test_any_smaller_size_is_reached_by_the_quotient_of_the_sizes(length, size):
-    length, size = max(length, size), min(length, size)
-    stride = fractions(length / size)
-    assert (
-        rounded_up(length, 3 * length, stride) == rounded_down(length, 3 * length, stride) == (size, 3 * size)
-    )
+    size = min(size, length - 1)
+    for operator in (SpectralPool2d, FractionalMaxPool2d):
+        assert operator(1, stride=length / size).output_size(length, 3 * length) == (size, 3 * size)
 
 
 @given(st.integers(1, 500), st.integers(1, 99), st.integers(1, 99))
 @settings(max_examples=200)
 def test_sizes_are_rounded_as_exact_fractions_are(length, p, q):
-    stride = fractions((p / q + 1, 1.0))
     exact = length / (Fraction(p, q) + 1)
-    assert rounded_up(length, 7, stride) == (math.ceil(exact), 7)
-    assert rounded_down(length, 7, stride) == (math.floor(exact), 7)
+    assert SpectralPool2d(1, stride=(p / q + 1, 1.0)).output_size(length, 7) == (math.ceil(exact), 7)
+    if exact >= 1:
+        size = FractionalMaxPool2d(1, stride=(p / q + 1, 2.0)).output_size(length, 7)
+        assert size == (math.floor(exact), 3)
 
 
 def test_decimals_are_read_as_written():
-    assert fractions((1.414, 2)) == ((707, 500), (2, 1))
-    assert whole(fractions((1.414, 2.7))) == (1, 3)
+    assert SpectralPool2d(1, stride=(1.414, 2)).ratio == ((707, 500), (2, 1))
+    assert SpectralPool2d(1, stride=(1.414, 2.7)).stride == (1, 3)

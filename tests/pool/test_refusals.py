@@ -10,7 +10,7 @@ import torch
 
 from cnnpool import pool
 from cnnpool.pool import build
-from cnnpool.pool.edges import EdgeConv2d, check_mode
+from cnnpool.pool.edges import EdgeConv2d
 from cnnpool.pool.scalar import Fraction, Positive
 
 SMALL, FOUR, INTEGERS = torch.zeros(1, 1, 2, 2), torch.zeros(1, 1, 4, 4), torch.zeros(1, 1, 4, 4).long()
@@ -37,7 +37,7 @@ REFUSED = [
     (lambda: build("s3", 1, grid=5), r"grid must be a multiple of stride=\(2, 2\), got 5"),
     (lambda: build("stochastic", 1, kernel_size=3, padding=2), "padding"),
     (lambda: EdgeConv2d(1, 1, (3, 4), mode="zeros"), "kernel_size must be"),
-    (lambda: check_mode("mirror"), "one of reflect, replicate, circular, zeros, got 'mirror'"),
+    (lambda: EdgeConv2d(1, 1, 3, mode="mirror"), "of reflect, replicate, circular, zeros, got 'mirror'"),
     (lambda: Positive("p", 1.0, 1, learnable=True, above=1.0), "p must be finite and above 1 to be learn"),
     (lambda: Fraction("mix", 1.0, (1,), learnable=True), "mix must be above 0 and below 1 to be learnable"),
     # Numbers given to a function.

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from PIL import Image
 from torch.testing import assert_close
 
@@ -44,8 +43,3 @@ def test_equals_pil(mode, resample):
     expected = np.array(Image.fromarray(image).resize((6, 8), resample))
     out = build("resize", 1, mode=mode)(torch.from_numpy(image)[None, None])
     assert_close(out[0, 0], torch.from_numpy(expected), rtol=1e-4, atol=1e-5)
-
-
-def test_without_antialias_stride_two_is_the_average():
-    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
-    assert_close(build("resize", 3, antialias=False)(x), F.avg_pool2d(x, 2))

@@ -1,7 +1,6 @@
 """Spectral pooling against scipy.signal.resample and numpy's Fourier transform."""
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,19 +56,3 @@ def test_scipy_resamples_the_same_at_odd_sizes_and_sums_at_even_ones(size, data)
     assert_close(spectral_pool2d(x, kept, nyquist="sum"), theirs, rtol=1e-10, atol=1e-11)
     if kept[0] % 2 and kept[1] % 2:
         assert_close(spectral_pool2d(x, kept), theirs, rtol=1e-10, atol=1e-11)
-
-
-@pytest.mark.parametrize(
-    ("stride", "size"), [(2.0, 16), (1.5, 22), (32 / 11, 11), (3, 11), (1.01, 32), (40, 1)]
-)
-def test_any_size_can_be_had(stride, size):
-    op = SpectralPool2d(1, stride=stride)
-    assert op(torch.zeros(1, 1, 32, 64)).shape[2] == size == op.output_size(32, 64)[0]
-
-
-@pytest.mark.parametrize("stride", [1.25, 2, 4])
-def test_shift_by_the_stride_shifts_the_output_by_one(stride):
-    x, op = torch.randn(1, 2, 20, 20).double(), SpectralPool2d(2, stride=stride)
-    steps = 5 if stride == 1.25 else int(stride)
-    moved = 4 if stride == 1.25 else 1
-    assert_close(op(x.roll(steps, 3)), op(x).roll(moved, 3))

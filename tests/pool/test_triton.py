@@ -224,13 +224,6 @@ def test_what_was_saved_may_come_back_in_another_format(name):
             assert_close(answers(OPERATORS[name], x), expected)
 
 
-@by_triton
-def test_no_sample_has_no_phase():
-    with dispatch.use(False):
-        y, phase = aps_pool2d(torch.zeros(0, 3, 6, 6, device=DEVICE))
-        assert y.shape == (0, 3, 3, 3) and phase.shape == (0,)
-
-
 # Older compilers warn of what they do themselves.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @by_triton

@@ -8,7 +8,7 @@ from cnnpool.pool.autograd.kernels import LinearKernels
 from cnnpool.pool.autograd.linear_maps import Averaging, Counting
 from cnnpool.pool.autograd.transforms import LinearMap
 from cnnpool.pool.dispatch import kernels
-from cnnpool.pool.window import Window, memory_format
+from cnnpool.pool.window import Window, memory_format, wide
 
 
 def forward(x: Tensor, averaging: Averaging) -> Tensor:
@@ -26,22 +26,21 @@ def adjoint(grad: Tensor, averaging: Averaging) -> Tensor:
     kernel: LinearKernels | None = kernels("linear", grad, cells=window.cells)
     if kernel is not None:
         return kernel.average(grad, averaging, True)
-    half = grad.dtype in (torch.bfloat16, torch.float16)
     # Summed in float32 and rounded once, where an input belongs to several windows.
-    wide = grad.float() if half and window.overlaps else grad
+    exact = wide(grad) if window.overlaps else grad
     height, width = size
     if window.ceil_mode:
         # On a map so large that no window hangs over: torch's compiler gets the counts wrong otherwise.
-        wide = wide / _counts(wide, window, counting, size)
+        exact = exact / _counts(exact, window, counting, size)
         counting = Counting(True, 1)
         _, right, _, bottom = window.pads(height, width)
         height += max(0, bottom - window.padding[0])
         width += max(0, right - window.padding[1])
     layout = memory_format(channels_last)
     like = torch.empty(
-        (*grad.shape[:2], height, width), dtype=wide.dtype, device=wide.device, memory_format=layout
+        (*grad.shape[:2], height, width), dtype=exact.dtype, device=exact.device, memory_format=layout
     )
-    out: Tensor = torch.ops.aten.avg_pool2d_backward(wide, like, *window[:3], False, *counting)
+    out: Tensor = torch.ops.aten.avg_pool2d_backward(exact, like, *window[:3], False, *counting)
     if (height, width) != size:
         # A negative padding crops to a fresh tensor: batched gradients cannot pass through a full slice.
         out = F.pad(out, (0, size[1] - width, 0, size[0] - height))

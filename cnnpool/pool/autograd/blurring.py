@@ -10,10 +10,9 @@ from torch import Tensor
 from cnnpool.pool.autograd.kernels import LinearKernels
 from cnnpool.pool.autograd.linear_maps import Blurring, taps
 from cnnpool.pool.autograd.transforms import LinearMap
-from cnnpool.pool.base import ceil_div
 from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.edges import PaddingMode, pad, source
-from cnnpool.pool.window import memory_format
+from cnnpool.pool.window import ceil_div, memory_format, wide
 
 
 class Move(NamedTuple):
@@ -53,8 +52,7 @@ def forward(x: Tensor, blurring: Blurring) -> Tensor:
     kernel: LinearKernels | None = kernels("linear", x, cells=blurring.cells)
     if kernel is not None:
         return kernel.blur(x, blurring, False)
-    half = x.dtype in (torch.bfloat16, torch.float16)
-    y = x.float() if half else x
+    y = wide(x)
     for axis in (0, 1):
         whole, *rest = moves(blurring, axis)
         total = _part(y, axis, whole.inputs) * whole.weight
@@ -66,9 +64,7 @@ def forward(x: Tensor, blurring: Blurring) -> Tensor:
 
 def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mode: PaddingMode) -> Tensor:
     """The same in plain operations, which a compiler makes one graph of for maps of any size."""
-    y = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
-    reach = [((m - 1) // 2, m // 2) for m in filter_size]
-    y = pad(y, (*reach[1], *reach[0]), mode)
+    y = _padded(x, filter_size, mode)
     for axis in (0, 1):
         count = ceil_div(x.shape[axis + 2], stride[axis])
         parts = [
@@ -81,9 +77,7 @@ def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mod
 
 def convolved(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mode: PaddingMode) -> Tensor:
     """The same as a padding and a depthwise convolution, which other runtimes know."""
-    y = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
-    reach = [((m - 1) // 2, m // 2) for m in filter_size]
-    y = pad(y, (*reach[1], *reach[0]), mode)
+    y = _padded(x, filter_size, mode)
     down, across = (y.new_tensor(taps(m)) for m in filter_size)
     channels = x.shape[1]
     weight = torch.outer(down, across).expand(channels, 1, *filter_size)
@@ -95,8 +89,7 @@ def adjoint(grad: Tensor, blurring: Blurring) -> Tensor:
     kernel: LinearKernels | None = kernels("linear", grad, cells=blurring.cells)
     if kernel is not None:
         return kernel.blur(grad, blurring, True)
-    half = grad.dtype in (torch.bfloat16, torch.float16)
-    x = grad.float() if half else grad
+    x = wide(grad)
     for axis in (1, 0):
         samples, channels, *size = x.shape
         size[axis] = blurring.size[axis]
@@ -108,6 +101,11 @@ def adjoint(grad: Tensor, blurring: Blurring) -> Tensor:
             _part(total, axis, move.inputs).add_(_part(x, axis, move.outputs), alpha=move.weight)
         x = total
     return x.to(grad.dtype)
+
+
+def _padded(x: Tensor, filter_size: tuple[int, int], mode: PaddingMode) -> Tensor:
+    down, across = (((m - 1) // 2, m // 2) for m in filter_size)
+    return pad(wide(x), (*across, *down), mode)
 
 
 def _part(x: Tensor, axis: int, part: slice) -> Tensor:

@@ -3,9 +3,8 @@
 from math import comb
 from typing import NamedTuple
 
-from cnnpool.pool.base import ceil_div
 from cnnpool.pool.edges import PaddingMode, source
-from cnnpool.pool.window import Window
+from cnnpool.pool.window import Window, ceil_div
 
 Entries = tuple[tuple[tuple[int, float], ...], ...]
 """The inputs that each output along an axis sums, as (place, weight)."""

@@ -7,14 +7,12 @@ from torch import Tensor
 
 from cnnpool.pool.autograd.kernels import PhaseKernels
 from cnnpool.pool.autograd.transforms import Linear, LinearMap, apply
-from cnnpool.pool.base import ceil_div
 from cnnpool.pool.blur import blur_pool2d
 from cnnpool.pool.cells import added, cells
 from cnnpool.pool.dispatch import kernels
 from cnnpool.pool.edges import pad
-from cnnpool.pool.exporting import holds, is_exported
-from cnnpool.pool.precision import wide
-from cnnpool.pool.window import is_channels_last, memory_format, window_of
+from cnnpool.pool.internals import holds, is_exported
+from cnnpool.pool.window import ceil_div, is_channels_last, memory_format, wide, window_of
 
 
 def complete(x: Tensor, stride: tuple[int, int]) -> Tensor:

@@ -9,7 +9,7 @@ from torch.autograd import Function
 
 from cnnpool.pool.autograd.kernels import EXPECTED, Mean, MeanKernels
 from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
-from cnnpool.pool.precision import wide_of
+from cnnpool.pool.window import wide_of
 
 Plain = Callable[[Tensor, Tensor | float, Mean], Tensor]
 """(maps, number, mean) -> means, by differentiable operators of torch."""
@@ -66,7 +66,7 @@ class Replayed(Function):
             x = x.view_as(x) if higher and wanted else x.detach().requires_grad_(wanted)
             if held is not None:
                 number = held.view_as(held) if higher and learnt else held.detach().requires_grad_(learnt)
-            asked = [t for t, need in ((x, wanted), (number, learnt)) if need]
+            inputs = [t for t, need in ((x, wanted), (number, learnt)) if need]
             y = ctx.plain(x, number, how)
-            grads = iter(torch.autograd.grad(y, asked, grad, create_graph=higher))
+            grads = iter(torch.autograd.grad(y, inputs, grad, create_graph=higher))
         return next(grads) if wanted else None, next(grads) if learnt else None, None, None, None

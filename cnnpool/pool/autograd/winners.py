@@ -14,7 +14,7 @@ from torch import Tensor
 from cnnpool.pool.autograd.kernels import MaxKernels
 from cnnpool.pool.cells import cell_views, cells
 from cnnpool.pool.dispatch import kernels
-from cnnpool.pool.window import Window, memory_format
+from cnnpool.pool.window import Window, memory_format, wide
 
 Ties = Literal["first", "last", "split"]
 
@@ -29,7 +29,7 @@ def forward(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
         return y, places_of(index, window, x.shape[-2], x.shape[-1])
     lowest = -torch.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
     real = torch.ones((1, 1, *x.shape[-2:]), dtype=torch.bool, device=x.device)
-    winners = torch.zeros_like(y, dtype=winners_dtype(window, ties))
+    winners = torch.zeros_like(y, dtype=winners_dtype(window.kernel, ties))
     views = zip(cells(x, window, lowest), cells(real, window, False), strict=True)
     for place, (cell, inside) in enumerate(views):
         # A NaN equals no maximum, yet where one is present it is the maximum.
@@ -48,25 +48,24 @@ def backward(
     kernel: MaxKernels | None = kernels("max", grad, cells=window.cells) if ties != "split" else None
     if kernel is not None:
         return kernel.backward(grad, winners, window, size, channels_last)
-    half = grad.dtype in (torch.bfloat16, torch.float16)
     # Summed in float32 and rounded once; torch's own kernel rounds after every addition.
-    wide = grad.float() if half and (window.overlaps or ties == "split") else grad
+    exact = wide(grad) if window.overlaps or ties == "split" else grad
     shape, layout = (*grad.shape[:2], *size), memory_format(channels_last)
     if ties == "split":
-        shared = _share(wide, winners, window, shape).to(grad.dtype)
+        shared = _share(exact, winners, window, shape).to(grad.dtype)
         return shared.contiguous(memory_format=layout) if channels_last else shared
-    like = torch.empty(shape, dtype=wide.dtype, device=wide.device, memory_format=layout)
+    like = torch.empty(shape, dtype=exact.dtype, device=exact.device, memory_format=layout)
     index = indices_of(winners, window, *size)
-    out: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(wide, like, *window, index)
+    out: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(exact, like, *window, index)
     return out.to(grad.dtype)
 
 
 def gather(x: Tensor, winners: Tensor, window: Window, ties: Ties) -> Tensor:
     """``x`` (N, C, H, W) read at the winners, their mean for "split": the adjoint of ``backward``."""
     if ties == "split":
-        wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
-        total = torch.zeros_like(winners, dtype=wide.dtype)
-        for place, cell in enumerate(cells(wide, window, 0.0)):
+        exact = wide(x)
+        total = torch.zeros_like(winners, dtype=exact.dtype)
+        for place, cell in enumerate(cells(exact, window, 0.0)):
             total += torch.where(_won(winners, place), cell, 0)
         return (total / _count(winners, window)).to(x.dtype)
     index = indices_of(winners, window, *x.shape[-2:])
@@ -74,7 +73,7 @@ def gather(x: Tensor, winners: Tensor, window: Window, ties: Ties) -> Tensor:
     return read.clone(memory_format=torch.preserve_format)
 
 
-def winners_dtype(window: Window, ties: Ties) -> torch.dtype:
+def winners_dtype(kernel: tuple[int, int], ties: Ties) -> torch.dtype:
     """The smallest integer type that holds the winners.
 
     Raises:
@@ -84,9 +83,9 @@ def winners_dtype(window: Window, ties: Ties) -> torch.dtype:
     if ties == "split":
         limits = [(8, torch.uint8), (15, torch.int16), (31, torch.int32), (63, torch.int64)]
     for most, dtype in limits:
-        if window.cells <= most:
+        if kernel[0] * kernel[1] <= most:
             return dtype
-    raise ValueError(f"ties={ties!r} takes windows of at most {most} cells, got kernel_size={window.kernel}")
+    raise ValueError(f"ties={ties!r} takes windows of at most {most} cells, got kernel_size={kernel}")
 
 
 def _working_dtype(window: Window, height: int, width: int) -> torch.dtype:
@@ -117,7 +116,7 @@ def places_of(index: Tensor, window: Window, height: int, width: int) -> Tensor:
     if window.dilation != (1, 1):
         row = torch.div(row, window.dilation[0], rounding_mode="floor")
         column = torch.div(column, window.dilation[1], rounding_mode="floor")
-    return row.mul_(window.kernel[1]).add_(column).to(winners_dtype(window, "first"))
+    return row.mul_(window.kernel[1]).add_(column).to(winners_dtype(window.kernel, "first"))
 
 
 def indices_of(winners: Tensor, window: Window, height: int, width: int) -> Tensor:

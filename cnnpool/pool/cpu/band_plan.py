@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from cnnpool.pool.cpu.memory import aligned, empty, scalar
-from cnnpool.pool.precision import wide_of
-from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format
+from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format, wide_of
 
 # Scratch memory that bands try to stay within: a part of a usual second-level cache.
 CACHE = 1 << 16

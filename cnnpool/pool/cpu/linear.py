@@ -13,8 +13,7 @@ from cnnpool.pool.cpu.compiling import Kernel
 from cnnpool.pool.cpu.loops import avg_2x2, separable
 from cnnpool.pool.cpu.memory import aligned, empty, scalar, table
 from cnnpool.pool.cpu.threads import spread
-from cnnpool.pool.precision import wide_of
-from cnnpool.pool.window import memory_format, stated_format
+from cnnpool.pool.window import memory_format, stated_format, wide_of
 
 
 class Axis(NamedTuple):

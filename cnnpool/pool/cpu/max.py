@@ -10,8 +10,7 @@ from torch import Tensor
 from cnnpool.pool.cpu.loops import max_2x2, max_nchw, max_nhwc
 from cnnpool.pool.cpu.memory import aligned, empty, scalar
 from cnnpool.pool.cpu.threads import spread
-from cnnpool.pool.precision import wide_of
-from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format
+from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format, wide_of
 
 SKIPS_NOWHERE = False
 

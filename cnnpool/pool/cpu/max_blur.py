@@ -11,8 +11,7 @@ from cnnpool.pool.cpu.linear import Plan, Table, blur_plan, plane_room, room_of
 from cnnpool.pool.cpu.loops import max_blur
 from cnnpool.pool.cpu.memory import aligned, empty, scalar
 from cnnpool.pool.cpu.threads import spread
-from cnnpool.pool.precision import wide_of
-from cnnpool.pool.window import memory_format, stated_format
+from cnnpool.pool.window import memory_format, stated_format, wide_of
 
 
 def forward(x: Tensor, blurring: Blurring) -> tuple[Tensor, Tensor]:

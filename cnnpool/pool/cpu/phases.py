@@ -7,8 +7,7 @@ from cnnpool.pool.cpu.compiling import Kernel
 from cnnpool.pool.cpu.loops import polyphase
 from cnnpool.pool.cpu.memory import empty, scalar
 from cnnpool.pool.cpu.threads import spread
-from cnnpool.pool.precision import wide_of
-from cnnpool.pool.window import is_channels_last, memory_format
+from cnnpool.pool.window import is_channels_last, memory_format, wide_of
 
 
 def norms(x: Tensor, stride: tuple[int, int], scale: float, squared: bool) -> Tensor:

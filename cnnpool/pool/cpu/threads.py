@@ -12,7 +12,7 @@ from cnnpool.pool.cpu.memory import scratch as scratch_memory
 
 # Smaller shares are not worth a thread; a kernel that mostly moves memory needs twice as much.
 BYTES_PER_THREAD = 1 << 19
-# That one kernel is made of: each fails once where compiled kernels cannot be written.
+# Kernels called by one kernel: each fails once where compiled kernels cannot be written.
 MOST_KERNELS = 100
 
 

@@ -13,8 +13,7 @@ from cnnpool.pool.cpu.band_plan import Frame, in_format_of, make_ready
 from cnnpool.pool.cpu.loops import power, softmax
 from cnnpool.pool.cpu.memory import CPU, empty_like, scalar, table
 from cnnpool.pool.cpu.threads import spread
-from cnnpool.pool.precision import wide_of
-from cnnpool.pool.window import Window, is_channels_last
+from cnnpool.pool.window import Window, is_channels_last, wide_of
 
 
 def _lanes(x: Tensor, parameter: Tensor) -> bool:
@@ -94,7 +93,7 @@ class Arithmetic(NamedTuple):
     numbers: Tensor
     rule: tuple[Any, ...]
     nothing: float
-    """What stands outside the map."""
+    """The value outside the map."""
     shared: bool
     """Whether a window's sum is multiplied by a share of its own."""
     forward: tuple[int, int, int]
@@ -149,8 +148,8 @@ def backward(
         out, slots = empty_like(ready.x), _slots(frame, learnt, ready.wide)
         grad = grad.contiguous(memory_format=frame.layout)
         factors = () if shares is None else (shares.data_ptr(),)
-        found = None if slots is None else slots.data_ptr()
-        where = ready.x.data_ptr(), grad.data_ptr(), out.data_ptr(), found, *factors, numbers.data_ptr()
+        sums = None if slots is None else slots.data_ptr()
+        where = ready.x.data_ptr(), grad.data_ptr(), out.data_ptr(), sums, *factors, numbers.data_ptr()
         rest = frame.rule, frame.room, *rule, *ready.types(way.nothing)
         moved = 2 * x.nbytes + grad.nbytes
         spread(way.kernels.backward, frame.units, moved, *where, *rest, scratch=frame.scratch)

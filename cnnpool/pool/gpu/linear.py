@@ -9,8 +9,7 @@ from torch import Tensor
 
 from cnnpool.pool.autograd.linear_maps import Averaging, Blurring, Entries, transposed
 from cnnpool.pool.gpu.places import OverLines, at, empty, frame
-from cnnpool.pool.precision import wide_of
-from cnnpool.pool.window import memory_format
+from cnnpool.pool.window import memory_format, wide_of
 
 
 @triton.jit

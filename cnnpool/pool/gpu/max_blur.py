@@ -5,8 +5,7 @@ from torch import Tensor
 from cnnpool.pool.autograd.linear_maps import Blurring
 from cnnpool.pool.gpu import linear, max
 from cnnpool.pool.gpu.places import empty
-from cnnpool.pool.precision import wide_of
-from cnnpool.pool.window import memory_format
+from cnnpool.pool.window import memory_format, wide_of
 
 # Kernel, stride, padding and dilation, the last windows hanging over: one step, that reads and writes all of
 # it at once, would read every pixel sixteen times.

@@ -6,8 +6,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cnnpool.pool.gpu.places import NUMBERS, OverLines, at, dense, empty, frame, guarded, total_of
-from cnnpool.pool.precision import wide_of
-from cnnpool.pool.window import memory_format
+from cnnpool.pool.window import memory_format, wide_of
 
 # Blocks of numbers that a program goes through.
 BLOCKS = 8

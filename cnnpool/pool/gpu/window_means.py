@@ -13,8 +13,7 @@ from torch import Tensor
 from cnnpool.pool.autograd.kernels import Mean
 from cnnpool.pool.gpu.places import OverLines, at, cell_of, channel_of, dense, empty, frame
 from cnnpool.pool.gpu.power_terms import read, sent_to, window
-from cnnpool.pool.precision import wide_of
-from cnnpool.pool.window import memory_format
+from cnnpool.pool.window import memory_format, wide_of
 
 
 @triton.jit

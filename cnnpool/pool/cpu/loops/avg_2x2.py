@@ -1,8 +1,7 @@
 """Weighted sums of 2x2 tiles and their adjoints: the averages that nearly every network has."""
 
-from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops.intrinsics import load, narrow, store, widen
-from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, compiled
 
 
 @compiled

@@ -5,9 +5,8 @@ A band of a map is split into parts, one per row and column modulo the strides, 
 is split first, then made float32 in one go.
 """
 
-from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, narrow, store, store_aliased, widen
-from cnnpool.pool.cpu.loops.signatures import Address, Band, Number
+from cnnpool.pool.cpu.loops.signatures import Address, Band, Number, compiled
 from cnnpool.pool.cpu.loops.simd_rows import LANES, deal, gather, move
 
 

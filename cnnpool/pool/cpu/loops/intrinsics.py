@@ -10,17 +10,12 @@ whether two addresses overlap.
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 
-from cnnpool.pool.cpu.compiling import compiled
-from cnnpool.pool.cpu.loops.signatures import Number, intrinsic
+from cnnpool.pool.cpu.loops.signatures import Number, compiled, intrinsic
 
 INFINITY = {types.uint16: 0x7F80, types.int16: 0x7C00}
-
-
-# For functions inside loops: a loop with a call is not vectorised, and not every function is inlined unasked.
-inlined = njit(nogil=True, forceinline=True)
 
 
 def _scopes(module: Any) -> tuple[Any, Any]:

@@ -2,10 +2,9 @@
 
 from numba import uint8
 
-from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops.intrinsics import beats, greater_strided, load, store
-from cnnpool.pool.cpu.loops.max_bf16 import STRIP, best_of, suit
-from cnnpool.pool.cpu.loops.signatures import Address, Number
+from cnnpool.pool.cpu.loops.signatures import Address, Number, compiled
+from cnnpool.pool.cpu.loops.simd_rows import STRIP, best_of, suit
 
 
 @compiled

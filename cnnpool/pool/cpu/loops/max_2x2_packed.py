@@ -6,10 +6,9 @@ Byte t of a stretch holds those of outputs t, q + t, 2q + t and 3q + t, with q t
 
 from numba import uint8
 
-from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops import max_2x2
 from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, store, store_aliased
-from cnnpool.pool.cpu.loops.signatures import Address, Number
+from cnnpool.pool.cpu.loops.signatures import Address, Number, compiled
 
 
 @compiled

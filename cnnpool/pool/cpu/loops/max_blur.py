@@ -5,7 +5,6 @@ The dense map of maxima, and the gradient of it, exist a plane or a few rows at 
 
 from numba import int64, uint8
 
-from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops import separable
 from cnnpool.pool.cpu.loops.intrinsics import (
     load,
@@ -17,7 +16,7 @@ from cnnpool.pool.cpu.loops.intrinsics import (
     widen,
 )
 from cnnpool.pool.cpu.loops.mixing import divide, mix
-from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Table
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Table, compiled
 
 # The place of no cell.
 NOWHERE = uint8(255)

@@ -7,9 +7,8 @@ of a band is one stretch of memory.
 
 from numba import int64, uint8
 
-from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops.intrinsics import beats, load, load_aliased, narrow, store, store_aliased, widen
-from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Slides
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Slides, compiled
 from cnnpool.pool.cpu.loops.simd_rows import deal, move
 
 # Cells that a window can have.

@@ -2,9 +2,8 @@
 
 from numba import int64
 
-from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, narrow, store, store_aliased, widen
-from cnnpool.pool.cpu.loops.signatures import Address, Number, Table
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Table, compiled
 
 
 @compiled

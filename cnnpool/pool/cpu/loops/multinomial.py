@@ -5,10 +5,9 @@ A band at a time (see ``band_buffers``). Negative values count as 0, and so do c
 
 from numba import int64, uint8
 
-from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops import band_buffers
 from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, store, store_aliased
-from cnnpool.pool.cpu.loops.signatures import Address, Band, Number, Room
+from cnnpool.pool.cpu.loops.signatures import Address, Band, Number, Room, compiled
 from cnnpool.pool.cpu.loops.vector_math import number, over
 
 # The place of no cell: windows here have at most 255.

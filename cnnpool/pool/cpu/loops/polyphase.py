@@ -4,9 +4,8 @@ from typing import Any
 
 from numba import int64, types
 
-from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, store, store_aliased, widen
-from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, intrinsic
+from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, compiled, intrinsic
 
 WHOLE: dict[Any, tuple[Any, int, int]] = {
     types.float32: (types.int32, 0x7FFFFFFF, 0x7F7FFFFF),

@@ -7,10 +7,9 @@ number, is divided out first; for whole powers the power of 2 below it.
 
 from typing import Any
 
-from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops import band_buffers, power_terms
 from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, narrow, store, store_aliased
-from cnnpool.pool.cpu.loops.signatures import Address, Band, Number, Room
+from cnnpool.pool.cpu.loops.signatures import Address, Band, Number, Room, compiled
 from cnnpool.pool.cpu.loops.vector_math import number, over
 
 

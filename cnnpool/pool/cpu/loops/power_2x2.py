@@ -6,10 +6,9 @@ number, is divided out first; for whole powers the power of 2 below it.
 
 from typing import Any
 
-from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops import power_terms
-from cnnpool.pool.cpu.loops.intrinsics import inlined, load, narrow, store, widen
-from cnnpool.pool.cpu.loops.signatures import Address, Cells, Number
+from cnnpool.pool.cpu.loops.intrinsics import load, narrow, store, widen
+from cnnpool.pool.cpu.loops.signatures import Address, Cells, Number, compiled, inlined
 from cnnpool.pool.cpu.loops.vector_math import number, over, plus_product
 
 

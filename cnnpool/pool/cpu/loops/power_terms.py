@@ -8,10 +8,9 @@ roots found by Halley's steps. Any other p is a number, and takes logarithms.
 from typing import Any
 
 from numba import types
-from numba.extending import overload
 
-from cnnpool.pool.cpu.loops.intrinsics import inlined, load
-from cnnpool.pool.cpu.loops.signatures import Number
+from cnnpool.pool.cpu.loops.intrinsics import load
+from cnnpool.pool.cpu.loops.signatures import Number, by_types, inlined
 from cnnpool.pool.cpu.loops.vector_math import (
     exp2,
     inverse_root,
@@ -24,12 +23,10 @@ from cnnpool.pool.cpu.loops.vector_math import (
 )
 
 
+@by_types
 def weight(r: Any, p: Any, total: Any) -> Any:
     """(r^(p - 1), log2 r), the logarithm only where p is no whole number."""
 
-
-@overload(weight)
-def weight_of(r: Any, p: Any, total: Any) -> Any:
     def exponential(r: Any, p: Any, total: Any) -> Any:
         # 1 for infinity: times infinity that is infinite for any p, and times 0 it is 0. All others are at
         # most 1, up to rounding.
@@ -49,12 +46,10 @@ def weight_of(r: Any, p: Any, total: Any) -> Any:
     return product if isinstance(p, types.BaseTuple) else exponential
 
 
+@by_types
 def back(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
     """mean^(1/p - 1)."""
 
-
-@overload(back)
-def back_of(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
     def halley(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
         return weight(inverse_root(mean, p), p, total)[0]
 
@@ -64,12 +59,10 @@ def back_of(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
     return halley if isinstance(p, types.BaseTuple) else exponential
 
 
+@by_types
 def exponent(whole: Any, powers: Any, index: Any, total: Any) -> Any:
     """``whole``, or where that is None the power at ``index``."""
 
-
-@overload(exponent)
-def exponent_of(whole: Any, powers: Any, index: Any, total: Any) -> Any:
     def given(whole: Any, powers: Any, index: Any, total: Any) -> Any:
         return whole
 
@@ -79,12 +72,10 @@ def exponent_of(whole: Any, powers: Any, index: Any, total: Any) -> Any:
     return given if isinstance(whole, types.BaseTuple) else held
 
 
+@by_types
 def scale(top: Any, p: Any, total: Any) -> Any:
     """The factor that makes ``top`` 1, or for a whole power near 1, and its inverse."""
 
-
-@overload(scale)
-def scale_of(top: Any, p: Any, total: Any) -> Any:
     def near(top: Any, p: Any, total: Any) -> Any:
         return inverse_scale(top), whole_scale(top)
 

@@ -1,9 +1,12 @@
-"""The types of the loops' parameters, for readers and for mypy; Numba infers its own from each call."""
+"""Decorators of the loops, and the types of their parameters for readers and mypy: Numba infers its own."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol
 
-from numba import extending
+from numba import extending, njit
+
+from cnnpool.pool.cpu.compiling import compiled as compiled
 
 Address = int
 """The address of a tensor's first element, or of scratch memory."""
@@ -36,3 +39,16 @@ class Intrinsic(Protocol):
 # By Numba's own types, callers would have to give the first parameter too.
 intrinsic: Intrinsic = extending.intrinsic  # type: ignore[assignment]
 intrinsic_of_literals: Intrinsic = extending.intrinsic(prefer_literal=True)  # type: ignore[assignment]
+# For functions inside loops: a loop with a call is not vectorised, and not every function is inlined unasked.
+inlined = njit(nogil=True, forceinline=True)
+
+
+def by_types(choose: Callable[..., Any]) -> Any:
+    """A function for loops: ``choose`` returns its body by the types of its arguments."""
+
+    @wraps(choose)
+    def called(*arguments: Any) -> Any:
+        raise NotImplementedError("only loops call it")
+
+    extending.overload(called)(choose)
+    return called

@@ -1,10 +1,9 @@
 """Means of windows weighted by softmax(beta x), and their gradients; a band at a time (see
 ``band_buffers``)."""
 
-from cnnpool.pool.cpu.compiling import compiled
 from cnnpool.pool.cpu.loops import band_buffers
 from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, narrow, store, store_aliased
-from cnnpool.pool.cpu.loops.signatures import Address, Band, Number, Room
+from cnnpool.pool.cpu.loops.signatures import Address, Band, Number, Room, compiled
 from cnnpool.pool.cpu.loops.vector_math import exp2, number, over
 
 

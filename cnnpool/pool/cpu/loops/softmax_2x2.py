@@ -6,9 +6,8 @@ A cell counts by its distance to the largest, so that sums have no large terms; 
 
 from typing import Any
 
-from cnnpool.pool.cpu.compiling import compiled
-from cnnpool.pool.cpu.loops.intrinsics import inlined, load, narrow, store, widen
-from cnnpool.pool.cpu.loops.signatures import Address, Cells, Number
+from cnnpool.pool.cpu.loops.intrinsics import load, narrow, store, widen
+from cnnpool.pool.cpu.loops.signatures import Address, Cells, Number, compiled, inlined
 from cnnpool.pool.cpu.loops.vector_math import either, number, over, plus_product, shrink
 
 

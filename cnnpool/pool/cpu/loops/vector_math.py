@@ -5,6 +5,7 @@ The error of a truncated series is below the rounding of the type: relative to t
 """
 
 from collections.abc import Callable
+from inspect import Parameter, Signature, signature
 from math import factorial, log, sqrt
 from struct import pack, unpack
 from typing import Any
@@ -24,10 +25,10 @@ SINGLE = [
     0.00015461444724808513,
 ]
 DOUBLE = [log(2) ** k / factorial(k) for k in range(14)]
-# Bits of the mantissa, coefficients of exp2, terms of log2.
-PLANS = {types.float32: (23, SINGLE, 5), types.float64: (52, DOUBLE, 11)}
-# Whole numbers as wide, and for ``struct`` the number and the whole one.
-WHOLES = {types.float32: (types.int32, "f", "i"), types.float64: (types.int64, "d", "q")}
+# Bits of the mantissa, coefficients of exp2, terms of log2, the exponent that 1 has, and for ``struct`` the
+# number and a whole one as wide.
+PLANS = {types.float32: (23, SINGLE, 5, 127, "f", "i"), types.float64: (52, DOUBLE, 11, 1023, "d", "q")}
+WHOLES = {types.float32: types.int32, types.float64: types.int64}
 FAST = ("contract",)
 
 
@@ -38,24 +39,25 @@ def _horner(builder: Any, kind: Any, x: Any, coefficients: list[float]) -> Any:
     return total
 
 
-def _of_one(build: Callable[..., Any]) -> Any:
-    """An intrinsic of one floating number."""
+def _of_numbers(build: Callable[..., Any]) -> Any:
+    """An intrinsic of floating numbers of one type, by code that is built in that type and its bits."""
 
-    def function(typing: Any, x: Any) -> Any:
+    def function(typing: Any, x: Any, *others: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            whole, number, integer = WHOLES[x]
-            kind, bits = context.get_value_type(x), context.get_value_type(whole)
-            return build(
-                builder, kind, bits, PLANS[x], lambda v: unpack(integer, pack(number, v))[0], args[0]
-            )
+            kind, bits = context.get_value_type(x), context.get_value_type(WHOLES[x])
+            return build(builder, kind, bits, PLANS[x], *args)
 
-        return x(x), generate
+        return x(*[x] * (1 + len(others))), generate
 
+    # Numba asks for every parameter.
+    names = "typing", *[*signature(build).parameters][4:]
+    parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return intrinsic(function)
 
 
-def _shrink(builder: Any, kind: Any, bits: Any, plan: tuple[Any, ...], _: Any, x: Any) -> Any:
-    mantissa, coefficients, _ = plan
+def _shrink(builder: Any, kind: Any, bits: Any, plan: Any, x: Any) -> Any:
+    mantissa, coefficients, *_ = plan
     top = 2.0 ** (10 if mantissa == 52 else 7)
     # So large a number has no places behind the point: the sum rounds to a whole number, in its lowest bits.
     shifter = kind(1.5 * 2.0**mantissa)
@@ -67,16 +69,16 @@ def _shrink(builder: Any, kind: Any, bits: Any, plan: tuple[Any, ...], _: Any, x
     return builder.select(builder.fcmp_ordered(">=", x, kind(2 - top)), value, kind(0.0))
 
 
-def _exp2(builder: Any, kind: Any, bits: Any, plan: tuple[Any, ...], _: Any, x: Any) -> Any:
-    value, top = _shrink(builder, kind, bits, plan, _, x), 2.0 ** (10 if plan[0] == 52 else 7)
+def _exp2(builder: Any, kind: Any, bits: Any, plan: Any, x: Any) -> Any:
+    value, top = _shrink(builder, kind, bits, plan, x), 2.0 ** (10 if plan[0] == 52 else 7)
     beyond = builder.fmul(x, kind(float("inf")))
     return builder.select(builder.fcmp_unordered(">=", x, kind(top)), beyond, value)
 
 
-def _log2(builder: Any, kind: Any, bits: Any, plan: tuple[Any, ...], as_bits: Any, x: Any) -> Any:
-    mantissa, _, terms = plan
+def _log2(builder: Any, kind: Any, bits: Any, plan: Any, x: Any) -> Any:
+    mantissa, _, terms, _, number, integer = plan
     # Into an exponent and a number from sqrt(1/2) to sqrt(2).
-    base = bits(as_bits(sqrt(0.5)))
+    base = bits(unpack(integer, pack(number, sqrt(0.5)))[0])
     offset = builder.sub(builder.bitcast(x, bits), base)
     exponent = builder.sitofp(builder.ashr(offset, bits(mantissa)), kind)
     rest = builder.bitcast(builder.add(builder.and_(offset, bits((1 << mantissa) - 1)), base), kind)
@@ -89,29 +91,49 @@ def _log2(builder: Any, kind: Any, bits: Any, plan: tuple[Any, ...], as_bits: An
     return builder.select(builder.fcmp_unordered(">=", x, kind(float("inf"))), x, value)
 
 
-exp2 = _of_one(_exp2)
+def _inverse_scale(builder: Any, kind: Any, bits: Any, plan: Any, x: Any) -> Any:
+    mantissa, _, _, one, *_ = plan
+    exponent = builder.and_(builder.bitcast(x, bits), bits((2 * one + 1) << mantissa))
+    return builder.bitcast(builder.sub(bits(2 * one << mantissa), exponent), kind)
+
+
+def _whole_scale(builder: Any, kind: Any, bits: Any, plan: Any, x: Any) -> Any:
+    mantissa, _, _, one, *_ = plan
+    return builder.bitcast(builder.and_(builder.bitcast(x, bits), bits((2 * one + 1) << mantissa)), kind)
+
+
+def _with_sign(builder: Any, kind: Any, bits: Any, plan: Any, size: Any, v: Any) -> Any:
+    sign = builder.and_(builder.bitcast(v, bits), bits(1 << (bits.width - 1)))
+    return builder.bitcast(builder.or_(builder.bitcast(size, bits), sign), kind)
+
+
+exp2 = _of_numbers(_exp2)
 """2^x; 0 where that is not a normal number, infinity where it overflows."""
 
-shrink = _of_one(_shrink)
+shrink = _of_numbers(_shrink)
 """2^x for -2^20 < x <= 0; 0 where that is not a normal number, and for NaN."""
 
-log2 = _of_one(_log2)
+log2 = _of_numbers(_log2)
 """The logarithm of x >= 0 to base 2; -infinity where x is not a normal number."""
 
+over = _of_numbers(lambda builder, kind, bits, plan, a, b: builder.fdiv(a, b))
+"""a / b, where a division by zero gives infinity or NaN and does not leave the loop."""
 
-@intrinsic
-def over(typing: Any, a: Any, b: Any) -> Any:
-    """a / b, where a division by zero gives infinity or NaN and does not leave the loop."""
+plus_product = _of_numbers(
+    lambda builder, kind, bits, plan, sum_, a, b: builder.fadd(
+        sum_, builder.fmul(a, b, flags=FAST), flags=FAST
+    )
+)
+"""sum_ + a b, rounded once where that is faster."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fdiv(*args)
+inverse_scale = _of_numbers(_inverse_scale)
+"""The power of 2 that brings x > 0 into [1, 2), where x and its inverse are normal numbers."""
 
-    return a(a, a), generate
+whole_scale = _of_numbers(_whole_scale)
+"""The inverse of ``inverse_scale``: the power of 2 at or below a normal x > 0."""
 
-
-def _bits_of(context: Any, x: Any) -> tuple[Any, Any, int]:
-    # A number, its bits, and the exponent that 1 has there.
-    return context.get_value_type(x), context.get_value_type(WHOLES[x][0]), 1023 if x.bitwidth == 64 else 127
+with_sign = _of_numbers(_with_sign)
+"""``size`` >= 0 with the sign of ``v``."""
 
 
 @intrinsic
@@ -125,64 +147,18 @@ def either(typing: Any, condition: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
-def plus_product(typing: Any, sum_: Any, a: Any, b: Any) -> Any:
-    """sum_ + a b, rounded once where that is faster."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fadd(args[0], builder.fmul(*args[1:], flags=FAST), flags=FAST)
-
-    return sum_(sum_, sum_, sum_), generate
-
-
-@intrinsic
-def inverse_scale(typing: Any, x: Any) -> Any:
-    """The power of 2 that brings x > 0 into [1, 2), where x and its inverse are normal numbers."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind, bits, one = _bits_of(context, x)
-        mantissa = PLANS[x][0]
-        exponent = builder.and_(builder.bitcast(args[0], bits), bits((2 * one + 1) << mantissa))
-        return builder.bitcast(builder.sub(bits(2 * one << mantissa), exponent), kind)
-
-    return x(x), generate
-
-
-@intrinsic
-def whole_scale(typing: Any, x: Any) -> Any:
-    """The inverse of ``inverse_scale``: the power of 2 at or below a normal x > 0."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind, bits, one = _bits_of(context, x)
-        exponent = bits((2 * one + 1) << PLANS[x][0])
-        return builder.bitcast(builder.and_(builder.bitcast(args[0], bits), exponent), kind)
-
-    return x(x), generate
-
-
-@intrinsic
-def with_sign(typing: Any, size: Any, v: Any) -> Any:
-    """``size`` >= 0 with the sign of ``v``."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind, bits, _ = _bits_of(context, size)
-        sign = builder.and_(builder.bitcast(args[1], bits), bits(1 << (bits.width - 1)))
-        return builder.bitcast(builder.or_(builder.bitcast(args[0], bits), sign), kind)
-
-    return size(size, size), generate
-
-
-@intrinsic
 def inverse_root(typing: Any, x: Any, p: Any) -> Any:
     """x^(-1/n) of a normal x > 0, for a tuple ``p`` of n = 2, 3 or 4 members, by Halley's steps."""
     n = len(p)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind, bits, one = _bits_of(context, x)
+        kind, bits = context.get_value_type(x), context.get_value_type(WHOLES[x])
+        mantissa, _, _, one, *_ = PLANS[x]
         value, inverse = args[0], kind(1 / n)
         # Bits are nearly a logarithm. Without the sign, which NaN can have, they stay in the range.
         size = builder.and_(builder.bitcast(value, bits), bits((1 << (bits.width - 1)) - 1))
         # Of one, less the mean error of that logarithm: the first guess is within 4 %.
-        base = kind((one - 0.05) * 2.0 ** PLANS[x][0])
+        base = kind((one - 0.05) * 2.0**mantissa)
         away = builder.fmul(builder.fsub(builder.sitofp(size, kind), base), inverse)
         z = builder.bitcast(builder.fptosi(builder.fsub(base, away), bits), kind)
         # Of 1 - x z^n are left 0.13, 1e-3, 5e-10, 1e-28.
