@@ -18,8 +18,8 @@ from cnnpool.fit.record import Record
 from cnnpool.model import Cnn
 from cnnpool.probe import Batch
 from cnnpool.probe.gradient_taps import stage_gradients
-from cnnpool.probe.predictions import at_once
 from cnnpool.probe.receptive_field import receptive_fields
+from cnnpool.probe.shift import at_once
 from cnnpool.registry import KEEP
 from cnnpool.run_folder.results import Results
 from cnnpool.run_folder.routing import Routing

@@ -24,7 +24,7 @@ from cnnpool.inspection.images import batch, draw, read_data
 from cnnpool.inspection.subject import Built, Subject, find
 from cnnpool.inspection.text import report, side_by_side
 from cnnpool.probe import PROBES, Batch, Probe, declared
-from cnnpool.probe.predictions import NoLogitsError, logits
+from cnnpool.probe.shift import NoLogitsError, logits
 from cnnpool.quantity import records
 from cnnpool.run_folder import results
 from cnnpool.run_folder.errors import DamagedError

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import Count
 from cnnpool.probe.base import Batch, Probe, Result, Stages, examined, maps_of, size_of
-from cnnpool.probe.predictions import mean_over
-from cnnpool.probe.shift import shift
+from cnnpool.probe.shift import mean_over, shift
 from cnnpool.probe.windows import stride_of
 from cnnpool.quantity import fraction
 from cnnpool.registry import checked

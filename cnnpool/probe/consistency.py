@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cnnpool.probe.base import size_of
-from cnnpool.probe.predictions import NoLogitsError, logits, predictions
-from cnnpool.probe.shift import shift
+from cnnpool.probe.shift import NoLogitsError, logits, predictions, shift
 
 Border = Literal["circular", "black", "crop", "enlarged"]
 PresetName = Literal[

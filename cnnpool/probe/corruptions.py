@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from cnnpool.bounds import Count, Seed
 from cnnpool.probe.base import Batch, Probe, Result, Stages
-from cnnpool.probe.predictions import logits
+from cnnpool.probe.shift import logits
 from cnnpool.quantity import score
 from cnnpool.registry import checked
 

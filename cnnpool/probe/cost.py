@@ -26,7 +26,7 @@ from cnnpool.probe.base import (
     maps_of,
     size_of,
 )
-from cnnpool.probe.predictions import at_once
+from cnnpool.probe.shift import at_once
 from cnnpool.quantity import Quantity, count
 from cnnpool.registry import checked
 

@@ -28,8 +28,7 @@ from cnnpool.probe.base import (
     maps_of,
     size_of,
 )
-from cnnpool.probe.predictions import mean_over, with_next
-from cnnpool.probe.shift import cross, fourier_derivative, shift, square
+from cnnpool.probe.shift import cross, fourier_derivative, mean_over, shift, square, with_next
 from cnnpool.probe.windows import stride_of
 from cnnpool.quantity import deviation
 from cnnpool.registry import checked

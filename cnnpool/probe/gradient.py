@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from cnnpool.bounds import Count, CountOrZero, Share
 from cnnpool.probe.base import Batch, Probe, Result, Stages, examined
 from cnnpool.probe.gradient_taps import Tap, adjacent_weights, backpropagate
-from cnnpool.probe.predictions import mean_over, parts
+from cnnpool.probe.shift import mean_over, parts
 from cnnpool.probe.windows import WinnerSums, share, shares_of, stride_of, tie_rule, ties, winner_sums
 from cnnpool.quantity import Quantity, Shown, fraction, ratio
 from cnnpool.registry import checked

@@ -21,9 +21,8 @@ from cnnpool.probe.base import (
     paddings,
 )
 from cnnpool.probe.consistency import EXACT, PAIRS, PRESETS, Preset, PresetName, by_presets
-from cnnpool.probe.maximum_sampling import maximum_sampling
-from cnnpool.probe.predictions import mean_over, parts, predictions, with_next
-from cnnpool.probe.shift import cross, shift, square
+from cnnpool.probe.shift import cross, mean_over, parts, predictions, shift, square, with_next
+from cnnpool.probe.windows import maximum_sampling
 from cnnpool.quantity import Quantity, deviation, fraction, score
 from cnnpool.registry import checked
 

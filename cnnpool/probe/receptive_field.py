@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from cnnpool.bounds import Count
 from cnnpool.probe.base import Batch, Probe, Result, Stages, captured, device_of, examined
-from cnnpool.probe.predictions import parts
+from cnnpool.probe.shift import parts
 from cnnpool.quantity import Quantity, ratio
 from cnnpool.registry import checked
 

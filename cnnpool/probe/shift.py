@@ -1,7 +1,106 @@
-"""Shifts of whole batches, by whole pixels and by fractions of one, and sets of them."""
+"""Shifts of whole batches and sets of them, and predictions for shifted images.
+
+Images pass in parts: memory depends on the part, not on the batch.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
+from operator import add
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from cnnpool.probe.base import Stages, device_of, examined, maps_of
+
+BATCH = 256
+Mean = TypeVar("Mean", float, Tensor)
+FORWARD = 1 << 20
+"""Pixels that pass forward at once: 256 images of 64 pixels, 20 of 224."""
+BACKWARD = 1 << 18
+"""Pixels that pass at once where much is kept of each, as for the backward pass: 256 images of 32 pixels,
+64 of 64, 5 of 224."""
+
+
+def at_once(images: Tensor, *, kept: bool) -> int:
+    """How many of ``images`` (N, C, H, W) pass at once; at least one.
+
+    Args:
+        kept: whether much is kept of each, as for the backward pass.
+    """
+    return max(1, (BACKWARD if kept else FORWARD) // (images.shape[-2] * images.shape[-1]))
+
+
+def parts(images: Tensor, *others: Tensor) -> Iterable[tuple[Tensor, ...]]:
+    """``images`` and what belongs to each, in parts of which much may be kept."""
+    size = at_once(images, kept=True)
+    return zip(*(each.split(size) for each in (images, *others)), strict=True)
+
+
+def with_next(
+    model: nn.Module, stages: Stages, images: Tensor
+) -> Iterator[tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]]:
+    """For each part of ``images``: it, the outputs of the stages, and those for each one's next image."""
+    for some, others in parts(images, images.roll(1, 0)):
+        still = maps_of(model, stages, some)
+        whole = len(some) == len(images)
+        rolled = {stage: x.roll(1, 0) for stage, x in still.items()} if whole else None
+        yield some, still, rolled or maps_of(model, stages, others)
+
+
+def mean_over(values: Sequence[Mean], counts: Sequence[int]) -> Mean:
+    """The mean over all images, from the mean over each part and its number of images."""
+    total = sum(counts)
+    # A single part keeps its bits.
+    weighted = [value * (count / total) for value, count in zip(values, counts, strict=True)]
+    return reduce(add, weighted)
+
+
+class NoLogitsError(ValueError):
+    """The model returns something else than a row of logits for each image."""
+
+
+def logits(model: nn.Module, images: Tensor) -> Tensor:
+    """Logits (N, K) of images (N, C, H, W), on the CPU.
+
+    Raises:
+        NoLogitsError: if the model returns anything else.
+    """
+    with examined(model), torch.no_grad():
+        return torch.cat([_row(model(part.to(device_of(model)))) for part in images.split(_size(images))])
+
+
+def _row(output: Any) -> Tensor:
+    """``output`` on the CPU, if it is logits (N, K)."""
+    if not isinstance(output, Tensor) or output.ndim != 2:
+        found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+        raise NoLogitsError(f"the model must return logits (N, K), one row an image, got {found}")
+    return output.cpu()
+
+
+def predictions(
+    model: nn.Module,
+    images: Tensor,
+    shifts: Tensor,
+    view: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Top-1 classes (N,) of images (N, C, H, W), each shifted by its row of ``shifts`` (N, 2) or all by (2,):
+    circularly, or as ``view`` of (images, shifts) shows them.
+    """
+    size = _size(images)
+
+    def moved(some: Tensor, by: Tensor) -> Tensor:
+        if view:
+            return view(some, by)
+        # One shift of all is a roll, which is faster.
+        return shift(some, *(shifts.tolist() if shifts.dim() == 1 else by.unbind(1)))
+
+    pieces = zip(images.split(size), shifts.expand(len(images), 2).split(size), strict=True)
+    return torch.cat([logits(model, moved(some, by)).argmax(1) for some, by in pieces])
+
+
+def _size(images: Tensor) -> int:
+    return min(BATCH, at_once(images, kept=False))
 
 
 def shift(

@@ -23,8 +23,7 @@ from cnnpool.probe.base import (
     Stages,
     circumstances,
 )
-from cnnpool.probe.predictions import logits
-from cnnpool.probe.shift import fourier_shift, shift, square
+from cnnpool.probe.shift import fourier_shift, logits, shift, square
 from cnnpool.quantity import deviation, fraction, score
 from cnnpool.registry import checked
 

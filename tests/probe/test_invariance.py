@@ -16,7 +16,7 @@ from cnnpool.probe.consistency import (
     paired_predictions,
 )
 from cnnpool.probe.invariance import accuracy_map, accuracy_of_shifts, relative_change, unchanged_share
-from cnnpool.probe.predictions import predictions
+from cnnpool.probe.shift import predictions
 
 
 class Corner(nn.Module):

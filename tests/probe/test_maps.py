@@ -124,7 +124,7 @@ def test_the_receptive_field_of_linear_layers_is_their_kernels_product():
 def test_fields_do_not_depend_on_how_many_images_go_through_at_once(net, monkeypatch):
     cnn, images = net().double(), noise(5, 1, 12, 12)
     whole = receptive_fields(cnn, cnn.stages, images)
-    monkeypatch.setattr("cnnpool.probe.predictions.BACKWARD", 2 * 144)
+    monkeypatch.setattr("cnnpool.probe.shift.BACKWARD", 2 * 144)
     parts = receptive_fields(cnn, cnn.stages, images)
     for stage, field in whole.items():
         assert torch.allclose(field, parts[stage], rtol=1e-12)

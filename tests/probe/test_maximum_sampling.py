@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from cnnpool import pool
-from cnnpool.probe.maximum_sampling import extremes, keeps_constants, maximum_sampling, passed
+from cnnpool.probe.windows import extremes, keeps_constants, maximum_sampling, passed
 
 # Blocks of 2 x 2: a tie of three, zeros alone, one maximum first, and a tie of two that comes second.
 MAP = torch.tensor([[1.0, 1, 0, 0], [0, 1, 0, 0], [5, 2, 0, 3], [1, 0, 1, 3]]).reshape(1, 1, 4, 4)
@@ -143,7 +143,7 @@ def test_every_stage_of_a_network_is_counted_over_all_parts_of_a_batch(net, batc
     assert found["s1"]["constant_windows"] == pytest.approx(1 - uneven / windows)
     assert found.keys() == {"s1", "s2"}
     # Parts of two images: counts add up, where means would not.
-    monkeypatch.setattr("cnnpool.probe.predictions.BACKWARD", 2 * 12 * 12)
+    monkeypatch.setattr("cnnpool.probe.shift.BACKWARD", 2 * 12 * 12)
     assert maximum_sampling(cnn, cnn.stages, images) == found
 
 

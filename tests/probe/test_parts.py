@@ -7,7 +7,7 @@ import torch
 
 from cnnpool.probe import build
 from cnnpool.probe.gradient import StageRouting
-from cnnpool.probe.predictions import mean_over
+from cnnpool.probe.shift import mean_over
 from cnnpool.quantity import numbers
 
 PROBES = {
@@ -32,8 +32,8 @@ def measured(name, net, batch, operator="max", **options):
 def test_parts_of_a_batch_give_the_numbers_of_the_whole(name, operator, net, batch, monkeypatch):
     whole = measured(name, net, batch, operator)
     # Two images of 12 pixels at a time: seven leave a single one for the last part.
-    monkeypatch.setattr("cnnpool.probe.predictions.FORWARD", 300)
-    monkeypatch.setattr("cnnpool.probe.predictions.BACKWARD", 300)
+    monkeypatch.setattr("cnnpool.probe.shift.FORWARD", 300)
+    monkeypatch.setattr("cnnpool.probe.shift.BACKWARD", 300)
     monkeypatch.setattr("cnnpool.probe.aliasing.ENTRIES", 1000)
     found = measured(name, net, batch, operator)
     assert found.keys() == whole.keys()
@@ -59,7 +59,7 @@ def test_winners_of_parts_are_those_of_the_whole(net, batch):
 
 
 def test_no_more_images_are_in_the_graph_than_the_limit_allows(net, batch, monkeypatch):
-    monkeypatch.setattr("cnnpool.probe.predictions.BACKWARD", 300)
+    monkeypatch.setattr("cnnpool.probe.shift.BACKWARD", 300)
     cnn, seen = net(), []
     cnn.register_forward_pre_hook(lambda _, x: seen.append(len(x[0])) if torch.is_grad_enabled() else None)
     build("gradient", samples=7).measure(cnn, cnn.stages, *batch(7))
@@ -69,7 +69,7 @@ def test_no_more_images_are_in_the_graph_than_the_limit_allows(net, batch, monke
 def test_the_cost_of_large_images_is_taken_over_fewer_and_says_so(net, batch, monkeypatch, caplog):
     cnn, few = net(), {"samples": 6, "timed_samples": 6, "repeats": 1}
     whole = build("cost", **few).measure(cnn, cnn.stages, *batch())
-    monkeypatch.setattr("cnnpool.probe.predictions.BACKWARD", 300)
+    monkeypatch.setattr("cnnpool.probe.shift.BACKWARD", 300)
     with caplog.at_level(logging.INFO):
         found = build("cost", **few).measure(cnn, cnn.stages, *batch())
     assert (found["samples"], found["timed_samples"]) == (2, 6) and "samples" not in whole
