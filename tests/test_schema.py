@@ -33,12 +33,22 @@ def test_an_option_has_the_type_of_its_parameter_and_a_sentence(room):
 
 
 @ROOMS
-def test_every_choice_has_its_options_in_its_file(room):
-    for name in schema.names(room):
+def test_every_choice_has_its_options_with_their_defaults_in_its_file(room):
+    for name, entry in entries(room).items():
         stem = {"fit": "default", "trainer": "default", "probe": "full"}.get(room, name)
         content = yaml.safe_load((conf_dir() / room / f"{stem}.yaml").read_text())
-        keys = set(content[name] if room == "probe" else content) - {"name", "defaults"}
-        assert keys == set(schema.options_of(room, name)), name
+        content = content[name] if room == "probe" else content
+        assert set(content) - {"name", "defaults"} == set(schema.options_of(room, name)), name
+        if room == "probe":
+            # Of more images than by default.
+            registry.check(entry, name, content)
+            continue
+        for key, option in registry.options_of(entry).items():
+            value = tuple(content[key]) if isinstance(content.get(key), list) else content.get(key)
+            # A reference, or to be given.
+            assert (
+                value == option.default or str(value).startswith(("${", "???")) or key in BUILT.get(room, ())
+            )
     if room not in ("fit", "trainer", "probe"):
         assert set(names_of(room)) - {"keep"} == set(schema.names(room))
 

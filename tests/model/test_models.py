@@ -1,14 +1,8 @@
-import inspect
-from pathlib import Path
-
 import pytest
 import torch
-from omegaconf import OmegaConf
 
-from cnnpool import model, pool, readout, registry
+from cnnpool import model, pool, readout
 from cnnpool.model import MODELS
-
-CONF = Path(__file__).parents[2] / "conf" / "model"
 
 
 def build(name, operator="max", *, channels=3, size=(32, 32), head="gap", operator_options=None, **options):
@@ -29,15 +23,6 @@ def small(name):
 
 def count(net):
     return sum(p.numel() for p in net.parameters())
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_the_yaml_holds_every_option_with_its_default(name):
-    options = registry.options_of(MODELS[name])
-    defaults = {key: p.default for key, p in options.items() if p.default is not inspect.Parameter.empty}
-    content = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))
-    assert content.pop("name") == name
-    assert content == defaults
 
 
 @pytest.mark.parametrize("name", MODELS)
