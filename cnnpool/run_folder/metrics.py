@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import stat
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any, BinaryIO
 
 from cnnpool.run_folder.errors import AGAIN, DamagedError, LostError
 from cnnpool.run_folder.layout import METRICS, temp_prefix
-from cnnpool.run_folder.reading import read_bytes
+from cnnpool.run_folder.reading import LONGEST, read_bytes
 from cnnpool.system.atomic import write_bytes
 
 LARGEST = 1e308
@@ -128,13 +129,15 @@ class Tail:
 
     def _added(self) -> list[bytes]:
         """The whole lines after those that were read, or all if the file was written anew."""
+        if not stat.S_ISREG(self._path.stat().st_mode):
+            return []
         with self._path.open("rb") as file:
             # A run that is resumed writes the file anew: then the last line read is another, or gone.
             file.seek(self._read - len(self._last))
             if file.read(len(self._last)) != self._last:
                 self._forget()
                 file.seek(0, os.SEEK_SET)
-            return file.read().split(b"\n")[:-1]
+            return file.read(LONGEST - self._read).split(b"\n")[:-1]
 
     def _forget(self) -> None:
         self._records: list[Record] = []

@@ -81,7 +81,7 @@ def test_a_line_that_is_just_being_written_is_no_damage(tmp_path):
 def test_a_missing_file_holds_no_line_and_a_folder_is_named(tmp_path):
     assert read(tmp_path) == Metrics([])
     os.mkdir(tmp_path / "metrics.jsonl")
-    assert read(tmp_path).problem.endswith("metrics.jsonl cannot be read: Is a directory")
+    assert read(tmp_path).problem.endswith("metrics.jsonl cannot be read: it is not a regular file")
 
 
 def line(step, **values):
@@ -146,3 +146,8 @@ def test_several_threads_read_each_line_once(tmp_path, path):
     with ThreadPoolExecutor(8) as pool:
         found = [task.result() for task in [pool.submit(ask) for _ in range(8)]]
     assert {count for counts in found for count in counts} == {lines}
+
+
+def test_a_pipe_in_its_place_holds_no_lines(tmp_path, path):
+    os.mkfifo(path)
+    assert Tail(tmp_path).records() == []

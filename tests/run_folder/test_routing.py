@@ -43,3 +43,11 @@ def test_numbers_of_another_kind_are_damage(tmp_path):
     np.savez(tmp_path / ROUTING, images=np.zeros((1, 8, 8, 1)), **{"stage.s1": np.array([[["x"]]])})
     with pytest.raises(DamagedError, match="numbers"):
         read(tmp_path)
+
+
+def test_what_unpacks_to_more_than_a_run_writes_is_not_unpacked(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / ROUTING, images=np.zeros((1, 3000, 30000, 1), np.uint8))
+    assert (tmp_path / ROUTING).stat().st_size < 1 << 20
+    monkeypatch.setattr(np, "load", pytest.fail)
+    with pytest.raises(DamagedError, match="unpacks to more"):
+        read(tmp_path)
