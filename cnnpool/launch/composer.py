@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.launch import conf_dir, names_of
 from cnnpool.launch.errors import explain
-from cnnpool.launch.overrides import expanded, is_choice, line_of
+from cnnpool.launch.job import FINE_TUNING
+from cnnpool.launch.overrides import expanded, is_choice, line_of, parse
 from cnnpool.launch.untrusted import check_folder
 
 PRIMARY = "train"
@@ -41,12 +42,13 @@ class Composer:
     def job(self, overrides: Sequence[Override]) -> DictConfig:
         """The configuration of one job, Hydra's own settings in ``hydra``.
 
+        With ``model.weights`` and no recipe chosen it is that of ``FINE_TUNING``, as if this stood before
+        all other overrides.
+
         Raises:
             ValueError: in one line, if it cannot be composed.
         """
-        lines = self._lines(overrides)
-        with _explained(overrides):
-            return compose(self._name, lines, return_hydra_config=True)
+        return _with_recipe(self._composed, overrides)
 
     def sweep(self, overrides: Sequence[Override]) -> DictConfig:
         """The configuration of a whole sweep, which may leave open what its jobs choose.
@@ -65,22 +67,42 @@ class Composer:
         Raises:
             ValueError: in one line, if it cannot be composed.
         """
+        return _with_recipe(self._quickly, overrides)
+
+    def _composed(self, overrides: Sequence[Override]) -> DictConfig:
+        lines = self._lines(overrides)
+        with _explained(overrides):
+            return compose(self._name, lines, return_hydra_config=True)
+
+    def _quickly(self, overrides: Sequence[Override]) -> DictConfig:
         plain, rest = _split(overrides)
         key = tuple(map(line_of, rest))
         try:
             if key not in self._shared:
-                self._shared[key] = self.job(rest)
+                self._shared[key] = self._composed(rest)
             config = copy.deepcopy(self._shared[key])
             for override in plain:
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
         except (ValueError, OmegaConfBaseException):
             # Compose it again by Hydra alone, for its error message.
-            return self.job(overrides)
+            return self._composed(overrides)
         _record(config, overrides)
         return config
 
     def _lines(self, overrides: Sequence[Override]) -> list[str]:
         return [*(line for override in overrides for line in expanded(override)), *self.search]
+
+
+def _with_recipe(
+    composed: Callable[[Sequence[Override]], DictConfig], overrides: Sequence[Override]
+) -> DictConfig:
+    """The configuration, with the recipe for its weights if it has some and no recipe is chosen."""
+    config = composed(overrides)
+    weights = OmegaConf.select(config, "model.weights", throw_on_resolution_failure=False)
+    is_chosen = any(override.key_or_group == "fit" for override in overrides)
+    if weights is None or is_chosen or config.hydra.runtime.choices.get("fit") != "default":
+        return config
+    return composed([*parse([FINE_TUNING]), *overrides])
 
 
 @contextmanager

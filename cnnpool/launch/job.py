@@ -9,6 +9,8 @@ from annotated_types import Ge, Le
 
 Workers = Annotated[int, Ge(1), Le(1024)]
 """Processes or threads."""
+FINE_TUNING = "fit=finetune"
+"""The recipe of a job with ``model.weights`` for which none is chosen."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,14 @@ class Job:
 
             return max(1, torch.cuda.device_count())
         return devices if isinstance(devices, int) else 1
+
+    @property
+    def on_recipe(self) -> str:
+        """A line to begin with, where the recipe is that for weights to start from; empty elsewhere."""
+        weights = self.settings.get("model", {}).get("weights")
+        if weights is None or FINE_TUNING not in self.overrides:
+            return ""
+        return f"recipe {FINE_TUNING}, since model.weights is given; fit=default is that for random weights"
 
     @property
     def name(self) -> str:

@@ -25,6 +25,8 @@ from cnnpool.run_folder.results import Results
 if TYPE_CHECKING:
     from cnnpool.fit import Classifier, Images
 
+log = logging.getLogger(__name__)
+
 
 def train(*overrides: str) -> Results:
     """Train as ``cnnpool train`` does with these overrides, and return the run's results.
@@ -48,7 +50,7 @@ def train(*overrides: str) -> Results:
     with _as_found(), held(job.folder):
         layout.begin(job.folder)
         logger = check.log_of(job.settings)
-        results = training.train(job.settings, recipe, job.folder, job.name, list(overrides), logger)
+        results = training.train(job.settings, recipe, job.folder, job.name, job.overrides, logger)
     assert results is not None
     return results
 
@@ -108,6 +110,8 @@ def _job(overrides: Any) -> Job:
     (job,) = jobs_of(Request(list(overrides)))
     if job.mistake:
         raise ValueError(job.mistake)
+    if job.on_recipe:
+        log.info("%s", job.on_recipe)
     return job
 
 

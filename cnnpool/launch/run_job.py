@@ -21,6 +21,8 @@ from cnnpool.system.process import importing, rank
 from cnnpool.system.progress import Progress, make_way
 from cnnpool.system.signals import Stopped
 
+log = logging.getLogger(__name__)
+
 OUT_OF_MEMORY = re.compile(
     r"out of memory|not enough memory|(can't|cannot) allocate memory"
     # oneDNN and the loader of shared objects do not say what they lacked.
@@ -172,6 +174,8 @@ def _record(job: Job) -> None:
 
 
 def _train(job: Job) -> Results | None:
+    if job.on_recipe:
+        log.info("%s", job.on_recipe)
     recipe = Recipe(**job.settings["fit"])
     # torch takes seconds to import; finished runs and mistakes are reported before.
     with Progress("loading PyTorch"), importing():

@@ -154,8 +154,8 @@ def show_composition(request: Request, kind: str) -> None:
     with opened(request.config_name, request.config_dir) as composer:
         name_runs_by(())
         # Raises on errors, where Hydra's own report would end the process.
-        composer.job(parse(request.overrides))
-        lines = [*request.overrides, *composer.search]
+        composed = composer.job(parse(request.overrides)).hydra.overrides
+        lines = [*composed.hydra, *composed.task]
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None
         try:

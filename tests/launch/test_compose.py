@@ -24,6 +24,7 @@ defaults: [{override /launch: processes}, {override /pool: wide}]
 out: elsewhere
 hydra: {sweeper: {params: {seed: "range(0,3)", pool.kernel_size: "2,4"}}}
 """
+WEIGHTS = "model: {arch: resnet18, weights: w.pth}\n"
 FILES = {
     "experiment/open.yaml": "# @package _global_\ndefaults: [{override /pool: '???'}]\n",
     "experiment/far.yaml": FAR,
@@ -31,6 +32,11 @@ FILES = {
     "pool/wide.yaml": "name: avg\nkernel_size: 4\n",
     "probe/mine.yaml": "defaults: [default]\ngradient: {samples: 4}\n",
     "alone.yaml": "defaults: [train, {override pool: avg}, _self_]\nseed: 5\n",
+    "experiment/tuned.yaml": "# @package _global_\ndefaults: [{override /model: timm}]\n"
+    f"{WEIGHTS}fit: {{lr: 0.5}}\n",
+    "experiment/quick.yaml": "# @package _global_\n"
+    f"defaults: [{{override /model: timm}}, {{override /fit: smoke}}]\n{WEIGHTS}",
+    "begun.yaml": f"defaults: [train, {{override model: timm}}, _self_]\n{WEIGHTS}",
 }
 
 
@@ -133,13 +139,13 @@ def test_whole_configurations_made_from_one_composition_are_hydras(tmp_path, mon
 
 def test_configurations_that_differ_in_values_are_composed_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    composed, whole = [], Composer.job
+    composed, whole = [], Composer._composed
 
     def counting(composer, overrides):
         composed.append([override.input_line for override in overrides])
         return whole(composer, overrides)
 
-    monkeypatch.setattr(Composer, "job", counting)
+    monkeypatch.setattr(Composer, "_composed", counting)
     jobs = jobs_of(Request(["pool=max,avg", "seed=range(50)", "fit.lr=0.1,0.2"], multirun=True))
     assert len(jobs) == 200 and composed == [["pool=max"], ["pool=avg"]]
 
@@ -176,6 +182,52 @@ def test_configurations_that_differ_in_values_are_composed_once(tmp_path, monkey
 )
 def test_jobs_and_their_folders(line, folders, mine, tmp_path):
     assert [str(job.folder.relative_to(tmp_path)) for job in jobs_of(asked(line, mine))] == folders
+
+
+TUNED = "fit=finetune"
+
+
+@pytest.mark.parametrize(
+    ("line", "recipes"),
+    [
+        ("model=timm:resnet18 model.weights=w.pth", [[TUNED]]),
+        ("model=torchvision:resnet18 model.weights=default", [[TUNED]]),
+        ("model=timm:resnet18", [[]]),
+        ("model=timm:resnet18 model.weights=null", [[]]),
+        ("model=timm:resnet18 model.weights=w.pth fit=default", [["fit=default"]]),
+        ("model=timm:resnet18 model.weights=w.pth fit=smoke", [["fit=smoke"]]),
+        ("fit.lr=0.5 model=timm:resnet18 model.weights=w.pth", [[TUNED, "fit.lr=0.5"]]),
+        ("-m model=timm:resnet18 model.weights=null,w.pth seed=0,1", [[], [], [TUNED], [TUNED]]),
+        (
+            "-m model=timm model.arch=resnet18 model.weights=w.pth,null fit.lr=1,2",
+            [[TUNED, "fit.lr=1"], [TUNED, "fit.lr=2"], ["fit.lr=1"], ["fit.lr=2"]],
+        ),
+        ("-m model=timm:resnet18 model.weights=w.pth fit=default,finetune", [["fit=default"], [TUNED]]),
+        ("experiment=tuned", [[TUNED, "fit.lr=0.5"]]),
+        ("-m experiment=tuned fit.epochs=1,2", [[TUNED, "fit.lr=0.5", f"fit.epochs={n}"] for n in (1, 2)]),
+        ("experiment=tuned fit=default", [["fit=default", "fit.lr=0.5"]]),
+        ("experiment=quick", [["fit=smoke"]]),
+        ("-cn begun", [[TUNED]]),
+        ("-cn begun model.weights=null", [[]]),
+    ],
+)
+def test_a_network_with_weights_is_fine_tuned_unless_a_recipe_is_chosen(line, recipes, mine):
+    jobs = jobs_of(asked(line, mine))
+    assert [(job.settings["fit"], job.mistake) for job in jobs] == [
+        (expected(recipe)[1]["fit"], "") for recipe in recipes
+    ]
+    tuned = [TUNED in recipe for recipe in recipes]
+    assert [job.overrides.count(TUNED) for job in jobs] == tuned
+    assert [f"+{TUNED}" in job.name for job in jobs] == tuned
+    assert [job.on_recipe.startswith(f"recipe {TUNED}, ") for job in jobs] == tuned
+
+
+def test_fine_tuning_chosen_by_itself_and_by_hand_are_one_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = "model=timm:resnet18 model.weights=w.pth"
+    assert jobs_of(asked(line))[0].folder == jobs_of(asked(f"{line} {TUNED}"))[0].folder
+    own, default = (expected([recipe])[1]["fit"] for recipe in (TUNED, "fit=default"))
+    assert own.keys() == default.keys() and own["lr"] < default["lr"]
 
 
 def test_an_own_probe_extends_ours(mine):
@@ -305,6 +357,8 @@ def test_a_seed_leads_to_no_folder_above(tmp_path, monkeypatch):
         (["--info", "searchpath"], f"file://{conf_dir()}"),
         (["--info", "config"], "Config search path"),
         (["--info=defaults"], "| pool/avg"),
+        (["--info=defaults", "model=timm:resnet18", "model.weights=w.pth"], "| fit/finetune"),
+        (["--cfg", "job", "-p", "fit.lr", "model=timm:resnet18", "model.weights=w.pth"], "0.001\n"),
         (["--info=plugins"], "Installed Hydra Plugins"),
     ],
 )

@@ -89,7 +89,9 @@ def test_weights_of_a_file_are_recorded_and_fine_tuned(call, tmp_path):
         "fit.head_rate=5",
     )
     assert status == 0 and "weights from own.safetensors; new, since the classes are others: " in out
+    assert "recipe fit=finetune, since model.weights is given; fit=default is" in out
     ((folder, found),) = results().items()
+    assert "fit=finetune" in (folder / "train.log").read_text() and "fit=finetune" in found["overrides"]
     assert len(found["model"]["weights_sha256"]) == 64 and found["model"]["weights_new"]
     state = load(folder / "checkpoints" / "last.ckpt")["state_dict"]
     first = next(name for name in network.state_dict() if name.endswith("weight"))
