@@ -66,6 +66,7 @@ def read(folder: Path) -> Routing | None:
         raise damaged(path, str(error)) from None
     images = arrays.pop(IMAGES, np.empty(0))
     shapes = images.ndim == 4 and all(one.ndim == 3 and len(one) == len(images) for one in arrays.values())
-    if not shapes or not len(images) or any(one.dtype != np.uint8 for one in (images, *arrays.values())):
+    shapes = shapes and images.shape[-1] in (1, 3) and all(one.size for one in (images, *arrays.values()))
+    if not shapes or any(one.dtype != np.uint8 for one in (images, *arrays.values())):
         raise damaged(path, "its arrays have other shapes or numbers than a run's")
     return Routing(images, {name.removeprefix(STAGE): one / 255 for name, one in arrays.items()})

@@ -28,6 +28,7 @@ MEASUREMENTS = {
     "sweeps": [f"scripts/reliability/kill_sweep.py 10 local {seed}" for seed in range(2)],
     "processes": [f"scripts/reliability/kill_sweep.py 5 processes {seed}" for seed in range(2)],
     "bits": ["scripts/reliability/flip_bits.py 3000"],
+    "files": [f"scripts/reliability/fuzz_files.py 300 {seed}" for seed in range(10)],
     "configuration": ["scripts/reliability/fuzz_configuration.py 1000"],
     "faults": [f"scripts/reliability/faults.py {part}/8" for part in range(8)],
     "same": ["scripts/reliability/same_against_same.py 200"],

@@ -18,6 +18,12 @@ ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
         "single bits flipped in a checkpoint and read with other content",
         f"{r['read otherwise']} of {r['bits']} ({r['refused']} refused, {r['read alike']} read alike)",
     ),
+    "files": lambda r: (
+        "a file below a log folder altered or replaced before `cnnpool compare` and the tab read it: "
+        "crashes, hangs of 20 s, more than a line on a file, runs left out in silence",
+        f"{r['crashed']}, {r['hung']}, {r['more than a line']}, {r['left out in silence']} of "
+        f"{r['alterations']:,} ({r['told']:,} named, {r['of no effect']:,} of no effect)",
+    ),
     "configuration": lambda r: (
         "words of a command line altered: crashed, hung, more than one line that a terminal can show",
         f"{r['crashed']}, {r['hung']}, {r['not one line'] + r['unprintable']} of {r['cases']:,} "

@@ -33,6 +33,8 @@ def test_arrays_that_do_not_belong_together_are_damage(tmp_path):
     for routing in (
         Routing(np.zeros((1, 8, 8, 1), np.uint8), {"s1": np.ones((2, 4, 4))}),
         Routing(np.zeros((8, 8), np.uint8), {}),
+        Routing(np.zeros((1, 8, 8, 5), np.uint8), {}),
+        Routing(np.zeros((1, 8, 8, 1), np.uint8), {"s1": np.ones((1, 4, 0))}),
     ):
         write(tmp_path, routing)
         with pytest.raises(DamagedError, match="shapes"):
