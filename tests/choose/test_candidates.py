@@ -42,15 +42,14 @@ def test_a_study_is_named_after_what_is_trained():
 def test_candidates_of_a_network_with_weights_are_fine_tuned():
     words = ("model=timm:resnet18", "model.weights=w.pth")
     tuned, default = (
-        Network((*words, *more)).jobs(candidate("max_blur"), [0, 1], Path("runs"))
-        for more in ((), ("fit=default",))
+        Network((*words, *more)).jobs("max_blur", [0, 1], Path("runs")) for more in ((), ("fit=default",))
     )
     assert ["fit=finetune" in job.overrides for job in tuned + default] == [True, True, False, False]
     assert all(
         one.settings["fit"]["lr"] < other.settings["fit"]["lr"]
         for one, other in zip(tuned, default, strict=True)
     )
-    (other,) = Network(words).jobs(candidate("max+fit.lr=0.5"), [0], Path("runs"))
+    (other,) = Network(words).jobs("max+fit.lr=0.5", [0], Path("runs"))
     assert "fit=finetune" in other.overrides and other.settings["fit"]["lr"] == 0.5
 
 
