@@ -53,7 +53,7 @@ def run_slurm(
         cluster: slurm, or to try it without a queue: local (processes of this machine) or debug (this one).
 
     Raises:
-        ValueError: if submitit or SLURM is missing.
+        ValueError: if submitit or SLURM is missing, or the queue refuses the jobs.
     """
     queue = {"partition": partition, "account": account, "qos": qos, "constraint": constraint}
     waiting = []
@@ -77,8 +77,13 @@ def run_slurm(
         slurm_array_parallelism=jobs,
         **{f"slurm_{key}": value for key, value in queue.items() if value is not None},
     )
-    with executor.batch():
-        submitted = [executor.submit(Task(job, Path.cwd(), threads)) for job in waiting]
+    from submitit.core.utils import FailedJobError
+
+    try:
+        with executor.batch():
+            submitted = [executor.submit(Task(job, Path.cwd(), threads)) for job in waiting]
+    except FailedJobError as error:
+        raise ValueError(f"launch=slurm: the queue refuses: {' '.join(str(error).split())}") from None
     yield from _wait(dict(zip(submitted, waiting, strict=True)))
 
 

@@ -55,7 +55,8 @@ def _launched(jobs: Sequence[Job]) -> Iterator[Outcome]:
     name = options.pop("name", "local")
     if name == "local" and all(job.devices == 1 for job in jobs):
         return run_local(jobs)
-    if in_group() or (name == "processes" and len(jobs) == 1 and jobs[0].devices == 1):
+    alone = len(jobs) == 1 and jobs[0].devices == 1 and not options.get("threads")
+    if in_group() or (name == "processes" and alone):
         return run_here(jobs)
     # Late: a plain run loads no other way to run jobs.
     from cnnpool.launch.runners import RUNNERS

@@ -15,6 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from cnnpool import tables
+from cnnpool.json_text import finite
 from cnnpool.report import columns
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.document import OVER_IMAGES, contents
@@ -203,8 +204,7 @@ def _json(comparison: Comparison, argv: Sequence[str]) -> str:
         "by": comparison.by,
         "baseline": comparison.baseline.choice.label,
         "choices": [
-            record
-            | {"values": {str(seed): None if value != value else value for seed, value in row.values.items()}}
+            record | {"values": row.values}
             for record, row in zip(columns.records(comparison), comparison.rows, strict=True)
         ],
         "notes": comparison.notes,
@@ -212,4 +212,4 @@ def _json(comparison: Comparison, argv: Sequence[str]) -> str:
             {"folder": str(run.folder), "state": run.state, "reason": run.reason} for run in comparison.runs
         ],
     }
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(finite(content), indent=1, ensure_ascii=False) + "\n"

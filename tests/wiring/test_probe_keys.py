@@ -1,0 +1,390 @@
+"""Options of the probes do what their sentences say, shown by what a training measures."""
+
+import json
+import time
+
+import pytest
+import torch
+from proofs import proves
+from torch import nn
+from torch.nn import functional as F
+
+import cnnpool
+from cnnpool import cli, probe
+from cnnpool.fit.probe_batch import sample
+
+EXACT = ("gaussian_blur", "jpeg")
+ASKED = {
+    "gradient": {"samples": 7, "epsilon": 0.2},
+    "noise": {"samples": 5},
+    "invariance": {
+        "presets": ["zhang_cifar", "aps_cifar", "zhang_imagenet"], "samples": 6, "shift_samples": 9,
+        "map_samples": 8, "stage_samples": 4, "max_shift_px": 2, "worst_px": 2, "seed": 3,
+    },
+    "all_shifts": {"samples": 3},
+    "diagonal": {"samples": 6, "steps": 3},
+    "adversarial": {"samples": 30, "max_shift_px": 2, "per_px": 3},
+    "sensitivity": {"samples": 6, "radius_px": 2},
+    "equivariance": {"samples": 6},
+    "heat_map": {"samples": 5, "radius_px": 1},
+    "receptive_field": {"samples": 4},
+    "lie": {"samples": 6},
+    "aliasing": {"samples": 5},
+    "corruptions": {
+        "samples": 90, "names": ["impulse_noise", "contrast"], "severities": [3, 5], "seed": 4,
+    },
+    "cost": {"samples": 6, "timed_samples": 5, "repeats": 2},
+}  # fmt: skip
+"""What the training is told."""
+OTHER = {
+    "gradient": {"samples": 6, "epsilon": 0.1},
+    "noise": {"samples": 4},
+    "invariance": {
+        "presets": ["aps_cifar"], "samples": 5, "shift_samples": 8, "map_samples": 7, "stage_samples": 3,
+        "max_shift_px": 1, "worst_px": 1, "seed": 0,
+    },
+    "all_shifts": {"samples": 2},
+    "diagonal": {"samples": 5, "steps": 2},
+    "adversarial": {"samples": 29, "max_shift_px": 1, "per_px": 1},
+    "sensitivity": {"samples": 5, "radius_px": 1},
+    "equivariance": {"samples": 5},
+    "heat_map": {"samples": 4, "radius_px": 2},
+    "receptive_field": {"samples": 3},
+    "lie": {"samples": 5},
+    "aliasing": {"samples": 4},
+    "corruptions": {"samples": 89, "names": ["contrast"], "severities": [5], "seed": 0},
+    "cost": {},
+}  # fmt: skip
+"""Other values, each of which gives another result; of cost only times depend on its options, see below."""
+INTERVALS = {name: number % 3 for number, name in enumerate(ASKED)}
+"""Epochs from one reading to the next: 0, 1 or 2."""
+PARTS = {
+    "samples": ("consistency", "consistency_distinct", "consistency_given_correct", "presets"),
+    "shift_samples": ("worst_shift_accuracy", "mean_shift_accuracy", "accuracy_by_shift"),
+    "map_samples": ("accuracy_over_shifts",),
+    "stage_samples": ("stages",),
+}
+"""Results of the probe of invariance, by the option that counts their images."""
+
+
+def trained(folder, options, *more):
+    """A training of three epochs with these options of the probes: its folder."""
+    words = [
+        f"++probe.{name}.{key}={json.dumps(value).replace(' ', '').replace(chr(34), '')}"
+        for name, own in options.items()
+        for key, value in own.items()
+    ]
+    quick = ["data=digits", "model.width=4", "readout=gap", "fit.precision=32-true", "fit.pictures=false"]
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["train", *quick, "fit.progress=false", "fit.epochs=3", *words, *more])
+    assert not stop.value.code
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("measured")
+    options = {name: {**own, "every_epochs": INTERVALS[name]} for name, own in ASKED.items()}
+    return trained(folder, options, "probe=full", f"hydra.run.dir={folder}")
+
+
+@pytest.fixture(scope="module")
+def network(run):
+    return cnnpool.load(run).model
+
+
+@pytest.fixture(scope="module")
+def batch():
+    """The images that a training measures at its end."""
+    dataset = cnnpool.datamodule("digits").dataset
+    return sample(dataset, dataset.test)
+
+
+@pytest.fixture
+def measured(network, batch):
+    """A function of a probe's name and options: its result, on the first ``most`` images."""
+
+    def measure(name, most=None, **options):
+        options = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
+        images = batch.first(most) if most else batch
+        return probe.build(name, **options).measure(network, network.stages, *images)
+
+    return measure
+
+
+def leaves(node, path=""):
+    """Every number and text of a result by its path."""
+    if isinstance(node, dict | list):
+        pairs = node.items() if isinstance(node, dict) else enumerate(node)
+        return {key: value for name, one in pairs for key, value in leaves(one, f"{path}/{name}").items()}
+    return {path: node}
+
+
+def assert_same(one, other):
+    one, other = leaves(one), leaves(other)
+    assert one.keys() == other.keys()
+    for path, value in one.items():
+        same = value == other[path] if isinstance(value, str) or value is None else None
+        assert same or value == pytest.approx(other[path], rel=1e-3, abs=1e-5), path
+
+
+def results_of(run):
+    return json.loads((run / "results.json").read_text())
+
+
+@pytest.mark.parametrize("name", [name for name in ASKED if name != "cost"])
+def test_a_training_measures_with_the_options_that_it_was_given(name, run, measured):
+    section = results_of(run)[probe.PROBES[name].section]
+    assert_same(section, measured(name, **ASKED[name]))
+    for key, value in OTHER[name].items():
+        told = {f"/{key}", "/samples"}
+        found, changed = leaves(section), leaves(measured(name, **ASKED[name] | {key: value}))
+        assert {p for p in found if p not in told and found[p] != changed.get(p)} or len(found) != len(
+            changed
+        )
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in ASKED if name not in ("invariance", "cost", "corruptions", "all_shifts")]
+)
+@proves(*(f"probe.{name}.samples" for name in ASKED if name not in ("invariance", "cost")))
+def test_a_probe_looks_at_the_first_samples_images(name, measured):
+    options = ASKED[name] | {"samples": 10}
+    assert_same(measured(name, **options), measured(name, most=10, **options | {"samples": 100}))
+
+
+@pytest.mark.parametrize("name", ["corruptions", "all_shifts"])
+def test_a_share_is_that_of_the_first_samples_images(name, measured):
+    options = ASKED[name] | {"samples": 3}
+    assert_same(measured(name, **options), measured(name, most=3, **options | {"samples": 100}))
+
+
+@proves(*(f"probe.invariance.{key}" for key in PARTS))
+def test_each_part_of_invariance_looks_at_images_of_its_own_number(measured):
+    usual = ASKED["invariance"] | dict.fromkeys(PARTS, 12)
+    whole = measured("invariance", **usual)
+    for key, parts in PARTS.items():
+        found, few = measured("invariance", **usual | {key: 5}), measured("invariance", most=5, **usual)
+        for part in (part for group in PARTS.values() for part in group):
+            assert_same(found[part], (few if part in parts else whole)[part])
+        assert any(found[part] != whole[part] for part in parts)
+    assert "accuracy_over_shifts" not in measured("invariance", **usual | {"map_samples": 0})
+
+
+@proves("probe.gradient.epsilon")
+def test_epsilon_times_the_largest_gradient_bounds_what_is_small(measured, network, batch):
+    images, labels, *_ = batch.first(7)
+    maps = []
+    hook = network.stages["s1"].register_forward_pre_hook(lambda _, args: maps.append(args[0]))
+    loss = F.cross_entropy(network.eval()(images), labels)
+    hook.remove()
+    gradient = torch.autograd.grad(loss, maps[0])[0].abs().flatten(1)
+    for epsilon in (0.0, 0.05, 0.5, 1.0):
+        found = measured("gradient", samples=7, epsilon=epsilon)["s1"]
+        small = (gradient <= epsilon * gradient.amax(1, keepdim=True)).double().mean()
+        assert found["small_fraction"] == pytest.approx(float(small), rel=1e-3)
+    assert found["small_fraction"] == 1.0 > found["zero_fraction"]
+
+
+@proves("probe.invariance.presets")
+def test_presets_are_those_measured_and_the_first_gives_consistency_given_correct(run, measured):
+    found = results_of(run)["invariance"]
+    assert list(found["consistency"]) == ["zhang_cifar", "aps_cifar"]
+    assert list(found["skipped"]) == ["zhang_imagenet"]
+    turned = measured("invariance", **ASKED["invariance"] | {"presets": ["aps_cifar", "zhang_cifar"]})
+    for result, first in ((found, "zhang_cifar"), (turned, "aps_cifar")):
+        assert result["consistency_given_correct"] == result["presets"][first]["given_correct"]
+    assert_same(turned["consistency"], found["consistency"])
+
+
+@proves("probe.invariance.max_shift_px")
+def test_shifts_of_invariance_go_as_far_as_asked(measured):
+    far, near = (measured("invariance", **ASKED["invariance"] | {"max_shift_px": px}) for px in (3, 1))
+    for found, most in ((far, 3), (near, 1)):
+        assert list(found["accuracy_by_shift"]) == [str(px) for px in range(most + 1)]
+        for stage in found["stages"].values():
+            assert list(stage["relative_change"]) == [str(px) for px in range(1, most + 1)]
+        assert {len(found["accuracy_over_shifts"]), *map(len, found["accuracy_over_shifts"])} == {
+            2 * most + 1
+        }
+    middle = [row[2:5] for row in far["accuracy_over_shifts"][2:5]]
+    assert middle == near["accuracy_over_shifts"]
+
+
+@proves("probe.invariance.worst_px")
+def test_worst_and_mean_accuracy_are_over_the_square_of_worst_px(measured, network, batch):
+    images, labels, *_ = batch.first(9)
+    with torch.no_grad():
+        right = {
+            (down, across): network.eval()(images.roll((down, across), (2, 3))).argmax(1) == labels
+            for down in range(-2, 3)
+            for across in range(-2, 3)
+        }
+    for worst in (0, 1, 2):
+        square = [each for way, each in right.items() if max(map(abs, way)) <= worst]
+        found = measured("invariance", **ASKED["invariance"] | {"worst_px": worst})
+        assert found["worst_shift_accuracy"] == float(torch.stack(square).all(0).double().mean())
+        assert found["mean_shift_accuracy"] == pytest.approx(float(torch.stack(square).double().mean()))
+
+
+@proves("probe.invariance.seed")
+def test_the_seed_of_invariance_draws_shifts_where_not_all_are_taken(measured):
+    first, again, other = (
+        measured("invariance", **ASKED["invariance"] | {"samples": 60, "seed": seed})["consistency"]
+        for seed in (0, 0, 1)
+    )
+    assert first == again and first["zhang_cifar"] != other["zhang_cifar"]
+    assert first["aps_cifar"] == other["aps_cifar"]
+
+
+@proves("probe.adversarial.max_shift_px", "probe.adversarial.per_px")
+def test_the_adversarial_grid_reaches_so_far_in_so_many_steps(measured, network, batch):
+    images, labels, *_ = batch.first(30)
+    seen = []
+    hook = network.register_forward_pre_hook(lambda _, args: seen.append(len(args[0])))
+    for reach, per_px in ((0, 2), (1, 1), (2, 1), (1, 3)):
+        seen.clear()
+        found = measured("adversarial", samples=30, max_shift_px=reach, per_px=per_px)
+        assert seen == [30] * (2 * reach * per_px + 1) ** 2
+        span = range(-reach, reach + 1)
+        with torch.no_grad():
+            moved = [
+                network.eval()(images.roll((i, j), (2, 3))).argmax(1) == labels for i in span for j in span
+            ]
+        whole = torch.stack(moved)
+        assert found["whole_px_accuracy"] == float(whole.all(0).double().mean())
+        assert per_px > 1 or found["mean_accuracy"] == pytest.approx(float(whole.double().mean()))
+    hook.remove()
+
+
+@proves("probe.corruptions.names", "probe.corruptions.severities", "probe.corruptions.seed")
+def test_corruptions_are_those_of_the_names_severities_and_seed(measured):
+    some = {"samples": 120, "names": ["impulse_noise", *EXACT], "severities": [2, 5]}
+    found, other = (measured("corruptions", **some, seed=seed) for seed in (0, 1))
+    assert list(found["by_corruption"]) == some["names"] and list(found["by_severity"]) == ["2", "5"]
+    for by in ("by_corruption", "by_severity"):
+        assert found["accuracy"] == pytest.approx(sum(found[by].values()) / len(found[by]))
+    for name in some["names"]:
+        alone = measured("corruptions", **some | {"names": [name]})
+        assert alone["accuracy"] == pytest.approx(found["by_corruption"][name])
+    for severity in some["severities"]:
+        alone = measured("corruptions", **some | {"severities": [severity]})
+        assert alone["accuracy"] == pytest.approx(found["by_severity"][str(severity)])
+    assert found["by_severity"]["5"] < found["by_severity"]["2"]
+    changed = {name for name in some["names"] if found["by_corruption"][name] != other["by_corruption"][name]}
+    assert changed == {"impulse_noise"}
+    assert_same(found, measured("corruptions", **some))
+
+
+@proves("probe.diagonal.steps")
+def test_a_diagonal_is_walked_in_so_many_steps_around_the_centre(measured, network, batch):
+    images, _, black, *_ = batch.first(6)
+    height, width = images.shape[2:]
+
+    def moved(px):
+        canvas = black[:, None, None].expand_as(images).clone()
+        down, up = max(px, 0), max(-px, 0)
+        canvas[..., down : height - up, down : width - up] = images[
+            ..., up : height - down, up : width - down
+        ]
+        return canvas
+
+    for steps, places in ((1, (0, 1)), (4, (-2, -1, 0, 1, 2))):
+        with torch.no_grad():
+            shares = torch.stack([network.eval()(moved(px)).softmax(1) for px in places])
+        top = shares.argmax(2)
+        change = (shares[:-1] - shares[1:]).gather(2, top[:-1, :, None]).abs().mean()
+        found = measured("diagonal", samples=6, steps=steps)
+        assert found["top1_change"] == pytest.approx(float((top[:-1] != top[1:]).double().mean()))
+        assert found["confidence_change"] == pytest.approx(float(change), rel=1e-3)
+
+
+@proves("probe.heat_map.radius_px", "probe.sensitivity.radius_px")
+@pytest.mark.parametrize("name", ["heat_map", "sensitivity"])
+def test_a_map_reaches_radius_px_each_way(name, measured):
+    def maps(radius):
+        found = measured(name, samples=4, radius_px=radius)
+        return [stage["map"] for stage in found["stages"].values()] if "stages" in found else [found["map"]]
+
+    for small, large in zip(maps(1), maps(3), strict=True):
+        assert {len(large), *map(len, large)} == {7}
+        assert_same(small, [row[2:5] for row in large[2:5]])
+
+
+class Watched(nn.Module):
+    """Tells the sizes of its batches, takes long once, and keeps a fixed number of bytes for backward."""
+
+    KEPT = 240_000
+    SLOW_S = 0.2
+
+    def __init__(self, slow):
+        super().__init__()
+        self.pool, self.linear = nn.MaxPool2d(2), nn.Linear(14 * 14, 10)
+        self.slow, self.seen = slow, []
+
+    def forward(self, x):
+        self.seen.append(len(x))
+        if self.seen.count(self.slow) == 2 and len(x) == self.slow:
+            time.sleep(self.SLOW_S)
+        y = self.linear(self.pool(x).flatten(1))
+        return y + 0 * (y.mean() * torch.ones(self.KEPT // 4)).sum()
+
+
+@proves("probe.cost.samples", "probe.cost.timed_samples", "probe.cost.repeats")
+def test_cost_counts_bytes_over_samples_and_the_median_time_of_repeats(batch):
+    def cost(samples=8, timed=4, repeats=3):
+        model = Watched(slow=timed)
+        found = probe.build("cost", samples=samples, timed_samples=timed, repeats=repeats).measure(
+            model, {"pool": model.pool}, *batch
+        )
+        return found, model.seen
+
+    usual, seen = cost()
+    assert seen == [1, 8, 4, 4, 4, 4, 4]
+    # One pass that is not timed, a slow one, two fast ones: the median is fast, but alone the slow one is it.
+    assert usual["forward_images_per_s"] > 2 * 4 / Watched.SLOW_S
+    once, seen = cost(repeats=1)
+    assert seen == [1, 8, 4, 4, 4] and once["forward_images_per_s"] <= 4 / Watched.SLOW_S
+    assert cost(timed=5)[1] == [1, 8, 5, 5, 5, 5, 5]
+    fewer, seen = cost(samples=2)
+    assert seen == [1, 2, 4, 4, 4, 4, 4]
+    # A fixed number of bytes is divided by the images.
+    assert fewer["saved_bytes"] - usual["saved_bytes"] == pytest.approx(
+        Watched.KEPT * (1 / 2 - 1 / 8), rel=0.01
+    )
+
+
+def test_a_training_times_cost_as_it_was_told(run):
+    asked = results_of(run)["asked"]["probe"]["cost"]
+    assert {key: asked[key] for key in ASKED["cost"]} == ASKED["cost"]
+
+
+def epochs_read(folder):
+    """Section -> the epochs after which the probe has left numbers in metrics.jsonl, counted from 1."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    steps = max(line["step"] for line in lines) // 3
+    found = {}
+    for line in lines:
+        for tag in line:
+            found.setdefault(tag.partition("/")[0], set()).add(line["step"] / steps)
+    return found
+
+
+@proves(*(f"probe.{name}.every_epochs" for name in ASKED))
+def test_every_probe_is_read_after_its_epochs_and_at_the_end(run, tmp_path):
+    turned = {name: (interval + 1) % 3 for name, interval in INTERVALS.items()}
+    few = {
+        name: {
+            **{key: 2 for key in ASKED[name] if key.endswith("samples")},
+            **({"presets": ["aps_cifar"], "max_shift_px": 1} if name == "invariance" else {}),
+            **({"names": ["contrast"], "severities": [1]} if name == "corruptions" else {}),
+            "every_epochs": interval,
+        }
+        for name, interval in turned.items()
+    }
+    other = trained(tmp_path, few, "probe=full", f"hydra.run.dir={tmp_path}")
+    for folder, intervals in ((run, INTERVALS), (other, turned)):
+        found = epochs_read(folder)
+        for name, interval in intervals.items():
+            expected = {0: {3}, 1: {1, 2, 3}, 2: {2, 3}}[interval]
+            assert found[probe.PROBES[name].section] == expected, name
