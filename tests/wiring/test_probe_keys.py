@@ -56,6 +56,7 @@ OTHER = {
     "cost": {},
 }  # fmt: skip
 """Other values, each of which gives another result; of cost only times depend on its options, see below."""
+SHORT = ASKED["invariance"] | {"presets": ["aps_cifar"], "max_shift_px": 1, "worst_px": 1}
 INTERVALS = {name: number % 3 for number, name in enumerate(ASKED)}
 """Epochs from one reading to the next: 0, 1 or 2."""
 PARTS = {
@@ -74,7 +75,10 @@ def trained(folder, options, *more):
         for name, own in options.items()
         for key, value in own.items()
     ]
-    quick = ["data=digits", "model.width=4", "readout=gap", "fit.precision=32-true", "fit.pictures=false"]
+    quick = [
+        "data=digits", "data.size=12", "model.width=4", "readout=gap", "fit.precision=32-true",
+        "fit.pictures=false",
+    ]  # fmt: skip
     with pytest.raises(SystemExit) as stop:
         cli.main(["train", *quick, "fit.progress=false", "fit.epochs=3", *words, *more])
     assert not stop.value.code
@@ -96,7 +100,7 @@ def network(run):
 @pytest.fixture(scope="module")
 def batch():
     """The images that a training measures at its end."""
-    dataset = cnnpool.datamodule("digits").dataset
+    dataset = cnnpool.datamodule("digits", size=12).dataset
     return sample(dataset, dataset.test)
 
 
@@ -161,7 +165,7 @@ def test_a_share_is_that_of_the_first_samples_images(name, measured):
 
 @proves(*(f"probe.invariance.{key}" for key in PARTS))
 def test_each_part_of_invariance_looks_at_images_of_its_own_number(measured):
-    usual = ASKED["invariance"] | dict.fromkeys(PARTS, 12)
+    usual = SHORT | dict.fromkeys(PARTS, 12)
     whole = measured("invariance", **usual)
     for key, parts in PARTS.items():
         found, few = measured("invariance", **usual | {key: 5}), measured("invariance", most=5, **usual)
@@ -199,7 +203,7 @@ def test_presets_are_those_measured_and_the_first_gives_consistency_given_correc
 
 @proves("probe.invariance.max_shift_px")
 def test_shifts_of_invariance_go_as_far_as_asked(measured):
-    far, near = (measured("invariance", **ASKED["invariance"] | {"max_shift_px": px}) for px in (3, 1))
+    far, near = (measured("invariance", **SHORT | {"max_shift_px": px}) for px in (3, 1))
     for found, most in ((far, 3), (near, 1)):
         assert list(found["accuracy_by_shift"]) == [str(px) for px in range(most + 1)]
         for stage in found["stages"].values():
@@ -222,7 +226,7 @@ def test_worst_and_mean_accuracy_are_over_the_square_of_worst_px(measured, netwo
         }
     for worst in (0, 1, 2):
         square = [each for way, each in right.items() if max(map(abs, way)) <= worst]
-        found = measured("invariance", **ASKED["invariance"] | {"worst_px": worst})
+        found = measured("invariance", **SHORT | {"worst_px": worst})
         assert found["worst_shift_accuracy"] == float(torch.stack(square).all(0).double().mean())
         assert found["mean_shift_accuracy"] == pytest.approx(float(torch.stack(square).double().mean()))
 
@@ -319,7 +323,7 @@ class Watched(nn.Module):
 
     def __init__(self, slow):
         super().__init__()
-        self.pool, self.linear = nn.MaxPool2d(2), nn.Linear(14 * 14, 10)
+        self.pool, self.linear = nn.MaxPool2d(2), nn.Linear(6 * 6, 10)
         self.slow, self.seen = slow, []
 
     def forward(self, x):
