@@ -79,7 +79,8 @@ def parse(settings: Iterable[str], defaults: Mapping[str, Any]) -> Options:
             raise ValueError(f"{setting}: not of the form choose.{key}=VALUE")
         values[key] = split(text) if key in LISTS else plain(text)
     # A number alone is no duration, and is refused as one.
-    values["budget"] = str(values["budget"])
+    if "budget" in values:
+        values["budget"] = str(values["budget"])
     return Options(**values)
 
 
