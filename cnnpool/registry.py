@@ -126,9 +126,13 @@ def construct(
     return entry(*args, **check(entry, name, options))
 
 
-@cache
 def options_of(entry: Callable[..., Any]) -> Mapping[str, Option]:
     """The keyword-only parameters of ``entry`` by name: what a configuration may set."""
+    return _options_of(entry)
+
+
+@cache
+def _options_of(entry: Callable[..., Any]) -> Mapping[str, Option]:
     hints = get_type_hints(entry.__init__ if inspect.isclass(entry) else entry, include_extras=True)
     parameters = inspect.signature(entry).parameters.values()
     found = {

@@ -42,6 +42,7 @@ REST = {
     "setup": "documented make package quickstart wheel",
     "system": "load output process",
     "tensorboard": "browser sweeps",
+    "wiring": "command_keys every_key probe_keys",
 }
 # Tests of those files that stay, so that every command runs once; tests/wiring resumes.
 KEPT = {
