@@ -57,6 +57,11 @@ OTHER = {
 }  # fmt: skip
 """Other values, each of which gives another result; of cost only times depend on its options, see below."""
 SHORT = ASKED["invariance"] | {"presets": ["aps_cifar"], "max_shift_px": 1, "worst_px": 1}
+SMALL = {
+    "presets": ["aps_cifar"], "names": ["contrast"], "severities": [1], "worst_px": 0, "max_shift_px": 1,
+    "per_px": 1, "radius_px": 1, "steps": 1, "repeats": 1, "epsilon": 0.1,
+}  # fmt: skip
+"""Values that cost little."""
 INTERVALS = {name: number % 3 for number, name in enumerate(ASKED)}
 """Epochs from one reading to the next: 0, 1 or 2."""
 PARTS = {
@@ -378,13 +383,8 @@ def epochs_read(folder):
 def test_every_probe_is_read_after_its_epochs_and_at_the_end(run, tmp_path):
     turned = {name: (interval + 1) % 3 for name, interval in INTERVALS.items()}
     few = {
-        name: {
-            **{key: 2 for key in ASKED[name] if key.endswith("samples")},
-            **({"presets": ["aps_cifar"], "max_shift_px": 1} if name == "invariance" else {}),
-            **({"names": ["contrast"], "severities": [1]} if name == "corruptions" else {}),
-            "every_epochs": interval,
-        }
-        for name, interval in turned.items()
+        name: {key: SMALL.get(key, 2) for key in own} | {"every_epochs": turned[name]}
+        for name, own in ASKED.items()
     }
     other = trained(tmp_path, few, "probe=full", f"hydra.run.dir={tmp_path}")
     for folder, intervals in ((run, INTERVALS), (other, turned)):
