@@ -28,7 +28,7 @@ class Part(io.BufferedWriter):
         self.path = path
         self.error: OSError | None = None
         self.given = 0
-        # What a killed process of this name has left, or a link in its place, goes.
+        # The part file of a killed process, or a link in its place, goes.
         path.unlink(missing_ok=True)
         super().__init__(io.FileIO(path, "w", opener=lambda name, _: os.open(name, NEW, 0o666)))
 

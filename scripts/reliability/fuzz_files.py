@@ -123,7 +123,7 @@ def stop(number: int, frame: object) -> None:
 
 
 def outcome(root: Path, path: Path) -> tuple[str, int]:
-    """What becomes of the altered file at ``path``, and how many runs are compared and shown."""
+    """How the altered file at ``path`` is taken, and how many runs are compared and shown."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, hard))
