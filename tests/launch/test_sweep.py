@@ -368,7 +368,7 @@ def test_a_sweep_that_is_stopped_leaves_its_plan_and_one_that_ends_does_not(call
     assert pools == ["pool=max", "pool=avg", "pool=sum"]
     assert call("train", *SWEEP, *call.quick)[0] == 0
     assert not list(tmp_path.rglob(plan.FOLDER))
-    assert {path.parent for path in tmp_path.rglob("results.json")} == set(left.jobs)
+    assert {path.parent for path in tmp_path.rglob("results.json")} == set(left.folders(path))
 
 
 @pytest.mark.parametrize("launch", ["local", "processes"])
@@ -388,7 +388,7 @@ def test_every_job_of_a_sweep_is_planned_before_the_first_begins(tmp_path, monke
     jobs = [Job(tmp_path / f"run{n}", [f"seed={n}"], {"launch": {"name": launch}}) for n in range(3)]
     assert len(list(outcomes_of(jobs))) == 3
     [found] = seen
-    assert found.jobs == {tmp_path / f"run{n}": [f"seed={n}"] for n in range(3)}
+    assert found.jobs == {f"run{n}": [f"seed={n}"] for n in range(3)}
     assert not plans(tmp_path)
 
 

@@ -118,16 +118,19 @@ def of_histories(
     else:
         figure.supxlabel("epoch", fontsize="medium")
         figure.supylabel("validation accuracy (%)", fontsize="medium")
+    grey = f" Grey: {base}." if base in histories and not few else ""
+    shown = [histories[label] for label in labels if label in histories]
+    return figure, f"Validation accuracy per epoch: {_caption(shown, seeds, bool(going))}{grey}"
+
+
+def _caption(shown: Sequence[History], seeds: bool, going: bool) -> str:
+    """How the curves are drawn, and the faults of their files."""
     drawn = "mean over seeds, 95 % t interval; a gap where a run lacks the epoch"
     drawn = "a line per seed" if seeds else drawn
     dotted = " Dotted: runs that are not finished." if going else ""
-    grey = f" Grey: {base}." if base in histories and not few else ""
-    problems = [problem for label in labels if label in histories for problem in histories[label].problems]
+    problems = [problem for history in shown for problem in history.problems]
     lost = f" {'; '.join(problems)}." if problems else ""
-    return (
-        figure,
-        f"Validation accuracy per epoch: {drawn}.{dotted}{grey}{lost}",
-    )
+    return f"{drawn}.{dotted}{lost}"
 
 
 def _counted(history: History | None, going: History | None) -> str:
