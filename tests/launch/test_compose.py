@@ -358,7 +358,7 @@ def test_a_seed_leads_to_no_folder_above(tmp_path, monkeypatch):
         (["--info", "config"], "Config search path"),
         (["--info=defaults"], "| pool/avg"),
         (["--info=defaults", "model=timm:resnet18", "model.weights=w.pth"], "| fit/finetune"),
-        (["--cfg", "job", "-p", "fit.lr", "model=timm:resnet18", "model.weights=w.pth"], "0.001\n"),
+        (["--cfg", "job", "-p", "fit.lr", "model=timm:resnet18", "model.weights=w.pth"], "0.003\n"),
         (["--info=plugins"], "Installed Hydra Plugins"),
     ],
 )
