@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LIGHTNING = ("", ".fabric", ".pytorch", ".pytorch.profilers.profiler", ".pytorch.callbacks.model_summary")
+LOGGERS = ("cnnpool", *(f"lightning{name}" for name in LIGHTNING))
+"""Loggers that a training sets."""
+
 
 def train(*overrides: str) -> Results:
     """Train as ``cnnpool train`` does with these overrides, and return the run's results.
@@ -84,6 +88,7 @@ def datamodule(name: str, *, seed: int = 0, num_workers: int = 0, **options: Any
     from cnnpool.fit import Images
 
     given = (f"data.{key}={json.dumps(value, default=str)}" for key, value in options.items())
+    # Composed for what the data set demands, and taken as given: Hydra reads some characters in another way.
     chosen = _job([f"data={name}", *given]).settings["data"] | options
     return Images(data.build(**chosen, seed=seed), num_workers=num_workers)
 
@@ -123,7 +128,8 @@ def _as_found() -> Iterator[None]:
     cudnn = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
     drawn = random.getstate(), np.random.get_state(), torch.random.get_rng_state()
     workspace = os.environ.get("CUBLAS_WORKSPACE_CONFIG")
-    levels = {name: logging.getLogger(name).level for name in ("lightning", "lightning.pytorch", "cnnpool")}
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    said = [(one.level, one.propagate, one.handlers[:]) for one in loggers]
     try:
         yield
     finally:
@@ -136,5 +142,6 @@ def _as_found() -> Iterator[None]:
         torch.random.set_rng_state(drawn[2])
         if workspace is None:
             os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
+        for logger, (level, propagate, handlers) in zip(loggers, said, strict=True):
+            logger.setLevel(level)
+            logger.propagate, logger.handlers[:] = propagate, handlers

@@ -1,7 +1,6 @@
 """Flags and keys of the commands do what their sentences say: train, launch, log, probe, compare, choose."""
 
 import csv
-import json
 import re
 from functools import partial
 
@@ -11,7 +10,7 @@ from lightning.pytorch.loggers import Logger
 from PIL import Image
 from proofs import ELSEWHERE, proves
 from shelf import Shelf
-from short_runs import STILL
+from short_runs import STILL, records, results_of
 from short_studies import Bench
 
 from cnnpool.choose.drive import Driver
@@ -44,10 +43,6 @@ ELSEWHERE |= {
     "train --multirun": "launch/test_cli.py::test_a_sweep_goes_on_after_a_failing_job_and_says_so",
 }
 ONE = [*STILL, "fit.max_steps=1"]
-
-
-def results_of(folder):
-    return json.loads((folder / "results.json").read_text())
 
 
 # Train: the folder, the configuration, the jobs.
@@ -208,7 +203,7 @@ def test_a_table_is_logged_beside_the_runs_own_record(command, in_a_folder):
     assert command("train", *ONE, "log=csv", "hydra.run.dir=run") == 0
     with (in_a_folder / "run" / "csv" / "metrics.csv").open(newline="") as file:
         rows = [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
-    lines = [json.loads(line) for line in (in_a_folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    lines = records(in_a_folder / "run")
     assert rows == [line["train/loss"] for line in lines if "train/loss" in line] and len(rows) == 1
 
 

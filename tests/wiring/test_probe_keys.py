@@ -6,6 +6,7 @@ import time
 import pytest
 import torch
 from proofs import proves
+from short_runs import records, results_of
 from torch import nn
 from torch.nn import functional as F
 
@@ -135,10 +136,6 @@ def assert_same(one, other):
     for path, value in one.items():
         same = value == other[path] if isinstance(value, str) or value is None else None
         assert same or value == pytest.approx(other[path], rel=1e-3, abs=1e-5), path
-
-
-def results_of(run):
-    return json.loads((run / "results.json").read_text())
 
 
 @pytest.mark.parametrize("name", [name for name in ASKED if name != "cost"])
@@ -370,7 +367,7 @@ def test_a_training_times_cost_as_it_was_told(run):
 
 def epochs_read(folder):
     """Section -> the epochs after which the probe has left numbers in metrics.jsonl, counted from 1."""
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines = records(folder)
     steps = max(line["step"] for line in lines) // 3
     found = {}
     for line in lines:

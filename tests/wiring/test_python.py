@@ -1,5 +1,6 @@
 """The doors from Python: training, loading, one's own Trainer."""
 
+import logging
 import random
 import signal
 
@@ -88,6 +89,10 @@ def test_a_checkpoint_is_loaded_without_further_arguments_and_predicts(trained, 
 
 
 def test_a_training_from_python_leaves_the_process_as_it_was(in_a_folder):
+    def loggers():
+        known = [one for one in logging.root.manager.loggerDict.values() if isinstance(one, logging.Logger)]
+        return sorted((one for one in known if one.name.startswith("lightning.")), key=lambda one: one.name)
+
     def state():
         return (
             torch.get_num_threads(),
@@ -97,6 +102,7 @@ def test_a_training_from_python_leaves_the_process_as_it_was(in_a_folder):
             np.random.get_state()[1].tolist(),
             signal.getsignal(signal.SIGINT),
             signal.getsignal(signal.SIGTERM),
+            [(one.name, one.level, one.propagate, one.handlers[:]) for one in loggers()],
         )
 
     before = state()
