@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 TIMEOUT_S = 60
 """Without a byte, before a server is given up."""
+LARGEST = 1 << 28
+"""Bytes of a file of the four built-in data sets; the largest, an archive of CIFAR, has 170 million."""
 FETCH = "set data.download=true, or name the folder that holds it by data.root=FOLDER"
 
 
@@ -27,6 +30,7 @@ def obtained(
     steps: Callable[[], Sequence[Callable[[], object]]],
     *,
     download: bool,
+    largest: int | None = None,
     remedy: str = FETCH,
 ) -> T:
     """The data set that ``read`` gives, at once or after some of ``steps``.
@@ -38,6 +42,7 @@ def obtained(
         read: reads the data set, or fails.
         steps: gives what may bring missing files; asked only where ``read`` failed.
         download: whether the last of them downloads.
+        largest: bytes that a file may have; writing more fails. None for any size.
         remedy: what the user should do where there is no step.
 
     Raises:
@@ -53,7 +58,7 @@ def obtained(
             raise DataError(f"cannot read {title} in {folder} ({_reason(error)}): {remedy}") from error
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with FileLock(root / f".{title}.lock"), _timeout():
+        with FileLock(root / f".{title}.lock"), _timeout(), _at_most(largest):
             # Before the first step: another process may have fetched it while this one waited.
             for step in (lambda: None, *left):
                 if download and step is left[-1]:
@@ -86,3 +91,20 @@ def _timeout() -> Iterator[None]:
         yield
     finally:
         socket.setdefaulttimeout(before)
+
+
+@contextmanager
+def _at_most(largest: int | None) -> Iterator[None]:
+    # torchvision has no limit: a server that never ends would fill the disk.
+    if largest is None or sys.platform == "win32":
+        yield
+        return
+    import resource
+
+    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    allowed = [limit for limit in (largest, before, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (min(allowed), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from cnnpool.bounds import CountOrZero
+from cnnpool.data import obtain
 from cnnpool.data.base import Raw, Source, Split, from_pixels
 from cnnpool.data.errors import DataError
-from cnnpool.data.obtain import obtained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +41,14 @@ class Published(Source):
             DownloadError: if they could not be downloaded.
         """
         root = Path(self.root).expanduser()
-        return obtained(
+        return obtain.obtained(
             self.title,
             root,
             root / self.folder,
             partial(self._raw, root),
             partial(self._steps, root),
             download=self.download,
+            largest=obtain.LARGEST,
         )
 
     def _raw(self, root: Path) -> Raw:
@@ -64,11 +65,12 @@ class Published(Source):
         """Unpack the archives that are there and whole; let torchvision download the others."""
         from torchvision import datasets
 
-        steps: list[Callable[[], Any]] = [
-            partial(datasets.utils.extract_archive, str(path))
-            for path, md5 in self._archives(root)
-            if datasets.utils.check_integrity(path, md5)
-        ]
+        steps: list[Callable[[], Any]] = []
+        for path, md5 in self._archives(root):
+            if datasets.utils.check_integrity(path, md5):
+                steps.append(partial(datasets.utils.extract_archive, str(path)))
+            elif path.exists() and not self.download:
+                raise DataError(f"{path} is damaged (its MD5 sum is not as published): {obtain.FETCH}")
         return [*steps, partial(self._construct, root, download=True)] if self.download else steps
 
     def _archives(self, root: Path) -> list[tuple[Path, str]]:

@@ -4,6 +4,7 @@ import gc
 import hashlib
 import os
 import pickle
+import resource
 import shutil
 import socket
 import threading
@@ -149,7 +150,7 @@ def test_a_damaged_file_beside_its_archive_is_unpacked_again(served, published, 
 def test_an_archive_with_another_digest_is_neither_unpacked_nor_replaced(served, published, tmp_path):
     path = packed(published, tmp_path) / f"{small_data.MNIST_FILES[2]}.gz"
     path.write_bytes(b"mine")
-    with pytest.raises(DataError, match=r"cannot unpack MNIST \(Dataset not found\): put its files into"):
+    with pytest.raises(DataError, match=rf"^{path} is damaged \(its MD5 sum is not as published\): set"):
         source("mnist", tmp_path, download=False).read()
     assert path.read_bytes() == b"mine" and not path.with_suffix("").exists()
 
@@ -174,6 +175,15 @@ def test_a_download_that_fails_is_one_line(served, mirror, published, tmp_path, 
         # torchvision does not close what a server answers with an error.
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
+
+
+def test_a_file_that_does_not_end_is_cut_off(served, tmp_path, monkeypatch):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setattr(obtain, "LARGEST", 1000)
+    with pytest.raises(DownloadError, match=r"^cannot download CIFAR10 \(.*File too large.*\): put [^\n]*$"):
+        source("cifar10", tmp_path).read()
+    assert max(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= 1000
+    assert resource.getrlimit(resource.RLIMIT_FSIZE) == before
 
 
 def test_missing_files_are_named_and_nothing_is_fetched_or_made(served, fetched, tmp_path):
@@ -223,6 +233,7 @@ def test_other_images_of_the_right_number_are_not_taken_for_mnist(served, publis
     monkeypatch.undo()
     for path in (tmp_path / MNIST.folder).glob("*.gz"):
         torchvision.datasets.utils.extract_archive(str(path))
+        path.unlink()
     with pytest.raises(DataError, match=r"cannot read MNIST in .* \(its images are not those of MNIST\)"):
         source("mnist", tmp_path, download=False).read()
 
