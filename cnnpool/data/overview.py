@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from cnnpool import tables
 from cnnpool.data.dataset import Dataset
+from cnnpool.data.rows import copies
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def lines(dataset: Dataset) -> Iterator[str]:
 
 
 def warnings(dataset: Dataset) -> Iterator[str]:
-    """Sentences on classes that are alone, missing in a split, or much larger than another."""
+    """Sentences on classes that are alone, missing or much larger than another, and on copied images."""
     names, counts = dataset.classes, dataset.counts
     if len(names) == 1:
         yield f"{dataset.name}: there is one class only, so any network is right about every image"
@@ -63,6 +64,11 @@ def warnings(dataset: Dataset) -> Iterator[str]:
             f"{dataset.name}: the classes are unbalanced, {most[0]:,} training images of "
             f"{tables.printable(most[1])} but {least[0]:,} of {tables.printable(least[1])}: see the balanced "
             "accuracy and that of each class beside the accuracy"
+        )
+    if count := copies(dataset.test.rows, dataset.train.rows):
+        yield (
+            f"{dataset.name}: {count:,} of the {len(dataset.test):,} test images are training images too, so "
+            "the test says less about new images: take them out of one of both"
         )
 
 

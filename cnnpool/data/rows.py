@@ -5,6 +5,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from copy import copy
+from hashlib import blake2b
 from pathlib import Path
 from typing import Self
 
@@ -55,6 +56,10 @@ class Rows(ABC):
     @abstractmethod
     def sums(self) -> Tensor:
         """Exact sums over all pixels of the values, and of their squares, by channel: (2, C) of float64."""
+
+    @abstractmethod
+    def keys(self) -> Tensor:
+        """(N, K), a row each: equal where the images are, and of different images seldom."""
 
     @abstractmethod
     def put(self, place: int, pixels: np.ndarray) -> None:
@@ -116,6 +121,10 @@ class InMemory(Rows):
                 count += torch.bincount(chunk[..., channel].reshape(-1), minlength=256)
         value = torch.arange(256)
         return torch.stack([(counts * value).sum(1), (counts * value.square()).sum(1)]).double()
+
+    def keys(self) -> Tensor:
+        # 11 divides no usual width, so that the bytes are not all of the same columns.
+        return self.pixels.flatten(1)[:, ::11]
 
     def put(self, place: int, pixels: np.ndarray) -> None:
         self.pixels.numpy()[place] = pixels
@@ -199,6 +208,9 @@ class Placed(Rows):
     def sums(self) -> Tensor:
         return self.row_sums.sum(0).double()
 
+    def keys(self) -> Tensor:
+        return self.row_sums.flatten(1)
+
     def put(self, place: int, pixels: np.ndarray) -> None:
         self.row_sums[place] = torch.from_numpy(sums_of(pixels))
 
@@ -255,3 +267,18 @@ def sums_of(pixels: np.ndarray) -> np.ndarray:
     rows = pixels.reshape(len(pixels), -1).astype(np.uint32)
     sums = np.stack((rows.sum(0, dtype=np.uint32), np.einsum("ij,ij->j", rows, rows)))
     return np.asarray(sums.reshape(2, -1, pixels.shape[2]).sum(1, dtype=np.int64))
+
+
+def copies(rows: Rows, others: Rows) -> int:
+    """How many of ``rows`` are also among ``others``, to the last bit; both in memory, or neither.
+
+    Of those whose keys are not found among the others no pixel is read.
+    """
+    keys = [[key.tobytes() for key in each.keys().contiguous().numpy()] for each in (rows, others)]
+    common = set(keys[0]) & set(keys[1])
+    found = []
+    for each, own in zip((rows, others), keys, strict=True):
+        alike = each.take(torch.tensor([i for i, key in enumerate(own) if key in common], dtype=torch.int64))
+        found.append([blake2b(row).digest() for chunk in alike.chunks() for row in chunk.numpy()])
+    known = set(found[1])
+    return sum(digest in known for digest in found[0])

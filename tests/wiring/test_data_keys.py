@@ -1,5 +1,6 @@
 """Keys of the images, and of networks of other packages, do what their sentences say."""
 
+import shutil
 import sys
 from types import SimpleNamespace
 
@@ -114,6 +115,26 @@ def test_limits_and_streams_of_a_folder_are_as_asked(photographs):
     with pytest.raises(DataError, match=r"data.max_megapixels=1"):
         read(photographs, max_megapixels=1)
     assert len(read(photographs, max_megapixels=1, skip_unreadable=True).train) == len(whole.train)
+
+
+@pytest.mark.parametrize("stream", ["false", "true"])
+def test_test_images_that_are_training_images_too_are_counted(photographs, command, capfd, stream):
+    split = {"train": ["a/0", "a/2", "a/4", "b/1", "b/3", "b/5"], "test": ["a/6", "b/7"]}
+    for part, names in split.items():
+        for name in names:
+            (photographs / part / name).parent.mkdir(parents=True, exist_ok=True)
+            (photographs / f"{name}.png").rename(photographs / part / f"{name}.png")
+    # The same pixels under another name, of another class and format.
+    Image.open(photographs / "train/a/2.png").save(photographs / "test/b/copy.bmp")
+    shutil.rmtree(photographs / "a"), shutil.rmtree(photographs / "b")
+    words = [f"data.root={photographs}", "data.size=16", "data.val_size=0", f"data.stream={stream}"]
+    options = [*STILL, "data=image_folder", *words, "fit.max_steps=1", "data.batch_size=2"]
+    assert command("train", *options, "hydra.run.dir=one") == 0
+    said = "image_folder: 1 of the 3 test images are training images too"
+    assert said in capfd.readouterr().out
+    (photographs / "test/b/copy.bmp").unlink()
+    assert command("train", *options, "hydra.run.dir=two") == 0
+    assert "training images too" not in capfd.readouterr().out
 
 
 @proves("data.config", "data.revision")
