@@ -22,6 +22,7 @@ from lightning.pytorch.loggers import Logger
 from cnnpool.fit.checkpoints import SafeCheckpointIO
 from cnnpool.recipe import Recipe
 from cnnpool.system.hardware import Precision, fast_precision
+from cnnpool.system.process import by_srun
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def build_trainer(
     """Lightning's Trainer as ``recipe`` says, with further ``flags``.
 
     Raises:
-        ValueError: if Lightning refuses a flag.
+        ValueError: if Lightning refuses a flag, or other processes were started than it trains on.
     """
     bar = sys.stderr.isatty() if recipe.progress == "auto" else recipe.progress
     shown: list[Callback] = [TQDMProgressBar(refresh_rate=50)] if bar else []
@@ -47,7 +48,8 @@ def build_trainer(
     on_cpu = not torch.cuda.is_available()
     repeat_bits(recipe.deterministic, on_cpu)
     devices = recipe.devices if recipe.devices > 0 else max(1, torch.cuda.device_count())
-    several = devices > 1 or flags.get("num_nodes", 1) > 1
+    nodes = flags.get("num_nodes", 1)
+    several = devices * nodes > 1
     settings: dict[str, Any] = {
         "accelerator": "cpu" if on_cpu else "auto",
         "devices": devices,
@@ -62,7 +64,7 @@ def build_trainer(
         "enable_model_summary": False,
         "enable_progress_bar": bar,
         "callbacks": [*callbacks, *shown],
-        "plugins": [SafeCheckpointIO(), cluster()],
+        "plugins": [SafeCheckpointIO(), cluster(devices, nodes)],
         "num_sanity_val_steps": 0,
         "use_distributed_sampler": False,
     }
@@ -74,17 +76,27 @@ def build_trainer(
         raise ValueError(f"{given or 'fit'}: Lightning's Trainer refuses this ({line})") from error
 
 
-def cluster() -> ClusterEnvironment:
+def cluster(devices: int, nodes: int) -> ClusterEnvironment:
     """Processes that torchrun or srun has started, else those that Lightning or this program starts.
 
     Never left to Lightning to find out, which takes an interactive shell on a cluster for a job.
+
+    Raises:
+        ValueError: if they are not one for each of ``devices`` on each of ``nodes``.
     """
     if TorchElasticEnvironment.detect():
-        return TorchElasticEnvironment()
-    by_srun = "SLURM_PROCID" in os.environ and os.environ.get("SLURM_NTASKS", "1") != "1"
-    if by_srun and "LOCAL_RANK" not in os.environ:
-        return SLURMEnvironment(auto_requeue=False)
-    return LightningEnvironment()
+        started: ClusterEnvironment = TorchElasticEnvironment()
+    elif by_srun() and "LOCAL_RANK" not in os.environ:
+        started = SLURMEnvironment(auto_requeue=False)
+    else:
+        return LightningEnvironment()
+    count = started.world_size()
+    if count != devices * nodes:
+        raise ValueError(
+            f"torchrun or srun started {count} processes, but fit.devices={devices} and trainer.num_nodes="
+            f"{nodes} train in {devices * nodes}: start as many, or set these two to devices and machines"
+        )
+    return started
 
 
 class LongEpochs(Callback):

@@ -67,9 +67,12 @@ def leave(status: str | int | None) -> NoReturn:
 
 def in_group() -> bool:
     """Whether this is one of several processes of one training: ours, or those of torchrun or srun."""
-    if "LOCAL_RANK" in os.environ or "RANK" in os.environ:
-        return True
-    return "SLURM_PROCID" in os.environ and os.environ.get("SLURM_NTASKS", "1") != "1"
+    return "LOCAL_RANK" in os.environ or "RANK" in os.environ or by_srun()
+
+
+def by_srun() -> bool:
+    """Whether ``srun`` started this process with others; a script of ``sbatch`` is no step of its job."""
+    return "SLURM_STEP_ID" in os.environ and os.environ.get("SLURM_NTASKS", "1") != "1"
 
 
 def rank() -> int:

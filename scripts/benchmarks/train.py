@@ -95,7 +95,35 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
         ):
             figures = _median(speed), _median(loop), rival, ratio(speed, loop)
             yield row(f"images/s, {case.title}: {what}", "1/s", *figures, wanted)
+    yield _batches(EPOCH, root, repeat)
     yield from _probes(EPOCH, root, repeat)
+
+
+def _batches(case: Case, root: Path, repeat: int) -> dict[str, Any]:
+    """A batch from the run's DataLoader, beside the same one made by hand from shuffled pixels."""
+    dataset = _dataset(case, root)
+    pixels, labels = dataset.train.images, dataset.train.labels
+    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (dataset.mean, dataset.std))
+
+    def loaded() -> float:
+        loader = dataset.train_loader()
+        start = time.perf_counter()
+        for _ in loader:
+            pass
+        return 1e3 * (time.perf_counter() - start) / len(loader)
+
+    def by_hand() -> float:
+        start = time.perf_counter()
+        for chosen in torch.randperm(len(labels)).split(case.batch_size):
+            pixels[chosen].float().div_(255).sub_(mean).div_(std)
+            labels[chosen]
+        return 1e3 * (time.perf_counter() - start) / case.steps
+
+    ours, least = in_turn({"ours": loaded, "rival": by_hand}, repeat).values()
+    beyond = [a - b for a, b in zip(ours, least, strict=True)]
+    title = f"a batch of {case.batch_size} of MNIST in memory, beyond one made by hand"
+    figures = _median(beyond), _median(least), "indexed and normalised by hand", ratio(ours, least)
+    return row(title, "ms", *figures, Wanted(0.1, most=True, unit="ms"))
 
 
 @cache

@@ -5,7 +5,7 @@ usage: python scripts/reliability/kill_test.py [N] [SEED]
 N kills (default 100) by SIGKILL fall at random instants of runs on the embedded digits, with random shifts,
 stochastic pooling, dropout and checkpoints at every step; every run is started again, perhaps to be killed
 again, until it is done. Prints what was found as one line of JSON; status 1 if any file was broken, any
-progress was lost, or any weight, metric or result differs by a bit.
+progress was lost, or any weight, metric, scalar of TensorBoard or result differs by a bit.
 """
 
 import json
@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 # Once here, not in every process, or most kills would hit an import.
 import cnnpool.fit
@@ -123,14 +124,23 @@ def steps(run: Path) -> int:
 
 
 def contents(run: Path) -> tuple:
-    """Weights (as bytes), metrics and results without what a clock said."""
+    """Weights (as bytes), metrics, results and TensorBoard's scalars without what a clock said."""
     weights = load(run / "checkpoints" / "last.ckpt")["state_dict"]
     lines = [timeless(json.loads(line)) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return (
         {key: value.numpy().tobytes() for key, value in weights.items()},
         lines,
         timeless(json.loads((run / "results.json").read_text())),
+        timeless(drawn(run)),
     )
+
+
+def drawn(run: Path) -> dict[str, list[tuple[int, float]]]:
+    """Tag -> (step, value) of the run's event file, one after another."""
+    events = EventAccumulator(str(run), size_guidance={"scalars": 0}, purge_orphaned_data=False).Reload()
+    return {
+        tag: [(each.step, each.value) for each in events.Scalars(tag)] for tag in events.Tags()["scalars"]
+    }
 
 
 def timeless(content: dict) -> dict:

@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -8,6 +9,7 @@ import time
 import pytest
 import torch
 
+from cnnpool.fit.trainer import build_trainer
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder.checkpoint import load
 from cnnpool.run_folder.results import read, unpacked
@@ -21,8 +23,8 @@ TRAIN = [
 ]  # fmt: skip
 
 
-def train(folder, *options):
-    command = [sys.executable, "-m", "cnnpool", "train", *TRAIN, f"hydra.run.dir={folder}", *options]
+def train(folder, *options, by=(sys.executable,)):
+    command = [*by, "-m", "cnnpool", "train", *TRAIN, f"hydra.run.dir={folder}", *options]
     # On the CPU, of which there are enough.
     settings = {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "CUDA_VISIBLE_DEVICES": ""}
     environment = os.environ | settings
@@ -56,6 +58,48 @@ def test_two_processes_train_as_one_up_to_rounding(tmp_path):
         # A rounded weight may change which of two inputs wins.
         near = {"abs": 1e-2} if "gradient/zero_fraction/s1" in a else {"rel": 1e-5}
         assert a == pytest.approx(b, **near)
+
+
+@pytest.mark.slow
+def test_two_machines_train_as_one_with_two_devices(tmp_path):
+    options = ["probe=none", "fit.epochs=1"]
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    machines = [
+        train(
+            *(tmp_path / "machines", *options, "trainer.num_nodes=2"),
+            by=(
+                *(sys.executable, "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={number}"),
+                *("--master-addr=127.0.0.1", f"--master-port={port}"),
+            ),
+        )
+        for number in (0, 1)
+    ]
+    assert [end(process)[0] for process in machines] == [0, 0]
+    assert end(train(tmp_path / "one", *options, "fit.devices=2"))[0] == 0
+    machines, one = (load(tmp_path / name / "checkpoints" / "last.ckpt") for name in ("machines", "one"))
+    assert all(torch.equal(machines["state_dict"][key], weight) for key, weight in one["state_dict"].items())
+
+
+TORCHRUN = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "1"}
+SRUN = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "1"}
+SRUN |= {"SLURM_NODEID": "1", "SLURM_LOCALID": "0"}
+
+
+@pytest.mark.parametrize("place", [TORCHRUN, SRUN])
+def test_other_processes_than_were_asked_for_are_refused_by_each(monkeypatch, place):
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=r"started 2 processes, but fit\.devices=1 and trainer\.num_nodes=1"):
+        build_trainer(Recipe(), {}, [], [])
+    assert build_trainer(Recipe(), {"num_nodes": 2}, [], []).world_size == 2
+
+
+def test_a_script_of_sbatch_that_is_no_step_trains_alone(monkeypatch):
+    for name in ("SLURM_PROCID", "SLURM_NTASKS"):
+        monkeypatch.setenv(name, SRUN[name])
+    assert build_trainer(Recipe(), {}, [], []).world_size == 1
 
 
 @pytest.mark.slow

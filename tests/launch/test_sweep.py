@@ -249,7 +249,7 @@ def test_a_training_on_several_devices_gets_a_process_for_each(monkeypatch, call
     assert seen == [(count, {"jobs": 1, "threads": 3})]
 
 
-SRUN = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}
+SRUN = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_NTASKS": "2"}
 
 
 @pytest.mark.parametrize("place", [{"LOCAL_RANK": "0"}, {"RANK": "0"}, SRUN])
