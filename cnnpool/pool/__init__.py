@@ -49,6 +49,7 @@ from cnnpool.pool.lps import LpsPool2d as LpsPool2d
 from cnnpool.pool.max import MaxPool2d as MaxPool2d
 from cnnpool.pool.max import max_pool2d as max_pool2d
 from cnnpool.pool.max import max_pool2d_with_winners as max_pool2d_with_winners
+from cnnpool.pool.max_aps import MaxApsPool2d as MaxApsPool2d
 from cnnpool.pool.max_blur import MaxBlurPool2d as MaxBlurPool2d
 from cnnpool.pool.max_blur import max_blur_pool2d as max_blur_pool2d
 from cnnpool.pool.max_unpool import max_unpool2d as max_unpool2d
@@ -125,6 +126,7 @@ OPERATORS: dict[str, type[Pool2d]] = {
     "lp": LpPool2d,
     "lps": LpsPool2d,
     "max": MaxPool2d,
+    "max_aps": MaxApsPool2d,
     "max_blur": MaxBlurPool2d,
     "median": MedianPool2d,
     "mixed": MixedPool2d,

@@ -17,7 +17,7 @@ KINDS = {
     "Order and chance": "median ordinal stochastic s3 fractional_max",
     "Blurs and wavelets": "blur max_blur adaptive_blur kaiser resize haar wavelet hwd lift",
     "In the frequency domain": "ideal_lowpass spectral diffstride flc asap",
-    "Every second pixel, or all phases": "subsample aps lps tips unshuffle none",
+    "Every second pixel, or all phases": "subsample aps max_aps lps tips unshuffle none",
     "Convolutions": "strided depthwise patchify conv_blur avg_conv conv_pool reduction adown scdown",
 }
 """Kind of operator -> names."""
