@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,21 +59,21 @@ class Network:
         for override in parse(self.overrides):
             key, line = override.key_or_group, override.input_line
             if override.get_key_element() == "pool":
-                raise ValueError(
-                    f"{line}: the candidates are named by choose.pools, as in choose.pools=max,avg"
+                why = "the candidates are named by choose.pools, as in choose.pools=max,avg"
+            elif override.is_sweep_override():
+                why = (
+                    "choose compares operators alone; give one value, or let every candidate try them by "
+                    f"choose.tune={key}:[...]"
                 )
-            if override.is_sweep_override():
-                raise ValueError(
-                    f"{line}: choose compares operators alone; give one value, "
-                    f"or let every candidate try them by choose.tune={key}:[...]"
-                )
-            if key.partition(".")[0] == "hydra":
-                raise ValueError(f"{line}: the runs of a study lie in its own folder, see choose.out")
-            if key == "seed":
-                seed = override.value()
-                if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**31:
-                    raise ValueError(f"{line}: seed is that of the first round, a whole number of at least 0")
-                object.__setattr__(self, "first_seed", seed)
+            elif key.partition(".")[0] == "hydra":
+                why = "the runs of a study lie in its own folder, see choose.out"
+            elif key == "seed" and not (type(seed := override.value()) is int and 0 <= seed < 2**31):
+                why = "seed is that of the first round, a whole number of at least 0"
+            else:
+                if key == "seed":
+                    object.__setattr__(self, "first_seed", override.value())
+                continue
+            raise ValueError(f"{line}: {why}")
 
     def jobs(self, label: str, seeds: Sequence[int], out: Path, more: Sequence[str] = ()) -> list[Job]:
         """The trainings of a candidate, one for each seed, below the folder ``out``.
@@ -136,7 +137,15 @@ class Arm:
     @property
     def home(self) -> Path:
         """The folder of all its seeds."""
-        return self.jobs([self.network.first_seed])[0].folder.parent
+        known = next(iter(self._jobs.values()), None) or self.jobs([self.network.first_seed])[0]
+        return known.folder.parent
+
+    @property
+    def inserted(self) -> list[str]:
+        """Settings that nobody typed: the recipe that pretrained weights bring with them."""
+        (job,) = self.jobs([self.network.first_seed])
+        typed = {*self.network.overrides, *overrides_of(self.label), *self.tuned}
+        return [line for line in job.overrides if line.startswith("fit=") and line not in typed]
 
     def jobs(self, seeds: Sequence[int]) -> list[Job]:
         """The trainings of some seeds."""
@@ -154,19 +163,13 @@ class Arm:
 
     def read(self, seed: int) -> Results | None:
         """The results of a seed; None if it is not finished, or cannot be read."""
-        if seed not in self._results and (found := finished(self.home / f"seed{seed}")):
-            self._results[seed] = found
+        if seed not in self._results:
+            # Of a damaged run the runner refuses to train there, and says why.
+            with suppress(DamagedError):
+                if found := results.read(self.home / f"seed{seed}"):
+                    self._results[seed] = found
         return self._results.get(seed)
 
     def runs(self, seeds: Sequence[int]) -> dict[int, Results]:
         """Seed -> results, of those that are finished."""
         return {seed: found for seed in seeds if (found := self.read(seed)) is not None}
-
-
-def finished(folder: Path) -> Results | None:
-    """The results of the run in ``folder``; None if it is not finished, or damaged."""
-    try:
-        return results.read(folder)
-    except DamagedError:
-        # The runner refuses to train there, and says why.
-        return None

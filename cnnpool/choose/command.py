@@ -16,7 +16,7 @@ from cnnpool.choose.options import Options, parse
 from cnnpool.choose.study import Study
 from cnnpool.launch import conf_dir
 from cnnpool.published.build import sized
-from cnnpool.quantity import find
+from cnnpool.quantity import Quantity, find
 from cnnpool.registry import did_you_mean, lookup, nearest
 from cnnpool.report.measure import Measure
 from cnnpool.run_folder.identity import asked
@@ -26,6 +26,13 @@ from cnnpool.system.signals import Signals, Stopped
 from cnnpool.tables import text
 
 METRICS = {"consistency": "invariance.consistency.distinct", "worst_shift": "invariance.worst_shift_accuracy"}
+COSTS = {
+    "flops": "cost.flops",
+    "parameters": "cost.parameters",
+    "memory": "cost.saved_bytes",
+    "time": "cost.wall_s",
+}
+"""Short names on the command line; any other number is named by its key."""
 RUNS = "runs"
 FEW_IMAGES = 100
 """Below it, or where one image weighs more than the margin, an accuracy decides little."""
@@ -77,11 +84,9 @@ def prepare(options: Options, network: Network) -> Study:
         ValueError: in one line.
     """
     settings = [network.checked(label) for label in options.pools]
-    metric = metric_of(options, settings[0])
+    metric, cost = measures_of(options, settings[0])
     if options.tune and not settings[0]["data"].get("val_size"):
         raise ValueError("choose.tune needs validation images, but data.val_size is 0")
-    if options.limit is not None and options.cost != "time" and "cost" not in settings[0]["probe"]:
-        raise ValueError(f"choose.limit={options.limit:g} needs the probe of cost, or choose.cost=time")
     folder = Path(options.out) if options.out else network.home()
     decided = asked(settings[0])
     design = {
@@ -95,36 +100,44 @@ def prepare(options: Options, network: Network) -> Study:
     arms = [Arm(label, network, folder / RUNS) for label in options.pools]
     with held(folder):
         ledger = opened(folder, design)
-    return Study(options, metric, arms, ledger, network.first_seed, settings=settings[0])
+    return Study(options, metric, cost, arms, ledger, network.first_seed, settings=settings[0])
 
 
-def metric_of(options: Options, settings: Mapping[str, Any]) -> Measure:
-    """The measure that ``choose.metric`` names.
+def measures_of(options: Options, settings: Mapping[str, Any]) -> tuple[Measure, Measure]:
+    """The measures that ``choose.metric`` and ``choose.cost`` name.
 
     Raises:
-        ValueError: if no probe of the runs measures it, or neither high nor low values are better.
+        ValueError: if no probe of the runs measures them, or the direction that is better does not fit.
     """
     # Late, since they come with torch.
     from cnnpool.probe import PROBES, declared
 
-    name = options.metric
     accuracy = "val.accuracy" if settings["data"].get("val_size") else "test.accuracy"
-    key = {**METRICS, "accuracy": accuracy}.get(name, name)
-    if name in METRICS and "invariance" not in settings["probe"]:
-        raise ValueError(f"choose.metric={name} needs the probe of invariance: probe=default")
-    quantities = declared(lookup(PROBES, "probes", probe) for probe in settings["probe"])
-    found = find(quantities, key)
-    if found is None:
-        short = ["accuracy", *METRICS]
-        near = nearest(name, [*short, *(one.key for one in quantities)], cutoff=0.5)
-        words = (
-            f"did you mean {near[0]!r}?" if near else f"choose {', '.join(short)}, or a key of results.json"
-        )
-        raise ValueError(f"choose.metric={name}: the runs do not measure it; {words}")
-    metric = Measure(key, found)
+    measured = declared(lookup(PROBES, "probes", probe) for probe in settings["probe"])
+    if options.metric in METRICS and "invariance" not in settings["probe"]:
+        raise ValueError(f"choose.metric={options.metric} needs the probe of invariance: probe=default")
+    metric = _measure("metric", options.metric, {"accuracy": accuracy, **METRICS}, measured)
     if metric.sense == 0:
-        raise ValueError(f"choose.metric={name}: neither a high nor a low {metric.title} is better in itself")
-    return metric
+        raise ValueError(
+            f"choose.metric={options.metric}: neither a high nor a low {metric.title} is better in itself"
+        )
+    # Without a limit, a cost that nothing measures decides nothing.
+    cost = _measure("cost", options.cost, COSTS, declared())
+    if cost.sense >= 0:
+        raise ValueError(f"choose.cost={options.cost}: a low {cost.title} is not better")
+    if options.limit is not None and find(measured, cost.key) is None:
+        raise ValueError(f"choose.limit={options.limit:g} needs the probe of cost, or choose.cost=time")
+    return metric, cost
+
+
+def _measure(option: str, name: str, short: Mapping[str, str], quantities: Sequence[Quantity]) -> Measure:
+    key = short.get(name, name)
+    if (found := find(quantities, key)) is None:
+        near = nearest(name, [*short, *(one.key for one in quantities)], cutoff=0.5)
+        listed = f"choose {', '.join(short)}, or a key of results.json"
+        words = f"did you mean {near[0]!r}?" if near else listed
+        raise ValueError(f"choose.{option}={name}: the runs do not measure it; {words}")
+    return Measure(key, found)
 
 
 def read_images(study: Study) -> None:

@@ -11,7 +11,7 @@ from threading import Event, Thread
 
 import numpy as np
 
-from cnnpool.choose.candidates import finished
+from cnnpool.choose.candidates import Arm
 from cnnpool.choose.ledger import LOG
 from cnnpool.choose.options import tries
 from cnnpool.choose.rounds import FIRST_ROUND
@@ -153,8 +153,9 @@ class Driver:
 
     def _tune(self) -> bool:
         """Run the tries that are missing and take their best; False if the budget ended them."""
-        tried = tries_of(self.study)
-        batch = Batch("tuning", [(one.arm, one.job) for one in tried if one.score is None])
+        tried, seed = tries_of(self.study), self.study.first_seed + TUNING_SEED
+        missing = [(place, one.jobs([seed])[0]) for place, one in tried if not one.read(seed)]
+        batch = Batch("tuning", missing)
         if batch.jobs and not self._finish(batch):
             return False
         take_best(self.study, tried, batch)
@@ -213,47 +214,30 @@ def fits(study: Study, runs: int) -> bool:
     return study.left_s > 0 and runs * study.ledger.run_s(0.0) <= study.left_s
 
 
-@dataclass
-class Try:
-    """One training of a candidate with one combination of values.
-
-    Args:
-        arm: place of the candidate.
-        overrides: the combination.
-        job: the training.
-    """
-
-    arm: int
-    overrides: tuple[str, ...]
-    job: Job
-
-    @property
-    def score(self) -> float | None:
-        """Accuracy on the validation images; None if it is not finished."""
-        found = finished(self.job.folder)
-        return found.measured.get("val", {}).get("accuracy") if found else None
-
-
-def tries_of(study: Study) -> list[Try]:
-    """Every combination of ``choose.tune`` for every candidate, on a seed that decides nothing."""
+def tries_of(study: Study) -> list[tuple[int, Arm]]:
+    """Place of the candidate, and itself, with every combination of ``choose.tune``."""
     keys = tries(study.options.tune)
-    seed, out = study.first_seed + TUNING_SEED, study.ledger.folder / TUNE
-    found = []
-    for place, arm in enumerate(study.arms):
-        for values in product(*keys.values()):
-            overrides = tuple(f"{key}={value}" for key, value in zip(keys, values, strict=True))
-            (job,) = arm.network.jobs(arm.label, [seed], out, overrides)
-            found.append(Try(place, overrides, job))
-    return found
+    every = [
+        tuple(f"{key}={value}" for key, value in zip(keys, values, strict=True))
+        for values in product(*keys.values())
+    ]
+    out = study.ledger.folder / TUNE
+    return [
+        (place, Arm(arm.label, arm.network, out, tuned=overrides))
+        for place, arm in enumerate(study.arms)
+        for overrides in every
+    ]
 
 
-def take_best(study: Study, tried: Sequence[Try], batch: Batch) -> None:
+def take_best(study: Study, tried: Sequence[tuple[int, Arm]], batch: Batch) -> None:
     """Give every candidate its best combination, the first of equal ones; out if all of its tries failed."""
+    seed = study.first_seed + TUNING_SEED
     for place, arm in enumerate(study.arms):
-        own = [one for one in tried if one.arm == place]
-        scores = {one.overrides: score for one in own if (score := one.score) is not None}
+        own = [one for other, one in tried if other == place]
+        found = {one.tuned: one.read(seed) for one in own}
+        scores = {tuned: run.measured["val"]["accuracy"] for tuned, run in found.items() if run}
         if scores:
             arm.retune(max(scores, key=scores.__getitem__))
             continue
-        reasons = [reason for one in own if (reason := batch.failure(one.job))]
+        reasons = [reason for one in own if (reason := batch.failure(one.jobs([seed])[0]))]
         arm.failed = ": ".join([f"no try of {', '.join(tries(study.options.tune))} ended", *reasons[:1]])

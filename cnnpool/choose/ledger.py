@@ -3,19 +3,19 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from threading import Lock
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, Field
 
 from cnnpool import __version__
 from cnnpool.choose.options import MOST_ROUNDS
 from cnnpool.choose.rounds import FIRST_ROUND
+from cnnpool.run_folder import layout
 from cnnpool.run_folder.identity import differences
-from cnnpool.run_folder.results import CHECKSUM, checksum
 from cnnpool.system.atomic import write_json
+from cnnpool.system.lock_file import lock
 
 FILE, LOG = "study.json", "choose.log"
 SCHEMA = 1
@@ -45,7 +45,6 @@ class Ledger(BaseModel, strict=True, allow_inf_nan=False):
     batch_s: Seconds = 0.0
     batch_runs: Count = 0
     sessions: Count = 0
-    _writing: Lock = PrivateAttr(default_factory=Lock)
 
     def save(self) -> None:
         """Write the file, whole or not at all.
@@ -53,9 +52,8 @@ class Ledger(BaseModel, strict=True, allow_inf_nan=False):
         Raises:
             OSError: naming the file.
         """
-        with self._writing:
-            content = {"schema": SCHEMA, "cnnpool": __version__, **self.model_dump()}
-            write_json(self.folder / FILE, {**content, CHECKSUM: checksum(content)})
+        content = {"schema": SCHEMA, "cnnpool": __version__, **self.model_dump()}
+        write_json(self.folder / FILE, content)
 
     def run_s(self, usual: float) -> float:
         """Seconds that a run has taken on average, ``usual`` before the first one."""
@@ -87,15 +85,15 @@ def held(folder: Path) -> FileLock:
     Raises:
         ValueError: if another process holds it, or it cannot be written.
     """
-    lock = FileLock(folder / ".lock", blocking=False)
+    found = lock(folder / layout.LOCK)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
+        found.acquire()
     except Timeout:
         raise ValueError(f"{folder} is in use by another cnnpool choose: wait for it, or stop it") from None
     except OSError as error:
         raise _unwritable(error) from None
-    return lock
+    return found
 
 
 def _unwritable(error: OSError) -> ValueError:
@@ -105,14 +103,12 @@ def _unwritable(error: OSError) -> ValueError:
 def _read(path: Path, design: Mapping[str, Any]) -> Ledger:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        written = content.pop(CHECKSUM, None)
-        if content["schema"] != SCHEMA or (written and written != checksum(content)):
+        if content["schema"] != SCHEMA:
             raise ValueError
         # Every field, so that none falls back to its default.
-        found = Ledger(
-            folder=path.parent, **{name: content[name] for name in Ledger.model_fields.keys() - {"folder"}}
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        known = {name: content[name] for name in Ledger.model_fields.keys() - {"folder"}}
+        found = Ledger(folder=path.parent, **known)
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(
             f"{path} is damaged: delete it to go on with the runs that are there (their time is forgotten)"
         ) from None

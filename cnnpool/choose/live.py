@@ -18,7 +18,7 @@ from cnnpool.choose.study import Study, View
 from cnnpool.launch.job import Job
 from cnnpool.run_folder import metrics, status
 from cnnpool.run_folder.errors import DamagedError
-from cnnpool.system.lock_file import LockedFile
+from cnnpool.system.atomic import write_bytes
 from cnnpool.system.progress import duration
 
 UP, CLEAR = "\x1b[A", "\x1b[K"
@@ -57,7 +57,6 @@ class Display:
 
     def __init__(self, study: Study, stream: TextIO | None = None):
         self._study, self._stream = study, stream or sys.stdout
-        self._file = LockedFile(study.ledger.folder / FILE)
         self._live = self._stream.isatty()
         self._view: View | None = None
         self._batch: Batch | None = None
@@ -70,7 +69,6 @@ class Display:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-        self._file.release()
 
     def show(self, view: View, batch: Batch | None) -> None:
         """Take note of where the study stands, and of what runs."""
@@ -87,7 +85,7 @@ class Display:
 
     def _write(self, live: Live) -> None:
         with suppress(OSError):
-            self._file.write(content(live))
+            write_bytes(self._study.ledger.folder / FILE, content(live), maker="live", flush=False)
 
     def tick(self) -> None:
         """Redraw the table, on a terminal."""

@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 from annotated_types import Ge
 from pydantic import FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
-from cnnpool.run_folder.errors import DamagedError
+from cnnpool.run_folder import layout
+from cnnpool.run_folder.reading import damaged, read_bytes
+from cnnpool.system.lock_file import is_locked
 from cnnpool.tables import Column
 
 FILE = "study.live.json"
@@ -71,12 +73,14 @@ def read(path: Path) -> Live | None:
         DamagedError: if the file is not what a study wrote.
     """
     try:
-        return ADAPTER.validate_json(path.read_bytes(), strict=True)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise DamagedError(f"{path} cannot be read: {error.strerror or error}") from None
+        found = read_bytes(path)
+        return None if found is None else ADAPTER.validate_json(found, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        reason = " ".join(f"{'.'.join(map(str, first['loc']))} {first['msg']}".split())
-        raise DamagedError(f"{path} is damaged: {reason}", reason) from None
+        reason = f"{'.'.join(map(str, first['loc']))} {first['msg']}"
+        raise damaged(path, " ".join(reason.split())) from None
+
+
+def lives(path: Path) -> bool:
+    """Whether the command that wrote the file ``path`` goes on."""
+    return bool(is_locked(path.with_name(layout.LOCK)))

@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 from cnnpool.choose.candidates import overrides_of
 from cnnpool.choose.rounds import FIRST_ROUND, LEVEL, Array
 from cnnpool.choose.study import Study, View, run_s
-from cnnpool.quantity import Quantity, fraction
+from cnnpool.quantity import fraction
 from cnnpool.report.columns import NONE, interval, mean_sd
 from cnnpool.report.document import agreed
 from cnnpool.report.measure import Measure
@@ -22,10 +22,7 @@ from cnnpool.run_folder.results import Results
 from cnnpool.system.progress import duration
 from cnnpool.tables import Column, from_rows
 
-COUNT = Quantity("", "", "", form="count")
 ACCURACY = Measure("test.accuracy", fraction("", "", ""))
-UNITS = {"flops": "FLOPs", "parameters": "parameters", "memory": "bytes kept", "time": "s a run"}
-COSTS = {"flops": "arithmetic", "parameters": "parameters", "memory": "memory", "time": "time"}
 ENDS = {
     "one left": "all other candidates are dropped or out",
     "equivalent": "those left differ by less than the margin",
@@ -83,11 +80,8 @@ def columns(study: Study, view: View, now: Mapping[int, str] | None = None) -> l
         Column("seeds", [str(one.n) for one in found]),
         Column(f"{metric.header}, mean ± sd", [mean_sd(metric, one) for one in found]),
         Column(f"behind the best{step}", [_behind(study, view, i) for i in places]),
-        Column(f"at most{step}", [metric.format(loss) if math.isfinite(loss) else NONE for loss in losses]),
-        Column(
-            UNITS[study.options.cost],
-            [NONE if math.isnan(cost) else COUNT.format(cost) for cost in costs],
-        ),
+        Column(f"at most{step}", [_unless_nan(metric, loss) for loss in losses]),
+        Column(study.cost.header, [_unless_nan(study.cost, cost) for cost in costs]),
         Column("", [(now or {}).get(i) or fate(view, i) for i in places], words=True),
     ]
 
@@ -191,10 +185,12 @@ def _reason(study: Study, view: View, place: int) -> str:
     leader = best(view)
     if leader is not None and leader != place:
         message += f"; {study.arms[leader].label} has the highest mean"
-    cost = COSTS[study.options.cost]
     if not view.costs_known:
-        return f"{message}. Of those that this is shown of, it has the best mean; their {cost} is not known."
-    return f"{message}. Of those that this is shown of, it takes the least {cost}."
+        return (
+            f"{message}. Of those that this is shown of, it has the best mean; their {study.cost.title} is "
+            "not known."
+        )
+    return f"{message}. Of those that this is shown of, it takes the least {study.cost.title}."
 
 
 def _missing(study: Study, view: View) -> str:
@@ -289,8 +285,10 @@ def _provenance(study: Study, runs: Sequence[Results]) -> list[tuple[str, str]]:
     hashes = sorted({str(one.data_sha256)[:12] for one in runs})
     ended = sorted(str(one.finished) for one in runs if one.finished)
     machine = ", ".join(f"{key} {value}" for key, value in environment.items())
+    inserted = dict.fromkeys(line for arm in study.arms for line in arm.inserted)
+    typed = [*study.arms[0].network.overrides, *(f"{line} (inserted for model.weights)" for line in inserted)]
     return [
-        ("Network and recipe", " ".join(study.arms[0].network.overrides) or "the defaults"),
+        ("Network and recipe", " ".join(typed) or "the defaults"),
         ("Data", f"sha256 {', '.join(hashes)}" if hashes else "unknown"),
         ("Machine and versions", machine or "unknown"),
         ("Finished", f"{ended[0]} to {ended[-1]}" if ended else "nothing"),
@@ -315,6 +313,10 @@ def _behind(study: Study, view: View, place: int) -> str:
         return "best"
     s = _lead(view, place, leader)
     return study.metric.format(s.mean) if s.n else NONE
+
+
+def _unless_nan(measure: Measure, value: float) -> str:
+    return measure.format(value) if math.isfinite(value) else NONE
 
 
 def _known(values: Array) -> Array:

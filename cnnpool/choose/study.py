@@ -17,12 +17,6 @@ from cnnpool.registry import did_you_mean
 from cnnpool.report.measure import Measure
 from cnnpool.run_folder.results import Results
 
-COSTS = {
-    "flops": "cost.flops",
-    "parameters": "cost.parameters",
-    "memory": "cost.saved_bytes",
-    "time": "cost.wall_s",
-}
 FINEST = 10**7
 """A metric with smaller steps than one over this is taken for continuous."""
 HOPE = 1.5
@@ -36,6 +30,7 @@ class Study:
     Args:
         options: how to compare.
         metric: by which, with a direction that is better.
+        cost: by which the cheapest is found; less is better.
         arms: the candidates.
         ledger: what was fixed, and the time taken.
         first_seed: of the first round.
@@ -45,6 +40,7 @@ class Study:
 
     options: Options
     metric: Measure
+    cost: Measure
     arms: list[Arm]
     ledger: Ledger
     first_seed: int = 0
@@ -179,19 +175,17 @@ def signed(study: Study, results: Results) -> float:
 
 
 def _cost(study: Study, arm: Arm) -> float:
-    section, _, name = COSTS[study.options.cost].partition(".")
-    found = [one.measured.get(section, {}).get(name) for one in arm.runs(study.seeds).values()]
-    known = [float(value) for value in found if value is not None]
+    found = [study.cost.read(one.measured) for one in arm.runs(study.seeds).values()]
+    known = [value for value in found if value is not None and math.isfinite(value)]
     return float(np.mean(known)) if known else math.nan
 
 
 def _too_expensive(study: Study, costs: Sequence[float]) -> dict[int, str]:
-    limit, known = study.options.limit, [cost for cost in costs if math.isfinite(cost)]
-    if limit is None or not known:
+    limit, least = study.options.limit, min(filter(math.isfinite, costs), default=math.nan)
+    if limit is None:
         return {}
-    least = min(known)
     return {
-        i: f"over the limit: {cost / least:.2f} times the {study.options.cost} of the cheapest candidate"
+        i: f"over the limit: {cost / least:.2f} times the {study.cost.title} of the cheapest candidate"
         for i, cost in enumerate(costs)
         if cost > limit * least
     }

@@ -138,7 +138,7 @@ def decode_all(
         with lock:
             done += areas[i]
             # Not images: one may take as long as thousands of others.
-            progress.done = done // MEGA
+            progress.step(done // MEGA - progress.n)
 
     title, total = f"decoding {len(places):,} images", sum(areas) // MEGA
     with quiet_pillow(), Progress(title, total, "megapixels") as progress:

@@ -126,7 +126,7 @@ class Checkpoints(Checkpoint):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.best, self.stopped, self.images = state["best"], state["stopped"], state["images"]
-        self.training.restore(state["seconds"], state["taken"])
+        self.training.seconds, self.training.taken = state["seconds"], state["taken"]
         self.begun -= state["wall_s"]
 
     @property

@@ -62,9 +62,9 @@ class Record(Logger):
         self.latest = 0.0
         times = wall_times(old)
         for record in self.records:
-            step = int(record.pop("step"))
+            step = int(record["step"])
             for tag, value in record.items():
-                if tag != "epoch":
+                if tag not in ("step", "epoch"):
                     self._scalar(tag, value, step, times.get((tag, step), self.latest))
         self.board.flush()
         for path in old:

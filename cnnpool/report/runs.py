@@ -14,10 +14,9 @@ from typing import Any
 
 from cnnpool.json_text import flat
 from cnnpool.quantity import numbers
-from cnnpool.run_folder import layout, metrics, results, status
+from cnnpool.run_folder import layout, results, status
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.folder_lock import abandoned
-from cnnpool.run_folder.metrics import Metrics, Record
 from cnnpool.run_folder.results import NAMED, Results
 
 log = logging.getLogger(__name__)
@@ -35,8 +34,6 @@ class Run:
     """done, failed, running, unfinished or damaged."""
     reason: str = ""
     found: Results | None = field(default=None, repr=False)
-    history: Callable[[], list[Record]] | None = field(default=None, repr=False, compare=False)
-    """Reads metrics.jsonl, for who follows it; None to read it from the disk each time."""
 
     @property
     def results(self) -> Results:
@@ -137,11 +134,6 @@ def finished(runs: Iterable[Run]) -> list[Run]:
         counts = ", ".join(f"{sum(run.state == state for run in runs)} {state}" for state in states)
         raise ValueError(f"no finished run among {len(runs)} ({counts}): --status lists them")
     return done
-
-
-def logged(run: Run) -> Metrics:
-    """The lines of metrics.jsonl that can be read, and whether others cannot."""
-    return Metrics(run.history()) if run.history else metrics.read(run.folder)
 
 
 def settings(results: Results) -> dict[str, Any]:

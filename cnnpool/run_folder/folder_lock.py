@@ -7,16 +7,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from cnnpool.run_folder import layout, status
 from cnnpool.run_folder.errors import DamagedError, InUseError, OccupiedError
-from cnnpool.system.lock_file import is_locked
+from cnnpool.system.lock_file import is_locked, lock
 
 HARMLESS = {layout.LOG, layout.OUTPUT, layout.LOCK}
 """Files that are only added to, and so may be there before a run begins."""
-LOOKED_AT_S = 0.2
-"""For so long the lock may be another's: ``abandoned`` takes it for a moment."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +51,9 @@ def held(folder: Path) -> Iterator[Held]:
     """
     refuse_foreign(folder)
     mine = _made(folder)
-    lock = FileLock(folder / layout.LOCK, timeout=LOOKED_AT_S, poll_interval=LOOKED_AT_S / 4)
+    own = lock(folder / layout.LOCK)
     try:
-        lock.acquire()
+        own.acquire()
     except Timeout:
         now = _status(folder)
         holder = f"pid {now.pid}" if now and now.pid else "another process"
@@ -66,7 +64,7 @@ def held(folder: Path) -> Iterator[Held]:
         mine.undo()
         raise
     finally:
-        lock.release()
+        own.release()
 
 
 def abandoned(folder: Path, now: status.Status) -> bool:

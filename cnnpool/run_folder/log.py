@@ -12,7 +12,7 @@ from cnnpool.system.progress import CLEAR
 
 
 class RunLog(logging.FileHandler):
-    """A log file that ends no run where it cannot be written.
+    """A log file that ends no run where it cannot be written, and commands no terminal that it is shown on.
 
     Args:
         path: made at the first message.
@@ -24,31 +24,28 @@ class RunLog(logging.FileHandler):
     def __init__(self, path: Path):
         super().__init__(path, delay=True, encoding="utf-8", errors="backslashreplace")
 
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            super().emit(record)
-        except OSError as error:
-            self.failure = self.failure or error
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        error = sys.exc_info()[1]
-        if isinstance(error, OSError):
-            self.failure = self.failure or error
-        else:
-            super().handleError(record)
-
-    def close(self) -> None:
-        try:
-            super().close()
-        except OSError as error:
-            self.failure = self.failure or error
-
-
-class Plain(logging.Formatter):
-    """Text that commands no terminal on which the log is shown later."""
-
     def format(self, record: logging.LogRecord) -> str:
         return visible(super().format(record))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with self._lasting():
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(error := sys.exception(), OSError):
+            return super().handleError(record)
+        self.failure = self.failure or error
+
+    def close(self) -> None:
+        with self._lasting():
+            super().close()
+
+    @contextmanager
+    def _lasting(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.failure = self.failure or error
 
 
 @contextmanager
@@ -58,7 +55,7 @@ def logged(folder: Path) -> Iterator[RunLog]:
     # On a terminal a progress bar may stand in the line; the next batch draws it again below.
     wiped = CLEAR if sys.stdout.isatty() else ""
     console.setFormatter(logging.Formatter(f"{wiped}%(message)s"))
-    file.setFormatter(Plain("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[console, file], force=True)
     # It reports each start with an empty cache of fonts.
     logging.getLogger("matplotlib").setLevel(logging.WARNING)

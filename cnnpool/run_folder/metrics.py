@@ -3,17 +3,16 @@
 import json
 import math
 import os
-import stat
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from cnnpool.run_folder.errors import AGAIN, DamagedError, LostError
 from cnnpool.run_folder.layout import METRICS, temp_prefix
-from cnnpool.run_folder.reading import LONGEST, read_bytes
+from cnnpool.run_folder.reading import read_bytes
 from cnnpool.system.atomic import write_bytes
 
 LARGEST = 1e308
@@ -89,10 +88,20 @@ def read(folder: Path) -> Metrics:
     """
     path = folder / METRICS
     try:
+        now = path.stat()
+    except OSError:
+        return _read(path)
+    return _read(path, now.st_mtime_ns, now.st_size, now.st_ino)
+
+
+@lru_cache(maxsize=256)
+def _read(path: Path, *_stamp: int) -> Metrics:
+    """The content of the file, read again only where its stamp is another: TensorBoard asks every second."""
+    try:
         *lines, _unfinished = (read_bytes(path) or b"").split(b"\n")
     except DamagedError as error:
         return Metrics([], str(error))
-    found = list(map(record, lines))
+    found = list(map(_record, lines))
     damaged = [place for place, one in enumerate(found, 1) if one is None]
     problem = ""
     if damaged:
@@ -101,50 +110,7 @@ def read(folder: Path) -> Metrics:
     return Metrics([one for one in found if one is not None], problem)
 
 
-class Tail:
-    """The records of the metrics.jsonl of a run that is going on: each time only what was added is read.
-
-    Args:
-        folder: of the run.
-    """
-
-    def __init__(self, folder: Path):
-        self._path = folder / METRICS
-        self._lock = threading.Lock()
-        self._forget()
-
-    def records(self) -> list[Record]:
-        """Every whole line that can be read, the oldest first; none while there is no file."""
-        with self._lock:
-            try:
-                lines = self._added()
-            except OSError:
-                self._forget()
-                return []
-            self._records += [found for line in lines if (found := record(line)) is not None]
-            if lines:
-                self._read += sum(map(len, lines)) + len(lines)
-                self._last = lines[-1] + b"\n"
-            return list(self._records)
-
-    def _added(self) -> list[bytes]:
-        """The whole lines after those that were read, or all if the file was written anew."""
-        if not stat.S_ISREG(self._path.stat().st_mode):
-            return []
-        with self._path.open("rb") as file:
-            # A run that is resumed writes the file anew: then the last line read is another, or gone.
-            file.seek(self._read - len(self._last))
-            if file.read(len(self._last)) != self._last:
-                self._forget()
-                file.seek(0, os.SEEK_SET)
-            return file.read(LONGEST - self._read).split(b"\n")[:-1]
-
-    def _forget(self) -> None:
-        self._records: list[Record] = []
-        self._read, self._last = 0, b""
-
-
-def record(line: bytes) -> Record | None:
+def _record(line: bytes) -> Record | None:
     """The content of a line; None if it is no line of ours."""
     try:
         content = json.loads(line)

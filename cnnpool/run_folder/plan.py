@@ -13,7 +13,8 @@ from cnnpool.json_text import validated
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.folder_lock import is_run
 from cnnpool.run_folder.reading import read_json
-from cnnpool.system.lock_file import LockedFile, is_locked
+from cnnpool.system.atomic import write_json
+from cnnpool.system.lock_file import is_locked, lock
 
 FOLDER = ".sweeps"
 """Lies in the deepest folder that holds all runs of the sweep."""
@@ -44,21 +45,35 @@ def planned(jobs: Mapping[Path, Sequence[str]]) -> Iterator[None]:
     It goes when all have ended, and after a mistake. A sweep that was stopped or killed leaves it, and the
     same sweep or a larger one replaces it. Where it cannot be written, the sweep goes on without.
     """
-    home = _home(jobs)
-    made = [place for place in (home, *home.parents) if not place.exists()]
-    living: LockedFile | None = None
+    home = Path(os.path.commonpath(list(jobs)))
+    # A run's folder is none of the sweep's.
+    home = home.parent if home in jobs else home
+    names = {folder.relative_to(home).as_posix(): list(words) for folder, words in jobs.items()}
+    # The same sweep has the same file.
+    digest = hashlib.sha256(json.dumps(sorted(names)).encode()).hexdigest()[:16]
+    path = home / FOLDER / f"{digest}{SUFFIX}"
+    made = [place for place in (path.parent, home, *home.parents) if not place.exists()]
+    own = lock(_lock_of(path))
     with suppress(OSError):
-        living = _write(home / FOLDER, jobs)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        own.acquire()
+        write_json(path, {"schema": SCHEMA, "jobs": names}, maker="sweep", flush=False)
+        _remove_replaced(path, jobs)
+    stopped = False
     try:
         yield
-    except ValueError:
-        _remove(living, made)
+    except BaseException as error:
+        stopped = not isinstance(error, ValueError)
         raise
-    except BaseException:
-        if living:
-            living.release()
-        raise
-    _remove(living, made)
+    finally:
+        if not stopped:
+            _remove(path, own.is_locked, made)
+        own.release()
+
+
+def lives(path: Path) -> bool:
+    """Whether the sweep that wrote the plan in the file ``path`` goes on."""
+    return bool(is_locked(_lock_of(path)))
 
 
 def read(path: Path) -> Plan | None:
@@ -76,41 +91,25 @@ def read(path: Path) -> Plan | None:
     return read_json(path, checked)
 
 
-def _home(jobs: Mapping[Path, Sequence[str]]) -> Path:
-    home = Path(os.path.commonpath(list(jobs)))
-    # A run's folder is none of the sweep's.
-    return home.parent if home in jobs else home
-
-
-def _write(place: Path, jobs: Mapping[Path, Sequence[str]]) -> LockedFile:
-    names = {folder.relative_to(place.parent).as_posix(): list(words) for folder, words in jobs.items()}
-    # The same sweep has the same file.
-    path = place / f"{hashlib.sha256(json.dumps(sorted(names)).encode()).hexdigest()[:16]}{SUFFIX}"
-    place.mkdir(parents=True, exist_ok=True)
-    for part in place.glob(f".{path.name}.*"):
-        part.unlink(missing_ok=True)
-    living = LockedFile(path)
-    content = json.dumps({"schema": SCHEMA, "jobs": names}, indent=1, ensure_ascii=False)
-    living.write(content.encode("utf-8", "backslashreplace"))
-    _remove_replaced(path, jobs)
-    return living
+def _lock_of(path: Path) -> Path:
+    return path.with_suffix(".lock")
 
 
 def _remove_replaced(path: Path, jobs: Mapping[Path, Sequence[str]]) -> None:
     """Remove the plans beside ``path`` of which nothing is left to do but what ``jobs`` do."""
     for other in path.parent.glob(f"*{SUFFIX}"):
-        if other == path or is_locked(other):
+        if other == path or lives(other):
             continue
         with suppress(DamagedError):
             plan = read(other)
             if plan and all(folder in jobs or is_run(folder) for folder in plan.folders(other)):
-                other.unlink(missing_ok=True)
+                _remove(other, True, [])
 
 
-def _remove(living: LockedFile | None, made: Sequence[Path]) -> None:
+def _remove(path: Path, ours: bool, made: Sequence[Path]) -> None:
+    """Remove the plan in the file ``path`` if it is ``ours``, and folders that were ``made``, if empty."""
     with suppress(OSError):
-        if living:
-            living.remove()
-            living.path.parent.rmdir()
-        for place in made:
+        for file in (path, _lock_of(path)) if ours else ():
+            file.unlink(missing_ok=True)
+        for place in dict.fromkeys([path.parent, *made]):
             place.rmdir()

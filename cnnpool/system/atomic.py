@@ -11,11 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-SUFFIX = ".part"
 FULL = {errno.ENOSPC, errno.EDQUOT}
-UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
-# A link that somebody has put in the place of a part file must not lead to another one.
-NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 class Part(io.BufferedWriter):
@@ -24,13 +20,8 @@ class Part(io.BufferedWriter):
     A writer that is not Python, such as ``torch.save``, reports that only as an error of its own.
     """
 
-    def __init__(self, path: Path):
-        self.path = path
-        self.error: OSError | None = None
-        self.given = 0
-        # The part file of a killed process, or a link in its place, goes.
-        path.unlink(missing_ok=True)
-        super().__init__(io.FileIO(path, "w", opener=lambda name, _: os.open(name, NEW, 0o666)))
+    error: OSError | None = None
+    given = 0
 
     def write(self, content: Any) -> int:
         """Write ``content``, bytes or a buffer of them."""
@@ -43,37 +34,35 @@ class Part(io.BufferedWriter):
 
 
 @contextmanager
-def replacing(path: Path, *, maker: str = "", flush: bool = True, part: Path | None = None) -> Iterator[Part]:
+def replacing(path: Path, *, maker: str = "", flush: bool = True) -> Iterator[Part]:
     """A new file beside ``path`` that takes its place when the block ends; if it fails, nothing has changed.
 
     Args:
         path: the file to make or to replace, in a folder that exists.
         maker: goes into the new file's name, so that what a killed process leaves is known as its own.
         flush: wait until the disk has the content; without that, a power cut may leave an empty file.
-        part: the new file's path, in the folder of ``path``; None for one that :func:`beside` makes.
 
     Raises:
         OSError: naming ``path`` and, where a disk is full, that disk and the room that it lacks.
     """
+    part, file = beside(path, maker), None
     try:
-        file = Part(part or beside(path, maker))
-    except OSError as error:
-        raise explained(error, path) from None
-    try:
-        with file:
+        # A killed process may have left it.
+        part.unlink(missing_ok=True)
+        with Part(io.FileIO(part, "x")) as file:
             yield file
             file.flush()
             if flush:
                 os.fsync(file.fileno())
-        rename(file.path, path)
+        rename(part, path)
         if flush:
             flush_folder(path.parent)
     except BaseException as error:
         with suppress(OSError):
-            file.path.unlink(missing_ok=True)
-        failed = file.error or error
+            part.unlink(missing_ok=True)
+        failed = (file and file.error) or error
         if isinstance(failed, OSError) and isinstance(error, Exception):
-            raise explained(failed, path, file.given) from None
+            raise explained(failed, path, file.given if file else 0) from None
         raise
 
 
@@ -99,7 +88,7 @@ def write_json(path: Path, content: Mapping[str, Any], *, maker: str = "", flush
 
 def beside(path: Path, maker: str = "") -> Path:
     """Where the new content of ``path`` is written first."""
-    return path.with_name(f".{path.name}.{maker or secrets.token_hex(4)}{SUFFIX}")
+    return path.with_name(f".{path.name}.{maker or secrets.token_hex(4)}.part")
 
 
 def rename(part: Path, path: Path) -> None:
@@ -136,26 +125,18 @@ def explained(error: OSError, path: Path, needed: int = 0) -> WriteError:
     """
     message = error.strerror or str(error)
     if error.errno in FULL:
-        disk = mount_of(path)
+        disk = next(place for place in (path.absolute(), *path.absolute().parents) if place.is_mount())
         free = shutil.disk_usage(disk).free
-        missing = size(max(needed - free, 0) + 4096)
-        message = f"{message}: {size(free)} free on the disk at {disk}; free {missing} or more there"
+        missing = _size(max(needed - free, 0) + 4096)
+        message = f"{message}: {_size(free)} free on the disk at {disk}; free {missing} or more there"
     elif error.errno == errno.EFBIG:
-        message = f"{message}: {size(needed)} are more than a file may have here; raise the limit (ulimit -f)"
+        message = f"{message}: {_size(needed)} exceed the limit of a file; raise it (ulimit -f)"
     return WriteError(error.errno, message, str(path))
 
 
-def mount_of(path: Path) -> Path:
-    """Where the disk that holds ``path`` is mounted."""
-    place = path.absolute()
-    while not os.path.ismount(place):
-        place = place.parent
-    return place
-
-
-def size(count: int) -> str:
+def _size(count: int) -> str:
     """A number of bytes with its unit: 512 B, 1.4 kB, 30 MB."""
-    for unit, one in UNITS:
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= one:
             return f"{count / one:.3g} {unit}"
     return f"{count} B"

@@ -4,7 +4,8 @@ import ctypes
 import gc
 import platform
 import subprocess
-import sys
+from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -51,12 +52,10 @@ def usable(device: str) -> torch.device:
 
 def processor() -> str:
     """The name of the processor, as the kernel has it."""
-    try:
+    with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
     return platform.processor() or platform.machine()
 
 
@@ -65,16 +64,13 @@ def commit() -> tuple[str | None, bool | None]:
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None, None
+    git = partial(subprocess.run, capture_output=True, text=True, check=True, timeout=10)
+    words = ["git", "-C", str(root)]
     try:
-        head = _git(root, "rev-parse", "HEAD")
-        return head, bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+        head = git([*words, "rev-parse", "HEAD"]).stdout.strip()
+        return head, bool(git([*words, "status", "--porcelain", "--untracked-files=no"]).stdout.strip())
     except (OSError, subprocess.SubprocessError):
         return None, None
-
-
-def _git(root: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(root), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
 
 def free_memory(root: Path = Path("/")) -> int | None:
@@ -109,8 +105,7 @@ def fast_precision() -> Precision:
     """bf16-mixed where the device multiplies bf16 in hardware, else 32-true."""
     if torch.cuda.is_available():
         return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
-    # Older versions of torch do not report the processor's capabilities.
-    has: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
+    has = torch.cpu.get_capabilities()
     return "bf16-mixed" if has.get("avx512_bf16") or has.get("amx_bf16") else "32-true"
 
 
@@ -141,8 +136,6 @@ def release_memory(*, garbage: bool = True) -> bool:
 
 
 def _libc() -> ctypes.CDLL | None:
-    if not sys.platform.startswith("linux"):
-        return None
     try:
         libc = ctypes.CDLL("libc.so.6")
     except OSError:

@@ -1,59 +1,27 @@
-"""Files whose writer holds a lock on them, dropped by the kernel when it ends."""
+"""Locks on files, dropped by the kernel when their holder ends."""
 
-import io
 import os
-from contextlib import suppress
 from pathlib import Path
 
-from cnnpool.system.atomic import replacing
+from filelock import FileLock
 
 try:
     import fcntl
 except ImportError:
-    # Windows: nobody can see whether the writer has ended.
+    # Windows: nobody can see whether the holder has ended.
     fcntl = None  # type: ignore[assignment]
 
+LOOKED_AT_S = 0.2
+"""For so long a lock may be that of :func:`is_locked` in another process."""
 
-class LockedFile:
-    """A file that this process replaces now and then, locked as long as it may do so.
 
-    The lock is on the content, not on the name: readers cannot get into the way of the next writer.
-
-    Args:
-        path: of the file, in a folder that exists.
-    """
-
-    def __init__(self, path: Path):
-        self.path = path
-        self._held: int | None = None
-
-    def write(self, content: bytes) -> None:
-        """Let the file hold ``content``; it is locked from the moment at which it is there.
-
-        Raises:
-            OSError: naming the file.
-        """
-        with replacing(self.path, flush=False) as file:
-            file.write(content)
-            held = _locked(file)
-        self.release()
-        self._held = held
-
-    def release(self) -> None:
-        """Show that this process writes no more."""
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
-
-    def remove(self) -> None:
-        """Delete the file, unless another process has replaced it."""
-        if self._held is None or _same(self._held, self.path):
-            self.path.unlink(missing_ok=True)
-        self.release()
+def lock(path: Path) -> FileLock:
+    """A lock on ``path``, whose ``acquire`` raises ``Timeout``, an OSError, if another process holds it."""
+    return FileLock(path, timeout=LOOKED_AT_S, poll_interval=LOOKED_AT_S / 4)
 
 
 def is_locked(path: Path) -> bool | None:
-    """Whether a process of this machine, such as the writer of ``path``, holds a lock on it.
+    """Whether a process of this machine holds a lock on ``path``.
 
     Returns:
         None where nobody can tell: without such a file, and on a disk or a system without locks.
@@ -61,8 +29,7 @@ def is_locked(path: Path) -> bool | None:
     if fcntl is None:
         return None
     try:
-        # A pipe or a link in its place must neither block nor lead elsewhere.
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        file = os.open(path, os.O_RDONLY)
     except OSError:
         return None
     try:
@@ -72,23 +39,3 @@ def is_locked(path: Path) -> bool | None:
     finally:
         os.close(file)
     return False
-
-
-def _same(number: int, path: Path) -> bool:
-    with suppress(OSError):
-        return os.path.samestat(os.fstat(number), path.stat())
-    return False
-
-
-def _locked(file: io.BufferedWriter) -> int | None:
-    """A second number of the open ``file``, with a lock that lasts as long as it; None without locks."""
-    if fcntl is None:
-        return None
-    held = os.dup(file.fileno())
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        # A disk without locks.
-        os.close(held)
-        return None
-    return held

@@ -69,21 +69,8 @@ class Progress(tqdm):  # type: ignore[misc]
         if not self.disable:
             self._timer.start()
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    @property
-    def done(self) -> int:
-        """The steps that are done."""
-        return int(self.n)
-
-    @done.setter
-    def done(self, count: int) -> None:
-        self.update(count - self.n)
-
-    def step(self, count: int = 1) -> None:
-        """Note that ``count`` more steps are done."""
-        self.update(count)
+    step = tqdm.update
+    """Note that one more step is done, or so many."""
 
     def close(self) -> None:
         """Wipe the bar."""

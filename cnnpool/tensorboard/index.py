@@ -14,9 +14,7 @@ from cnnpool.report import runs
 from cnnpool.report.runs import Run
 from cnnpool.run_folder import layout, plan
 from cnnpool.run_folder.errors import DamagedError
-from cnnpool.run_folder.metrics import Tail
 from cnnpool.run_folder.plan import Plan
-from cnnpool.system.lock_file import is_locked
 
 PAUSE_S = 1.0
 """A look at the folders is not repeated sooner."""
@@ -98,7 +96,6 @@ class Index:
         self.root = root
         self._lock = threading.Lock()
         self._known: dict[Path, tuple[Signature, Run]] = {}
-        self._tails: dict[Path, Tail] = {}
         self._descriptions: list[dict[str, Any]] = []
         self._next = self._next_glance = 0.0
         self._found = False
@@ -118,46 +115,38 @@ class Index:
     def snapshot(self) -> Snapshot:
         """The runs as they are now, or were a moment ago."""
         with self._lock:
-            if time.monotonic() >= self._next:
-                pause = self._look()
+            began = time.monotonic()
+            if began >= self._next:
+                every = sorted(scan(self.root), key=lambda one: one.path)
+                # The slower the disk; files that were read are not read again.
+                pause = _pause(began)
+                self._look(every)
                 self._next = time.monotonic() + pause
             return self._snapshot
 
-    def _look(self) -> float:
-        """Take a new snapshot; seconds until the next one: files that were read are not read again."""
-        began = time.monotonic()
-        every = sorted(scan(self.root), key=lambda one: one.path)
-        pause = _pause(began)
-        now: dict[Path, tuple[Signature, Run]] = {}
-        for one in every:
-            if one.kind == "run":
-                known = self._known.get(one.path)
-                # A killed process leaves all files as they are.
-                same = known and known[0] == one.signature and known[1].state != "running"
-                now[one.path] = known if known and same else (one.signature, self._read(one.path))
+    def _look(self, every: Sequence[Found]) -> None:
+        """Take a new snapshot of the things found."""
+        now = {one.path: (one.signature, self._run(one)) for one in every if one.kind == "run"}
         before = self._snapshot
         version, results = before.version, before.results
         if _states(now) != _states(self._known):
             version += 1
             results += _states(now, finished=True) != _states(self._known, finished=True)
-        sweeps = _watched([one for one in every if one.kind == "plan"], plan.read, before.sweeps)
-        studies = _watched([one for one in every if one.kind == "study"], live_file.read, before.studies)
+        sweeps = _watched(every, "plan", plan.read, plan.lives, before.sweeps)
+        studies = _watched(every, "study", live_file.read, live_file.lives, before.studies)
         if version == before.version:
             version += (sweeps, studies) != (before.sweeps, before.studies)
         self._known = now
-        self._tails = {folder: tail for folder, tail in self._tails.items() if folder in now}
         changed = {path: max((one[1] for one in own), default=0) / 1e9 for path, (own, _) in now.items()}
         every_run = tuple(run for _, run in now.values())
         self._snapshot = Snapshot(version, results, every_run, changed, sweeps, studies)
-        return pause
 
-    def _read(self, folder: Path) -> Run:
-        run = runs.sharing(runs.read(folder), self._descriptions)
-        if run.found:
-            self._tails.pop(folder, None)
-            return run
-        tail = self._tails.setdefault(folder, Tail(folder))
-        return replace(run, history=tail.records)
+    def _run(self, one: Found) -> Run:
+        known = self._known.get(one.path)
+        # A killed process leaves all files as they are.
+        if known and known[0] == one.signature and known[1].state != "running":
+            return known[1]
+        return runs.sharing(runs.read(one.path), self._descriptions)
 
 
 def scan(root: Path) -> Iterator[Found]:
@@ -200,21 +189,22 @@ def _states(known: dict[Path, tuple[Signature, Run]], *, finished: bool = False)
 
 
 def _watched(
-    found: Sequence[Found],
+    every: Sequence[Found],
+    kind: Kind,
     read: Callable[[Path], Content | None],
+    lives: Callable[[Path], bool],
     before: Sequence[Watched[Content]],
 ) -> tuple[Watched[Content], ...]:
-    """The files ``found``; those that have not changed since ``before`` are not read."""
+    """The files of one ``kind``; those that have not changed since ``before`` are not read."""
     known = {(one.path, one.signature): one for one in before}
     now = []
-    for one in found:
-        alive, old = bool(is_locked(one.path)), known.get((one.path, one.signature))
-        if old:
-            now.append(replace(old, lives=alive))
+    for path, signature in [(one.path, one.signature) for one in every if one.kind == kind]:
+        if old := known.get((path, signature)):
+            now.append(replace(old, lives=lives(path)))
             continue
         try:
-            now.append(Watched(one.path, one.signature, alive, read(one.path)))
+            now.append(Watched(path, signature, lives(path), read(path)))
         except DamagedError as error:
             reason = f"{error.reason or error}: delete it"
-            now.append(Watched(one.path, one.signature, alive, reason=reason))
+            now.append(Watched(path, signature, lives(path), reason=reason))
     return tuple(now)

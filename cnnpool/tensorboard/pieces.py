@@ -17,7 +17,8 @@ from cnnpool.report.pairwise import Row
 from cnnpool.report.plots.learning_curve import ACCURACY
 from cnnpool.report.plots.stages import stages_of
 from cnnpool.report.plots.styles import COLOURS, ON_DARK, style_of
-from cnnpool.report.runs import Run, logged
+from cnnpool.report.runs import Run
+from cnnpool.run_folder import metrics
 from cnnpool.run_folder.plan import Plan
 from cnnpool.run_folder.results import NAMED
 from cnnpool.tables import Column
@@ -79,7 +80,7 @@ def folders(runs: Sequence[Run], root: Path) -> list[dict[str, Any]]:
 
 def _job(run: Run, root: Path, changed: float) -> dict[str, Any]:
     own = asked(run.folder)
-    lines = logged(run).records if run.history else []
+    lines = metrics.read(run.folder).records
     accuracies = [record[ACCURACY] for record in lines if ACCURACY in record]
     epochs = own.fit.get("epochs") if own else None
     names = [getattr(own, room)["name"] for room in ("pool", "readout", "model")] if own else []

@@ -10,7 +10,6 @@ from cnnpool.choose.live import Display
 from cnnpool.choose.live_file import FILE, content, read
 from cnnpool.choose.page import Ending
 from cnnpool.run_folder.errors import DamagedError
-from cnnpool.system.lock_file import is_locked
 from cnnpool.system.signals import Stopped
 
 
@@ -30,11 +29,11 @@ def followed(make_study, bench):
 
             def watch(view, batch):
                 live.show(view, batch)
-                seen.append((read(path), is_locked(path)))
+                seen.append(read(path))
 
             view, reason = Driver(study, clock, watch, bench(accuracy)).drive()
             live.end(Ending(view, reason, ["cnnpool", "choose"]))
-            seen.append((read(path), is_locked(path)))
+            seen.append(read(path))
         return study, seen, path
 
     return run
@@ -45,15 +44,14 @@ def fails_where_strided(pool, seed, settings):
 
 
 def test_a_study_says_what_runs_who_is_in_and_who_has_gone_why(followed):
-    _, seen, path = followed(fails_where_strided, pools=("max", "avg", "strided"), rounds=8)
-    assert all(alive for _, alive in seen) and not is_locked(path)
-    first = seen[0][0]
+    _, seen, _ = followed(fails_where_strided, pools=("max", "avg", "strided"), rounds=8)
+    first = seen[0]
     assert (first.said, first.rounds, first.planned, first.asked) == ("0 rounds done", 0, None, 0)
     assert list(first.left) == [True] * 3 and first.verdict == ""
-    in_round = next(one for one, _ in seen if one.asked)
+    in_round = next(one for one in seen if one.asked)
     assert (in_round.said, in_round.ended, in_round.asked) == ("round 1", 0, 3)
-    assert [one.ended for one, _ in seen if one.said == "round 1"] == [0, 1, 2, 3]
-    last = seen[-1][0]
+    assert [one.ended for one in seen if one.said == "round 1"] == [0, 1, 2, 3]
+    last = seen[-1]
     assert 3 <= last.rounds < 8 and last.planned == 8
     assert list(last.trained) == [last.rounds, last.rounds, 0]
     names = last.candidates[0]
@@ -75,7 +73,7 @@ def test_a_study_that_is_stopped_says_nothing_of_its_end(make_study, bench):
     with pytest.raises(KeyboardInterrupt), Display(study) as live, Clock(study, lambda: None) as clock:
         Driver(study, clock, live.show, bench(interrupt)).drive()
     path = study.ledger.folder / FILE
-    assert not is_locked(path) and read(path).verdict == ""
+    assert read(path).verdict == ""
 
 
 def test_where_nothing_can_be_written_the_study_goes_on(make_study, bench):

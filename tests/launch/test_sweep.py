@@ -24,7 +24,6 @@ from cnnpool.launch.sweep import conclude, outcomes_of
 from cnnpool.run_folder import plan
 from cnnpool.run_folder.checkpoint import load
 from cnnpool.system import progress
-from cnnpool.system.lock_file import is_locked
 
 SWEEP = ["-m", "pool=max,avg,sum"]
 
@@ -355,14 +354,14 @@ def test_a_sweep_that_is_stopped_leaves_its_plan_and_one_that_ends_does_not(call
     seen = []
 
     def interrupt(self, trainer, module):
-        seen.extend((path, is_locked(path)) for path, _ in plans(tmp_path))
+        seen.extend((path, plan.lives(path)) for path, _ in plans(tmp_path))
         os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoints, "on_validation_start", interrupt)
         call("train", *SWEEP, *call.quick)
     [(path, left)] = plans(tmp_path)
-    assert seen == [(path, True)] and not is_locked(path)
+    assert seen == [(path, True)] and not plan.lives(path)
     assert path.parent.parent == tmp_path / "outputs" / "digits" / "convnet"
     pools = [words[0] for words in left.jobs.values()]
     assert pools == ["pool=max", "pool=avg", "pool=sum"]

@@ -1,13 +1,11 @@
 import math
 import os
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from cnnpool.run_folder import metrics
 from cnnpool.run_folder.errors import DamagedError, LostError
-from cnnpool.run_folder.metrics import Metrics, MetricsFile, Tail, read
+from cnnpool.run_folder.metrics import Metrics, MetricsFile, read
 
 GOOD = b'{"step": 1, "epoch": 0, "val/accuracy": 0.5}\n{"step": 2, "epoch": 1, "train/loss": 0.25}\n'
 RECORDS = [{"step": 1, "epoch": 0, "val/accuracy": 0.5}, {"step": 2, "epoch": 1, "train/loss": 0.25}]
@@ -81,73 +79,17 @@ def test_a_line_that_is_just_being_written_is_no_damage(tmp_path):
 def test_a_missing_file_holds_no_line_and_a_folder_is_named(tmp_path):
     assert read(tmp_path) == Metrics([])
     os.mkdir(tmp_path / "metrics.jsonl")
-    assert read(tmp_path).problem.endswith("metrics.jsonl cannot be read: it is not a regular file")
+    assert read(tmp_path).problem.endswith("metrics.jsonl cannot be read: Is a directory")
 
 
-def line(step, **values):
-    pairs = ", ".join(f'"{tag}": {value}' for tag, value in values.items())
-    return f'{{"step": {step}, "epoch": 0, {pairs}}}\n'
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "metrics.jsonl"
-
-
-def test_lines_come_as_they_are_written_whole_ones_alone(tmp_path, path):
-    tail = Tail(tmp_path)
-    assert tail.records() == []
-    path.write_text(line(1, loss=2.0) + line(2, loss=1.0)[:9])
-    assert [record["step"] for record in tail.records()] == [1]
-    path.write_text(line(1, loss=2.0) + line(2, loss=1.0) + "\x00\n" + line(3, loss=0.5))
-    assert [record["step"] for record in tail.records()] == [1, 2, 3]
-    assert tail.records() == read(tmp_path).records
-
-
-def test_only_what_was_added_is_read(tmp_path, path, monkeypatch):
-    tail, parsed = Tail(tmp_path), []
-    real = metrics.record
-    monkeypatch.setattr(
-        "cnnpool.run_folder.metrics.record", lambda text: (parsed.append(text), real(text))[1]
-    )
-    for step in range(1, 6):
-        with path.open("a") as file:
-            file.write(line(step, loss=1.0))
-        assert len(tail.records()) == step == len(parsed)
-    assert len(tail.records()) == 5 == len(parsed)
-
-
-@pytest.mark.parametrize("kept", [1, 0])
-def test_a_file_that_is_written_anew_is_read_anew(tmp_path, path, kept):
-    tail = Tail(tmp_path)
-    path.write_text("".join(line(step, loss=1.0) for step in range(5)))
-    assert len(tail.records()) == 5
-    beside = tmp_path / "beside"
-    beside.write_text("".join(line(step, loss=3.0) for step in range(kept)))
-    os.replace(beside, path)
-    assert [record["loss"] for record in tail.records()] == [3.0] * kept
-    with path.open("a") as file:
-        file.write(line(9, loss=4.0))
-    assert tail.records()[-1]["step"] == 9
+def test_a_file_is_read_again_only_where_it_has_changed(tmp_path, monkeypatch):
+    parsed, real = [], metrics._record
+    monkeypatch.setattr(metrics, "_record", lambda line: (parsed.append(line), real(line))[1])
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(GOOD)
+    assert read(tmp_path) == read(tmp_path) and len(parsed) == 2
+    with path.open("ab") as file:
+        file.write(GOOD)
+    assert read(tmp_path).records == RECORDS * 2
     path.unlink()
-    assert tail.records() == []
-
-
-def test_several_threads_read_each_line_once(tmp_path, path):
-    """With its file between two reads, one thread once added what another had added already."""
-    tail, lines = Tail(tmp_path), 4000
-    path.write_text("".join(line(step, loss=1.0) for step in range(lines)))
-    start = threading.Barrier(8)
-
-    def ask():
-        start.wait()
-        return [len(tail.records()) for _ in range(5)]
-
-    with ThreadPoolExecutor(8) as pool:
-        found = [task.result() for task in [pool.submit(ask) for _ in range(8)]]
-    assert {count for counts in found for count in counts} == {lines}
-
-
-def test_a_pipe_in_its_place_holds_no_lines(tmp_path, path):
-    os.mkfifo(path)
-    assert Tail(tmp_path).records() == []
+    assert read(tmp_path).records == []

@@ -8,8 +8,7 @@ import pytest
 
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.errors import DamagedError
-from cnnpool.run_folder.plan import FOLDER, planned, read
-from cnnpool.system.lock_file import is_locked
+from cnnpool.run_folder.plan import FOLDER, lives, planned, read
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def jobs(tmp_path):
 
 @pytest.fixture
 def plans(tmp_path):
-    return lambda: sorted((tmp_path / "outputs" / "digits" / FOLDER).glob("*"))
+    return lambda: sorted((tmp_path / "outputs" / "digits" / FOLDER).glob("*.json"))
 
 
 def leave(jobs):
@@ -35,7 +34,7 @@ def leave(jobs):
 def test_the_plan_stands_above_the_runs_while_they_run_and_goes_with_the_last(tmp_path, jobs, plans):
     with planned(jobs):
         [path] = plans()
-        assert is_locked(path) and list(read(path).folders(path).items()) == list(jobs.items())
+        assert lives(path) and list(read(path).folders(path).items()) == list(jobs.items())
     assert os.listdir(tmp_path) == []
 
 
@@ -53,7 +52,7 @@ def test_folders_that_were_there_or_hold_something_stay(tmp_path, jobs):
 def test_a_stopped_sweep_leaves_its_plan_and_nobody_who_works_on_it(jobs, plans):
     leave(jobs)
     [path] = plans()
-    assert not is_locked(path) and list(read(path).folders(path)) == list(jobs)
+    assert not lives(path) and list(read(path).folders(path)) == list(jobs)
 
 
 def test_a_mistake_leaves_nothing(tmp_path, jobs):
@@ -66,7 +65,7 @@ def test_the_same_sweep_again_replaces_its_plan(jobs, plans):
     leave(jobs)
     (before,) = plans()
     with planned(jobs):
-        assert plans() == [before] and is_locked(before)
+        assert plans() == [before] and lives(before)
     assert plans() == []
 
 
@@ -89,12 +88,12 @@ def test_a_larger_sweep_replaces_what_it_goes_on_with_and_leaves_others(tmp_path
 def test_two_sweeps_at_once_have_plans_of_their_own(tmp_path, jobs, plans):
     root = tmp_path / "outputs" / "digits"
     with planned(jobs), planned({root / "sum" / "seed0": [], root / "lp" / "seed0": []}):
-        assert len(plans()) == 2 and all(map(is_locked, plans()))
+        assert len(plans()) == 2 and all(map(lives, plans()))
 
 
 def test_a_plan_does_not_lie_in_a_run_of_its_own(tmp_path):
     with planned({tmp_path / "study" / "a": [], tmp_path / "study" / "a" / "b": []}):
-        assert len(list((tmp_path / "study" / FOLDER).iterdir())) == 1
+        assert len(list((tmp_path / "study" / FOLDER).glob("*.json"))) == 1
 
 
 def test_a_killed_sweep_is_known_as_such_and_its_unfinished_file_goes(tmp_path, jobs, plans):
@@ -106,12 +105,13 @@ def test_a_killed_sweep_is_known_as_such_and_its_unfinished_file_goes(tmp_path, 
     with subprocess.Popen([sys.executable, "-c", code, *map(str, jobs)], stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"planned\n"
         [path] = plans()
-        assert is_locked(path)
+        assert lives(path)
         process.send_signal(signal.SIGKILL)
-    assert not is_locked(path)
-    path.with_name(f".{path.name}.12345678.part").write_text("{")
+    assert not lives(path)
+    path.with_name(f".{path.name}.sweep.part").write_text("{")
     with planned(jobs):
         assert plans() == [path]
+    assert not path.parent.exists()
 
 
 def test_where_no_plan_can_be_written_the_sweep_goes_on(tmp_path):

@@ -44,7 +44,7 @@ ROOMS = {
     },
     "tensorboard": {
         *("tensorboard", "werkzeug", "matplotlib", "cnnpool.report", RUN_FOLDER, TABLES),
-        *("cnnpool.choose.live_file", "cnnpool.json_text", "cnnpool.system.lock_file"),
+        *("cnnpool.choose.live_file", "cnnpool.json_text"),
     },
     "explain": {
         *("torch", "matplotlib"),
@@ -104,7 +104,7 @@ ROOMS = {
         *("torch", "numpy", "filelock", "annotated_types", "yaml", SYSTEM),
         *("cnnpool.json_text", "cnnpool.quantity"),
     },
-    "system": {"torch", "tqdm"},
+    "system": {"torch", "tqdm", "filelock"},
     "lightning": {
         *("torch", "lightning", "torchmetrics", "matplotlib"),
         *("cnnpool.explain", "cnnpool.probe", "cnnpool.surgery"),

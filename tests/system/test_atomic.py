@@ -19,19 +19,19 @@ def test_a_write_that_fails_names_the_file_and_leaves_the_old_one(tmp_path, monk
     assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_what_cannot_be_replaced_stays(tmp_path):
-    (tmp_path / "status.json").mkdir()
-    with pytest.raises(OSError, match=r"status\.json"):
-        write_text(tmp_path / "status.json", "new")
-    assert [path.name for path in tmp_path.iterdir()] == ["status.json"]
-
-
-def test_a_block_that_fails_changes_nothing(tmp_path):
+def test_a_block_that_fails_or_cannot_replace_leaves_no_part(tmp_path):
     write_text(tmp_path / "a", "old")
     with pytest.raises(KeyError), replacing(tmp_path / "a") as file:
         file.write(b"new")
         raise KeyError
     assert (tmp_path / "a").read_text() == "old" and os.listdir(tmp_path) == ["a"]
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        write_text(tmp_path / "folder", "new")
+    with pytest.raises(OSError, match="No such file") as caught:
+        write_bytes(tmp_path / "none" / "a", b"")
+    assert caught.value.filename == str(tmp_path / "none" / "a")
+    assert sorted(os.listdir(tmp_path)) == ["a", "folder"]
 
 
 def test_an_error_that_hides_a_failed_write_is_told_as_that(tmp_path):
@@ -56,12 +56,6 @@ def test_what_is_no_json_number_is_refused_and_writes_nothing(tmp_path):
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "a", {"a": float("inf")})
     assert os.listdir(tmp_path) == []
-
-
-def test_a_folder_that_is_missing_is_named(tmp_path):
-    with pytest.raises(OSError, match="No such file") as caught:
-        write_bytes(tmp_path / "none" / "a", b"")
-    assert caught.value.filename == str(tmp_path / "none" / "a")
 
 
 def test_a_link_in_the_place_of_a_part_file_leads_nowhere(tmp_path):

@@ -1,3 +1,4 @@
+import math
 import os
 import subprocess
 import sys
@@ -68,8 +69,8 @@ def test_processes_that_share_the_work_are_no_others(machine):
 
 def test_what_was_counted_before_goes_on_and_unknown_stays_unknown(machine):
     watch, blind = Stopwatch(), Stopwatch()
-    watch.restore(10, 8.0)
-    blind.restore(10, None)
+    watch.seconds, watch.taken = blind.seconds, blind.taken = 10, 8.0
+    blind.taken = math.nan
     for one in (watch, blind):
         one.start()
     machine(20, 0, 0, 0)
@@ -80,8 +81,8 @@ def test_what_was_counted_before_goes_on_and_unknown_stays_unknown(machine):
 
 
 def test_where_the_system_does_not_say_the_load_is_unknown(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "STAT", tmp_path / "stat")
     for content in (None, "", "cpu0 1 2\n", "cpu0 a b c d e f g h\n"):
-        monkeypatch.setattr(load, "STAT", tmp_path / "stat")
         if content is not None:
             load.STAT.write_text(content)
         watch = Stopwatch()

@@ -58,9 +58,9 @@ def test_without_a_total_it_only_says_that_it_goes_on(caplog):
     with Progress("compiling kernels"):
         wait_for(lambda: caplog.messages)
     with Progress("reading", unit="runs") as progress:
-        progress.done = 1500
+        progress.step(1500)
         wait_for(lambda: len(caplog.messages) == 2)
-    assert progress.done == 1500 and caplog.messages == ["compiling kernels", "reading: 1,500 runs"]
+    assert caplog.messages == ["compiling kernels", "reading: 1,500 runs"]
 
 
 def test_without_a_log_that_shows_it_standard_error_gets_the_lines(capsys, monkeypatch):

@@ -13,8 +13,9 @@ import pytest
 
 from cnnpool.choose.live_file import FILE, Live, content
 from cnnpool.report import main
+from cnnpool.run_folder import layout
 from cnnpool.run_folder.plan import planned
-from cnnpool.system.lock_file import LockedFile
+from cnnpool.system.lock_file import lock
 from cnnpool.tables import Column
 
 # Test modules are no package: the browser's driver is a file beside this one.
@@ -197,15 +198,16 @@ def test_two_runs_of_one_choice_are_told_apart_by_a_click(browser, serve, new_sh
 def test_a_study_and_the_jobs_that_wait_are_followed(browser, serve, new_shelf, tmp_path):
     shelf = new_shelf(tmp_path / "outputs")
     shelf.sweep(max=[0.9], avg=[0.8])
-    study = LockedFile(shelf.root / FILE)
+    study = shelf.root / FILE
     columns = [Column("candidate", ["max", "avg"], True), Column("seeds", ["3", "3"])]
     live = Live(
         **{"said": "round 4 of at most 9", "rounds": 3, "planned": 9, "ended": 0, "asked": 2},
         **{"spent_s": 60.0, "budget_s": 600.0, "time": time.time(), "candidates": columns},
         **{"trained": [3, 3], "left": [True, False], "gone": [("avg", "worse than max")]},
     )
-    study.write(content(live))
-    with planned({shelf.root / "max" / f"seed{seed}": [f"seed={seed}"] for seed in (7, 8)}):
+    study.write_bytes(content(live))
+    waiting = {shelf.root / "max" / f"seed{seed}": [f"seed={seed}"] for seed in (7, 8)}
+    with lock(shelf.root / layout.LOCK), planned(waiting):
         open_tab(browser, serve(shelf.root))
         browser.wait("tab.getElementById('running').textContent.includes('seed=8')")
         assert browser.run("[...tab.querySelectorAll('.pill')].map(p => p.textContent)")[:2] == [
@@ -216,7 +218,6 @@ def test_a_study_and_the_jobs_that_wait_are_followed(browser, serve, new_shelf, 
         assert "1 of 2 candidates are left. Round 4 of at most 9: 0 of 2 runs have ended." in said
         assert "3 of at most 9 complete" in said and "of 10 min, " in said and "worse than max" in said
     browser.wait("tab.getElementById('running').hidden")
-    study.write(content(replace(live, verdict="Recommended: max.")))
+    study.write_bytes(content(replace(live, verdict="Recommended: max.")))
     browser.wait("tab.getElementById('choose').textContent.includes('Recommended: max.')")
-    study.release()
     assert browser.errors == []

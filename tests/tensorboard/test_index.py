@@ -5,7 +5,7 @@ import pytest
 
 from cnnpool.report import find
 from cnnpool.report import runs as reading
-from cnnpool.run_folder import status
+from cnnpool.run_folder import metrics, status
 from cnnpool.run_folder.folder_lock import held
 from cnnpool.tensorboard.index import Index
 from cnnpool.tensorboard.pieces import pieces
@@ -58,7 +58,7 @@ def test_a_run_that_goes_on_changes_no_results(shelf, follow, begin):
     second = follow.snapshot()
     assert second.version > first.version and second.results == first.results
     [run] = [run for run in second.runs if not run.found]
-    assert [record["val/accuracy"] for record in reading.logged(run).records] == [0.5, 0.75]
+    assert [record["val/accuracy"] for record in metrics.read(run.folder).records] == [0.5, 0.75]
 
 
 def test_a_killed_run_is_no_longer_running(follow, begin):

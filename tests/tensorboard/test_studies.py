@@ -5,13 +5,14 @@ import time
 import pytest
 
 from cnnpool.choose.live_file import FILE, Live, content
-from cnnpool.system.lock_file import LockedFile
+from cnnpool.run_folder import layout
+from cnnpool.system.lock_file import lock
 from cnnpool.tables import Column
 
 
 @pytest.fixture
 def study(shelf):
-    """A function that writes a study of two candidates; its file stays locked until it is released."""
+    """A function that writes a study of two candidates; its lock, held until it is released."""
 
     def made(name="choose/digits", **changes):
         folder = shelf.root / name
@@ -22,16 +23,17 @@ def study(shelf):
             "candidates": [Column("candidate", ["max", "avg"], True), Column("seeds", ["3", "3"])],
             **{"left": [True, False], "gone": [("avg", "after round 3: worse than max")]},
         }
-        file = LockedFile(folder / FILE)
-        file.write(content(Live(**(facts | changes))))
-        return file
+        (folder / FILE).write_bytes(content(Live(**(facts | changes))))
+        held = lock(folder / layout.LOCK)
+        held.acquire()
+        return held
 
     return made
 
 
 def test_a_study_that_goes_on_is_shown_with_what_is_left_of_its_budget(shelf, tab, study):
     shelf.put()
-    file = study(time=time.time() - 30)
+    held = study(time=time.time() - 30)
     [found] = tab.json("/jobs")["studies"]
     assert (found["folder"], found["state"], found["said"]) == (
         "choose/digits",
@@ -44,13 +46,13 @@ def test_a_study_that_goes_on_is_shown_with_what_is_left_of_its_budget(shelf, ta
     assert found["columns"][0] == {"header": "candidate", "cells": ["max", "avg"], "words": True}
     assert (found["trained"], found["left"]) == ([3, 3], [True, False])
     assert found["gone"] == [["avg", "after round 3: worse than max"]]
-    file.release()
+    held.release()
 
 
-def test_a_study_is_followed_until_it_has_ended_or_is_gone(tab, study):
-    file = study()
+def test_a_study_is_followed_until_it_has_ended_or_is_gone(shelf, tab, study):
+    held = study()
     first = tab.json("/jobs")
-    file.release()
+    held.release()
     second = tab.json("/jobs")
     done = study(verdict="Recommended: max.")
     third = tab.json("/jobs")
@@ -58,16 +60,17 @@ def test_a_study_is_followed_until_it_has_ended_or_is_gone(tab, study):
     assert first["version"] < second["version"] < third["version"]
     assert second["studies"][0]["spent"] == 60
     assert third["studies"][0]["verdict"] == "Recommended: max."
-    done.remove()
+    done.release()
+    (shelf.root / "choose/digits" / FILE).unlink()
     assert tab.json("/jobs")["studies"] == []
 
 
 def test_studies_that_go_on_come_first_then_the_latest(tab, study):
     study("one", time=100.0).release()
     study("two", time=200.0).release()
-    file = study("three", time=50.0)
+    held = study("three", time=50.0)
     assert [one["folder"] for one in tab.json("/jobs")["studies"]] == ["three", "two", "one"]
-    file.release()
+    held.release()
 
 
 def test_a_study_makes_the_tab_active(tab, study):

@@ -12,8 +12,9 @@ from cnnpool.report.comparison import Comparison
 from cnnpool.report.plots import panels
 from cnnpool.report.plots.panels import Band
 from cnnpool.report.plots.styles import BEST, Style, of_all, shown, style_of, styles_of
-from cnnpool.report.runs import Run, logged
+from cnnpool.report.runs import Run
 from cnnpool.report.statistics import spread
+from cnnpool.run_folder import metrics
 from cnnpool.run_folder.metrics import Record
 
 ACCURACY = "val/accuracy"
@@ -43,7 +44,7 @@ class History:
 
 def history(runs: Sequence[Run]) -> History:
     """Read metrics.jsonl of each of ``runs``, once."""
-    every = [logged(run) for run in runs]
+    every = [metrics.read(run.folder) for run in runs]
     accuracies = [found for one in every if (found := _accuracy(one.records))]
     epochs = sorted(set().union(*accuracies))
     # A run that ended early leaves a gap, not an average over fewer runs unseen.
