@@ -2,6 +2,7 @@
 
 import csv as csv_module
 import io
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,10 @@ LATEX = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",
+    "−": "$-$",
+    "†": r"\textdagger{}",
+    "≥": r"$\ge$",
+    "≤": r"$\le$",
     "–": "--",
     "<": "$<$",
     ">": "$>$",
@@ -96,10 +101,10 @@ def markdown_text(cell: str, *, markup: bool = False) -> str:
 
 
 def latex(columns: Sequence[Column]) -> str:
-    """A ``tabular`` environment; the preamble needs booktabs."""
+    """A ``tabular`` environment; the preamble needs booktabs. The sign of a number is a minus, no hyphen."""
     layout = "".join("l" if column.words else "r" for column in columns)
     head, *rows = (
-        " & ".join("".join(LATEX.get(mark, mark) for mark in printable(cell)) for cell in cells) + " \\\\\n"
+        " & ".join(_latex(cell) for cell in cells) + " \\\\\n"
         for cells in [[column.header for column in columns], *by_row(columns)]
     )
     return (
@@ -168,6 +173,11 @@ def _widest(column: Column) -> int:
 
 def _width(columns: Sequence[Column]) -> int:
     return sum(map(_widest, columns)) + len(GAP) * (len(columns) - 1)
+
+
+def _latex(cell: str) -> str:
+    cell = re.sub(r"(?<![\w.])-(?=[\d.])", "−", printable(cell))
+    return "".join(LATEX.get(mark, mark) for mark in cell)
 
 
 def _harmless(value: Any) -> Any:

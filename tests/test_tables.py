@@ -62,6 +62,13 @@ def test_latex_by_hand():
     )
 
 
+def test_latex_knows_signs_and_marks():
+    cells = ["-1.30 [-1.50, -1.10]", "time †", "max-pool", "p < 0.001"]
+    found = tables.latex([Column("x ≥ 1", cells)])
+    assert "$-$1.30 [$-$1.50, $-$1.10]" in found and "time \\textdagger{}" in found and "max-pool" in found
+    assert found.isascii()
+
+
 class Cells(HTMLParser):
     def __init__(self):
         super().__init__()

@@ -84,6 +84,7 @@ class Classifier(LightningModule):
         self.correct: Tensor | None = None
         """Test images that were classified correctly, (N,) of bool, in the data set's order."""
         self._is_validated = False
+        self._headed: list[str] = []
         self._sums: dict[str, Tensor] = {}
         self._correct: list[Tensor] = []
         self._begun = time.perf_counter()
@@ -216,12 +217,7 @@ class Classifier(LightningModule):
         # train/loss is the loss of single steps; this is the mean of the epoch.
         values["epoch/train_loss"] = values.pop("train/loss")
         self._record(values, epoch)
-        scores = "   ".join(
-            f"{split} loss {score['loss']:.4f} accuracy {100 * score['accuracy']:.2f} %"
-            for split, score in new.items()
-        )
-        seconds = time.perf_counter() - self._begun
-        log.info("epoch %d/%d   %s   %.1f s", epoch, self.trainer.max_epochs, scores, seconds)
+        self._tell(epoch, new)
 
     def on_test_epoch_end(self) -> None:
         self.latest["test"] = self._take("test")
@@ -330,6 +326,22 @@ class Classifier(LightningModule):
     def _record(self, values: Mapping[str, float], epoch: int) -> None:
         for logger in self.loggers:
             logger.log_metrics({**values, "epoch": epoch}, self.steps)
+
+    def _tell(self, epoch: int, scores: Mapping[str, Mapping[str, float]]) -> None:
+        """A row of the table of epochs, under its header in the first one."""
+        splits = [split for split in ("train", "val") if split in self.latest]
+        if splits != self._headed:
+            self._headed = splits
+            columns = "".join(f"   {f'{split} loss':>10}   {f'{split} accuracy':>14}" for split in splits)
+            log.info("%11s%s   %7s", "", columns, "time")
+        cells = "".join(
+            f"   {scores[split]['loss']:>10.4f}   {100 * scores[split]['accuracy']:>12.2f} %"
+            if split in scores
+            else f"{'':30}"
+            for split in splits
+        )
+        seconds = time.perf_counter() - self._begun
+        log.info("%-11s%s   %5.1f s", f"epoch {epoch}/{self.trainer.max_epochs}", cells, seconds)
 
     def _diverged(self, loss: float, batch_idx: int) -> DivergedError:
         """The error for a loss that is not finite, with its step and remedies."""

@@ -17,6 +17,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
+from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
 from lightning.pytorch.loggers import Logger
 
 from cnnpool.fit.checkpoints import SafeCheckpointIO
@@ -42,7 +43,7 @@ def build_trainer(
         ValueError: if Lightning refuses a flag, or other processes were started than it trains on.
     """
     bar = sys.stderr.isatty() if recipe.progress == "auto" else recipe.progress
-    shown: list[Callback] = [TQDMProgressBar(refresh_rate=50)] if bar else []
+    shown: list[Callback] = [VanishingBar(refresh_rate=50)] if bar else []
     if recipe.progress and not bar:
         shown = [LongEpochs()]
     on_cpu = not torch.cuda.is_available()
@@ -97,6 +98,20 @@ def cluster(devices: int, nodes: int) -> ClusterEnvironment:
             f"{nodes} train in {devices * nodes}: start as many, or set these two to devices and machines"
         )
     return started
+
+
+class VanishingBar(TQDMProgressBar):
+    """Lightning's bar, wiped at its end: the rows of the epochs stay."""
+
+    def init_train_tqdm(self) -> Tqdm:
+        bar = super().init_train_tqdm()
+        bar.leave = False
+        return bar
+
+    def init_test_tqdm(self) -> Tqdm:
+        bar = super().init_test_tqdm()
+        bar.leave = False
+        return bar
 
 
 class LongEpochs(Callback):

@@ -67,10 +67,10 @@ def side_by_side(before: Results, after: Results, width: int, *, whole: bool = F
     )
     table[-1] = tables.Column(table[-1].header, table[-1].cells)
     return _joined(
-        _pairs([row for row in _head(after) if row[0] != "accuracy"]),
-        tables.text(tables.from_rows(("stage", *names), operators)) if operators else "",
         _sentences(first, after),
         tables.text(table, max(width, NARROWEST)),
+        _pairs([row for row in _head(after) if row[0] != "accuracy"]),
+        tables.text(tables.from_rows(("stage", *names), operators)) if operators else "",
         "" if whole else f"{len(every)} numbers in all, stage by stage: --all, or results.json\n",
         _pairs(_notes(after.measured)),
     )

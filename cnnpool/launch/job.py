@@ -69,6 +69,8 @@ class Outcome:
         log: where more is written.
         out_of_memory: whether memory ran out, so that no other job should begin in the same process.
         no_download: whether its data could not be downloaded, so that other jobs on them would fail too.
+        accuracy: on the test images, 0..1; None unless done.
+        trained: whether it was trained now, not found done or refused.
     """
 
     run: str
@@ -78,6 +80,8 @@ class Outcome:
     log: Path
     out_of_memory: bool = False
     no_download: bool = False
+    accuracy: float | None = None
+    trained: bool = False
 
 
 class NoDownload:

@@ -4,17 +4,16 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from cnnpool.launch.job import Job, NoDownload, Outcome
-from cnnpool.launch.run_job import already, announce, run
+from cnnpool.launch.run_job import already, run
 from cnnpool.system.signals import Stopped
 
 
 def run_here(jobs: Sequence[Job], /) -> Iterator[Outcome]:
     """Outcomes of ``jobs``, one after the other, up to a signal."""
     missing = NoDownload()
-    for number, job in enumerate(jobs, 1):
-        announce(job, number, len(jobs))
+    for job in jobs:
         failed = missing.outcome(job)
-        outcome = (already(job) or failed) if failed else run(job)
+        outcome = (already(job) or failed) if failed else run(job, sparse=len(jobs) > 1)
         missing.note(job, outcome)
         yield outcome
         if outcome.state == "stopped":

@@ -18,7 +18,7 @@ from cnnpool.run_folder.folder_lock import held, refuse_foreign
 from cnnpool.run_folder.log import logged
 from cnnpool.run_folder.results import Results
 from cnnpool.system.process import importing, rank
-from cnnpool.system.progress import Progress, make_way
+from cnnpool.system.progress import Progress
 from cnnpool.system.signals import Stopped
 
 log = logging.getLogger(__name__)
@@ -32,21 +32,18 @@ OUT_OF_MEMORY = re.compile(
 UNANSWERED = re.compile(r"\bgloo\b|\bnccl\b|connection (closed|reset) by peer", re.IGNORECASE)
 
 
-def announce(job: Job, number: int, total: int) -> None:
-    """Print which of several jobs starts."""
-    if total > 1:
-        make_way()
-        sys.stdout.write(f"[{number}/{total}] {job.name}\n")
-        sys.stdout.flush()
+def run(job: Job, *, sparse: bool = False) -> Outcome:
+    """Train unless the folder holds the finished run; never raises, so that a sweep goes on.
 
-
-def run(job: Job) -> Outcome:
-    """Train unless the folder holds the finished run; never raises, so that a sweep goes on."""
+    Args:
+        job: to be run.
+        sparse: whether standard output gets a line a minute only, and warnings; train.log gets all.
+    """
     if rank():
         return _assist(job)
     try:
         with held(job.folder) as folder:
-            with logged(job.folder) as written:
+            with logged(job.folder, sparse=sparse) as written:
                 outcome = _run(job)
             if written.failure and outcome.state == "done":
                 sys.stderr.write(f"{outcome.log}: {written.failure.strerror}; the rest of it is lost\n")
@@ -129,12 +126,13 @@ def _run(job: Job) -> Outcome:
     name = ""
     try:
         results = finished(job)
-        if results is None:
+        trained = results is None
+        if trained:
             name = layout.begin(job.folder)
             status.write(job.folder, "running")
             results = _train(job)
         status.write(job.folder, "done")
-        return _done(job, results.accuracy if results else None)
+        return replace(_done(job, results.accuracy if results else None), trained=trained)
     except OccupiedError:
         raise
     except Stopped as stop:
@@ -186,7 +184,8 @@ def _train(job: Job) -> Results | None:
 
 
 def _done(job: Job, accuracy: float | None) -> Outcome:
-    return _outcome(job, "done", "" if accuracy is None else f"test accuracy {100 * accuracy:.2f} %", 0)
+    message = "" if accuracy is None else f"test accuracy {100 * accuracy:.2f} %"
+    return replace(_outcome(job, "done", message, 0), accuracy=accuracy)
 
 
 def _outcome(job: Job, state: str, message: str, code: int) -> Outcome:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
 
 from cnnpool.launch.job import Job, NoDownload, Outcome, Workers
-from cnnpool.launch.run_job import already, announce, failed
+from cnnpool.launch.run_job import already, failed
 from cnnpool.launch.worker import StartError, Worker, start_method
 from cnnpool.run_folder.layout import OUTPUT
 from cnnpool.system.signals import Stopped
@@ -24,7 +24,7 @@ def run_processes(
         threads: of each process; null: the cores divided by the processes.
     """
     at_once, each = shares(tasks, jobs, threads)
-    return _run(list(enumerate(tasks, 1)), at_once, each)
+    return _run(list(tasks), at_once, each)
 
 
 def shares(tasks: Sequence[Job], jobs: int | None, threads: int | None) -> tuple[int, int]:
@@ -35,7 +35,7 @@ def shares(tasks: Sequence[Job], jobs: int | None, threads: int | None) -> tuple
     return at_once, threads or max(cores // (at_once * devices), 1)
 
 
-def _run(waiting: list[tuple[int, Job]], at_once: int, threads: int) -> Iterator[Outcome]:
+def _run(waiting: list[Job], at_once: int, threads: int) -> Iterator[Outcome]:
     total, context = len(waiting), start_method(threads)
     running: dict[Worker, Job] = {}
     missing = NoDownload()
@@ -44,11 +44,10 @@ def _run(waiting: list[tuple[int, Job]], at_once: int, threads: int) -> Iterator
         while running or (waiting and not stop):
             try:
                 while waiting and not stop and len(running) < at_once:
-                    number, job = waiting.pop(0)
+                    job = waiting.pop(0)
                     if outcome := already(job) or missing.outcome(job):
                         yield outcome
                         continue
-                    announce(job, number, total)
                     try:
                         job.folder.mkdir(parents=True, exist_ok=True)
                         worker = Worker(job, context, threads, job.folder / OUTPUT if total > 1 else None)

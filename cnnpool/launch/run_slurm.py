@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt, Le
 
 from cnnpool.launch.job import Job, Outcome, Workers
-from cnnpool.launch.run_job import already, announce, run, stopped
+from cnnpool.launch.run_job import already, run, stopped
 from cnnpool.launch.run_processes import run_processes
 from cnnpool.run_folder import status
 from cnnpool.system.signals import Signals, Stopped
@@ -57,11 +57,10 @@ def run_slurm(
     """
     queue = {"partition": partition, "account": account, "qos": qos, "constraint": constraint}
     waiting = []
-    for number, job in enumerate(tasks, 1):
+    for job in tasks:
         if outcome := already(job):
             yield outcome
         else:
-            announce(job, number, len(tasks))
             waiting.append(job)
     if not waiting:
         return

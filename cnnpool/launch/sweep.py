@@ -1,13 +1,14 @@
-"""Run the jobs of one command as ``launch`` says, and print the table of their outcomes."""
+"""Run the jobs of one command as ``launch`` says, with a line for each as it ends."""
 
 import os
 import sys
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from cnnpool import registry, tables
+from cnnpool import registry
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_here import run_here, run_local
 from cnnpool.run_folder.layout import LOG
@@ -15,7 +16,7 @@ from cnnpool.run_folder.plan import planned
 from cnnpool.schema import ROOMS
 from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.process import in_group, rank
-from cnnpool.system.progress import Progress
+from cnnpool.system.progress import Progress, duration, make_way
 from cnnpool.system.signals import Signals, Stopped
 
 
@@ -42,7 +43,32 @@ def run_all(jobs: Sequence[Job]) -> int:
 def outcomes_of(jobs: Sequence[Job]) -> Iterator[Outcome]:
     """Run ``jobs`` as the first of them asks; several leave their plan until all have ended."""
     outcomes = _launched(jobs)
-    return outcomes if len(jobs) == 1 or rank() else _planned(outcomes, jobs)
+    return outcomes if len(jobs) == 1 or rank() else _planned(_reported(outcomes, jobs), jobs)
+
+
+def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:
+    """``outcomes`` as they come, each with a line: its result, the mean of its choice, the time left."""
+    shared = os.path.commonpath([job.name for job in jobs])
+    names = {job.name: os.path.relpath(job.name, shared or ".") for job in jobs}
+    width, begun, trained = max(map(len, names.values())), time.monotonic(), 0
+    scores: dict[str, list[float]] = defaultdict(list)
+    shown = set[str]()
+    for number, outcome in enumerate(outcomes, 1):
+        trained += outcome.trained
+        failed = f"{outcome.state}: {'as above' if outcome.message in shown else outcome.message}"
+        words = [names[outcome.run].ljust(width), outcome.message if outcome.state == "done" else failed]
+        shown |= {outcome.message} - {""}
+        if outcome.accuracy is not None:
+            # Seeds of one choice lie side by side.
+            own = scores[os.path.dirname(outcome.run)]
+            own.append(100 * outcome.accuracy)
+            words += [f"mean of {len(own)}: {sum(own) / len(own):.2f} %"] * (len(own) > 1)
+        if trained and (rest := len(jobs) - number):
+            words.append(f"{duration((time.monotonic() - begun) / trained * rest)} left")
+        make_way()
+        sys.stdout.write(f"[{number:{len(str(len(jobs)))}}/{len(jobs)}] {'   '.join(words)}\n")
+        sys.stdout.flush()
+        yield outcome
 
 
 def _planned(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:
@@ -70,8 +96,9 @@ def _launched(jobs: Sequence[Job]) -> Iterator[Outcome]:
 
 
 def _counted(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:
-    """``outcomes`` as they come, and now and then how many of several ``jobs`` have ended."""
-    with nullcontext() if len(jobs) == 1 else Progress("training", len(jobs), "jobs") as progress:
+    """``outcomes`` as they come, and on a terminal how many of several ``jobs`` have ended."""
+    shown = len(jobs) > 1 and sys.stderr.isatty()
+    with Progress("training", len(jobs), "jobs") if shown else nullcontext() as progress:
         for outcome in outcomes:
             if progress:
                 progress.step()
@@ -79,15 +106,9 @@ def _counted(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outco
 
 
 def conclude(outcomes: Sequence[Outcome], status: int = 0) -> int:
-    """Print the outcomes; return 0 if all jobs are done, 2 if all failures are mistakes, else 1."""
+    """Print how many ended how; return 0 if all jobs are done, 2 if all failures are mistakes, else 1."""
     sweep = len(outcomes) > 1
     if sweep:
-        rows, shown = [], set[str]()
-        for outcome in outcomes:
-            again = outcome.state == "failed" and outcome.message in shown
-            rows.append((outcome.run, outcome.state, "as above" if again else outcome.message))
-            shown.add(outcome.message)
-        sys.stdout.write(tables.text(tables.from_rows(("", "", ""), rows)))
         counts = Counter(outcome.state for outcome in outcomes)
         sys.stdout.write(
             f"{len(outcomes)} jobs: {', '.join(f'{n} {state}' for state, n in counts.items())}\n"

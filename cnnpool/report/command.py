@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
 from cnnpool.report.runs import Run, find, keys_of
-from cnnpool.system.next_command import BOARD, from_here
+from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.progress import Progress, loading
 
 METRIC = "test.accuracy"
@@ -80,6 +79,7 @@ def parser() -> Parser:
     )
     add("--allow", metavar="KEY,...", help="keys that may differ among the runs without being a choice")
     add("--out", metavar="DIR", help="folder of the report (default: report in the first of RUNS)")
+    add("--all", action="store_true", help="print every measure and every note, not the first ones")
     add("--no-board", action="store_true", help="print no command for TensorBoard")
     add(
         "--status", action="store_true", help="only list the runs: done, running, failed, unfinished, damaged"
@@ -115,7 +115,8 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
     problems = [problem for one in histories.values() for problem in one.problems]
     comparison = replace(comparison, notes=[*comparison.notes, *problems])
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    _say(render.text(comparison, width=shutil.get_terminal_size(SIZE).columns, colour=colour))
+    width = shutil.get_terminal_size(SIZE).columns
+    _say(render.text(comparison, width=width, colour=colour, whole=arguments.all))
     with Progress("drawing", len(NAMES), "figures") as progress:
         for plot in draw(comparison, histories):
             plots.append(plot)
@@ -130,8 +131,8 @@ def _board(runs: Sequence[Run]) -> str:
     """How to look at the comparison of ``runs`` in TensorBoard's tab, or why there is nothing to look at."""
     root = root_of(runs)
     if root is None:
-        return "board: none, the runs have no folder in common\n"
-    return f"board: tensorboard --logdir {shlex.quote(from_here(root))}\n       {BOARD}\n"
+        return "no TensorBoard: the runs have no folder in common\n"
+    return f"{next_lines(('tensorboard', '--logdir', from_here(root)))}{'':6}{BOARD}\n"
 
 
 def root_of(runs: Sequence[Run]) -> Path | None:

@@ -32,6 +32,8 @@ class Comparison:
     """Why the timed measures are not to be trusted; empty if they are."""
     runs: list[Run] = field(repr=False)
     """All runs found, the unfinished too."""
+    named: bool = False
+    """Whether the baseline was named, so that only comparisons with it were made."""
     palette: tuple[str, ...] = ()
     """Labels that have the first colours, in this order, whatever else the figures show first."""
     stage: str = ""
@@ -84,10 +86,11 @@ def compare(
     base = baseline(choices, against)
     choices = [base, *(choice for choice in choices if choice is not base)]
     measures = [one for one in columns(known, quantities) if one.key != metric and _measured(one, kept)]
-    rows = _rows(choices, chosen, measures)
+    named = against is not None
+    rows = _rows(choices, chosen, measures, named)
     why = loaded(kept, [chosen, *measures])
     notes = differing + observe(runs, kept, rows, chosen) + [f"{MARK} {why}"] * bool(why)
-    return Comparison(chosen, by, rows, measures, quantities, notes, why, list(runs))
+    return Comparison(chosen, by, rows, measures, quantities, notes, why, list(runs), named)
 
 
 def read(choice: Choice, one: Measure) -> dict[int, float]:
@@ -96,16 +99,23 @@ def read(choice: Choice, one: Measure) -> dict[int, float]:
     return {seed: value for seed, value in values.items() if value is not None}
 
 
+def judged(comparison: Comparison, one: Measure) -> list[Row]:
+    """The rows with their values, differences and verdicts in another measure, by the same procedure."""
+    if one.key == comparison.metric.key:
+        return comparison.rows
+    return _rows([row.choice for row in comparison.rows], one, [], comparison.named)
+
+
 def _measured(one: Measure, runs: Sequence[Run]) -> bool:
     return any(one.read(run.measured) is not None for run in runs)
 
 
-def _rows(choices: list[Choice], metric: Measure, measures: list[Measure]) -> list[Row]:
+def _rows(choices: list[Choice], metric: Measure, measures: list[Measure], named: bool) -> list[Row]:
     rows = [_row(choice, metric, measures) for choice in choices]
-    decisions = decide([row.finite for row in rows])
+    decisions = decide([row.finite for row in rows], named=named)
     shared = set.intersection(*(set(row.finite) for row in rows))
     whole = len(rows) > 1 and not any(row.broken for row in rows)
-    ranked = metric.sense != 0 and whole and len(shared) >= statistics.LEAST_PAIRS
+    ranked = metric.sense != 0 and not named and whole and len(shared) >= statistics.LEAST_PAIRS
 
     def rank(place: int) -> Rank | None:
         return decisions.rank(place, len(rows), metric.sense) if ranked else None
@@ -145,6 +155,7 @@ def _versus(differences: list[float], decisions: Decisions, place: int, metric: 
         p_holm=pair.adjusted if pair else math.nan,
         d=math.nan if few else statistics.paired_d(differences),
         superiority=statistics.superiority([-x for x in differences] if metric.sense < 0 else differences),
+        family=len(decisions.pairs),
         # Equal differences have no spread: how small a difference they could show is not known.
         detectable=math.nan
         if few or not summary.sd

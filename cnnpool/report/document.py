@@ -1,24 +1,29 @@
-"""The words of a comparison: its summary, how its numbers were made, what ran, and a glossary."""
+"""The words of a comparison: its headline, how its numbers were made, what ran, and a glossary."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cnnpool.quantity import Quantity
-from cnnpool.report.columns import ranking
-from cnnpool.report.comparison import Comparison
-from cnnpool.report.pairwise import LEAST_DECIDED
+from cnnpool.report.columns import interval, probability, ranking
+from cnnpool.report.comparison import Comparison, judged
+from cnnpool.report.measure import Measure
+from cnnpool.report.notes import FLOPS, MARKED
+from cnnpool.report.pairwise import LEAST_DECIDED, SHOWN
 from cnnpool.report.runs import as_text, recipe
-from cnnpool.report.statistics import EXACT_PAIRS
+from cnnpool.report.statistics import EXACT_PAIRS, LEVEL
 
+LISTED = 4
+"""Choices whose difference a sentence of the headline gives."""
 BETTER = {"higher": " Higher is better.", "lower": " Lower is better.", None: ""}
 
 
 def contents(comparison: Comparison) -> dict[str, Any]:
-    """Title, summary, ranking, notes, glossary, method and provenance, as pages show them."""
+    """The parts of a page, from its title to what ran."""
     data = ", ".join(sorted({run.results.images_of for run in comparison.compared}))
     return {
         "title": f"{comparison.metric.title} on {data} by {', '.join(comparison.by)}",
-        "summary": summary(comparison),
+        "headline": headline(comparison),
+        "single": single_pairs(comparison),
         "ranking": ranking(comparison),
         "notes": comparison.notes,
         "glossary": glossary(comparison),
@@ -34,22 +39,83 @@ OVER_IMAGES = (
 )
 
 
-def summary(comparison: Comparison) -> str:
-    """How many choices and seeds, and who is better or worse than the baseline."""
+def headline(comparison: Comparison) -> list[str]:
+    """Three sentences: which choices differ from the baseline in the metric, in consistency and in FLOPs."""
     rows = comparison.rows
-    counts = sorted({row.summary.n for row in rows})
-    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    text = f"{len(rows)} choice{'s' * (len(rows) > 1)}, {seeds} seed{'s' * (counts[-1] != 1)} each."
-    verdicts: dict[str, list[str]] = {}
-    for row in rows[1:]:
-        word = row.verdict.partition(" at ")[0].partition(" (")[0].partition(":")[0]
-        verdicts.setdefault(word, []).append(row.choice.label)
-    listed = "; ".join(f"{word}: {', '.join(labels)}" for word, labels in sorted(verdicts.items()))
-    return f"{text} Against {comparison.baseline.choice.label}: {listed}." if listed else text
+    measures = {one.key: one for one in comparison.measures}
+    shift = next((one for key, one in measures.items() if key.startswith(MARKED)), None)
+    found = [_differences(comparison, one) for one in (comparison.metric, shift) if one]
+    if FLOPS in measures and len(rows) > 1:
+        found.append(_arithmetic(comparison, measures[FLOPS]))
+    return found
+
+
+def _differences(comparison: Comparison, one: Measure) -> str:
+    """One sentence on the differences to the baseline that are shown in a measure, and on the others."""
+    base, *others = judged(comparison, one)
+    n = {row.summary.n for row in (base, *others)}
+    seeds = f"{min(n)}{f' to {max(n)}' * (len(n) > 1)} seed{'s' * (max(n) != 1)}"
+    title = f"{one.title[:1].upper()}{one.title[1:]}, {seeds}"
+    mean = f"{one.format(base.summary.mean)} {one.unit}".rstrip()
+    if not others:
+        return f"{title}: {mean}."
+    apart = [row for row in others if row.verdict in SHOWN and row.versus]
+    apart.sort(key=lambda row: -abs(row.versus.summary.mean) if row.versus else 0.0)
+    parts = [
+        f"{row.choice.label} {one.format(abs(s.mean))} {'above' if s.mean > 0 else 'below'} "
+        f"{interval(one, s, sign=True)}"
+        for row in apart[:LISTED]
+        if row.versus and (s := row.versus.summary)
+    ]
+    if len(apart) > LISTED:
+        parts[-1] += f", and {len(apart) - LISTED} more choices differ"
+    kinds: dict[str, list[str]] = {}
+    for row in others:
+        if row not in apart:
+            word = row.verdict.partition(" at ")[0].partition(" (")[0].partition(":")[0]
+            kinds.setdefault(word, []).append(row.choice.label)
+    parts += [f"{word} for {', '.join(labels)}" for word, labels in kinds.items()]
+    unit = f" (differences in {one.step_unit}, 95 % CI)" if apart and one.step_unit else ""
+    sense = " Lower is better." if one.sense < 0 else ""
+    return f"{title}: {base.choice.label} has {mean}{unit}; {'; '.join(parts)}.{sense}"
+
+
+def _arithmetic(comparison: Comparison, flops: Measure) -> str:
+    """One sentence on the FLOPs of the choices, as shares of the baseline's."""
+    base, *others = comparison.rows
+    have = base.others[flops.key].mean
+    kinds: dict[str, list[str]] = {}
+    for row in others:
+        more = 100 * (row.others[flops.key].mean / have - 1)
+        words = f"{abs(more):.0f} % {'more' if more > 0 else 'fewer'} for"
+        word = "unknown for" if more != more else words if round(more) else "as many for"
+        kinds.setdefault(word, []).append(row.choice.label)
+    listed = "; ".join(f"{word} {', '.join(labels)}" for word, labels in kinds.items())
+    return f"Cost: {flops.format(have)} {flops.title} for {base.choice.label}; {listed}."
+
+
+def single_pairs(comparison: Comparison) -> list[str]:
+    """A sentence on each choice whose own interval excludes 0 while its corrected verdict shows nothing."""
+    rows = [(row, row.versus) for row in comparison.rows if row.versus and row.verdict not in SHOWN]
+    return [
+        f"{row.choice.label}: the interval of this pair alone excludes 0 (p = {probability(versus.p)}), but "
+        f"of {versus.family} comparisons some would do so by chance: corrected for them, p = "
+        f"{probability(versus.p_holm)}, so no difference is shown."
+        for row, versus in rows
+        if versus.p < LEVEL <= versus.p_holm
+    ]
 
 
 def method(comparison: Comparison) -> list[tuple[str, str]]:
     """Term and explanation of the statistics."""
+    family = "all pairs of choices, since no baseline was named"
+    places = (
+        "From the same decisions: one more than the choices decided to be better, to all choices less "
+        "those decided to be worse. All places lie in their intervals in 95 % of reports."
+    )
+    if comparison.named:
+        family = "the comparisons with the baseline, since it was named"
+        places = "None: they need all pairs, and only comparisons with the named baseline were made."
     senses = {1: "higher is better", -1: "lower is better", 0: "neither sense is better in itself"}
     return [
         ("Measure", f"{comparison.metric.key} of results.json; {senses[comparison.metric.sense]}."),
@@ -61,8 +127,8 @@ def method(comparison: Comparison) -> list[tuple[str, str]]:
         ),
         (
             "Differences",
-            "Paired by seed. p (Holm): two-sided paired t test, adjusted by Holm over all pairs of choices, "
-            "not those with the baseline alone; where all differences are equal, the sign-flip test. The "
+            f"Paired by seed. p (Holm): two-sided paired t test, adjusted by Holm over {family}; where all "
+            "differences are equal, the sign-flip test. Each measure is corrected by itself. The "
             f"sign-flip test stands beside it unadjusted, exact up to {EXACT_PAIRS} pairs. Effect size d: "
             "mean difference in standard deviations of the difference.",
         ),
@@ -73,11 +139,7 @@ def method(comparison: Comparison) -> list[tuple[str, str]]:
             "same test shows in 80 % of repetitions stands there. "
             f"Below {LEAST_DECIDED} seeds nothing is decided.",
         ),
-        (
-            "Places",
-            "From the same decisions: one more than the choices decided to be better, to all choices less "
-            "those decided to be worse. All places lie in their intervals in 95 % of reports.",
-        ),
+        ("Places", places),
     ]
 
 

@@ -1,9 +1,10 @@
-"""One simultaneous procedure: every pair of choices compared, verdicts and places from the same decisions.
+"""One simultaneous procedure: pairs of choices compared, verdicts and places from the same decisions.
 
-Each pair is compared by the paired t test; where all differences are equal, t has no scale and the sign-flip
-test decides. All p-values are adjusted together by Holm (1979), which holds the chance of any false decision
-at 5 % whatever the dependence among choices. The place of a choice lies between one more than the number of
-choices decided to be better and all choices less those decided to be worse: simultaneous 95 % intervals.
+The pairs are those with a named baseline; without one, all. Each is compared by the paired t test; where all
+differences are equal, t has no scale and the sign-flip test decides. All p-values are adjusted together by
+Holm (1979), which holds the chance of any false decision at 5 % whatever the dependence among choices. The
+place of a choice, which needs all pairs, lies between one more than the number of choices decided to be
+better and all choices less those decided to be worse: simultaneous 95 % intervals.
 """
 
 import itertools
@@ -20,6 +21,8 @@ from cnnpool.report.crossed_bootstrap import Interval
 from cnnpool.report.measure import Measure
 from cnnpool.report.statistics import LEVEL, Summary, holm, sign_flip_p
 
+SHOWN = ("better", "worse", "higher", "lower")
+"""The verdicts of a difference that is shown."""
 LEAST_DECIDED = 3
 """Pairs of seeds below which nothing is decided: of two, t is only how alike they happen to be."""
 
@@ -32,7 +35,7 @@ class Pair:
     """Of the first less the second, over the seeds both have."""
     p: float
     adjusted: float
-    """By Holm over all pairs."""
+    """By Holm over all pairs compared."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Decisions:
-    """All pairs that have enough seeds, by the places of their choices, the smaller first."""
+    """The compared pairs that have enough seeds, by the places of their choices, the smaller first."""
 
     pairs: dict[tuple[int, int], Pair]
 
@@ -70,11 +73,18 @@ class Decisions:
         return Rank(1 + better, choices - worse)
 
 
-def decide(values: Sequence[Mapping[int, float]]) -> Decisions:
-    """Compare every pair of choices; ``values`` holds seed -> number for each."""
+def decide(values: Sequence[Mapping[int, float]], *, named: bool = False) -> Decisions:
+    """Compare every pair of choices, or, with a ``named`` baseline, each with the first.
+
+    Args:
+        values: seed -> number, for each choice.
+        named: whether the first is a baseline that was named.
+    """
     # Pairs over the same seeds are computed at once: of a hundred choices there are 4,950.
     alike: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for i, j in itertools.combinations(range(len(values)), 2):
+        if named and i:
+            break
         shared = values[i].keys() & values[j].keys()
         if len(shared) >= LEAST_DECIDED:
             alike.setdefault(tuple(sorted(shared)), []).append((i, j))
@@ -119,11 +129,13 @@ class Versus:
     p_sign_flip: float
     """Of the exact sign-flip test, beside it, which assumes no distribution; NaN from too few pairs."""
     p_holm: float
-    """``p`` adjusted over all pairs of choices."""
+    """``p`` adjusted over all pairs compared."""
     d: float
     """Effect size; NaN from too few pairs."""
     superiority: float
     """Share of seeds in which the choice is better (higher, where neither sense is better), ties one half."""
+    family: int
+    """How many pairs were compared."""
     detectable: float
     """The smallest true difference detectable with 80 % power; NaN where it is not known."""
 
@@ -163,7 +175,7 @@ def verdict(versus: Versus, metric: Measure, broken: int = 0) -> str:
     if n < LEAST_DECIDED:
         return f"too few seeds ({n}, at least {LEAST_DECIDED} are needed)"
     if versus.p_holm < LEVEL:
-        words = {1: ("better", "worse"), -1: ("worse", "better"), 0: ("higher", "lower")}[metric.sense]
+        words = {1: SHOWN[:2], -1: SHOWN[1::-1], 0: SHOWN[2:]}[metric.sense]
         return words[0] if s.mean > 0 else words[1]
     if s.sd == 0:
         return f"no difference shown at n={n}: all pairs differ by {metric.format(s.mean)}"

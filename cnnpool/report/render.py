@@ -16,17 +16,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from cnnpool import tables
 from cnnpool.json_text import finite
-from cnnpool.report import columns
+from cnnpool.report import columns, document
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.document import OVER_IMAGES, contents
 from cnnpool.report.notes import MARK
 from cnnpool.report.plots import Plot
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.reading import read_json
 from cnnpool.system.atomic import write_bytes
 
-MOST_NOTES = 12
+MOST_NOTES = 3
 COLOURS = {"better": "\x1b[32m", "higher": "\x1b[32m", "worse": "\x1b[31m", "lower": "\x1b[31m"}
+SIGNS = {"better": "+", "higher": "+", "worse": "−", "lower": "−"}
 NUMBERS = "table.json"
 """Is written first, and says that a folder is a report's."""
 COMMAND = ["cnnpool", "compare"]
@@ -62,11 +62,11 @@ def pages(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) ->
     return rendered(
         "report",
         "compare.jinja",
-        **contents(comparison),
+        **document.contents(comparison),
         main=columns.main_columns(comparison),
         baseline=comparison.baseline.choice.label,
         pairs=columns.pair_columns(comparison),
-        over_images=OVER_IMAGES,
+        over_images=document.OVER_IMAGES,
         images=columns.image_columns(comparison),
         measures=columns.measure_tables(comparison),
         loaded=comparison.loaded and f"{MARK} {comparison.loaded}.",
@@ -120,31 +120,56 @@ def _environment(kind: str) -> Environment:
 
 
 def latex(comparison: Comparison) -> str:
-    """The tables of the report as ``tabular`` environments; the preamble needs booktabs."""
-    shown = [columns.main_columns(comparison), *columns.measure_tables(comparison)]
-    return "% needs \\usepackage{booktabs}\n" + "\n".join(map(tables.latex, filter(None, shown)))
+    """The tables of the report as ``tabular`` environments no wider than a line, verdicts as signs.
+
+    The preamble needs booktabs and graphicx.
+    """
+    *numbers, verdicts = columns.main_columns(comparison)
+    signs = [SIGNS.get(verdict, "" if verdict == "baseline" else "o") for verdict in verdicts.cells]
+    main = [*numbers, tables.Column("", signs, words=True)]
+    shown = filter(None, [main, *columns.measure_tables(comparison)])
+    fitted = [
+        "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{\n"
+        f"{tables.latex(one)}}}\n"
+        for one in shown
+    ]
+    return "% needs \\usepackage{booktabs,graphicx}; + better, - worse, o not shown\n" + "\n".join(fitted)
 
 
-def text(comparison: Comparison, *, width: int, colour: bool) -> str:
+def text(comparison: Comparison, *, width: int, colour: bool, whole: bool = False) -> str:
     """The comparison as plain text of lines of at most ``width`` characters, if every single column fits.
 
     Args:
         comparison: what to show.
         width: of the terminal, in characters.
         colour: verdicts in green and red.
+        whole: the other measures and every note, too.
     """
-    both = (columns.main_columns(comparison), columns.measure_columns(comparison))
-    shown = "\n".join(filter(None, (tables.text(one, width) for one in both)))
-    shown += f"\n{textwrap.fill(columns.ranking(comparison), width, break_long_words=False)}\n"
+    said = document.headline(comparison)
+    shown = "".join(f"{_filled(one, width)}\n" for one in said)
+    shown += f"\n{tables.text(columns.main_columns(comparison), width)}\n"
+    remarks = [*document.single_pairs(comparison), columns.ranking(comparison)]
+    shown += "".join(f"{_filled(one, width)}\n" for one in remarks)
+    others = columns.measure_columns(comparison)
+    if whole and others:
+        shown += f"\n{tables.text(others, width)}"
     if comparison.notes:
-        first = comparison.notes[:MOST_NOTES]
+        first = comparison.notes if whole else comparison.notes[:MOST_NOTES]
         rest = len(comparison.notes) - len(first)
         shown += "\nnotes\n" + "".join(f"  {note}\n" for note in first)
-        shown += f"  and {rest} more, all of them in the report\n" if rest else ""
+        shown += f"  and {rest} more: --all, or the report\n" if rest else ""
+    if others and not whole:
+        shown += f"\n{len(comparison.measures)} more measures: --all, or the report\n"
     if not colour:
         return shown
     verdict = re.compile(rf"(?<={tables.GAP})({'|'.join(COLOURS)})$", re.MULTILINE)
     return verdict.sub(lambda found: f"{COLOURS[found[0]]}{found[0]}\x1b[0m", shown)
+
+
+def _filled(sentence: str, width: int) -> str:
+    return textwrap.fill(
+        sentence, width, break_long_words=False, break_on_hyphens=False, subsequent_indent="  "
+    )
 
 
 def refuse_foreign(folder: Path) -> None:

@@ -2,13 +2,17 @@
 
 import logging
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from cnnpool.run_folder import layout
 from cnnpool.system.output import visible
-from cnnpool.system.progress import CLEAR
+from cnnpool.system.progress import CLEAR, LINES_S
+
+DOWNLOADS = "cnnpool.data.obtain"
+"""The logger whose messages no two runs of a sweep share."""
 
 
 class RunLog(logging.FileHandler):
@@ -48,13 +52,36 @@ class RunLog(logging.FileHandler):
             self.failure = self.failure or error
 
 
+class Sparse(logging.Filter):
+    """Warnings and downloads, and of all else a line a minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._spoken = time.monotonic()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = time.monotonic()
+        wanted = record.levelno >= logging.WARNING or record.name == DOWNLOADS
+        if not wanted and now - self._spoken < LINES_S:
+            return False
+        self._spoken = now
+        return True
+
+
 @contextmanager
-def logged(folder: Path) -> Iterator[RunLog]:
-    """Log into the run's file while the job runs; its folder may be removed afterwards."""
+def logged(folder: Path, *, sparse: bool = False) -> Iterator[RunLog]:
+    """Log into the run's file while the job runs; its folder may be removed afterwards.
+
+    Args:
+        folder: of the run.
+        sparse: whether standard output gets a line a minute only, and warnings.
+    """
     console, file = logging.StreamHandler(sys.stdout), RunLog(folder / layout.LOG)
     # On a terminal a progress bar may stand in the line; the next batch draws it again below.
     wiped = CLEAR if sys.stdout.isatty() else ""
     console.setFormatter(logging.Formatter(f"{wiped}%(message)s"))
+    if sparse:
+        console.addFilter(Sparse())
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[console, file], force=True)
     # It reports each start with an empty cache of fonts.

@@ -24,7 +24,7 @@ from cnnpool.system.process import rank
 log = logging.getLogger(__name__)
 
 SILENT_S = 2.0
-"""Shorter work is not mentioned."""
+"""Shorter work is not mentioned; in a log, none that takes less than a quarter of ``LINES_S``."""
 REDRAWN_S, LINES_S = 0.2, 60.0
 """Between two pictures of a bar, and between two lines of a log."""
 CLEAR = "\r\x1b[K"
@@ -41,14 +41,16 @@ class Progress(tqdm):  # type: ignore[misc]
         what: the work, such as ``"decoding"``.
         total: steps until it is done; None if that is not known.
         unit: of the steps, in the plural.
-        silent_s: nothing is shown before so many seconds have passed; None: ``SILENT_S``.
+        silent_s: nothing is shown before so many seconds have passed; None: ``SILENT_S``, or longer in a log.
     """
 
     monitor_interval = 0
 
     def __init__(self, what: str, total: int | None = None, unit: str = "", *, silent_s: float | None = None):
         self.what, self._on_terminal = what, sys.stderr.isatty()
-        silent_s = SILENT_S if silent_s is None else silent_s
+        if silent_s is None:
+            silent_s = SILENT_S if self._on_terminal else max(SILENT_S, LINES_S / 4)
+        self._begun, self._spoken = time.monotonic(), False
         plain = f"{{desc}}: {{n:,}} {unit}" if unit else "{desc}"
         super().__init__(
             desc=what,
@@ -72,6 +74,11 @@ class Progress(tqdm):  # type: ignore[misc]
     step = tqdm.update
     """Note that one more step is done, or so many."""
 
+    def __exit__(self, *error: object) -> None:
+        self.close()
+        if self._spoken and error[0] is None:
+            self._write(f"{self.what}: done, {duration(time.monotonic() - self._begun)}")
+
     def close(self) -> None:
         """Wipe the bar."""
         self._timer.cancel()
@@ -84,11 +91,16 @@ class Progress(tqdm):  # type: ignore[misc]
         if self._on_terminal:
             _drawn.add(self)
             return bool(super().display(text, pos))
-        if text and log.isEnabledFor(logging.INFO) and log.hasHandlers():
-            log.info("%s", text)
-        elif text:
-            sys.stderr.write(f"{text}\n")
+        if text:
+            self._spoken = True
+            self._write(text)
         return False
+
+    def _write(self, line: str) -> None:
+        if log.isEnabledFor(logging.INFO) and log.hasHandlers():
+            log.info("%s", line)
+        else:
+            sys.stderr.write(f"{line}\n")
 
     def _appear(self) -> None:
         # tqdm wipes only what was drawn by an update.

@@ -1,5 +1,4 @@
 import json
-import logging
 import os
 import shlex
 import signal
@@ -23,7 +22,6 @@ from cnnpool.launch.runners import RUNNERS
 from cnnpool.launch.sweep import conclude, outcomes_of
 from cnnpool.run_folder import plan
 from cnnpool.run_folder.checkpoint import load
-from cnnpool.system import progress
 
 SWEEP = ["-m", "pool=max,avg,sum"]
 
@@ -273,12 +271,8 @@ def test_a_launcher_that_is_not_installed_is_named_with_its_remedy(call, monkeyp
 @pytest.mark.parametrize(
     ("arguments", "jobs", "first"),
     [
-        (["experiment=quickstart"], 4 * 2 * 3, "quickstart/digits/convnet/max+readout=flatten/seed0"),
-        (
-            ["experiment=quickstart", "pool=avg", "seed=5"],
-            2,
-            "quickstart/digits/convnet/avg+readout=flatten/seed5",
-        ),
+        (["experiment=quickstart"], 3 * 8, "quickstart/digits/convnet/max/seed0"),
+        (["experiment=quickstart", "pool=avg", "seed=5"], 1, "quickstart/digits/convnet/avg/seed5"),
         (["experiment=mnist_operators", "seed=0"], 12, "mnist_operators/mnist/convnet/max/seed0"),
     ],
 )
@@ -312,7 +306,7 @@ def test_a_sweep_ends_with_where_its_results_are_and_commands_that_work(call, la
     assert Path(words[0]).name == "cnnpool" or words[-4:-2] == ["-m", "cnnpool"]
     assert words[-2:] == ["compare", "my runs/digits/convnet"]
     status, out, err = call(*words[-2:], "--no-board")
-    assert (status, [line[:3] for line in out.splitlines()[2:4]]) == (0, ["max", "avg"]), (out, err)
+    assert (status, [line[:3] for line in out.splitlines()[4:6]]) == (0, ["max", "avg"]), (out, err)
     assert "report: my runs/digits/convnet/report/report.html" in out
 
 
@@ -328,22 +322,26 @@ def test_the_ends_of_failed_runs_name_no_results(capsys):
     assert "results:" not in capsys.readouterr().out
 
 
-def test_processes_say_how_many_of_their_jobs_have_ended(monkeypatch, caplog):
-    caplog.set_level(logging.INFO)
-    monkeypatch.setattr(progress, "SILENT_S", 0.0)
-    monkeypatch.setattr(progress, "LINES_S", 0.01)
-
+def test_a_sweep_has_a_line_a_run_with_the_mean_so_far_and_the_time_left(monkeypatch, capsys):
     def run(jobs, **options):
-        for job in jobs:
-            # The first takes as long as each other, so there is a time left to tell.
-            time.sleep(0.3)
-            yield Outcome(job.name, "done", "", 0, job.folder / "train.log")
+        for number, job in enumerate(jobs):
+            time.sleep(0.1)
+            state = ("failed", "no memory", 1) if number in (1, 2) else ("done", "test accuracy", 0)
+            accuracy = None if state[2] else 0.9 + 0.01 * number
+            yield Outcome(job.name, *state, job.folder, accuracy=accuracy, trained=True)
 
     monkeypatch.setitem(RUNNERS, "processes", run)
-    jobs = [Job(Path(f"run{n}"), [], {"launch": {"name": "processes"}}) for n in range(3)]
-    sweep.run_all(jobs)
-    assert any(line.startswith("training: 1 of 3 jobs (33 %), ") for line in caplog.messages)
-    assert any(line.startswith("training: 2 of 3 jobs (67 %), ") for line in caplog.messages)
+    names = ["max/seed0", "max/seed1", "max/seed2", "max/seed3", "avg/seed0"]
+    sweep.run_all([Job(Path("outputs", name), [], {"launch": {"name": "processes"}}) for name in names])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:6] == [
+        "[1/5] max/seed0   test accuracy   0 s left",
+        "[2/5] max/seed1   failed: no memory   0 s left",
+        "[3/5] max/seed2   failed: as above   0 s left",
+        "[4/5] max/seed3   test accuracy   mean of 2: 91.50 %   0 s left",
+        "[5/5] avg/seed0   test accuracy",
+        "5 jobs: 3 done, 2 failed",
+    ]
 
 
 def plans(folder):

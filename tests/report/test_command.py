@@ -38,8 +38,11 @@ def test_table_is_what_was_worked_out_by_hand(two, capsys, monkeypatch):
     # max: mean .93, sd sqrt(28e-4/6) = .0216, t(.975, 6) = 2.4469 -> +-.0200.
     # avg: less .013, sd sqrt(28e-6/6) = .00216 -> +-.0020; all seven signs alike: p = 2/2^7.
     lines = capsys.readouterr().out.split("\n")
+    said, table = lines[: lines.index("")], lines[lines.index("") + 1 :]
+    accuracy = "Test accuracy, 7 seeds: max has 93.00 % (differences in points, 95 % CI); "
+    assert said[0] == f"{accuracy}avg 1.30 below [-1.50, -1.10]."
     headers = "choice;n;test accuracy (%), mean ± sd;95 % CI;difference (points) [95 % CI];p (Holm);verdict"
-    assert [re.split(r"  +", line.strip()) for line in lines[:4] if "--" not in line] == [
+    assert [re.split(r"  +", line.strip()) for line in table[:4] if "--" not in line] == [
         headers.split(";"),
         ["max", "7", "93.00 ± 2.16", "[91.00, 95.00]", "–", "–", "baseline"],
         ["avg", "7", "91.70 ± 1.94", "[89.90, 93.50]", "-1.30 [-1.50, -1.10]", "< 0.001", "worse"],
@@ -253,8 +256,8 @@ def test_compare_names_the_folder_and_the_tab_and_writes_nothing_there(shelf, ca
     shelf.sweep(max=[0.9, 0.8], avg=[0.7, 0.6])
     before = {path for path in shelf.root.rglob("*") if path.is_file()}
     assert main([str(shelf.root)]) == 0
-    assert f"board: tensorboard --logdir {shelf.root}\n       {BOARD}\n" in capsys.readouterr().out
-    assert main([str(shelf.root), "--no-board"]) == 0 and "board:" not in capsys.readouterr().out
+    assert f"tensorboard --logdir {shelf.root}\n      {BOARD}\n" in capsys.readouterr().out
+    assert main([str(shelf.root), "--no-board"]) == 0 and "next:" not in capsys.readouterr().out
     after = {path for path in shelf.root.rglob("*") if path.is_file()}
     assert {path.parent.name for path in after - before} == {"report"}
 

@@ -45,7 +45,7 @@ def plots(comparison):
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_narrow_terminal_gets_more_tables_and_every_number(comparison, width):
-    tables = render.text(comparison, width=width, colour=False).partition("Place among")[0]
+    tables = render.text(comparison, width=width, colour=False, whole=True).partition("Place among")[0]
     widest = len("max_blur") + 2 + len("relative change at 1 px, mean of stages")
     assert max(map(len, tables.splitlines())) <= max(width, widest)
     cells = ("+1.30 [+1.10, +1.50]", "< 0.001", "better", "61.7 k", "1.25 M", "12.3 k", "75.00", "0.1500")
@@ -54,10 +54,10 @@ def test_narrow_terminal_gets_more_tables_and_every_number(comparison, width):
 
 
 def test_wide_terminal_gets_one_table_and_colour_where_it_can(comparison):
-    shown = render.text(comparison, width=400, colour=True)
+    shown = render.text(comparison, width=400, colour=True, whole=True)
     assert shown.count("choice") == 2
     assert "\x1b[32mbetter\x1b[0m" in shown
-    assert re.sub(r"\x1b\[\d+m", "", shown) == render.text(comparison, width=400, colour=False)
+    assert re.sub(r"\x1b\[\d+m", "", shown) == render.text(comparison, width=400, colour=False, whole=True)
 
 
 def html(comparison, plots, *argv):
@@ -143,6 +143,8 @@ def test_markdown_tables_have_equal_rows(comparison, plots):
 def test_latex_is_escaped_and_even(comparison):
     source = render.latex(comparison)
     assert r"max\_blur" in source and r"93.00 $\pm$ 2.16" in source and r"(\%)" in source
+    assert "better &" not in source and " worse" not in source.partition("\n")[2]
+    assert source.count("\\resizebox") == source.count("\\begin{tabular}")
     for body, layout in re.findall(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end", source, re.S):
         counts = {line.count(" & ") + 1 for line in layout.splitlines() if line.endswith(r"\\")}
         assert counts == {len(body)}
@@ -151,8 +153,8 @@ def test_latex_is_escaped_and_even(comparison):
 
 def test_every_picture_is_drawn_and_holds_its_words(plots):
     assert [plot.name for plot in plots] == [
-        "accuracy",
         "differences",
+        "accuracy",
         "gradient",
         "shift",
         "learning",

@@ -2,12 +2,15 @@ import numpy as np
 import pytest
 
 from cnnpool.probe import declared
+from cnnpool.report import main
 from cnnpool.report.columns import pair_columns
 from cnnpool.report.comparison import compare
+from cnnpool.report.document import headline, method, single_pairs
 from cnnpool.report.measure import measure
 from cnnpool.report.runs import Run
 from cnnpool.run_folder.results import Results
 
+BASE = [0.90, 0.91, 0.92, 0.93, 0.94, 0.95]
 LONG = [0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97]
 
 
@@ -117,3 +120,74 @@ def test_null_is_not_a_number_and_an_absent_value_is_not_measured(tmp_path):
     row = compare(runs).rows[0]
     assert row.broken == [0]
     assert list(row.finite) == [2]
+
+
+def moved(by, spread):
+    """Values that differ from BASE by ``by`` on average, not always by the same."""
+    return [value + by + sign * spread for value, sign in zip(BASE, [1, -1, 1, -1, 1, -1], strict=True)]
+
+
+def test_a_named_baseline_alone_decides_how_many_comparisons_are_corrected(tmp_path):
+    pools = {f"other{n}": moved(0.001 * n, 0.01) for n in range(4)}
+    runs = runs_of(tmp_path, max=BASE, near=moved(0.013, 0.01), **pools)
+    named, every = compare(runs, against="max"), compare(runs)
+    of = {row.choice.label: row for row in named.rows}, {row.choice.label: row for row in every.rows}
+    assert {row["near"].versus.family for row in of} == {5, 15}
+    assert of[0]["near"].versus.p == of[1]["near"].versus.p
+    assert of[0]["near"].versus.p_holm == pytest.approx(5 * of[0]["near"].versus.p)
+    assert of[1]["near"].versus.p_holm > of[0]["near"].versus.p_holm
+    assert not any(row.rank for row in named.rows) and all(row.rank for row in every.rows)
+    assert "the comparisons with the baseline" in dict(method(named))["Differences"]
+    assert "all pairs of choices" in dict(method(every))["Differences"]
+
+
+def test_the_first_sentence_says_what_differs_and_what_is_not_shown(tmp_path):
+    runs = runs_of(tmp_path, max=BASE, low=moved(-0.05, 0.002), same=moved(0, 0.01))
+    [sentence] = headline(compare(runs, against="max"))
+    assert sentence.startswith(
+        "Test accuracy, 6 seeds: max has 92.50 % (differences in points, 95 % CI); low 5."
+    )
+    assert " 5.00 below [-5.23, -4.77]; no difference shown for same." in sentence
+
+
+def test_too_few_seeds_and_a_single_choice_have_sentences(tmp_path):
+    few = compare(runs_of(tmp_path, max=BASE[:2], low=[0.1, 0.2]))
+    assert headline(few) == ["Test accuracy, 2 seeds: max has 90.50 %; too few seeds for low."]
+    assert headline(compare(runs_of(tmp_path, max=BASE))) == ["Test accuracy, 6 seeds: 92.50 %."]
+
+
+def test_an_interval_without_0_beside_no_difference_shown_is_explained(tmp_path):
+    pools = {f"other{n}": moved(0.001 * n, 0.01) for n in range(4)}
+    comparison = compare(runs_of(tmp_path, max=BASE, near=moved(0.013, 0.01), **pools))
+    near = next(row for row in comparison.rows if row.choice.label == "near")
+    assert near.versus.summary.low > 0 and near.verdict.startswith("no difference shown")
+    [line] = single_pairs(comparison)
+    assert (
+        line.startswith("near: the interval of this pair alone excludes 0 (p = 0.0")
+        and "15 comparisons" in line
+    )
+
+
+def test_consistency_and_cost_follow_accuracy_and_the_terminal_shows_the_rest_on_request(shelf, capsys):
+    for seed in range(6):
+        for pool, share, flops in (("max", 0.9, 100), ("low", 0.8, 150)):
+            shelf.put(
+                f"{pool}/seed{seed}",
+                pool=pool,
+                seed=seed,
+                accuracy=0.9 - 0.001 * seed,
+                invariance={
+                    "consistency": {"distinct": share + 0.01 * (seed % 2) + 0.001 * seed * (pool == "low")}
+                },
+                cost={"flops": flops, "parameters": 7},
+            )
+    assert main([str(shelf.root), "--baseline", "max"]) == 0
+    first, second, third, *rest = capsys.readouterr().out.splitlines()
+    assert first == "Test accuracy, 6 seeds: max has 89.75 %; no difference shown for low."
+    assert (
+        second.startswith("Consistency (distinct), 6 seeds: max has 90.50 %") and "low 9.75 below" in second
+    )
+    assert third == "Cost: 100 FLOPs for max; 50 % more for low."
+    assert not any("parameters" in line for line in rest)
+    assert main([str(shelf.root), "--baseline", "max", "--all"]) == 0
+    assert "parameters" in capsys.readouterr().out

@@ -1,11 +1,10 @@
 import importlib.util
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from cnnpool import cli
 
 PATH = Path(__file__).parents[2] / "scripts" / "quickstart.py"
 
@@ -18,46 +17,27 @@ def quickstart():
     return module
 
 
-def test_it_sweeps_compares_and_says_what_is_next(quickstart, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("status", "commands"), [(0, ["train", "compare"]), (2, ["train"]), (130, ["train"])]
+)
+def test_it_sweeps_then_compares_unless_the_sweep_failed(quickstart, monkeypatch, capsys, status, commands):
     called = []
 
-    def run(command):
-        called.append(command)
-        return 0
+    def main(words):
+        called.append(words)
+        sys.exit(status)
 
-    monkeypatch.setattr(quickstart, "run", run)
-    assert quickstart.main(["fit.epochs=1"]) == 0
-    assert called[0][:2] == ["train", "-m"] and called[0][-1] == "fit.epochs=1"
-    assert called[1] == ["compare", quickstart.RUNS]
-    assert capsys.readouterr().out.endswith(quickstart.NEXT + "\n")
-
-
-def test_a_failed_sweep_is_not_compared_and_gives_its_status(quickstart, monkeypatch):
-    called = []
-
-    def run(command):
-        called.append(command)
-        return 2
-
-    monkeypatch.setattr(quickstart, "run", run)
-    assert quickstart.main([]) == 2
-    assert len(called) == 1
+    monkeypatch.setattr(cli, "main", main)
+    assert quickstart.main(["fit.epochs=1"]) == status
+    assert [words[0] for words in called] == commands
+    assert called[0] == ["train", "-m", "experiment=quickstart", "fit.epochs=1"]
+    assert called[1:] in ([], [["compare", quickstart.RUNS, "--baseline", "max"]])
+    assert capsys.readouterr().out.startswith("$ cnnpool train -m experiment=quickstart fit.epochs=1\n")
 
 
-def test_ctrl_c_waits_for_the_command_which_answers_it(quickstart, monkeypatch):
-    answers = "signal.signal(signal.SIGINT, lambda *_: sys.exit(130))"
-    program = f"import signal, sys, time; {answers}; time.sleep(60)"
-    monkeypatch.setattr(quickstart, "CNNPOOL", [sys.executable, "-c", program])
-    wait, interrupted = subprocess.Popen.wait, []
-
-    def interrupt(process, timeout=None):
-        if not interrupted:
-            interrupted.append(process)
-            # It needs a moment until it answers signals.
-            time.sleep(1)
-            process.send_signal(signal.SIGINT)
-            raise KeyboardInterrupt
-        return wait(process, timeout)
-
-    monkeypatch.setattr(subprocess.Popen, "wait", interrupt)
-    assert quickstart.run([]) == 130
+def test_a_short_quickstart_ends_with_a_comparison_and_a_report(quickstart, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    assert quickstart.main(["pool=max,avg", "seed=0,1,2", "fit.epochs=1", "launch=local"]) == 0
+    out = capfd.readouterr().out
+    assert "Test accuracy, 3 seeds: max has " in out and out.count("[") > 6
+    assert (tmp_path / "outputs/quickstart/digits/report/report.html").exists()

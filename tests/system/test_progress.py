@@ -47,7 +47,9 @@ def test_a_log_gets_a_line_now_and_then(caplog, capsys):
         time.sleep(0.1)
         progress.step(766)
         assert len(caplog.messages) == 2
-    first, second = caplog.messages
+    first, second, last = caplog.messages
+    # A line that stays does not leave open whether the work ended.
+    assert last == "decoding: done, 0 s"
     assert first.startswith("decoding: 1,234 of 20,000 images (6 %), 00:0")
     assert second.startswith("decoding: 2,000 of 20,000 images (10 %), ")
     assert capsys.readouterr() == ("", "")
@@ -59,8 +61,8 @@ def test_without_a_total_it_only_says_that_it_goes_on(caplog):
         wait_for(lambda: caplog.messages)
     with Progress("reading", unit="runs") as progress:
         progress.step(1500)
-        wait_for(lambda: len(caplog.messages) == 2)
-    assert caplog.messages == ["compiling kernels", "reading: 1,500 runs"]
+        wait_for(lambda: len(caplog.messages) == 3)
+    assert caplog.messages[::2] == ["compiling kernels", "reading: 1,500 runs"]
 
 
 def test_without_a_log_that_shows_it_standard_error_gets_the_lines(capsys, monkeypatch):
@@ -68,7 +70,9 @@ def test_without_a_log_that_shows_it_standard_error_gets_the_lines(capsys, monke
     seen = []
     with Progress("comparing", 7, "runs"):
         wait_for(lambda: seen.append(capsys.readouterr().err) or "comparing: 0 of 7 runs" in "".join(seen))
-    assert "".join(seen) + capsys.readouterr().err == "comparing: 0 of 7 runs (0 %), ? left\n"
+    assert "".join(seen) + capsys.readouterr().err == (
+        "comparing: 0 of 7 runs (0 %), ? left\ncomparing: done, 0 s\n"
+    )
 
 
 def test_a_terminal_gets_one_bar_that_makes_way_and_is_wiped(caplog, capsys, terminal):

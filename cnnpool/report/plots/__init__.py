@@ -14,8 +14,8 @@ __all__ = ["NAMES", "Plot", "draw", "plot"]
 
 Painter = Callable[[Comparison], tuple[Figure, str] | None]
 PAINTERS: dict[str, Painter] = {
-    "accuracy": choices.accuracy,
     "differences": choices.differences,
+    "accuracy": choices.accuracy,
     "routing": maps.routing,
     "gradient": stages.gradient,
     "winners": maps.winners,

@@ -98,6 +98,7 @@ def dots(
             s.mean, place - 0.12, xerr=half, fmt=one.mark, color=one.colour, markersize=7, capsize=4, lw=2
         )
     name_rows(axes, list(series))
+    panels.within(axes.set_xlim, axes.get_xlim(), limits)
     plain_ticks(axes)
     axes.set_xlabel(label)
     return figure
@@ -154,6 +155,11 @@ def front(labels: Sequence[str], styles: Sequence[Style | None], goals: Sequence
         better = {1: "more is better", -1: "less is better"}[one.sense]
         axes.set_xlabel(f"{one.header}\n({better})")
         axes.margins(0.12)
+        for move, have, of in (
+            (axes.set_xlim, axes.get_xlim(), one),
+            (axes.set_ylim, axes.get_ylim(), first[0]),
+        ):
+            panels.within(move, have, (of.shown(of.within(-np.inf)), of.shown(of.within(np.inf))))
         panels.plain_ticks(axes, 5)
         if one.quantity.form == "count":
             axes.xaxis.set_major_formatter(lambda value, _, one=one: one.format(value))  # type: ignore[misc]

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
 from matplotlib.transforms import Bbox
 
+from cnnpool.report.choice import natural
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.pairwise import Row
 
@@ -110,9 +111,13 @@ def shown(comparison: Comparison, most: int = MOST) -> list[Row]:
 
 
 def styles_of(comparison: Comparison) -> Mapping[str, Style]:
-    """Label -> style: in the order of the comparison's palette, then those that all figures show."""
-    first = [*comparison.palette, *(row.choice.label for row in shown(comparison))]
-    labels = dict.fromkeys([*first, *(row.choice.label for row in comparison.rows)])
+    """Label -> style: in the order of the palette, then by label as in TensorBoard's tab.
+
+    Of more choices than there are colours, those that all figures show come first.
+    """
+    every = sorted((row.choice.label for row in comparison.rows), key=natural)
+    first = [row.choice.label for row in shown(comparison)] if len(every) > len(COLOURS) else []
+    labels = dict.fromkeys([*comparison.palette, *first, *every])
     return {label: style_of(index) for index, label in enumerate(labels)}
 
 
