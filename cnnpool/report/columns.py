@@ -1,9 +1,11 @@
 """A comparison as columns of text, and as records of plain numbers."""
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cnnpool.report.comparison import Comparison
+from cnnpool.report.crossed import Crossed
 from cnnpool.report.measure import Measure
 from cnnpool.report.notes import MARKED, SIGN, header, seeds_of
 from cnnpool.report.pairwise import Row
@@ -53,10 +55,13 @@ def pair_columns(comparison: Comparison) -> list[Column]:
     columns = [
         Column("choice", [row.choice.label for row in rows], words=True),
         Column("pairs", [str(one.summary.n) for one in pairs]),
-        Column("p (paired t)", [probability(one.p) for one in pairs]),
+        Column("p, not corrected", [probability(one.p) for one in pairs]),
         Column("p (sign flip)", [probability(one.p_sign_flip) for one in pairs]),
         Column("effect size d", [_plain(one.d) for one in pairs]),
-        Column(f"share of seeds in which it is {sense}", [_plain(one.superiority) for one in pairs]),
+        Column(
+            f"probability of being {sense} with another seed [95 % CI]",
+            [_share(one.superiority, one.superiority_interval) for one in pairs],
+        ),
         Column(
             f"smallest difference detectable with 80 % power ({metric.step_unit or 'units'})",
             [NONE if math.isnan(one.detectable) else metric.format(one.detectable) for one in pairs],
@@ -66,24 +71,34 @@ def pair_columns(comparison: Comparison) -> list[Column]:
 
 
 def image_columns(comparison: Comparison) -> list[Column]:
-    """Choice, then both intervals of its accuracy and of its difference; none without per-image results."""
+    """Choice, then of its accuracy and of its difference the parts of the standard error; the intervals too.
+
+    None without per-image results.
+    """
     rows, metric = comparison.rows, comparison.metric
     if not any(row.crossed for row in rows):
         return []
     step = f" ({metric.step_unit})" if metric.step_unit else ""
+    pairs = [(row.versus.summary, row.versus.crossed) if row.versus else (None, None) for row in rows]
     return [
         choice_column(comparison),
-        Column("95 % CI over seeds", [interval(metric, row.summary) for row in rows]),
-        Column("95 % CI over seeds and images", [_between(metric, row.crossed) for row in rows]),
-        Column(
-            f"difference{step}, over seeds",
-            [interval(metric, row.versus.summary, sign=True) if row.versus else NONE for row in rows],
-        ),
-        Column(
-            f"difference{step}, over seeds and images",
-            [_between(metric, row.crossed_difference, sign=True) for row in rows],
-        ),
+        *_parts(metric, "mean", [(row.summary, row.crossed) for row in rows], sign=False),
+        *_parts(metric, f"difference{step}", pairs, sign=True),
     ]
+
+
+def _parts(
+    metric: Measure, name: str, found: Sequence[tuple[Summary | None, Crossed | None]], *, sign: bool
+) -> Iterator[Column]:
+    """The standard errors of means from seeds and from images, and the interval over seeds alone."""
+    errors = [error for _, error in found]
+    yield Column(f"{name}: error from seeds", [metric.format(e.by_seed) if e else NONE for e in errors])
+    yield Column("from test images", [metric.format(e.by_image) if e else NONE for e in errors])
+    ends = [
+        (s.mean - e.half_of_seeds, s.mean + e.half_of_seeds) if s is not None and e else None
+        for s, e in found
+    ]
+    yield Column("95 % CI over seeds alone", [_between(metric, both, sign=sign) for both in ends])
 
 
 def interval(metric: Measure, s: Summary, *, sign: bool = False) -> str:
@@ -157,15 +172,17 @@ def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
         "difference_sd": v and v.summary.sd,
         "difference_ci_low": v and v.summary.low,
         "difference_ci_high": v and v.summary.high,
-        "ci_images_low": row.crossed and row.crossed[0],
-        "ci_images_high": row.crossed and row.crossed[1],
-        "difference_ci_images_low": row.crossed_difference and row.crossed_difference[0],
-        "difference_ci_images_high": row.crossed_difference and row.crossed_difference[1],
+        "se_seeds": row.crossed and row.crossed.by_seed,
+        "se_images": row.crossed and row.crossed.by_image,
+        "difference_se_seeds": v and v.crossed and v.crossed.by_seed,
+        "difference_se_images": v and v.crossed and v.crossed.by_image,
         "p": v and v.p,
         "p_sign_flip": v and v.p_sign_flip,
         "p_holm": v and v.p_holm,
         "effect_size_d": v and v.d,
         "superiority": v and v.superiority,
+        "superiority_low": v and v.superiority_interval[0],
+        "superiority_high": v and v.superiority_interval[1],
         "detectable": v and v.detectable,
         "verdict": row.verdict,
         "rank_low": row.rank and row.rank.low,
@@ -188,6 +205,19 @@ def runs(comparison: Comparison) -> list[dict[str, Any]]:
         | _without_nan({one.key: one.read(run.measured) for one in measures})
         for row in comparison.rows
         for seed, run in row.choice.runs.items()
+    ]
+
+
+def correct(comparison: Comparison) -> list[dict[str, Any]]:
+    """One record per run that says which test images it classified correctly: choice, seed, images, bits.
+
+    The bits, first image first, are packed into bytes (numpy.packbits) and written in base64.
+    """
+    return [
+        {"choice": row.choice.label, "seed": seed, **run.results.correct}
+        for row in comparison.rows
+        for seed, run in row.choice.runs.items()
+        if run.results.correct
     ]
 
 
@@ -217,6 +247,10 @@ def _mean(one: Measure, s: Summary, runs: int) -> str:
     if s.n == 0:
         return NONE
     return one.format(s.mean) + (f" (n={s.n})" if s.n != runs else "")
+
+
+def _share(value: float, ends: tuple[float, float]) -> str:
+    return NONE if math.isnan(value) else f"{value:.2f} [{ends[0]:.2f}, {ends[1]:.2f}]"
 
 
 def _plain(value: float) -> str:

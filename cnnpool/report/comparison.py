@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
-from cnnpool.report import crossed_bootstrap, statistics
+from cnnpool.report import crossed, statistics
 from cnnpool.report.choice import Choice, baseline, group, varying
 from cnnpool.report.comparable import refuse, select
 from cnnpool.report.measure import Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import MARK, loaded, observe
-from cnnpool.report.pairwise import LEAST_DECIDED, Decisions, Rank, Row, Versus, decide, verdict
+from cnnpool.report.pairwise import LEAST_DECIDED, Decisions, Row, Versus, decide, verdict
 from cnnpool.report.runs import Run, finished
 
 
@@ -112,29 +112,33 @@ def _measured(one: Measure, runs: Sequence[Run]) -> bool:
 
 def _rows(choices: list[Choice], metric: Measure, measures: list[Measure], named: bool) -> list[Row]:
     rows = [_row(choice, metric, measures) for choice in choices]
-    decisions = decide([row.finite for row in rows], named=named)
+    bits = [crossed.table(choice.runs) for choice in choices] if metric.key == crossed.MEASURE else []
+    decisions = decide([row.finite for row in rows], bits, named=named)
     shared = set.intersection(*(set(row.finite) for row in rows))
     whole = len(rows) > 1 and not any(row.broken for row in rows)
     ranked = metric.sense != 0 and not named and whole and len(shared) >= statistics.LEAST_PAIRS
-
-    def rank(place: int) -> Rank | None:
-        return decisions.rank(place, len(rows), metric.sense) if ranked else None
-
-    base = rows[0]
-    bits = crossed_bootstrap.table(base.choice.runs) if metric.key == crossed_bootstrap.MEASURE else {}
-    judged = [replace(base, rank=rank(0), crossed=crossed_bootstrap.of_choice(bits))]
-    for place, row in enumerate(rows[1:], start=1):
-        seeds = sorted(row.finite.keys() & base.finite.keys())
-        pairs = [row.finite[seed] - base.finite[seed] for seed in seeds]
-        versus = _versus(pairs, decisions, place, metric)
-        broken = len({*row.broken, *base.broken})
-        row = replace(row, versus=versus, verdict=verdict(versus, metric, broken), rank=rank(place))
-        if bits:
-            own = crossed_bootstrap.table(row.choice.runs)
-            difference = crossed_bootstrap.of_difference(own, bits)
-            row = replace(row, crossed=crossed_bootstrap.of_choice(own), crossed_difference=difference)
+    judged, base = [], rows[0]
+    for place, row in enumerate(rows):
+        if bits and bits[place].keys() == row.finite.keys():
+            error = crossed.of_choice(bits[place])
+            row = replace(row, crossed=error, summary=_widened(row.summary, error))
+        if ranked:
+            row = replace(row, rank=decisions.rank(place, len(rows), metric.sense))
+        if place:
+            seeds = sorted(row.finite.keys() & base.finite.keys())
+            pairs = [row.finite[seed] - base.finite[seed] for seed in seeds]
+            versus = _versus(pairs, decisions, place, metric)
+            broken = len({*row.broken, *base.broken})
+            row = replace(row, versus=versus, verdict=verdict(versus, metric, broken))
         judged.append(row)
     return judged
+
+
+def _widened(summary: statistics.Summary, error: crossed.Crossed | None) -> statistics.Summary:
+    """``summary`` with the interval that covers test images as well, where that is known."""
+    if error is None:
+        return summary
+    return replace(summary, low=summary.mean - error.half, high=summary.mean + error.half)
 
 
 def _row(choice: Choice, metric: Measure, measures: list[Measure]) -> Row:
@@ -144,9 +148,13 @@ def _row(choice: Choice, metric: Measure, measures: list[Measure]) -> Row:
 
 
 def _versus(differences: list[float], decisions: Decisions, place: int, metric: Measure) -> Versus:
-    summary = statistics.summarise(differences)
     pair = decisions.between(place, 0)
+    error = pair.crossed if pair else None
+    summary = _widened(statistics.summarise(differences), error)
     few = summary.n < LEAST_DECIDED
+    better = [-x for x in differences] if metric.sense < 0 else differences
+    # Equal differences have no spread: how small a difference they could show is not known.
+    sd = error.error * math.sqrt(summary.n) if error else summary.sd
     return Versus(
         differences=differences,
         summary=summary,
@@ -154,10 +162,10 @@ def _versus(differences: list[float], decisions: Decisions, place: int, metric: 
         p_sign_flip=math.nan if few else statistics.sign_flip_p(differences),
         p_holm=pair.adjusted if pair else math.nan,
         d=math.nan if few else statistics.paired_d(differences),
-        superiority=statistics.superiority([-x for x in differences] if metric.sense < 0 else differences),
+        superiority=statistics.superiority(better),
+        superiority_interval=statistics.superiority_interval(better),
         family=len(decisions.pairs),
-        # Equal differences have no spread: how small a difference they could show is not known.
-        detectable=math.nan
-        if few or not summary.sd
-        else statistics.detectable(summary.sd, summary.n, len(decisions.pairs)),
+        detectable=math.nan if few or not sd else statistics.detectable(sd, summary.n, len(decisions.pairs)),
+        within=pair.within if pair else math.nan,
+        crossed=error,
     )

@@ -33,9 +33,9 @@ def contents(comparison: Comparison) -> dict[str, Any]:
 
 
 OVER_IMAGES = (
-    "The intervals above cover the seeds alone. Those over seeds and images cover the choice of the test "
-    "images too: a crossed bootstrap of seeds and images, from the record of which images each run "
-    "classified correctly. Verdicts and places speak for these test images."
+    "The intervals and verdicts above cover other seeds and other test images. Here is how much of the "
+    "standard error comes from the seeds (initial weights, order, augmentation, training images where "
+    "data.limit draws them) and how much from the test images, and the interval if these were all there are."
 )
 
 
@@ -121,14 +121,16 @@ def method(comparison: Comparison) -> list[tuple[str, str]]:
         ("Measure", f"{comparison.metric.key} of results.json; {senses[comparison.metric.sense]}."),
         (
             "Intervals",
-            "95 % t intervals over seeds. They cover what the seed decides (initial weights, order, "
-            "augmentation), not the choice of the test images, unless a column says so. Tables end them "
-            "at 0 and 100 %.",
+            "95 %. Of a test accuracy whose runs say which images they got right they cover other seeds and "
+            "other test images (two crossed random effects, Clark 1973, and never less than the t interval "
+            "over the seeds); of all else they are t intervals over the seeds, which decide initial weights, "
+            "order and augmentation. Tables end them at 0 and 100 %.",
         ),
         (
             "Differences",
-            f"Paired by seed. p (Holm): two-sided paired t test, adjusted by Holm over {family}; where all "
-            "differences are equal, the sign-flip test. Each measure is corrected by itself. The "
+            "Paired by seed, and by test image. p (Holm): two-sided test with the standard errors of the "
+            f"intervals, adjusted by Holm over {family}; where all differences are equal, no smaller than "
+            "that of the sign-flip test. Each measure is corrected by itself. The "
             f"sign-flip test stands beside it unadjusted, exact up to {EXACT_PAIRS} pairs. Effect size d: "
             "mean difference in standard deviations of the difference.",
         ),
@@ -136,7 +138,8 @@ def method(comparison: Comparison) -> list[tuple[str, str]]:
             "Words",
             "Better and worse need an adjusted p below 0.05: with all choices equal, at most 5 % of reports "
             "hold any such word. No difference shown does not mean equal: the smallest difference that the "
-            "same test shows in 80 % of repetitions stands there. "
+            "same test shows in 80 % of repetitions stands there. That a choice differs by less than half a "
+            "point needs both one-sided tests (TOST) at the same level, corrected likewise. "
             f"Below {LEAST_DECIDED} seeds nothing is decided.",
         ),
         ("Places", places),

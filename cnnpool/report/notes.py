@@ -46,7 +46,7 @@ def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metri
         for row in rows
         if (seeds := seeds_of(row))
     ]
-    notes += _more_arithmetic(rows) + _padding(kept)
+    notes += _more_arithmetic(rows) + _windows(rows) + _padding(kept)
     if any(run.results.environment.get("dirty") for run in kept):
         notes.append("some runs came from a working tree with uncommitted changes")
     if any(run.results.deterministic is False for run in kept):
@@ -68,6 +68,18 @@ def _more_arithmetic(rows: Sequence[Row]) -> list[str]:
             control = f"of equal cost here: {', '.join(near)}" if near else "no choice here costs as much"
             notes.append(f"{label} is better with {100 * more:.0f} % more FLOPs than {base}; {control}")
     return notes
+
+
+def _windows(rows: Sequence[Row]) -> list[str]:
+    """A sentence on the choices that pool another window than the baseline does."""
+    sizes = {
+        row.choice.label: next(iter(row.choice.runs.values())).results.pool.get("kernel_size") for row in rows
+    }
+    base = rows[0].choice.label
+    others = [f"{label} {size}" for label, size in sizes.items() if size not in (None, sizes[base])]
+    if sizes[base] is None or not others:
+        return []
+    return [f"pooling windows differ from the {sizes[base]} of {base}: {', '.join(others)}"]
 
 
 def _padding(kept: Sequence[Run]) -> list[str]:

@@ -1,23 +1,24 @@
 """One simultaneous procedure: pairs of choices compared, verdicts and places from the same decisions.
 
 The pairs are those with a named baseline; without one, all. Each is compared by the paired t test; where all
-differences are equal, t has no scale and the sign-flip test decides. All p-values are adjusted together by
-Holm (1979), which holds the chance of any false decision at 5 % whatever the dependence among choices. The
-place of a choice, which needs all pairs, lies between one more than the number of choices decided to be
-better and all choices less those decided to be worse: simultaneous 95 % intervals.
+differences are equal, t has no scale and the sign-flip test decides. Where runs say which test images they
+got right, the test covers other test images too (``crossed``). All p-values are adjusted together by Holm
+(1979), which holds the chance of any false decision at 5 % whatever the dependence among choices. The place
+of a choice, which needs all pairs, lies between one more than the number of choices decided to be better and
+all choices less those decided to be worse: simultaneous 95 % intervals.
 """
 
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.special import stdtr
 
 from cnnpool.report.choice import Choice
-from cnnpool.report.crossed_bootstrap import Interval
+from cnnpool.report.crossed import Bits, Crossed, of_difference
 from cnnpool.report.measure import Measure
 from cnnpool.report.statistics import LEVEL, Summary, holm, sign_flip_p
 
@@ -25,6 +26,8 @@ SHOWN = ("better", "worse", "higher", "lower")
 """The verdicts of a difference that is shown."""
 LEAST_DECIDED = 3
 """Pairs of seeds below which nothing is decided: of two, t is only how alike they happen to be."""
+MARGIN = 0.005
+"""Of an accuracy, 0..1: a smaller difference is called none that matters."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,10 @@ class Pair:
     p: float
     adjusted: float
     """By Holm over all pairs compared."""
+    within: float = 1.0
+    """p-value of a difference of ``MARGIN`` or more, adjusted likewise; 1 where images are not known."""
+    crossed: Crossed | None = None
+    """Its standard error from seeds and test images, where the images are known."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class Decisions:
         if first < second:
             return self.pairs.get((first, second))
         pair = self.pairs.get((second, first))
-        return pair and Pair(-pair.mean, pair.p, pair.adjusted)
+        return pair and replace(pair, mean=-pair.mean)
 
     def above(self, first: int, second: int) -> bool:
         """Whether the first is decided to have the larger mean."""
@@ -73,11 +80,18 @@ class Decisions:
         return Rank(1 + better, choices - worse)
 
 
-def decide(values: Sequence[Mapping[int, float]], *, named: bool = False) -> Decisions:
+def decide(
+    values: Sequence[Mapping[int, float]],
+    bits: Sequence[Mapping[int, Bits]] = (),
+    *,
+    named: bool = False,
+) -> Decisions:
     """Compare every pair of choices, or, with a ``named`` baseline, each with the first.
 
     Args:
         values: seed -> number, for each choice.
+        bits: seed -> which test images were classified correctly, for each choice, where it is known and the
+            numbers are accuracies.
         named: whether the first is a baseline that was named.
     """
     # Pairs over the same seeds are computed at once: of a hundred choices there are 4,950.
@@ -97,10 +111,28 @@ def decide(values: Sequence[Mapping[int, float]], *, named: bool = False) -> Dec
         means |= dict(zip(pairs, differences.mean(1).tolist(), strict=True))
         p_values |= dict(zip(pairs, paired_t_p(differences).tolist(), strict=True))
     keys = sorted(p_values)
-    adjusted = holm([p_values[key] for key in keys])
+    errors = {(i, j): _crossed(values, bits, i, j) for i, j in keys} if bits else {}
+    within = dict.fromkeys(keys, 1.0)
+    for key, one in errors.items():
+        if one:
+            p_values[key] = max(p_values[key], one.p(means[key]))
+            within[key] = one.p_within(means[key], MARGIN)
+    adjusted, close = holm([p_values[key] for key in keys]), holm([within[key] for key in keys])
     return Decisions(
-        {key: Pair(means[key], p_values[key], all_) for key, all_ in zip(keys, adjusted, strict=True)}
+        {
+            key: Pair(means[key], p_values[key], apart, near, errors.get(key))
+            for key, apart, near in zip(keys, adjusted, close, strict=True)
+        }
     )
+
+
+def _crossed(
+    values: Sequence[Mapping[int, float]], bits: Sequence[Mapping[int, Bits]], i: int, j: int
+) -> Crossed | None:
+    """Of the difference, if both choices' answers are known for all seeds that they share."""
+    shared = values[i].keys() & values[j].keys()
+    own, other = ({seed: one[seed] for seed in shared if seed in one} for one in (bits[i], bits[j]))
+    return of_difference(own, other) if len(own) == len(other) == len(shared) else None
 
 
 def paired_t_p(differences: np.ndarray) -> np.ndarray:
@@ -134,10 +166,16 @@ class Versus:
     """Effect size; NaN from too few pairs."""
     superiority: float
     """Share of seeds in which the choice is better (higher, where neither sense is better), ties one half."""
+    superiority_interval: tuple[float, float]
+    """The 95 % interval of the probability of that with another seed."""
     family: int
     """How many pairs were compared."""
     detectable: float
     """The smallest true difference detectable with 80 % power; NaN where it is not known."""
+    within: float
+    """p-value of a difference of ``MARGIN`` or more, adjusted over all pairs compared."""
+    crossed: Crossed | None
+    """The standard error of the difference from seeds and images; the interval of ``summary`` covers both."""
 
 
 @dataclass(frozen=True)
@@ -151,10 +189,8 @@ class Row:
     versus: Versus | None = None
     verdict: str = "baseline"
     rank: Rank | None = None
-    crossed: Interval | None = None
-    """The 95 % interval over seeds and test images, where the runs say which images they got right."""
-    crossed_difference: Interval | None = None
-    """The same of the difference to the baseline."""
+    crossed: Crossed | None = None
+    """The standard error of the mean from seeds and test images, where the runs say which they got right."""
 
     @cached_property
     def finite(self) -> dict[int, float]:
@@ -177,6 +213,8 @@ def verdict(versus: Versus, metric: Measure, broken: int = 0) -> str:
     if versus.p_holm < LEVEL:
         words = {1: SHOWN[:2], -1: SHOWN[1::-1], 0: SHOWN[2:]}[metric.sense]
         return words[0] if s.mean > 0 else words[1]
+    if versus.within < LEVEL:
+        return f"differs by less than {metric.format(MARGIN)} {metric.step_unit}".rstrip()
     if s.sd == 0:
         return f"no difference shown at n={n}: all pairs differ by {metric.format(s.mean)}"
     size = f"{metric.format(versus.detectable)} {metric.step_unit}".strip()

@@ -44,6 +44,7 @@ def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequ
             **pages(comparison, plots, argv),
             "table.csv": tables.csv(columns.records(comparison)),
             "runs.csv": tables.csv(columns.runs(comparison)),
+            **({"correct.csv": tables.csv(answers)} if (answers := columns.correct(comparison)) else {}),
             "table.tex": latex(comparison),
         },
         plots,

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import nctdtrinc, stdtrit
+from scipy.special import betaincinv, nctdtrinc, stdtrit
 
 LEVEL = 0.05
 POWER = 0.8
@@ -103,6 +103,17 @@ def superiority(differences: Sequence[float]) -> float:
     """P(A > B): the share of pairs with a positive difference, a tie counting one half."""
     d = np.asarray(differences, dtype=np.float64)
     return float((np.sign(d).sum() / d.size + 1) / 2) if d.size else math.nan
+
+
+def superiority_interval(differences: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of P(A > B) for another pair (Clopper & Pearson 1934), a tie counting one half."""
+    n, share = len(differences), superiority(differences)
+    if not n:
+        return math.nan, math.nan
+    wins, tail = n * share, LEVEL / 2
+    low = float(betaincinv(wins, n - wins + 1, tail)) if wins else 0.0
+    high = float(betaincinv(wins + 1, n - wins, 1 - tail)) if wins < n else 1.0
+    return low, high
 
 
 def detectable(sd: float, n: int, comparisons: int = 1) -> float:

@@ -44,6 +44,24 @@ def test_a_win_without_a_control_says_so_and_a_loss_says_nothing(tmp_path):
     assert notes == ["conv_blur is better with 50 % more FLOPs than max; no choice here costs as much"]
 
 
+def test_windows_that_differ_from_the_baselines_are_named(tmp_path):
+    runs = runs_of(tmp_path, {"max": 0.5, "lp": 0.5, "avg": 0.5, "none": 0.5}, dict.fromkeys(WINDOWS, 1))
+    runs = [
+        replace(run, found=replace(run.results, pool=run.results.pool | WINDOWS[run.results.pool["name"]]))
+        for run in runs
+    ]
+    assert "pooling windows differ from the 2 of max: avg 3" in compare(runs).notes
+    assert not any("windows" in note for note in compare(runs, against="none").notes)
+
+
+WINDOWS = {
+    "max": {"kernel_size": 2},
+    "lp": {"kernel_size": 2},
+    "avg": {"kernel_size": 3},
+    "none": {},
+}
+
+
 @pytest.mark.parametrize(("padding", "said"), [(["zeros"], 1), (["circular"], 0), (["none"], 0)])
 def test_circular_shifts_of_networks_that_are_not_circular_are_named(tmp_path, padding, said):
     section = {"consistency": {"distinct": 0.9}, "model_padding": padding}

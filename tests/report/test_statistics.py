@@ -85,6 +85,16 @@ def test_effect_size_and_superiority_by_hand():
     assert statistics.superiority([1.0, -1.0, 0.0, 2.0]) == pytest.approx(2.5 / 4)
 
 
+@pytest.mark.parametrize(("wins", "pairs"), [(0, 3), (1, 6), (6, 6), (7, 10)])
+def test_the_probability_of_being_better_has_the_exact_binomial_interval(wins, pairs):
+    expected = stats.binomtest(wins, pairs).proportion_ci(0.95, "exact")
+    found = statistics.superiority_interval([1.0] * wins + [-1.0] * (pairs - wins))
+    assert found == pytest.approx((expected.low, expected.high))
+    # A tie lies between a win and a loss.
+    ties = statistics.superiority_interval([1.0] * wins + [-1.0] * (pairs - wins) + [0.0])
+    assert found[0] * 0.5 < ties[0] <= found[1] and found[0] <= ties[1] <= 1
+
+
 def test_detectable_difference_is_found_in_80_of_100_cases():
     # The power of the t test at that difference, from scipy's noncentral t.
     n, sd = 12, 1.3

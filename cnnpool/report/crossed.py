@@ -1,0 +1,112 @@
+"""Intervals and tests that cover seeds and test images: two random effects, crossed.
+
+Other seeds would give other networks, and other test images other answers. The mean over a table (S, N) of
+S seeds and N images has the variance s/S + i/N + r/(S N), where s, i and r are the variances by seed, by
+image and of the rest. Var(means of seeds) / S and Var(means of images) / N hold the last part twice, so that
+their sum is not too small; its degrees of freedom are Satterthwaite's (1946). The t so found is the root of
+min F' (Clark 1973, "The language-as-fixed-effect fallacy"). From few seeds their part may be found too small
+by chance, so whatever is said must hold by the t test over the seeds alone as well: the wider interval, the
+larger p.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
+
+from cnnpool.report.runs import Run
+from cnnpool.report.statistics import LEVEL
+from cnnpool.run_folder.results import unpacked
+
+MEASURE = "test.accuracy"
+LEAST_SEEDS = 3
+Bits = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """How far the mean of a table of seeds and images may lie from that over all seeds and images.
+
+    Args:
+        seeds: rows of the table, >= 3.
+        images: its columns, >= 2.
+        by_seed: standard error from the seeds and what they draw, such as training images.
+        by_image: standard error from the test images.
+    """
+
+    seeds: int
+    images: int
+    by_seed: float
+    by_image: float
+
+    @property
+    def error(self) -> float:
+        """Standard error from both."""
+        return math.hypot(self.by_seed, self.by_image)
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of ``error``, by Satterthwaite; infinite where it is 0."""
+        parts = self.by_seed**4 / (self.seeds - 1) + self.by_image**4 / (self.images - 1)
+        return self.error**4 / parts if parts else math.inf
+
+    @property
+    def half(self) -> float:
+        """Half of the 95 % interval."""
+        return max(self.half_of_seeds, float(stdtrit(self.freedom, 1 - LEVEL / 2)) * self.error)
+
+    @property
+    def half_of_seeds(self) -> float:
+        """Half of the 95 % t interval over the seeds alone."""
+        return float(stdtrit(self.seeds - 1, 1 - LEVEL / 2)) * self.by_seed
+
+    def p(self, mean: float) -> float:
+        """Two-sided p-value of mean 0."""
+        return 2 * self._tail(abs(mean))
+
+    def p_within(self, mean: float, margin: float) -> float:
+        """p-value of a mean of ``margin`` or more either way: the larger of two one-sided tests (TOST)."""
+        return self._tail(margin - abs(mean))
+
+    def _tail(self, distance: float) -> float:
+        pairs = ((self.by_seed, self.seeds - 1.0), (self.error, self.freedom))
+        return max(_tail(distance, error, freedom) for error, freedom in pairs)
+
+
+def _tail(distance: float, error: float, freedom: float) -> float:
+    if not error:
+        return 0.5 if distance == 0 else float(distance < 0)
+    return float(stdtr(freedom, -distance / error))
+
+
+def table(runs: Mapping[int, Run]) -> dict[int, Bits]:
+    """Seed -> which test images were classified correctly, (images,), of the runs that say so."""
+    records = {seed: run.results.correct for seed, run in runs.items()}
+    return {seed: unpacked(record) for seed, record in records.items() if record is not None}
+
+
+def of_choice(own: Mapping[int, Bits]) -> Crossed | None:
+    """That of a choice's accuracy; None from fewer than 3 seeds, or where their images are not the same."""
+    return _crossed([bits.astype(np.int8) for bits in own.values()])
+
+
+def of_difference(own: Mapping[int, Bits], base: Mapping[int, Bits]) -> Crossed | None:
+    """That of the difference of two choices' accuracies, paired by seed and by image."""
+    seeds = sorted(own.keys() & base.keys())
+    if any(own[seed].shape != base[seed].shape for seed in seeds):
+        return None
+    return _crossed([own[seed].astype(np.int8) - base[seed].astype(np.int8) for seed in seeds])
+
+
+def _crossed(rows: list[NDArray[np.int8]]) -> Crossed | None:
+    if len(rows) < LEAST_SEEDS or len({row.shape for row in rows}) > 1 or rows[0].size < 2:
+        return None
+    values = np.stack(rows)
+    seeds, images = values.shape
+    by_seed, by_image = (
+        float(values.mean(axis).std(ddof=1)) / math.sqrt(count) for axis, count in ((1, seeds), (0, images))
+    )
+    return Crossed(seeds, images, by_seed, by_image)

@@ -1,0 +1,176 @@
+"""Intervals and verdicts over seeds and test images: by hand, and in studies of equal choices."""
+
+import base64
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cnnpool.report import columns, crossed
+from cnnpool.report.columns import image_columns, records
+from cnnpool.report.comparison import compare
+from cnnpool.report.pairwise import MARGIN, decide
+from cnnpool.report.render import pages
+from cnnpool.report.runs import Run
+from cnnpool.report.statistics import summarise
+from cnnpool.run_folder.results import Results, packed
+
+
+def answers(generator, choices, seeds, images, *, level=3.0, by_seed=0.1, by_image=2.0, apart=0.5):
+    """(choices, seeds, images) of right answers; choices are equal over all seeds and all images.
+
+    ``apart`` is how much the choices differ on single images, which other test images would even out.
+    """
+    shared = by_image * generator.standard_normal(images)
+    own = apart * generator.standard_normal((choices, 1, images))
+    drawn = by_seed * generator.standard_normal((choices, seeds, 1))
+    logits = level + shared + own + drawn + generator.logistic(size=(choices, seeds, images))
+    return logits > 0
+
+
+def rows(table):
+    return dict(enumerate(table))
+
+
+def means(table):
+    return dict(enumerate(table.mean(1).tolist()))
+
+
+def test_a_table_by_hand():
+    # Means of seeds 3/4, 2/4, 1/4; of images 1, 2/3, 1/3, 0.
+    one = crossed.of_choice(rows(np.array([[1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 0, 0]], dtype=bool)))
+    assert one.by_seed == pytest.approx(0.25 / math.sqrt(3))
+    assert one.by_image == pytest.approx(math.sqrt(5 / 27) / 2)
+    assert one.error == pytest.approx(math.sqrt(1 / 48 + 5 / 108))
+    assert one.freedom == pytest.approx((1 / 48 + 5 / 108) ** 2 / ((1 / 48) ** 2 / 2 + (5 / 108) ** 2 / 3))
+    assert one.half == pytest.approx(stats.t.ppf(0.975, one.freedom) * one.error)
+    # Of fewer images the two degrees of freedom of the seeds decide.
+    assert crossed.Crossed(3, 400, 0.02, 0.001).half == pytest.approx(stats.t.ppf(0.975, 2) * 0.02)
+
+
+def test_t_is_the_root_of_min_f():
+    own, base = answers(np.random.default_rng(0), 2, 8, 300)
+    one, mean = crossed.of_difference(rows(own), rows(base)), own.mean() - base.mean()
+    by_seed, by_image = (mean / one.by_seed) ** 2, (mean / one.by_image) ** 2
+    assert (mean / one.error) ** 2 == pytest.approx(by_seed * by_image / (by_seed + by_image))
+
+
+def test_images_that_make_no_difference_leave_the_t_interval():
+    table = np.zeros((6, 50), dtype=bool)
+    table[:4] = True
+    s, one = summarise(table.mean(1).tolist()), crossed.of_choice(rows(table))
+    assert one.by_image == pytest.approx(0, abs=1e-12) and one.half == pytest.approx((s.high - s.low) / 2)
+
+
+def test_seeds_that_agree_leave_the_t_interval_of_the_images():
+    table = np.stack([np.random.default_rng(1).random(2000) < 0.9] * 5)
+    s, one = summarise(table[0].tolist()), crossed.of_choice(rows(table))
+    assert one.by_seed == 0 and one.half == pytest.approx((s.high - s.low) / 2)
+
+
+def test_p_is_below_5_percent_where_the_interval_leaves_out_0():
+    generator = np.random.default_rng(2)
+    for _ in range(300):
+        one = crossed.Crossed(int(generator.integers(3, 12)), 360, *generator.uniform(1e-4, 0.01, 2))
+        mean = float(generator.uniform(-0.03, 0.03))
+        assert (one.p(mean) < 0.05) == (abs(mean) > one.half)
+        # Both one-sided tests at 2.5 % are an interval of 95 % within the margin.
+        assert (one.p_within(mean, MARGIN) < 0.025) == (abs(mean) + one.half < MARGIN)
+
+
+def test_no_spread_at_all_is_certain():
+    same = rows(np.ones((4, 20), dtype=bool))
+    one = crossed.of_difference(same, same)
+    assert (one.half, one.p(0.0), one.p_within(0.0, MARGIN)) == (0, 1, 0)
+
+
+def test_too_few_seeds_or_other_images_give_none():
+    table = np.ones((4, 20), dtype=bool)
+    assert crossed.of_choice(rows(table[:2])) is None
+    assert crossed.of_difference(rows(table), {0: table[0], 1: table[1], 9: table[2]}) is None
+    assert crossed.of_difference(rows(table), rows(table[:, :10])) is None
+
+
+STUDIES = 2000
+ERRORS = stats.binom.ppf(0.999, STUDIES, 0.05) / STUDIES
+"""A rate of 5 % exceeds this in one simulation of a thousand."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("seeds", "images", "effects"),
+    [
+        (3, 360, {"by_seed": 0.3, "apart": 0.0}),
+        (6, 360, {"apart": 1.0}),
+        (6, 360, {"by_seed": 0.3}),
+        (10, 360, {"apart": 1.0}),
+        (10, 1000, {"level": 1.0, "apart": 0.3}),
+    ],
+)
+def test_of_equal_choices_any_is_called_different_in_5_of_100_reports(seeds, images, effects):
+    """Training images and seeds are drawn anew by ``by_seed``, test images by ``by_image`` and ``apart``."""
+    generator, false, by_seeds = np.random.default_rng(seeds), 0, 0
+    for _ in range(STUDIES):
+        tables = answers(generator, 4, seeds, images, **effects)
+        values = list(map(means, tables))
+        false += any(p.adjusted < 0.05 for p in decide(values, list(map(rows, tables))).pairs.values())
+        by_seeds += any(p.adjusted < 0.05 for p in decide(values).pairs.values())
+    assert false / STUDIES <= ERRORS
+    if effects.get("apart") == 1.0:
+        # The test over the seeds alone takes what single images decide for a difference of the choices.
+        assert by_seeds / STUDIES > 2 * ERRORS or seeds < 10
+
+
+def test_a_difference_of_the_margin_is_called_less_in_5_of_100():
+    generator, false = np.random.default_rng(7), 0
+    for _ in range(STUDIES):
+        base = generator.random((6, 4000)) < 0.95
+        # Wrong on a share of images that is the margin, over all images.
+        own = base & (generator.random((6, 4000)) > MARGIN / 0.95)
+        [pair] = decide([means(own), means(base)], [rows(own), rows(base)]).pairs.values()
+        false += pair.within < 0.05
+    assert 0 < false / STUDIES <= ERRORS
+
+
+def test_equal_choices_on_many_images_are_called_equal_and_on_few_not():
+    generator = np.random.default_rng(8)
+    for images, found in ((20_000, True), (360, False)):
+        shared = generator.random(images) < 0.95
+        own, base = (shared ^ (generator.random((6, images)) < 0.005) for _ in range(2))
+        [pair] = decide([means(own), means(base)], [rows(own), rows(base)]).pairs.values()
+        assert (pair.within < 0.05) == found
+
+
+def runs_of(folder, tables):
+    facts = {"readout": {"name": "gap"}, "model": {"name": "net"}, "data": {"name": "digits"}}
+    for pool, table in tables.items():
+        for seed, row in enumerate(table):
+            measured = {"test": {"accuracy": float(row.mean()), "loss": 1.0}}
+            one = Results(pool={"name": pool}, seed=seed, epochs=1, measured=measured, **facts)
+            yield Run(folder / pool / str(seed), "done", found=replace(one, correct=packed(row)))
+
+
+def test_a_report_uses_both_and_shows_the_parts(tmp_path):
+    generator = np.random.default_rng(3)
+    one, other = answers(generator, 2, 6, 400, apart=0.1)
+    tables = {"max": one, "avg": other, "same": one ^ (generator.random(one.shape) < 0.001)}
+    runs = list(runs_of(tmp_path, tables))
+    comparison = compare(runs)
+    headers = [column.header for column in image_columns(comparison)]
+    parts = ["from test images", "95 % CI over seeds alone"]
+    own = ["mean: error from seeds", *parts]
+    assert headers == ["choice", *own, "difference (points): error from seeds", *parts]
+    assert f"| {' | '.join(headers)} |" in pages(comparison, [], [])["report.md"]
+    for record, table in zip(records(comparison), (one, other), strict=False):
+        found = crossed.of_choice(rows(table))
+        assert (record["se_seeds"], record["se_images"]) == (found.by_seed, found.by_image)
+        assert record["ci_high"] - record["mean"] == pytest.approx(found.half)
+    assert records(comparison)[2]["verdict"] == "differs by less than 0.50 points"
+    one_run = columns.correct(comparison)[0]
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(one_run["bits"]), np.uint8))[: one_run["images"]]
+    assert (one_run["choice"], one_run["seed"]) == ("max", 0) and (bits == one[0]).all()
+    without = [replace(run, found=replace(run.results, correct=None)) for run in runs]
+    assert image_columns(compare(without)) == []
+    assert image_columns(compare(runs, metric="test.loss")) == []
