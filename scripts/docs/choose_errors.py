@@ -37,8 +37,30 @@ def heavy(generator: Generator, size: tuple[int, int]) -> np.ndarray:
     return generator.standard_t(3, size) / math.sqrt(3)
 
 
-def skewed(generator: Generator, size: tuple[int, int]) -> np.ndarray:
-    return 1 - generator.exponential(size=size)
+def skewed_rivals(generator: Generator, size: tuple[int, int]) -> np.ndarray:
+    """The best scatters evenly; its rivals are mostly a little above their mean, and seldom far below."""
+    drawn = 1 - generator.exponential(size=size)
+    drawn[0] = generator.standard_normal(size[1])
+    return drawn
+
+
+def skewed_best(generator: Generator, size: tuple[int, int]) -> np.ndarray:
+    """The rivals scatter evenly; the best is mostly a little below its mean, and seldom far above."""
+    drawn = generator.standard_normal(size)
+    drawn[0] = generator.exponential(size=size[1]) - 1
+    return drawn
+
+
+def collapsing(generator: Generator, size: tuple[int, int]) -> np.ndarray:
+    """A tenth of the rivals' runs ends 5 sd lower, the others half a deviation above their mean."""
+    drawn = generator.standard_normal(size)
+    drawn[1:] += 0.5 - 5 * (generator.random((size[0] - 1, size[1])) < 0.1)
+    return drawn
+
+
+def shared_images(generator: Generator, size: tuple[int, int]) -> np.ndarray:
+    """Training images that no round draws anew favour each candidate by half a deviation, at random."""
+    return generator.standard_normal(size) + generator.standard_normal((size[0], 1)) / 2
 
 
 def correlated(generator: Generator, size: tuple[int, int]) -> np.ndarray:
@@ -56,9 +78,12 @@ HALF = (1.5, *(0.0,) * 3, *(-3.0,) * 4)
 SCENARIOS = [
     Scenario("all equal", EQUAL, normal),
     Scenario("all equal, heavy tails (t, 3 degrees of freedom)", EQUAL, heavy),
-    Scenario("all equal, skewed (exponential)", EQUAL, skewed),
     Scenario("all equal, correlated seeds", EQUAL, correlated),
     Scenario("all equal, coarse metric", EQUAL, coarse),
+    Scenario("all equal, rivals skewed downwards (exponential)", EQUAL, skewed_rivals),
+    Scenario("all equal, the best skewed upwards (exponential)", EQUAL, skewed_best),
+    Scenario("all equal, rivals collapse in a tenth of runs", EQUAL, collapsing),
+    Scenario("all equal, training images the same in all rounds (0.5 sd)", EQUAL, shared_images),
     Scenario("one better by 2 sd", ONE, normal),
     Scenario("one better by 2 sd, heavy tails", ONE, heavy),
     Scenario("one better by 2 sd, correlated seeds", ONE, correlated),
