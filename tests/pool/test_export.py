@@ -28,8 +28,9 @@ OPTIONS = {
     "fractional_max": {"stride": 1.414, "overlapping": False},
     "wavelet": {"order": 3, "edges": "symmetric"},
 }
-OF_RUNTIME = ("adaptive_avg", "max_blur", "soft", "spectral", *OPTIONS)
-HALF = ("avg", "aps", "blur", "gem", "max", "soft", "spectral", "strided", "wavelet")
+# One for each way in which a graph can be made; an export takes seconds.
+OF_RUNTIME = ("adaptive_avg", "max_blur", "spectral", "aps", "blur", "fractional_max", "wavelet")
+HALF = ("aps", "soft", "spectral", "wavelet")
 
 
 def made(stem, **options):
@@ -107,9 +108,8 @@ def test_half_precision_exports(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["max_blur", "soft"])
-def test_onnx_runtime_computes_the_same_in_half_precision(name):
-    operator = made(name).half()
+def test_onnx_runtime_computes_the_same_in_half_precision():
+    operator = made("soft").half()
     agrees(onnx(operator, dtype=torch.float16)[1], operator, SHAPES, 1e-2, 1e-2, torch.float16)
 
 
