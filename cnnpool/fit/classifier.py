@@ -329,7 +329,7 @@ class Classifier(LightningModule):
 
     def _tell(self, epoch: int, scores: Mapping[str, Mapping[str, float]]) -> None:
         """A row of the table of epochs, under its header in the first one."""
-        splits = [split for split in ("train", "val") if split in self.latest]
+        splits: list[str] = [split for split in ("train", "val") if split in self.latest]
         if splits != self._headed:
             self._headed = splits
             columns = "".join(f"   {f'{split} loss':>10}   {f'{split} accuracy':>14}" for split in splits)

@@ -90,5 +90,5 @@ def test_a_candidate_that_cannot_be_is_refused_before_anything_runs(label, said)
 
 def test_an_experiment_that_sweeps_something_else_is_refused():
     with pytest.raises(ValueError, match="sweeps more than pool and seed"):
-        Network(("experiment=quickstart",)).checked("max")
+        Network(("experiment=mnist_few",)).checked("max")
     assert Network(("experiment=mnist_operators",)).checked("avg")["pool"]["name"] == "avg"
