@@ -53,7 +53,9 @@ def few(case, root):
 def test_a_run_and_the_bare_loop_are_timed_on_the_same_images(monkeypatch):
     monkeypatch.setattr(train, "_dataset", few)
     case = train.Case("tiny", "sprint", 2, 8, 6)
-    assert train._speed(case, None) > 0 and train._bare(case, None) > 0
+    assert min(timed(case, None) for timed in (train._speed, train._bare, train._automatic)) > 0
+    row = train._batches(case, None, 3)
+    assert row["rival"] > 0 and row["wanted"] == "at most 0.1 ms"
 
 
 def test_a_run_with_its_probe_is_timed_beside_one_without(monkeypatch):
