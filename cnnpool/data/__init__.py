@@ -3,7 +3,6 @@
 from typing import Any
 
 from cnnpool import registry
-from cnnpool.data.augment import augment, mirror, translate
 from cnnpool.data.base import Raw, Source, Split, from_pixels
 from cnnpool.data.batches import EpochSampler, ImageDataset, Loader
 from cnnpool.data.dataset import Dataset, assemble, digest
@@ -53,27 +52,16 @@ def identity(name: str, **options: Any) -> str:
 
 
 __all__ = [
-    "CIFAR10",
-    "CIFAR100",
     "DATASETS",
-    "MNIST",
     "DataError",
     "Dataset",
-    "Digits",
     "EpochSampler",
-    "FashionMNIST",
-    "HuggingFace",
     "ImageDataset",
-    "ImageFolder",
     "Loader",
     "Raw",
     "Source",
     "Split",
-    "Torchvision",
-    "augment",
     "build",
     "from_pixels",
     "identity",
-    "mirror",
-    "translate",
 ]

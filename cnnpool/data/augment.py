@@ -9,8 +9,13 @@ from torch.nn import functional as F
 from cnnpool.data.auto_augment import Policy
 from cnnpool.data.auto_augment import auto_augment as by_policy
 from cnnpool.data.colors import color_jitter as jitter
-from cnnpool.data.draw import Draws
-from cnnpool.data.resized_crop import random_resized_crop as resized_crop
+from cnnpool.data.sampling import Draws
+
+CHANGES = ("crop", "shift", "flip", "random_resized_crop", "auto_augment", "color_jitter")
+"""The options of :func:`augment` that a data set has too."""
+RATIO = 4 / 3
+"""Width over height of a part to be resized, or its inverse, is at most this."""
+TRIES = 10
 
 
 def translate(x: Tensor, offset: Tensor, *, margin: int, fill: Literal["zero", "reflect"]) -> Tensor:
@@ -24,17 +29,9 @@ def translate(x: Tensor, offset: Tensor, *, margin: int, fill: Literal["zero", "
 
     Returns:
         A fresh tensor like ``x``, in channels_last memory format.
-
-    Raises:
-        ValueError: if the margin does not fit the image.
     """
-    height, width = x.shape[2:]
-    if not 0 <= margin < min(height, width):
-        raise ValueError(
-            f"a translation by {margin} pixels needs images larger than that, got {height}x{width}"
-        )
     padded = _pad(x.permute(0, 2, 3, 1), margin, fill).contiguous()
-    return _cut_out(padded, margin - offset, (height, width)).permute(0, 3, 1, 2)
+    return _cut_out(padded, margin - offset, (x.shape[2], x.shape[3])).permute(0, 3, 1, 2)
 
 
 def random_cut(x: Tensor, draws: Draws, size: tuple[int, int]) -> Tensor:
@@ -52,6 +49,59 @@ def centre(x: Tensor, size: tuple[int, int]) -> Tensor:
     """
     top, left = (round((have - want) / 2) for have, want in zip(x.shape[2:], size, strict=True))
     return x[:, :, top : top + size[0], left : left + size[1]]
+
+
+def resized_crop(
+    x: Tensor, draws: Draws, scale: tuple[float, float], size: tuple[int, int] | None = None
+) -> Tensor:
+    """A random part of each image (Szegedy 2015, arXiv:1409.4842), resized (bilinear, antialiased).
+
+    Args:
+        x: images, (N, C, H, W), uint8.
+        draws: of these images; the only source of chance.
+        scale: the part's smallest and largest share of the area, in (0, 1].
+        size: (H, W) of the result; None for that of ``x``.
+
+    Returns:
+        A fresh tensor, (N, C, H, W), in channels_last memory format.
+    """
+    whole = (x.shape[2], x.shape[3])
+    size = size or whole
+    out = torch.empty((*x.shape[:2], *size), dtype=x.dtype, device=x.device)
+    out = out.contiguous(memory_format=torch.channels_last)
+    for i, (top, left, height, width) in enumerate(boxes(len(x), whole, draws, scale).tolist()):
+        part = x[i : i + 1, :, top : top + height, left : left + width]
+        if x.device.type == "cpu":
+            out[i] = F.interpolate(part, size, mode="bilinear", antialias=True)[0]
+        else:
+            # There is no antialiased resizing of whole numbers elsewhere.
+            resized = F.interpolate(part.float(), size, mode="bilinear", antialias=True)
+            out[i] = resized.round_().clamp_(0, 255)[0]
+    return out
+
+
+def boxes(count: int, size: tuple[int, int], draws: Draws, scale: tuple[float, float]) -> Tensor:
+    """(top, left, height, width) of a random part of each image, (count, 4), as torchvision draws them.
+
+    Area uniform, logarithm of the shape uniform; after ten parts that do not fit, the central one of the
+    nearest shape.
+    """
+    height, width = size
+    shares, shapes, places = draws.rand(3, TRIES).unbind(1)
+    area = height * width * (scale[0] + (scale[1] - scale[0]) * shares)
+    ratio = RATIO ** (2 * shapes - 1)
+    sizes = torch.stack(((area / ratio).sqrt(), (area * ratio).sqrt()), -1).round().long()
+    fits = ((sizes >= 1) & (sizes <= torch.tensor([height, width]))).all(-1)
+    first = fits.int().argmax(1)
+    rows = torch.arange(count)
+    whole = torch.tensor(
+        [min(height, round(width * RATIO)), min(width, round(height * RATIO))], dtype=torch.int64
+    )
+    found = fits.any(1)
+    chosen = torch.where(found[:, None], sizes[rows, first], whole)
+    room = torch.tensor([height, width]) - chosen + 1
+    corner = torch.where(found[:, None], (places[:, :2] * room).floor().long(), (room - 1) // 2)
+    return torch.cat((corner, chosen), 1)
 
 
 def _cut_out(pixels: Tensor, corner: Tensor, size: tuple[int, int]) -> Tensor:

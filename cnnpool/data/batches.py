@@ -1,19 +1,17 @@
 """Images for torch's DataLoader: whole batches at once, in orders and with changes that can be repeated."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-from cnnpool.data.augment import augment, centre
-from cnnpool.data.auto_augment import Policy
+from cnnpool.data.augment import centre
 from cnnpool.data.base import Split
-from cnnpool.data.draw import Draws, generator
-from cnnpool.data.mix import mix
-from cnnpool.data.prefetch import prefetched
+from cnnpool.data.sampling import Draws, generator
+from cnnpool.data.threads import in_threads
 
 SLOW = 1 << 21
 """Values of a batch, as it is read, from which on it is made in a thread."""
@@ -28,23 +26,18 @@ class ImageDataset(Dataset[Batch]):
 
     The augmentation of an image is a function of (seed, epoch, index) alone, drawn for a batch at once, so
     that neither the order, nor the number of workers or processes, nor an interruption changes it. The
-    partners of ``mixup`` and ``cutmix`` are images of the same batch.
+    partners of Mixup and CutMix are images of the same batch.
 
     Args:
         split: the images.
         mean: subtracted from each channel, (C,), in units where white is 1.
         std: each channel is divided by it, (C,), > 0.
         seed: of the augmentation.
-        crop, shift, flip, random_resized_crop, auto_augment, color_jitter: see
-            ``cnnpool.data.augment.augment``.
-        mixup, cutmix: see ``cnnpool.data.mix.mix``; labels are then the shares of classes, (B, num_classes).
-        num_classes: needed for these two.
-        size: (H, W) of the part of each image that is handed out; None for the whole.
-        random_place: that part lies anywhere (or is made by ``random_resized_crop``); false for the centre.
+        augment: changes images, (N, C, H', W') of uint8, by the draws of each, to (N, C, H, W); None takes
+            their central part.
+        mix: mixes the images of a batch and their labels, from a generator on the CPU; None for none.
+        size: (H, W) of the images that are handed out; None for that of the split.
         channels_last: memory format of the images.
-
-    Raises:
-        ValueError: if a number is out of range.
     """
 
     def __init__(
@@ -54,37 +47,16 @@ class ImageDataset(Dataset[Batch]):
         mean: Sequence[float],
         std: Sequence[float],
         seed: int = 0,
-        crop: int = 0,
-        shift: int = 0,
-        flip: bool = False,
-        random_resized_crop: tuple[float, float] | None = None,
-        auto_augment: Policy | None = None,
-        color_jitter: float = 0.0,
-        mixup: float = 0.0,
-        cutmix: float = 0.0,
-        num_classes: int = 0,
+        augment: Callable[[Tensor, Draws], Tensor] | None = None,
+        mix: Callable[[Tensor, Tensor, torch.Generator], Batch] | None = None,
         size: tuple[int, int] | None = None,
-        random_place: bool = False,
         channels_last: bool = True,
     ):
-        channels, *whole = split.shape
-        self.size = height, width = size or (whole[0], whole[1])
-        if height > whole[0] or width > whole[1]:
-            raise ValueError(f"size must be at most that of the images, {whole[0]}x{whole[1]}, got {size}")
-        for key, pixels in (("crop", crop), ("shift", shift)):
-            if not 0 <= pixels < min(height, width):
-                raise ValueError(f"{key} must be at least 0 and less than {min(height, width)}, got {pixels}")
-        self.split, self.seed = split, seed
-        self.augmentation: dict[str, Any] = {
-            **{"crop": crop, "shift": shift, "flip": flip, "random_resized_crop": random_resized_crop},
-            **{"auto_augment": auto_augment, "color_jitter": color_jitter},
-        }
-        self.mixing: dict[str, float] = {"mixup": mixup, "cutmix": cutmix}
-        self.num_classes = num_classes
-        self.random_place = random_place
+        self.size = height, width = size or split.shape[1:]
+        self.split, self.seed, self.augment, self.mix = split, seed, augment, mix
         self.channels_last = channels_last
         self._scale, self._bias = (
-            v.repeat(height * width).to(split.labels.device) for v in _normalisation(mean, std, channels)
+            v.repeat(height * width).to(split.labels.device) for v in _normalisation(mean, std)
         )
 
     def __len__(self) -> int:
@@ -101,11 +73,8 @@ class ImageDataset(Dataset[Batch]):
         here = index.to(self.split.labels.device)
         pixels, labels = self.split.rows.read(here), self.split.labels.index_select(0, here)
         images, labels = self._images(self._sent(pixels), epoch, index), self._sent(labels)
-        if any(self.mixing.values()):
-            # Apart from the augmentation, whose draws it leaves as they are.
-            chance = generator(self.seed, *items[0], 1)
-            images, labels = mix(images, labels, chance, num_classes=self.num_classes, **self.mixing)
-        return images, labels
+        # Apart from the augmentation, whose draws it leaves as they are.
+        return self.mix(images, labels, generator(self.seed, *items[0], 1)) if self.mix else (images, labels)
 
     def move(self, device: torch.device, *, images: bool = True) -> None:
         """Make the batches on ``device`` from now on: of the same draws.
@@ -138,11 +107,10 @@ class ImageDataset(Dataset[Batch]):
 
     def _images(self, pixels: Tensor, epoch: int, index: Tensor) -> Tensor:
         images = pixels.permute(0, 3, 1, 2)
-        if not self.random_place:
+        if self.augment is None:
             images = centre(images, self.size)
-        if any(self.augmentation.values()) or self.size != tuple(images.shape[2:]):
-            draws = Draws(self.seed, epoch, index)
-            images = augment(images, draws, size=self.size, **self.augmentation)
+        else:
+            images = self.augment(images, Draws(self.seed, epoch, index))
         pixels = images.permute(0, 2, 3, 1).contiguous()
         flat = torch.addcmul(self._bias, pixels.flatten(1).float(), self._scale)
         images = flat.view(pixels.shape).permute(0, 3, 1, 2)
@@ -166,9 +134,6 @@ class EpochSampler(DistributedSampler[Item]):
         shard: (rank, world): every world-th image of the order, from rank on, for one of several processes.
             Shuffled shards are of equal length (up to world - 1 images are left out), others cover all.
         multiple: images are left out of each epoch until their number is a multiple of this, >= 1.
-
-    Raises:
-        ValueError: if a number is out of range.
     """
 
     def __init__(
@@ -181,8 +146,6 @@ class EpochSampler(DistributedSampler[Item]):
         multiple: int = 1,
     ):
         rank, world = shard
-        if not 0 <= rank < world:
-            raise ValueError(f"shard must be (rank, world) with 0 <= rank < world, got {shard}")
         super().__init__(range(images), world, rank, shuffle, seed)  # type: ignore[arg-type]
         own = (images + (0 if shuffle else world - 1 - rank)) // world
         self.images, self.length = images, own // multiple * multiple
@@ -229,8 +192,6 @@ class Loader(DataLoader[Batch]):
     batch_size: int
 
     def __init__(self, images: ImageDataset, sampler: EpochSampler, *, batch_size: int, num_workers: int = 0):
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         # A generator of its own: each iteration draws from it, from torch's global one else.
         super().__init__(
             images,
@@ -247,8 +208,12 @@ class Loader(DataLoader[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
         self._handed_out = self.sampler.start // self.batch_size
-        ahead = 0 if self.num_workers else self.dataset.ahead(self.batch_size)
-        for batch in prefetched(super().__iter__(), ahead):
+        batches: Iterator[Batch] = super().__iter__()
+        made = batches
+        if not self.num_workers and (ahead := self.dataset.ahead(self.batch_size)):
+            count = range(len(self) - self._handed_out)
+            batches = in_threads(lambda _: next(made), count, ahead=ahead, workers=1)
+        for batch in batches:
             self._handed_out += 1
             yield batch
 
@@ -277,17 +242,10 @@ def as_it_is(batch: Any) -> Any:
     return batch
 
 
-def _normalisation(mean: Sequence[float], std: Sequence[float], channels: int) -> tuple[Tensor, Tensor]:
+def _normalisation(mean: Sequence[float], std: Sequence[float]) -> tuple[Tensor, Tensor]:
     """The factor and the summand of each channel that normalise values of 0 to 255.
 
     They are repeated for every value of an image: a broadcast over 3 channels does not vectorise.
-
-    Raises:
-        ValueError: if these are not ``channels`` numbers each, ``std`` above 0.
     """
-    if len(mean) != channels or len(std) != channels or not min(std) > 0:
-        raise ValueError(
-            f"mean and std must be {channels} numbers, std above 0, got {tuple(mean)} and {tuple(std)}"
-        )
     scale = 1 / (255 * torch.tensor(std, dtype=torch.float64))
     return scale.float(), (-255 * torch.tensor(mean, dtype=torch.float64) * scale).float()

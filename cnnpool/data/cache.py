@@ -1,4 +1,4 @@
-"""Decoded images kept on disk: written whole or not at all, believed only if their digest is right.
+"""Decoded images kept on disk: written whole or not at all, believed if unchanged or of the right digest.
 
 The pixels are one file of uint8, row after row; ``.npz`` beside it has the labels, what statistics need of
 each row, and a description with the digest of all.
@@ -7,11 +7,12 @@ each row, and a description with the digest of all.
 import json
 import logging
 import os
-import time
+import shutil
 import zipfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,27 +21,23 @@ import torch
 from filelock import FileLock
 
 from cnnpool.data.base import Raw, Split
-from cnnpool.data.decoded import Decoded
+from cnnpool.data.decode import Header
 from cnnpool.data.errors import DataError
-from cnnpool.data.pictures import Pictures
-from cnnpool.data.rows import File, InMemory, OnDisk, Rows, Shape
-from cnnpool.system.atomic import beside, explained, flush_folder, rename, replacing, write_json
+from cnnpool.data.images import GIB, Anew, Pictures, decoded
+from cnnpool.data.rows import File, InMemory, Rows, Shape, Stored, sums_of
+from cnnpool.system.atomic import beside, explained, flush_folder, rename, replacing
 from cnnpool.system.hardware import free_memory
 from cnnpool.system.progress import Progress
 
 Stream = Literal["auto"] | bool
 SHARE = 4
 """A data set is held in memory by itself if it takes at most this part of what is free."""
-GIB = 1 << 30
-RACY_S = 2.0
-"""A file that was changed less than this ago may change again without its time showing it."""
+NOT_KEPT = "cannot keep decoded images in %s (%s)"
 
 _log = logging.getLogger(__name__)
 
 
-def cached(
-    path: Path, key: str, make: Callable[[Path | None], Raw], hold: Callable[[Raw], Raw] = lambda raw: raw
-) -> Raw:
+def cached(path: Path, key: str, make: Callable[[Path | None], Raw], stream: Stream = "auto") -> Raw:
     """The data kept in ``path`` under ``key``, else what ``make`` gives, kept for the next time.
 
     Of several processes one makes it while the others wait. Where nothing can be written (no right, no room)
@@ -50,9 +47,12 @@ def cached(
         path: file of the pixels; its folder is created.
         key: changes when the data would; a file with another key is replaced.
         make: given the file to write pixels into, or None; data that does not lie there is not kept.
-        hold: what the data is read through, e.g. into memory.
+        stream: true to hold no pixels in memory, false to hold all, auto to hold what fits well.
+
+    Raises:
+        DataError: if all shall be held in memory, and do not fit.
     """
-    raw = _load(path, key, hold)
+    raw = _load(path, key, stream)
     if raw is not None:
         return raw
     try:
@@ -61,49 +61,48 @@ def cached(
         with Progress("waiting for another process that decodes these images"):
             lock.acquire()
     except OSError as error:
-        _log.warning("cannot keep decoded images in %s (%s)", path.parent, error)
-        return hold(make(None))
+        _log.warning(NOT_KEPT, path.parent, error)
+        return _held(make(None), stream)
     part = beside(path, "cache")
     try:
-        raw = _load(path, key, hold)
+        raw = _load(path, key, stream)
         if raw is None:
             raw = make(part)
             _save(path, part, key, raw)
-            raw = hold(replace(raw, known_sha256=raw.sha256))
+            raw = _held(replace(raw, known_sha256=raw.sha256), stream)
     finally:
         part.unlink(missing_ok=True)
         lock.release()
     return raw
 
 
-def _facts(path: Path) -> Path:
-    return path.with_suffix(".npz")
-
-
-def _load(path: Path, key: str, hold: Callable[[Raw], Raw]) -> Raw | None:
+def _load(path: Path, key: str, stream: Stream) -> Raw | None:
     """The content of ``path``, or None if it is missing, damaged or of another kind."""
     try:
-        with np.load(_facts(path)) as found:
+        with np.load(path.with_suffix(".npz")) as found:
             facts = json.loads(found["facts"].item())
             if facts["key"] != key:
                 return None
             file = File(path)
-            if os.fstat(file.descriptor).st_size != facts["nbytes"]:
+            status = os.fstat(file.descriptor)
+            if status.st_size != facts["nbytes"]:
                 raise ValueError("it has another length")
             arrays = {name: torch.from_numpy(found[name]) for name in found.files if name != "facts"}
         splits = {
             part: Split(
-                OnDisk(file, tuple(facts["shape"]), arrays[f"{part}.places"], arrays[f"{part}.sums"]),
+                Stored(file, tuple(facts["shape"]), arrays[f"{part}.places"], arrays[f"{part}.sums"]),
                 arrays[f"{part}.labels"],
             )
             for part in facts["parts"]
         }
         classes, notes = tuple(facts["classes"]), tuple(facts["notes"])
-        raw = hold(Raw(classes, splits["train"], splits["test"], splits.get("val"), notes, facts["skipped"]))
-        digest = raw.sha256 if raw.in_memory else digest_of(path, "all", lambda: _checked(raw))
-        if digest != facts["sha256"]:
-            raise ValueError("its digest is wrong")
-        return replace(raw, known_sha256=digest)
+        raw = Raw(classes, splits["train"], splits["test"], splits.get("val"), notes, facts["skipped"])
+        raw = _held(raw, stream)
+        if raw.in_memory or status.st_mtime_ns != facts["mtime_ns"]:
+            with Progress("checking decoded images"):
+                if raw.sha256 != facts["sha256"]:
+                    raise ValueError("its digest is wrong")
+        return replace(raw, known_sha256=facts["sha256"])
     except FileNotFoundError:
         return None
     except DataError:
@@ -114,117 +113,122 @@ def _load(path: Path, key: str, hold: Callable[[Raw], Raw]) -> Raw | None:
         return None
 
 
-def _checked(raw: Raw) -> str:
-    with Progress("checking decoded images"):
-        return raw.sha256
-
-
 def _save(path: Path, part: Path, key: str, raw: Raw) -> None:
     """Describe the pixels in ``part`` and rename both files. Needs the lock.
 
     A process killed here leaves the old pair, or one whose digest is wrong.
     """
-    if not isinstance(raw.train.rows, OnDisk):
+    file = getattr(raw.train.rows, "store", None)
+    if not isinstance(file, File):
         return
-    file = raw.train.rows.file
     arrays: dict[str, Any] = {}
     for name, split in raw.splits.items():
-        assert isinstance(split.rows, OnDisk)
+        assert isinstance(split.rows, Stored)
         arrays |= {
             f"{name}.places": split.rows.places.numpy(),
             f"{name}.sums": split.rows.row_sums.numpy(),
             f"{name}.labels": split.labels.numpy(),
         }
+    status = os.fstat(file.descriptor)
     facts: dict[str, Any] = {"key": key, "classes": raw.classes, "sha256": raw.sha256}
-    facts |= {"shape": raw.train.rows.shape, "nbytes": os.fstat(file.descriptor).st_size}
-    facts |= {"parts": list(raw.splits)}
-    facts |= {"notes": raw.notes, "skipped": dict(raw.skipped)}
+    facts |= {"shape": raw.train.rows.shape, "nbytes": status.st_size, "mtime_ns": status.st_mtime_ns}
+    facts |= {"parts": list(raw.splits), "notes": raw.notes, "skipped": dict(raw.skipped)}
     try:
-        with replacing(_facts(path), maker="cache") as description:
+        with replacing(path.with_suffix(".npz"), maker="cache") as description:
             np.savez(description, facts=np.array(json.dumps(facts)), **arrays)
             os.fsync(file.descriptor)
             rename(part, path)
         flush_folder(path.parent)
         file.path = path
     except OSError as error:
-        said = explained(error, path).strerror
-        _log.warning("cannot keep decoded images in %s (%s)", path.parent, said)
+        _log.warning(NOT_KEPT, path.parent, explained(error, path).strerror)
 
 
-def digest_of(path: Path, subject: str, compute: Callable[[], str]) -> str:
-    """The digest that ``compute`` gives, remembered beside ``path`` until that file changes.
-
-    Args:
-        path: file that it depends on.
-        subject: else it depends on.
-        compute: from the file.
-    """
-    memory = path.with_name(f"{path.name}.digests")
-    state, begun = _state(path), time.time()
-    known = _known(memory, state)
-    if subject in known:
-        return known[subject]
-    digest = compute()
-    if _state(path) == state and path.stat().st_ctime < begun - RACY_S:
-        # It costs time next time, no more.
-        with suppress(OSError):
-            digests = {**_known(memory, state), subject: digest}
-            write_json(memory, {"state": state, "digests": digests}, flush=False)
-    return digest
-
-
-def _known(memory: Path, state: list[int]) -> dict[str, str]:
-    try:
-        content = json.loads(memory.read_text(encoding="utf-8"))
-        return dict(content["digests"]) if content["state"] == state else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-
-
-def _state(path: Path) -> list[int]:
-    status = path.stat()
-    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-
-
-def begin(
-    pictures: Pictures,
-    numbers: Sequence[int],
-    costs: Sequence[int],
-    shape: Shape,
-    *,
-    part: Path | None,
-    stream: Stream,
-) -> Rows:
-    """Rows for the images ``numbers`` of ``pictures``: in the file ``part`` where the disk has room for it.
+def decoded_rows(
+    pictures: Pictures, headers: Mapping[int, Header], shape: Shape, *, part: Path | None, stream: Stream
+) -> tuple[Rows, dict[int, str]]:
+    """Rows of the images in ``headers`` that can be read, in the file ``part`` where the disk has room.
 
     Without room, images are held in memory if they fit there twice, as a run needs while it starts, and are
     else decoded anew each time they are needed.
 
     Args:
-        pictures, numbers, costs, shape: as of ``Decoded``.
+        pictures: all images.
+        headers: of those to be decoded, by place.
+        shape: (H, W, C) of a row.
         part: file to write; None if nothing can be written.
         stream: true to hold none in memory; false to hold all.
 
+    Returns:
+        The rows in the order of ``headers``, and why the others cannot be read, by place.
+
     Raises:
-        DataError: if all shall be held in memory, and do not fit.
+        DataError: if all shall be held in memory, and do not fit; if the disk fails.
     """
-    count = len(numbers)
-    nbytes = count * shape[0] * shape[1] * shape[2]
+    count, nbytes = len(headers), len(headers) * shape[0] * shape[1] * shape[2]
     if stream is False:
         _check_memory(count, shape)
-    if part is not None:
-        try:
-            return OnDisk.new(part, count, shape)
-        except OSError as error:
-            part.unlink(missing_ok=True)
-            said = explained(error, part, nbytes).strerror
-            _log.warning("cannot keep decoded images in %s (%s)", part.parent, said)
-    if stream is False or (stream == "auto" and _fits(nbytes, 2)):
-        return InMemory(torch.empty((count, *shape), dtype=torch.uint8))
-    return Decoded(pictures, numbers, costs, shape)
+    sums: list[np.ndarray] = []
+    unreadable: dict[int, str] = {}
+
+    def readable() -> Iterator[np.ndarray]:
+        made = decoded(pictures, headers, shape, lambda pixels: (pixels, sums_of(pixels)))
+        with Progress("decoding", count, "images") as progress:
+            for place, found in zip(headers, made, strict=True):
+                progress.step()
+                if isinstance(found, str):
+                    unreadable[place] = found
+                else:
+                    sums.append(found[1])
+                    yield found[0]
+
+    store: File | Anew
+    if part is not None and _has_room(part, nbytes):
+        store = _written(part, readable())
+        places = list(range(len(sums)))
+    elif stream is False or (stream == "auto" and _fits(nbytes, 2)):
+        pixels = torch.empty((count, *shape), dtype=torch.uint8)
+        for row, image in enumerate(readable()):
+            pixels.numpy()[row] = image
+        return InMemory(pixels[: len(sums)]), unreadable
+    else:
+        store = Anew(pictures, headers)
+        deque(readable(), maxlen=0)
+        places = [place for place in headers if place not in unreadable]
+    row_sums = np.array(sums, np.int64).reshape(-1, 2, shape[2])
+    return Stored(
+        store, shape, torch.tensor(places, dtype=torch.int64), torch.from_numpy(row_sums)
+    ), unreadable
 
 
-def hold(raw: Raw, stream: Stream) -> Raw:
+def _written(part: Path, images: Iterator[np.ndarray]) -> File:
+    """The file ``part`` of ``images``, one after another.
+
+    Raises:
+        DataError: if the disk is full or fails.
+    """
+    try:
+        with part.open("wb") as file:
+            for pixels in images:
+                file.write(np.ascontiguousarray(pixels).data)
+        return File(part)
+    except OSError as error:
+        raise DataError(
+            f"cannot write {part} ({error.strerror}): make room there, or keep the images elsewhere by "
+            "XDG_CACHE_HOME"
+        ) from error
+
+
+def _has_room(part: Path, nbytes: int) -> bool:
+    """Whether the disk has room for a file of ``nbytes``; a warning says that it has none."""
+    if shutil.disk_usage(part.parent).free >= nbytes:
+        return True
+    error = explained(OSError(ENOSPC, os.strerror(ENOSPC)), part, nbytes)
+    _log.warning(NOT_KEPT, part.parent, error.strerror)
+    return False
+
+
+def _held(raw: Raw, stream: Stream) -> Raw:
     """``raw`` in memory, unless ``stream`` is true or it takes more than a quarter of the free memory.
 
     Raises:
@@ -247,10 +251,10 @@ def _fits(nbytes: int, times: int) -> bool:
 
 def _check_memory(images: int, shape: Shape) -> None:
     """Raise unless so many images fit into memory twice, as they lie there while a run cuts its splits."""
-    needed, free = 2 * images * shape[0] * shape[1] * shape[2], free_memory()
-    if free is not None and needed > free:
+    nbytes = images * shape[0] * shape[1] * shape[2]
+    if not _fits(nbytes, 2):
         raise DataError(
-            f"{images:,} images of {shape[0]}x{shape[1]} take {needed / GIB:.1f} GiB of memory while a run "
-            f"starts, and {max(free, 0) / GIB:.1f} GiB are free: read them from disk by data.stream=auto, or "
-            "lower data.size"
+            f"{images:,} images of {shape[0]}x{shape[1]} take {2 * nbytes / GIB:.1f} GiB of memory while a "
+            f"run starts, and {max(free_memory() or 0, 0) / GIB:.1f} GiB are free: read them from disk by "
+            "data.stream=auto, or lower data.size"
         )

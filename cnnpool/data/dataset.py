@@ -1,17 +1,19 @@
 """From a data set as published to what a run trains on: the validation cut, the statistics, the batches."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from cnnpool.data.augment import CHANGES, augment
 from cnnpool.data.base import Raw, Source, Split
-from cnnpool.data.batches import EpochSampler, ImageDataset, Loader
-from cnnpool.data.draw import seed_of, stratified
+from cnnpool.data.batches import Batch, EpochSampler, ImageDataset, Loader
 from cnnpool.data.errors import DataError
-from cnnpool.data.rows import InMemory
+from cnnpool.data.mix import mix
+from cnnpool.data.sampling import Draws, seed_of, stratified
 
 LIMIT = 1
 """Tells the draw of ``limit`` from that of the validation cut."""
@@ -101,28 +103,43 @@ class Dataset:
         if own < batch_size:
             # The only batch: all images there are, in equal parts.
             batch_size = own // parts * parts
+        if not batch_size:
+            raise ValueError(f"{len(self.train)} training images give {world} x {parts} parts no image each")
         images = ImageDataset(
             self.train,
             mean=self.mean,
             std=self.std,
             seed=self.seed,
-            crop=source.crop,
-            shift=source.shift,
-            flip=source.flip,
-            random_resized_crop=source.random_resized_crop,
-            auto_augment=source.auto_augment,
-            color_jitter=source.color_jitter,
-            mixup=source.mixup,
-            cutmix=source.cutmix,
-            num_classes=self.num_classes,
+            augment=self._augmentation(),
+            mix=self._mixing(),
             size=self.size,
-            random_place=True,
             channels_last=channels_last,
         )
-        if not batch_size:
-            raise ValueError(f"{len(self.train)} training images give {world} x {parts} parts no image each")
         order = EpochSampler(len(self.train), seed=self.seed, shuffle=True, shard=shard, multiple=batch_size)
         return Loader(images, order, batch_size=batch_size // parts, num_workers=num_workers)
+
+    def _augmentation(self) -> Callable[[Tensor, Draws], Tensor] | None:
+        """The change of training images; None for none.
+
+        Raises:
+            ValueError: if the images are too small for it.
+        """
+        options = {name: getattr(self.source, name) for name in CHANGES}
+        for key in ("crop", "shift"):
+            if options[key] >= min(self.size):
+                height, width = self.size
+                raise ValueError(
+                    f"data.{key}={options[key]} must be less than the sides of the images, {height}x{width}"
+                )
+        is_whole = self.size == tuple(self.train.shape[1:])
+        return partial(augment, size=self.size, **options) if any(options.values()) or not is_whole else None
+
+    def _mixing(self) -> Callable[[Tensor, Tensor, torch.Generator], Batch] | None:
+        """The mixing of training images with others of their batch; None for none."""
+        mixup, cutmix = self.source.mixup, self.source.cutmix
+        if not (mixup or cutmix):
+            return None
+        return partial(mix, num_classes=self.num_classes, mixup=mixup, cutmix=cutmix)
 
     def val_loader(self, *, shard: tuple[int, int] = (0, 1), channels_last: bool = True) -> Loader | None:
         """Every validation image once, in order, as it is; None if ``val_size`` is 0."""
@@ -176,7 +193,7 @@ def assemble(name: str, source: Source, *, seed: int) -> Dataset:
         mixed = stratified(labels, seed=seed_of(drawn, LIMIT))
         rest = mixed[torch.isin(mixed, rest)][: source.limit].sort().values
     train = raw.train.take(rest)
-    mean, std = _moments(train.rows.sums(), len(train) * train.shape[1] * train.shape[2])
+    mean, std = statistics(train)
     if min(std) == 0:
         raise DataError(
             f"{name}: channel {std.index(0)} has the same value in every pixel of every training image"
@@ -210,18 +227,13 @@ def digest(raw: Raw, source: Source) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and (population) standard deviation of each channel of uint8 images, white being 1.
+def statistics(split: Split) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and (population) standard deviation of each channel, white being 1.
 
     The sums are exact integers (below 2^53 in float64), whatever the number of threads.
     """
-    rows = InMemory(images.permute(0, 2, 3, 1).contiguous())
-    return _moments(rows.sums(), images.numel() // images.shape[1])
-
-
-def _moments(total: Tensor, count: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation from the sums of ``count`` values and of their squares, (2, C)."""
-    moments = [[int(value) for value in row] for row in total.tolist()]
+    count = len(split) * split.shape[1] * split.shape[2]
+    moments = [[int(value) for value in row] for row in split.rows.sums().tolist()]
     mean = tuple(first / count / 255 for first in moments[0])
     variance = [(count * second - first**2) / count**2 for first, second in zip(*moments, strict=True)]
     return mean, tuple(v**0.5 / 255 for v in variance)

@@ -12,9 +12,8 @@ from torch.utils.data import ConcatDataset
 
 from cnnpool.data.decode import MADE_BY, Picture
 from cnnpool.data.errors import DataError
-from cnnpool.data.image_source import Found, ImageSource, Origin, cache_folder, stamp
-from cnnpool.data.layout import NAMES
-from cnnpool.data.pictures import Pictures
+from cnnpool.data.image_source import NAMES, Found, ImageSource, Origin, cache_folder, stamp
+from cnnpool.data.images import Pictures
 from cnnpool.registry import did_you_mean
 
 IMAGES = ("image", "img")
@@ -60,7 +59,7 @@ class HuggingFace(ImageSource):
         return Origin(
             root,
             cache_folder(root) / f"huggingface-{name}",
-            stamp(f"1 {words}", Path(os.sep), files),
+            stamp(f"2 {words}", Path(os.sep), files),
             partial(_listed, parts, image, label, self.path),
             [f"{self.path} by datasets: {counts}; images in {image}, classes in {label}"],
             f"{parts['test'].split} holds the test images" if "test" in parts else "",

@@ -1,12 +1,11 @@
 """Images of any size brought to one, decoded once and kept on disk, wherever they come from."""
 
 import hashlib
-import logging
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,21 +15,22 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from cnnpool.bounds import Seed
 from cnnpool.data.base import Raw, Source, Split, ValSize
-from cnnpool.data.cache import GIB, Stream, begin, cached, digest_of, hold
-from cnnpool.data.decode import Size
-from cnnpool.data.draw import cut
+from cnnpool.data.cache import Stream, cached, decoded_rows
+from cnnpool.data.decode import Header, Size, quiet_pillow
 from cnnpool.data.errors import DataError
-from cnnpool.data.images import between, commonest_size, decode_all, survey
-from cnnpool.data.pictures import Pictures
-from cnnpool.data.rows import OnDisk
+from cnnpool.data.images import GIB, Anew, Pictures, between, commonest_size, survey
+from cnnpool.data.sampling import cut
+from cnnpool.system.progress import Progress
 from cnnpool.tables import printable
 
-SHOWN = 10
-"""Unreadable images that are named on the screen; a file names them all."""
+NAMES = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation"),
+    "test": ("test", "testing"),
+}
+"""The usual names of each part, in small letters."""
 Side = Annotated[int, Ge(1), Le(8192)]
 TestSize = Annotated[float, Gt(0), Lt(1)]
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,12 @@ class ImageSource(Source):
         origin = self.origin()
         channels = "auto" if self.channels is None else self.channels
         path = origin.folder / f"{channels}x{self.resize or self.size or 'own'}.images".replace(" ", "")
-        raw = cached(path, origin.key, partial(self._decode, origin), partial(hold, stream=self.stream))
+        raw = cached(path, origin.key, partial(self._decode, origin), self.stream)
         notes = [*origin.notes, *raw.notes]
         if raw.skipped:
             notes.append(_left_out(raw.skipped, origin, skip=self.skip_unreadable))
         if not origin.test:
-            raw = self._cut(raw, path)
+            raw = self._cut(raw)
             notes.append(
                 f"test images: {100 * self.test_size:g} % of each class (data.test_size), drawn by "
                 f"data.split_seed={self.split_seed}"
@@ -143,7 +143,7 @@ class ImageSource(Source):
                 f"{origin.test}"
             )
         if not raw.in_memory:
-            notes.append(_streamed(raw))
+            notes.append(_streamed(raw, path))
         return replace(raw, notes=tuple(notes))
 
     def _decode(self, origin: Origin, part: Path | None) -> Raw:
@@ -152,24 +152,36 @@ class ImageSource(Source):
         """
         listing = origin.listed()
         pictures, ends = listing.pictures, np.cumsum([0, *listing.counts.values()]).tolist()
-        found = survey(pictures, self.max_megapixels)
-        headers = sorted(found.headers.items())
-        size, why = self._size([header.size for place, header in headers if place < ends[1]])
-        channels = self.channels or (1 if pictures.is_grey() else 3)
-        rows, places = decode_all(found, size, channels, partial(begin, part=part, stream=self.stream))
+        with quiet_pillow():
+            headers, unreadable = self._headers(pictures)
+            size, why = self._size([header.size for place, header in headers.items() if place < ends[1]])
+            shape = (*size, self.channels or (1 if pictures.is_grey() else 3))
+            rows, others = decoded_rows(pictures, headers, shape, part=part, stream=self.stream)
+        places = [place for place in headers if place not in others]
         used = np.unique(pictures.labels[pictures.labels >= 0])
         kept = torch.from_numpy(np.searchsorted(used, pictures.labels[places]))
         parts = {}
         for name, first, end in zip(listing.counts, ends, ends[1:], strict=False):
-            bounds = np.searchsorted(places, (first, end)).tolist()
-            parts[name] = Split(rows.part(*bounds), kept[slice(*bounds)])
-        test = parts.get("test", Split(rows.part(0, 0), kept[:0]))
-        skipped = {
-            pictures.name_below(origin.root, place): found.unreadable[place]
-            for place in sorted(found.unreadable)
-        }
-        notes = (_sizes(size, why, [found.headers[place].size for place in places]),) if places else ()
+            bounds = slice(*np.searchsorted(places, (first, end)).tolist())
+            parts[name] = Split(rows.take(bounds), kept[bounds])
+        none = slice(0, 0)
+        test = parts.get("test", Split(rows.take(none), kept[none]))
+        skipped = {pictures.name(i, origin.root): why for i, why in sorted((unreadable | others).items())}
+        notes = (_sizes(size, why, [headers[place].size for place in places]),) if places else ()
         return Raw(_names(listing.names, used), parts["train"], test, parts.get("val"), notes, skipped)
+
+    def _headers(self, pictures: Pictures) -> tuple[dict[int, Header], dict[int, str]]:
+        """Of all images by place, and why others cannot be used."""
+        headers: dict[int, Header] = {}
+        unreadable: dict[int, str] = {}
+        with Progress("looking at images", len(pictures), "files") as progress:
+            for place, found in enumerate(survey(pictures, self.max_megapixels)):
+                progress.step()
+                if isinstance(found, str):
+                    unreadable[place] = found
+                else:
+                    headers[place] = found
+        return headers, unreadable
 
     def _size(self, training: Sequence[Size]) -> tuple[Size, str]:
         """(H, W) to bring all images to, and why."""
@@ -179,16 +191,15 @@ class ImageSource(Source):
             return _pair(self.size), "data.size"
         return commonest_size(training) if training else ((1, 1), "")
 
-    def _cut(self, raw: Raw, path: Path) -> Raw:
-        """``raw``, kept in ``path`` if anywhere, with its test images cut from the training images."""
+    def _cut(self, raw: Raw) -> Raw:
+        """``raw`` with its test images cut from the training images."""
         rest, test = cut(raw.train.labels, self.test_size, seed=self.split_seed)
         if not len(test):
             raise DataError(f"no class of {self.root} has the two images that a test set needs: add some")
-        raw = replace(raw, train=raw.train.take(rest), test=raw.train.take(test), known_sha256=None)
-        if isinstance(raw.train.rows, OnDisk) and raw.train.rows.file.path == path:
-            what = f"test_size={self.test_size} split_seed={self.split_seed}"
-            raw = replace(raw, known_sha256=digest_of(path, what, lambda: raw.sha256))
-        return raw
+        # The cut is a function of the labels and these, so that no pixel need be read again.
+        text = f"{raw.sha256} test_size={self.test_size} split_seed={self.split_seed}"
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        return replace(raw, train=raw.train.take(rest), test=raw.train.take(test), known_sha256=digest)
 
 
 def _pair(size: int | Size) -> Size:
@@ -210,10 +221,10 @@ def _sizes(size: Size, why: str, sizes: Sequence[Size]) -> str:
     return f"{text}, and their centre is cut out"
 
 
-def _streamed(raw: Raw) -> str:
+def _streamed(raw: Raw, path: Path) -> str:
     gib = sum(split.rows.nbytes for split in raw.splits.values()) / GIB
-    if isinstance(raw.train.rows, OnDisk):
-        return f"not held in memory ({gib:.2g} GiB): each batch is read from {raw.train.rows.file.path}"
+    if not isinstance(getattr(raw.train.rows, "store", None), Anew):
+        return f"not held in memory ({gib:.2g} GiB): each batch is read from {path}"
     return f"neither memory nor disk has room for {gib:.2g} GiB: each batch is decoded from its files"
 
 
@@ -242,38 +253,27 @@ def stamp(head: str, root: Path, paths: Iterable[str]) -> str:
 
 
 def _left_out(skipped: Mapping[str, str], origin: Origin, *, skip: bool) -> str:
-    """A note on the images that cannot be read, all of which a file beside the decoded ones names.
+    """A note on the images that cannot be read, which a file beside the decoded ones names.
 
     Raises:
-        DataError: if they are not to be skipped; those named first are in the log.
+        DataError: if they are not to be skipped.
     """
-    lines = [f"{printable(path)}: {why}" for path, why in skipped.items()]
-    place = _keep_list(origin.folder / "unreadable.txt", lines)
-    count = "1 image" if len(lines) == 1 else f"{len(lines):,} images"
-    if skip:
-        return f"{count} left out, which cannot be read (data.skip_unreadable){place and f': see {place}'}"
-    remedy = "repair or remove {it}, or go on without {it} by data.skip_unreadable=true"
-    if len(lines) == 1:
-        path, why = next(iter(skipped.items()))
-        raise DataError(f"cannot decode {origin.root / path} ({why}): {remedy.format(it='it')}")
-    more = [f"and {len(lines) - SHOWN:,} more"] if len(lines) > SHOWN else []
-    _log_once(f"cannot decode, below {origin.root}:\n  " + "\n  ".join([*lines[:SHOWN], *more]))
-    where = f" (all in {place})" if place else ""
-    raise DataError(f"{count} of {origin.root} cannot be decoded{where}: {remedy.format(it='them')}")
-
-
-@cache
-def _log_once(text: str) -> None:
-    """Log what every job of a sweep would repeat."""
-    _log.error("%s", text)
-
-
-def _keep_list(path: Path, lines: Sequence[str]) -> str:
-    """Write ``lines`` to ``path``; its name, or nothing where it cannot be written."""
+    listed = origin.folder / "unreadable.txt"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        listed.parent.mkdir(parents=True, exist_ok=True)
+        lines = [f"{printable(path)}: {why}\n" for path, why in skipped.items()]
+        listed.write_text("".join(lines), encoding="utf-8")
+        place = f"see {listed}"
     except OSError as error:
-        _log.warning("cannot keep the list of unreadable images in %s (%s)", path.parent, error)
-        return ""
-    return str(path)
+        place = f"their list cannot be kept in {listed.parent}: {error.strerror}"
+    count = len(skipped)
+    if skip:
+        images = "1 image" if count == 1 else f"{count:,} images"
+        return f"{images} left out, which cannot be read (data.skip_unreadable): {place}"
+    path, why = next(iter(skipped.items()))
+    more = f" and {count - 1:,} more ({place})" if count > 1 else ""
+    them = "what cannot be read" if more else "it"
+    raise DataError(
+        f"cannot decode {origin.root / path} ({why}){more}: repair or remove {them}, or go on without it by "
+        "data.skip_unreadable=true"
+    )

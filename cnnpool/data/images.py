@@ -1,76 +1,190 @@
-"""Many images to pixels of one size: surveyed, decoded in all cores, the unreadable ones set apart."""
+"""Many images to pixels of one size: surveyed and decoded in all cores, the unreadable ones set apart."""
 
+import os
+import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from threading import Lock
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
 
-from cnnpool.data.decode import Header, Size, decode, is_passing, quiet_pillow, read_header, reason
-from cnnpool.data.decoded import BUDGET
+import numpy as np
+from PIL import Image
+
+from cnnpool.data.decode import Header, Picture, Size, decode, is_passing, opened, read_header, reason
 from cnnpool.data.errors import DataError
-from cnnpool.data.pictures import Pictures
-from cnnpool.data.rows import Rows, Shape
-from cnnpool.data.threads import in_threads
-from cnnpool.system.progress import Progress
+from cnnpool.data.rows import CHUNK, Shape
+from cnnpool.data.threads import Budget, cores, in_threads
 
 LARGEST = 512
 """Pixels of H and W up to which a size is chosen without being asked for."""
 GIB = 1 << 30
 MEGA = 10**6
+GREY = ("1", "L", "LA", "I", "I;16")
+AHEAD = 256
+"""Images that are read before they are asked for, at most."""
+
+Made = TypeVar("Made")
+_budget = Budget(3 << 28)
+"""Bytes of the files that are decoded at the same time, before they are reduced."""
 
 
-@dataclass(frozen=True)
-class Survey:
-    """Images as their headers describe them.
+class Items(Protocol):
+    """A data set of (image, label), as ``torch.utils.data.Dataset`` describes it."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> tuple[Picture, int]: ...
+
+
+class Pictures:
+    """The images of all parts of a data set, one part after another.
 
     Args:
-        pictures: all images.
-        headers: of those whose header can be read and that are not too large, by place.
-        unreadable: why the others cannot be used, by place.
+        items: images with their labels, read from several threads at once.
+        title: of the data set, in messages on images without a path.
+
+    Attributes:
+        labels: int64, (N,); -1 for an image that was not opened yet.
     """
 
-    pictures: Pictures
-    headers: dict[int, Header] = field(default_factory=dict)
-    unreadable: dict[int, str] = field(default_factory=dict)
+    def __init__(self, items: Items, title: str = ""):
+        self.items, self.title = items, title
+        self.labels = np.full(len(items), -1, np.int64)
 
-    def refuse(self, place: int, error: Exception) -> None:
-        """Note that the file at ``place`` cannot be read because of ``error``.
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def open(self, place: int) -> Picture:
+        """The image at ``place``; its label is noted.
+
+        Raises:
+            Exception: nearly any, by the data set.
+        """
+        picture, label = self.items[place]
+        if label is None or int(label) < 0:
+            raise DataError(f"{self._named(place, picture)} has no label")
+        self.labels[place] = int(label)
+        return picture
+
+    def name(self, place: int, root: Path | None = None) -> str:
+        """The path of the image, seen from ``root`` if that is given, or its number."""
+        try:
+            name = self._named(place, self.items[place][0])
+        except Exception:
+            # It is asked for to say that the image cannot be read.
+            return self._named(place, b"")
+        return os.path.relpath(name, root) if root and os.path.isabs(name) else name
+
+    def is_grey(self) -> bool:
+        """Whether the first image is grey."""
+        try:
+            with opened(self.open(0)) as image:
+                return image.mode in GREY
+        except Exception:
+            # It will be named with all others that cannot be read.
+            return False
+
+    def _named(self, place: int, picture: Picture) -> str:
+        return picture if isinstance(picture, str) else f"image {place} of {self.title}"
+
+    def attempt(self, place: int, work: Callable[[Picture], Made]) -> Made | str:
+        """``work`` of the image at ``place``, or why that cannot be read.
 
         Raises:
             DataError: if that is not the file's fault.
         """
-        if isinstance(error, DataError):
-            raise error
-        if is_passing(error):
-            raise DataError(
-                f"cannot read {self.pictures.name(place)} ({reason(error)}): fix that and run again; "
-                "data.max_megapixels bounds the memory that one image takes"
-            ) from error
-        self.unreadable[place] = reason(error)
-
-
-def survey(pictures: Pictures, max_megapixels: int, workers: int | None = None) -> Survey:
-    """The headers of all ``pictures``, of which larger ones than ``max_megapixels`` count as unreadable."""
-    found = Survey(pictures)
-
-    def look(place: int) -> None:
         try:
-            header = read_header(pictures.open(place))
+            return work(self.open(place))
+        except DataError:
+            raise
         except Exception as error:
-            found.refuse(place, error)
-            return
-        if header.pixels > max_megapixels * MEGA:
-            found.unreadable[place] = (
-                f"{header.pixels / MEGA:,.0f} megapixels, more than data.max_megapixels={max_megapixels}: "
-                f"shrink it, or raise that (reading it takes {header.nbytes / GIB:.1f} GiB)"
-            )
-        else:
-            found.headers[place] = header
-        progress.step()
+            # A damaged file raises nearly anything, by its format.
+            if is_passing(error):
+                raise DataError(
+                    f"cannot read {self.name(place)} ({reason(error)}): fix that and run again; "
+                    "data.max_megapixels bounds the memory that one image takes"
+                ) from error
+            return reason(error)
 
-    with quiet_pillow(), Progress("looking at images", len(pictures), "files") as progress:
-        in_threads(look, [0] * len(pictures), workers=workers)
-    return found
+
+def survey(pictures: Pictures, max_megapixels: int, workers: int | None = None) -> Iterator[Header | str]:
+    """The header of every image, or why it cannot be used, since it has more than ``max_megapixels`` too."""
+
+    def look(place: int) -> Header | str:
+        header = pictures.attempt(place, read_header)
+        if isinstance(header, str) or header.pixels <= max_megapixels * MEGA:
+            return header
+        return (
+            f"{header.pixels / MEGA:,.0f} megapixels, more than data.max_megapixels={max_megapixels}: "
+            f"shrink it, or raise that (reading it takes {header.nbytes / GIB:.1f} GiB)"
+        )
+
+    return in_threads(look, range(len(pictures)), ahead=AHEAD, workers=workers)
+
+
+def decoded(
+    pictures: Pictures,
+    headers: Mapping[int, Header],
+    shape: Shape,
+    make: Callable[[np.ndarray], Made],
+    workers: int | None = None,
+) -> Iterator[Made | str]:
+    """``make`` of the pixels of each image in ``headers``, or why it cannot be read, in that order.
+
+    Args:
+        pictures: all images.
+        headers: by place among them.
+        shape: (H, W, C) of all, see ``cnnpool.data.decode.decode``.
+        make: called in the thread that decoded them.
+        workers: threads; None for one for each core. They change no bit.
+
+    Raises:
+        DataError: if memory is short or a disk fails.
+    """
+
+    def work(place: int) -> Made | str:
+        with _budget.taken(headers[place].nbytes):
+            return pictures.attempt(place, lambda picture: make(decode(picture, shape[:2], shape[2])))
+
+    ahead = max(cores(), min(AHEAD, CHUNK // (shape[0] * shape[1] * shape[2])))
+    return in_threads(work, headers, ahead=ahead, workers=workers)
+
+
+class Anew:
+    """Rows decoded in all cores whenever they are read, where neither memory nor disk has room for pixels.
+
+    Args:
+        pictures: of the whole data set.
+        headers: by place among them; a row's number in this store is that place.
+    """
+
+    def __init__(self, pictures: Pictures, headers: Mapping[int, Header]):
+        self.pictures, self.headers = pictures, headers
+        self.states = {place: pictures.attempt(place, _state) for place in headers}
+
+    def read(self, places: np.ndarray, shape: Shape) -> np.ndarray:
+        """The rows at ``places``: see ``Store``."""
+        if Image.MAX_IMAGE_PIXELS is not None:
+            # For good: batches are read in other threads, where neither can be set for a while only.
+            Image.MAX_IMAGE_PIXELS = None
+            warnings.filterwarnings("ignore", module=r"PIL\.")
+        headers = {place: self.headers[place] for place in places.tolist()}
+        pixels = np.empty((len(places), *shape), np.uint8)
+        for place, image in zip(headers, decoded(self.pictures, headers, shape, np.asarray), strict=True):
+            if isinstance(image, str):
+                raise DataError(f"cannot read {self.pictures.name(place)} any more ({image}): run again")
+            if self.pictures.attempt(place, _state) != self.states[place]:
+                raise DataError(f"{self.pictures.name(place)} was changed while it was in use: run again")
+            pixels[places == place] = image
+        return pixels
+
+
+def _state(picture: Picture) -> tuple[int, int]:
+    """Size and time of change of an image's file; zeros for an image without one."""
+    if not isinstance(picture, str):
+        return 0, 0
+    status = os.stat(picture)
+    return status.st_size, status.st_mtime_ns
 
 
 def commonest_size(sizes: Sequence[Size]) -> tuple[Size, str]:
@@ -95,53 +209,3 @@ def between(sizes: Sequence[Size]) -> str:
     """``from 24x24 to 29700x20990``."""
     low, high = (pick(sizes, key=lambda s: (s[0] * s[1], s)) for pick in (min, max))
     return f"{low[0]}x{low[1]}" if low == high else f"from {low[0]}x{low[1]} to {high[0]}x{high[1]}"
-
-
-Begin = Callable[[Pictures, Sequence[int], Sequence[int], Shape], Rows]
-"""Makes the rows that take the pixels: given all images, the numbers of those to be decoded among them, the
-bytes that each takes meanwhile, and (H, W, C)."""
-
-
-def decode_all(
-    found: Survey, size: Size, channels: int, begin: Begin, workers: int | None = None
-) -> tuple[Rows, list[int]]:
-    """Decode every image that can be read; the others join the unreadable of ``found``.
-
-    Args:
-        found: the images.
-        size: (H, W) of all, see ``cnnpool.data.decode.decode``.
-        channels: 3 for colour, 1 for grey.
-        begin: makes the rows.
-        workers: threads; None for one for each core. They change no bit.
-
-    Returns:
-        The rows of those that can be read, in order, and their places.
-
-    Raises:
-        DataError: if there is no room for them, or a disk fails.
-    """
-    places = sorted(found.headers)
-    costs = [found.headers[place].nbytes for place in places]
-    rows = begin(found.pictures, places, costs, (*size, channels))
-    areas = [found.headers[place].pixels for place in places]
-    done, lock = 0, Lock()
-
-    def take(i: int) -> None:
-        nonlocal done
-        try:
-            pixels = decode(found.pictures.open(places[i]), size, channels)
-        except Exception as error:
-            # A damaged file raises nearly anything, by its format.
-            found.refuse(places[i], error)
-        else:
-            rows.put(i, pixels)
-        with lock:
-            done += areas[i]
-            # Not images: one may take as long as thousands of others.
-            progress.step(done // MEGA - progress.n)
-
-    title, total = f"decoding {len(places):,} images", sum(areas) // MEGA
-    with quiet_pillow(), Progress(title, total, "megapixels") as progress:
-        in_threads(take, costs, budget=BUDGET, workers=workers)
-    kept = [i for i, place in enumerate(places) if place not in found.unreadable]
-    return rows.keep(kept), [places[i] for i in kept]

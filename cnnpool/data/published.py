@@ -1,19 +1,32 @@
 """MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100 as torchvision downloads and reads them, whole in memory."""
 
+import logging
+import socket
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
+from filelock import FileLock
 
 from cnnpool.bounds import CountOrZero
-from cnnpool.data import obtain
 from cnnpool.data.base import Raw, Source, Split, from_pixels
-from cnnpool.data.errors import DataError
+from cnnpool.data.errors import DataError, DownloadError
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+TIMEOUT_S = 60
+"""Without a byte, before a server is given up."""
+LARGEST = 1 << 28
+"""Bytes of a file of the four built-in data sets; the largest, an archive of CIFAR, has 170 million."""
+FETCH = "set data.download=true, or name the folder that holds it by data.root=FOLDER"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +54,14 @@ class Published(Source):
             DownloadError: if they could not be downloaded.
         """
         root = Path(self.root).expanduser()
-        return obtain.obtained(
+        return obtained(
             self.title,
             root,
             root / self.folder,
             partial(self._raw, root),
-            partial(self._steps, root),
-            download=self.download,
-            largest=obtain.LARGEST,
+            partial(self._construct, root, download=True) if self.download else None,
+            partial(self._archives, root),
+            largest=LARGEST,
         )
 
     def _raw(self, root: Path) -> Raw:
@@ -60,18 +73,6 @@ class Published(Source):
         if self.sha256 not in (None, raw.sha256):
             raise DataError(f"its images are not those of {self.title}")
         return raw
-
-    def _steps(self, root: Path) -> list[Callable[[], Any]]:
-        """Unpack the archives that are there and whole; let torchvision download the others."""
-        from torchvision import datasets
-
-        steps: list[Callable[[], Any]] = []
-        for path, md5 in self._archives(root):
-            if datasets.utils.check_integrity(path, md5):
-                steps.append(partial(datasets.utils.extract_archive, str(path)))
-            elif path.exists() and not self.download:
-                raise DataError(f"{path} is damaged (its MD5 sum is not as published): {obtain.FETCH}")
-        return [*steps, partial(self._construct, root, download=True)] if self.download else steps
 
     def _archives(self, root: Path) -> list[tuple[Path, str]]:
         """Every archive as published, and its MD5 sum."""
@@ -135,3 +136,107 @@ class CIFAR100(CIFAR10):
 
     title: ClassVar[str] = "CIFAR100"
     folder: ClassVar[str] = "cifar-100-python"
+
+
+def obtained(
+    title: str,
+    root: Path,
+    folder: Path,
+    read: Callable[[], T],
+    download: Callable[[], object] | None = None,
+    archives: Callable[[], Sequence[tuple[Path, str]]] = tuple,
+    *,
+    largest: int | None = None,
+    remedy: str = FETCH,
+) -> T:
+    """The data set that ``read`` gives, at once or after archives were unpacked or files downloaded.
+
+    Args:
+        title: of the data set.
+        root: made if it is missing; it holds the lock.
+        folder: of the files, for messages.
+        read: reads the data set, or fails.
+        download: what may bring missing files; None if that is not to be tried.
+        archives: gives those as published, each with its MD5 sum; asked only where ``read`` failed.
+        largest: bytes that a file may have; writing more fails. None for any size.
+        remedy: what the user should do where there is nothing to try.
+
+    Raises:
+        DataError: in one line, if it cannot be read.
+        DownloadError: likewise, if a download did not help.
+    """
+    try:
+        return read()
+    except Exception as error:
+        # Each data set raises its own kinds of errors for files that are missing or damaged.
+        steps = [*_unpacking(archives(), download is not None), *filter(None, [download])]
+        if not steps:
+            raise DataError(f"cannot read {title} in {folder} ({_reason(error)}): {remedy}") from error
+    verb = "download" if download else "unpack"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with FileLock(root / f".{title}.lock"), _timeout(), _at_most(largest):
+            # Before the first step: another process may have fetched it while this one waited.
+            for step in (lambda: None, *steps):
+                if step is download:
+                    _log.info("downloading %s to %s", title, folder)
+                try:
+                    step()
+                    return read()
+                except Exception as error:
+                    last = error
+            raise last
+    except Exception as error:
+        raise (DownloadError if download else DataError)(
+            f"cannot {verb} {title} ({_reason(error)}): put its files into {folder.absolute()} by hand, "
+            "without damaged ones, or name another folder by data.root=FOLDER"
+        ) from error
+
+
+def _unpacking(archives: Sequence[tuple[Path, str]], may_download: bool) -> Iterator[Callable[[], object]]:
+    """Steps that unpack the archives that are there and whole.
+
+    Raises:
+        DataError: for an archive that is damaged and may not be downloaded.
+    """
+    from torchvision.datasets import utils
+
+    for path, md5 in archives:
+        if utils.check_integrity(path, md5):
+            yield partial(utils.extract_archive, str(path))
+        elif path.exists() and not may_download:
+            raise DataError(f"{path} is damaged (its MD5 sum is not as published): {FETCH}")
+
+
+def _reason(error: Exception) -> str:
+    """The message of an error of torchvision's in one line."""
+    said = " ".join(str(error).partition("You can use download=True")[0].split()).rstrip(". ")
+    return said[:300] or type(error).__name__
+
+
+@contextmanager
+def _timeout() -> Iterator[None]:
+    # torchvision sets none, and would wait for a silent server for ever.
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(TIMEOUT_S)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+@contextmanager
+def _at_most(largest: int | None) -> Iterator[None]:
+    # torchvision has no limit: a server that never ends would fill the disk.
+    if largest is None or sys.platform == "win32":
+        yield
+        return
+    import resource
+
+    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    allowed = [limit for limit in (largest, before, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (min(allowed), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))

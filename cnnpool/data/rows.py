@@ -1,13 +1,12 @@
-"""Pixels of a split as rows that are read by their number, from memory or from a file."""
+"""Pixels of a split as rows that are read by their number: from memory, from a file, or decoded each time."""
 
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from copy import copy
+from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Self
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -23,8 +22,6 @@ CHUNK = 1 << 24
 
 class Rows(ABC):
     """Images as rows of uint8 pixels, (H, W, C) each.
-
-    They are filled by ``put``, in any order and from several threads, and closed by ``keep``.
 
     Args:
         shape: (H, W, C) of a row.
@@ -46,12 +43,8 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def take(self, index: Tensor) -> "Rows":
-        """The rows at ``index``, (N,), as rows of their own."""
-
-    def part(self, begin: int, end: int) -> "Rows":
-        """The rows from ``begin`` up to ``end``; of rows in memory a view."""
-        return self.take(torch.arange(begin, end))
+    def take(self, index: Tensor | slice) -> "Rows":
+        """The rows at ``index``, (N,), as rows of their own; those of a slice in memory are a view."""
 
     @abstractmethod
     def sums(self) -> Tensor:
@@ -61,26 +54,20 @@ class Rows(ABC):
     def keys(self) -> Tensor:
         """(N, K), a row each: equal where the images are, and of different images seldom."""
 
-    @abstractmethod
-    def put(self, place: int, pixels: np.ndarray) -> None:
-        """Take the pixels, (H, W, C), of the row at ``place``."""
-
-    @abstractmethod
-    def keep(self, kept: Sequence[int]) -> "Rows":
-        """The rows at ``kept``, in increasing order, after the last ``put``; the others are given up."""
-
     @property
     def nbytes(self) -> int:
         """Memory that all rows would take."""
         height, width, channels = self.shape
         return len(self) * height * width * channels
 
+    @property
+    def at_once(self) -> int:
+        """Rows of ``CHUNK`` bytes, at least one."""
+        return max(1, CHUNK * len(self) // max(1, self.nbytes))
+
     def chunks(self) -> Iterator[Tensor]:
         """All rows in order, some at a time: (B, H, W, C) each."""
-        height, width, channels = self.shape
-        step = max(1, CHUNK // max(1, height * width * channels))
-        for begin in range(0, len(self), step):
-            yield self.read(torch.arange(begin, min(begin + step, len(self))))
+        return map(self.read, torch.arange(len(self)).split(self.at_once))
 
     def whole(self) -> Tensor:
         """All rows in memory, (N, H, W, C)."""
@@ -108,11 +95,8 @@ class InMemory(Rows):
     def read(self, index: Tensor) -> Tensor:
         return self.pixels.index_select(0, index)
 
-    def take(self, index: Tensor) -> "InMemory":
-        return InMemory(self.read(index))
-
-    def part(self, begin: int, end: int) -> "InMemory":
-        return InMemory(self.pixels[begin:end])
+    def take(self, index: Tensor | slice) -> "InMemory":
+        return InMemory(self.pixels[index] if isinstance(index, slice) else self.read(index))
 
     def sums(self) -> Tensor:
         counts = torch.zeros(self.shape[2], 256, dtype=torch.int64)
@@ -126,39 +110,81 @@ class InMemory(Rows):
         # 11 divides no usual width, so that the bytes are not all of the same columns.
         return self.pixels.flatten(1)[:, ::11]
 
-    def put(self, place: int, pixels: np.ndarray) -> None:
-        self.pixels.numpy()[place] = pixels
-
-    def keep(self, kept: Sequence[int]) -> "InMemory":
-        # In place: there may be no room for all of them twice.
-        for new, old in enumerate(kept):
-            if new != old:
-                self.pixels[new] = self.pixels[old]
-        return InMemory(self.pixels[: len(kept)])
-
     def chunks(self) -> Iterator[Tensor]:
-        height, width, channels = self.shape
-        return iter(self.pixels.split(max(1, CHUNK // max(1, height * width * channels))))
+        return iter(self.pixels.split(self.at_once))
 
     def whole(self) -> Tensor:
         return self.pixels
 
 
-class File:
-    """A file read and written by position, from any thread; closed when nobody holds it any more."""
+class Store(Protocol):
+    """Keeps the pixels of many rows somewhere."""
 
-    def __init__(self, path: Path, flags: int = os.O_RDONLY):
-        self.path = path
-        self.descriptor = os.open(path, flags, 0o666)
-        weakref.finalize(self, os.close, self.descriptor)
-
-    def read_into(self, target: np.ndarray, position: int) -> None:
-        """Fill ``target``, contiguous uint8, with the bytes from ``position`` on.
+    def read(self, places: np.ndarray, shape: Shape) -> np.ndarray:
+        """The rows at ``places``, (B,), as (B, H, W, C) of uint8.
 
         Raises:
-            DataError: if the file is shorter, or the disk fails.
+            DataError: if they cannot be read any more.
         """
-        view, done = target.reshape(-1).data, 0
+
+
+class Stored(Rows):
+    """Rows that are read from where they lie, with the sums of each at hand.
+
+    Args:
+        store: that has them.
+        shape: (H, W, C) of a row.
+        places: of each row its number in the store, (N,) of int64.
+        row_sums: of each row what ``sums`` adds up, (N, 2, C) of int64.
+    """
+
+    def __init__(self, store: Store, shape: Shape, places: Tensor, row_sums: Tensor):
+        self.store, self.shape, self.places, self.row_sums = store, shape, places, row_sums
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def read(self, index: Tensor) -> Tensor:
+        return torch.from_numpy(self.store.read(self.places[index].numpy(), self.shape))
+
+    def take(self, index: Tensor | slice) -> "Stored":
+        return Stored(self.store, self.shape, self.places[index], self.row_sums[index])
+
+    def sums(self) -> Tensor:
+        return self.row_sums.sum(0).double()
+
+    def keys(self) -> Tensor:
+        return self.row_sums.flatten(1)
+
+
+class File:
+    """Rows one after another in a file, read by position from any thread; closed when nobody holds it.
+
+    Not mapped: mapped pages count as memory of the process, and a file that another program cuts short would
+    kill it.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        OSError: if it cannot be opened.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.descriptor = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self.descriptor)
+
+    def read(self, places: np.ndarray, shape: Shape) -> np.ndarray:
+        """The rows at ``places``: see ``Store``."""
+        pixels = np.empty((len(places), *shape), np.uint8)
+        # Neighbours in the file at one go.
+        for begin, end in zip(*_runs(places), strict=True):
+            self._fill(pixels[begin:end].reshape(-1).data, int(places[begin]) * int(np.prod(shape)))
+        return pixels
+
+    def _fill(self, view: memoryview, position: int) -> None:
+        done = 0
         while done < len(view):
             try:
                 count = os.preadv(self.descriptor, [view[done:]], position + done)
@@ -168,97 +194,11 @@ class File:
                 raise DataError(f"{self.path} ended too early: it was changed by another program; run again")
             done += count
 
-    def write(self, content: np.ndarray, position: int) -> None:
-        """Write ``content``, uint8, from ``position`` on.
 
-        Raises:
-            DataError: if the disk is full or fails.
-        """
-        view, done = np.ascontiguousarray(content).reshape(-1).data, 0
-        while done < len(view):
-            try:
-                done += os.pwrite(self.descriptor, view[done:], position + done)
-            except OSError as error:
-                raise DataError(
-                    f"cannot write {self.path} ({error.strerror}): make room there, or keep the images "
-                    "elsewhere by XDG_CACHE_HOME"
-                ) from error
-
-
-class Placed(Rows):
-    """Rows that are read from where they lie, with the sums of each at hand.
-
-    Args:
-        shape: (H, W, C) of a row.
-        places: of each row where they lie, (N,) of int64.
-        row_sums: of each row what ``sums`` adds up, (N, 2, C) of int64.
-    """
-
-    def __init__(self, shape: Shape, places: Tensor, row_sums: Tensor):
-        self.shape, self.places, self.row_sums = shape, places, row_sums
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def take(self, index: Tensor) -> Self:
-        taken = copy(self)
-        taken.places, taken.row_sums = self.places[index], self.row_sums[index]
-        return taken
-
-    def sums(self) -> Tensor:
-        return self.row_sums.sum(0).double()
-
-    def keys(self) -> Tensor:
-        return self.row_sums.flatten(1)
-
-    def put(self, place: int, pixels: np.ndarray) -> None:
-        self.row_sums[place] = torch.from_numpy(sums_of(pixels))
-
-    def keep(self, kept: Sequence[int]) -> Self:
-        return self.take(torch.tensor(list(kept), dtype=torch.int64))
-
-
-class OnDisk(Placed):
-    """Rows that lie in a file, each at its place times the size of a row.
-
-    Read by position and not mapped: mapped pages count as memory of the process, and a file that another
-    program cuts short would kill it.
-
-    Args:
-        file: that holds them.
-        shape, places, row_sums: as of ``Placed``, a place being the row's number in the file.
-    """
-
-    def __init__(self, file: File, shape: Shape, places: Tensor, row_sums: Tensor):
-        super().__init__(shape, places, row_sums)
-        self.file, self.size = file, int(np.prod(shape))
-
-    @classmethod
-    def new(cls, path: Path, count: int, shape: Shape) -> Self:
-        """``count`` rows to be filled, in a file made or emptied, whose room is reserved at once.
-
-        Raises:
-            OSError: if the file cannot be made, or there is no room.
-        """
-        file = File(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        rows = cls(file, shape, torch.arange(count), torch.zeros((count, 2, shape[2]), dtype=torch.int64))
-        if hasattr(os, "posix_fallocate") and rows.nbytes:
-            os.posix_fallocate(file.descriptor, 0, rows.nbytes)
-        return rows
-
-    def put(self, place: int, pixels: np.ndarray) -> None:
-        super().put(place, pixels)
-        self.file.write(pixels, place * self.size)
-
-    def read(self, index: Tensor) -> Tensor:
-        places = self.places[index].numpy()
-        pixels = np.empty((len(places), *self.shape), np.uint8)
-        # Neighbours in the file at one go.
-        cuts = np.flatnonzero(np.diff(places) != 1) + 1
-        for begin, end in zip([0, *cuts], [*cuts, len(places)], strict=True):
-            if end > begin:
-                self.file.read_into(pixels[begin:end], int(places[begin]) * self.size)
-        return torch.from_numpy(pixels)
+def _runs(places: np.ndarray) -> tuple[list[int], list[int]]:
+    """Where runs of consecutive numbers begin and end."""
+    cuts = (np.flatnonzero(np.diff(places) != 1) + 1).tolist()
+    return ([0, *cuts], [*cuts, len(places)]) if len(places) else ([], [])
 
 
 def sums_of(pixels: np.ndarray) -> np.ndarray:

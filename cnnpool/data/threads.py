@@ -1,10 +1,15 @@
-"""Thread pool with a memory budget."""
+"""Work in threads whose results come in order, and a budget of memory that threads share."""
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import Condition
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def cores() -> int:
@@ -13,42 +18,50 @@ def cores() -> int:
 
 
 def in_threads(
-    work: Callable[[int], None], costs: Sequence[int], *, budget: int = 1, workers: int | None = None
-) -> None:
-    """Call ``work`` with every index of ``costs``, the dearest first; the first exception ends it.
+    work: Callable[[Item], Result], items: Iterable[Item], *, ahead: int, workers: int | None = None
+) -> Iterator[Result]:
+    """``work`` of every item, in the order of ``items``; an error is raised where its result is due.
 
     Args:
         work: done in a thread.
-        costs: memory that each item takes while it is worked on.
-        budget: of all that run at once, in the same unit; an item that takes more runs alone.
+        items: taken as they are worked on.
+        ahead: results that are made before they are asked for, >= 0.
         workers: threads; None for one for each core.
     """
-    waiting = deque(sorted(range(len(costs)), key=lambda item: -costs[item]))
-    changed, free = Condition(), budget
+    pool = ThreadPoolExecutor(workers or cores(), thread_name_prefix="cnnpool-data")
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
-    def one_after_another() -> None:
-        nonlocal free
-        while True:
-            with changed:
-                if not waiting:
-                    return
-                item = waiting.popleft()
-                cost = min(costs[item], budget)
-                while cost > free:
-                    changed.wait()
-                free -= cost
-            try:
-                work(item)
-            finally:
-                with changed:
-                    free += cost
-                    changed.notify_all()
 
-    number = min(workers or cores(), len(costs))
-    with ThreadPoolExecutor(max(1, number)) as pool:
-        threads = [pool.submit(one_after_another) for _ in range(number)]
+class Budget:
+    """Memory that threads share: each waits until there is room for what it takes.
+
+    Args:
+        total: of all that run at once; work that takes more runs alone.
+    """
+
+    def __init__(self, total: int):
+        self._total = self._free = total
+        self._changed = Condition()
+
+    @contextmanager
+    def taken(self, cost: int) -> Iterator[None]:
+        """Take ``cost`` of it within the context."""
+        cost = min(cost, self._total)
+        with self._changed:
+            self._changed.wait_for(lambda: cost <= self._free)
+            self._free -= cost
         try:
-            for thread in wait(threads, return_when=FIRST_EXCEPTION).done:
-                thread.result()
+            yield
         finally:
-            waiting.clear()
+            with self._changed:
+                self._free += cost
+                self._changed.notify_all()

@@ -13,15 +13,26 @@ from torch.utils.data import ConcatDataset
 
 from cnnpool.data.decode import MADE_BY
 from cnnpool.data.image_source import Found, ImageSource, Origin, cache_folder, stamp
-from cnnpool.data.obtain import FETCH, obtained
-from cnnpool.data.pictures import Pictures
+from cnnpool.data.images import Pictures
+from cnnpool.data.published import FETCH, obtained
 from cnnpool.registry import did_you_mean
 
 Arguments = Mapping[str, Any]
+
+
+def _by_split(*names: str) -> Mapping[str, Arguments]:
+    """The splits of these names for training, validation and test; without validation, of two names."""
+    parts = ("train", "val", "test") if len(names) == 3 else ("train", "test")
+    return {part: {"split": name} for part, name in zip(parts, names, strict=True)}
+
+
+def _variants(key: str, *values: str) -> Mapping[str, Arguments]:
+    return {value: {key: value} for value in values}
+
+
 BY_FLAG: Mapping[str, Arguments] = {"train": {"train": True}, "test": {"train": False}}
-TRAIN_TEST: Mapping[str, Arguments] = {"train": {"split": "train"}, "test": {"split": "test"}}
-THREE: Mapping[str, Arguments] = {part: {"split": part} for part in ("train", "val", "test")}
-TRAIN_VAL: Mapping[str, Arguments] = {"train": {"split": "train"}, "test": {"split": "val"}}
+TRAIN_TEST, THREE = _by_split("train", "test"), _by_split("train", "val", "test")
+TRAIN_VAL = _by_split("train", "val")
 """The validation images are the only labelled ones beside the training images."""
 WHOLE: Mapping[str, Arguments] = {"train": {}}
 """There is no published test set."""
@@ -44,57 +55,42 @@ class TorchvisionSet:
     manual: str = ""
 
 
+EMNISTS = ("balanced", "byclass", "bymerge", "letters", "digits", "mnist")
+AIRCRAFT = ("variant", "family", "manufacturer")
+IMAGENETTES = ("imagenette2", "imagenette2-320", "imagenette2-160")
+PLACES = ("data_256_standard", "val_256", "data_large_standard", "val_large")
+IMAGENET = (
+    "put the archives ILSVRC2012_*.tar of https://image-net.org into {root}, or its folders, for "
+    "data=image_folder"
+)
+FACES = "put fer2013.csv of that page into {root}/fer2013"
+CARS = "get its files as https://github.com/pytorch/vision/issues/7545 describes, into {root}/stanford_cars"
 SETS = {
     "CIFAR10": TorchvisionSet(("cifar-10-batches-py",), BY_FLAG),
     "CIFAR100": TorchvisionSet(("cifar-100-python",), BY_FLAG),
     "CLEVRClassification": TorchvisionSet(("clevr",), TRAIN_VAL),
     "Caltech101": TorchvisionSet(("caltech101",), WHOLE),
     "Caltech256": TorchvisionSet(("caltech256",), WHOLE),
-    "Country211": TorchvisionSet(
-        ("country211",), {"train": {"split": "train"}, "val": {"split": "valid"}, "test": {"split": "test"}}
-    ),
+    "Country211": TorchvisionSet(("country211",), _by_split("train", "valid", "test")),
     "DTD": TorchvisionSet(("dtd",), THREE, {str(one): {"partition": one} for one in range(1, 11)}),
-    "EMNIST": TorchvisionSet(
-        ("EMNIST/raw",),
-        BY_FLAG,
-        {one: {"split": one} for one in ("balanced", "byclass", "bymerge", "letters", "digits", "mnist")},
-    ),
+    "EMNIST": TorchvisionSet(("EMNIST/raw",), BY_FLAG, _variants("split", *EMNISTS)),
     "EuroSAT": TorchvisionSet(("eurosat",), WHOLE),
     "FER2013": TorchvisionSet(
-        ("fer2013",),
-        TRAIN_TEST,
-        manual="put fer2013.csv of that page into {root}/fer2013",
+        ("fer2013",), TRAIN_TEST, manual="put fer2013.csv of that page into {root}/fer2013"
     ),
-    "FGVCAircraft": TorchvisionSet(
-        ("fgvc-aircraft-2013b",),
-        THREE,
-        {one: {"annotation_level": one} for one in ("variant", "family", "manufacturer")},
-    ),
+    "FGVCAircraft": TorchvisionSet(("fgvc-aircraft-2013b",), THREE, _variants("annotation_level", *AIRCRAFT)),
     "FashionMNIST": TorchvisionSet(("FashionMNIST/raw",), BY_FLAG),
     "Flowers102": TorchvisionSet(("flowers-102",), THREE),
     "Food101": TorchvisionSet(("food-101",), TRAIN_TEST),
     "GTSRB": TorchvisionSet(("gtsrb",), TRAIN_TEST),
-    "ImageNet": TorchvisionSet(
-        ("train", "val", "meta.bin"),
-        TRAIN_VAL,
-        manual="put the archives ILSVRC2012_*.tar of https://image-net.org into {root}, or its folders, "
-        "for data=image_folder",
-    ),
-    "Imagenette": TorchvisionSet(
-        ("imagenette2", "imagenette2-320", "imagenette2-160"),
-        TRAIN_VAL,
-        {one: {"size": one} for one in ("full", "320px", "160px")},
-    ),
+    "ImageNet": TorchvisionSet(("train", "val", "meta.bin"), TRAIN_VAL, manual=IMAGENET),
+    "Imagenette": TorchvisionSet(IMAGENETTES, TRAIN_VAL, _variants("size", "full", "320px", "160px")),
     "KMNIST": TorchvisionSet(("KMNIST/raw",), BY_FLAG),
     "MNIST": TorchvisionSet(("MNIST/raw",), BY_FLAG),
-    "OxfordIIITPet": TorchvisionSet(
-        ("oxford-iiit-pet",), {"train": {"split": "trainval"}, "test": {"split": "test"}}
-    ),
+    "OxfordIIITPet": TorchvisionSet(("oxford-iiit-pet",), _by_split("trainval", "test")),
     "PCAM": TorchvisionSet(("pcam",), THREE),
     "Places365": TorchvisionSet(
-        ("data_256_standard", "val_256", "data_large_standard", "val_large"),
-        {"train": {"split": "train-standard"}, "test": {"split": "val"}},
-        {"256px": {"small": True}, "large": {"small": False}},
+        PLACES, _by_split("train-standard", "val"), {"256px": {"small": True}, "large": {"small": False}}
     ),
     "QMNIST": TorchvisionSet(("QMNIST/raw",), BY_FLAG),
     "RenderedSST2": TorchvisionSet(("rendered-sst2",), THREE),
@@ -102,12 +98,7 @@ SETS = {
     "STL10": TorchvisionSet(("stl10_binary",), TRAIN_TEST),
     "SUN397": TorchvisionSet(("SUN397",), WHOLE),
     "SVHN": TorchvisionSet(("train_32x32.mat", "test_32x32.mat"), TRAIN_TEST),
-    "StanfordCars": TorchvisionSet(
-        ("stanford_cars",),
-        TRAIN_TEST,
-        manual="get its files as https://github.com/pytorch/vision/issues/7545 describes, into "
-        "{root}/stanford_cars",
-    ),
+    "StanfordCars": TorchvisionSet(("stanford_cars",), TRAIN_TEST, manual=CARS),
     "USPS": TorchvisionSet(("usps.bz2", "usps.t.bz2"), BY_FLAG),
 }
 
@@ -167,7 +158,7 @@ class Torchvision(ImageSource):
         is_known = folder.exists() and any((root / name).exists() for name in self._set.files)
         # Files that torchvision still has to fetch or unpack would change the key.
         parts = None if is_known else self._parts(root)
-        head = f"1 {MADE_BY} {version('torchvision')} {self.max_megapixels}"
+        head = f"2 {MADE_BY} {version('torchvision')} {self.max_megapixels}"
         return Origin(
             root,
             folder,
@@ -189,14 +180,13 @@ class Torchvision(ImageSource):
 
     def _parts(self, root: Path) -> dict[str, Any]:
         """The data set of every part, downloaded first where that is asked for and needed."""
-        fetch = [partial(self._construct, root, download=True)]
+        can_fetch = self.download and not self._set.manual
         return obtained(
             self._title,
             root,
             root,
             partial(self._construct, root, download=False),
-            lambda: fetch if self.download and not self._set.manual else [],
-            download=True,
+            partial(self._construct, root, download=True) if can_fetch else None,
             remedy=self._set.manual.format(root=root) or FETCH,
         )
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from torch.optim.lr_scheduler import LambdaLR
 
 from cnnpool import network
-from cnnpool.data.draw import seed_of
+from cnnpool.data.sampling import seed_of
 from cnnpool.fit import optimizers
 from cnnpool.fit.images import Images
 from cnnpool.fit.layers import Level, frozen_norms, is_uniform, plan

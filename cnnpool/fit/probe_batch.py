@@ -6,7 +6,7 @@ import torch
 
 from cnnpool.data import Dataset
 from cnnpool.data.base import Split
-from cnnpool.data.draw import stratified
+from cnnpool.data.sampling import stratified
 from cnnpool.fit.run import Run
 from cnnpool.lightning import ProbeCallback
 from cnnpool.probe import Batch, Probe

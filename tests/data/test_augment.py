@@ -4,9 +4,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loaders import draws
+from torchvision.transforms.v2 import functional as TF
 
-from cnnpool.data import augment, mirror, translate
-from cnnpool.data.augment import flip_copies, flip_pixels
+from cnnpool.data.augment import (
+    augment,
+    boxes,
+    flip_copies,
+    flip_pixels,
+    mirror,
+    resized_crop,
+    translate,
+)
 
 
 def images(n: int, channels: int, height: int, width: int, seed: int = 0) -> torch.Tensor:
@@ -49,25 +57,6 @@ def test_translation_equals_padding_and_cropping_each_image(
     np.testing.assert_array_equal(y.numpy(), moved_one_by_one(x, offset, margin, mode))
     assert y.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(x, before)
-
-
-def test_a_positive_offset_moves_down_and_right():
-    x = torch.zeros(1, 1, 3, 3, dtype=torch.uint8)
-    x[0, 0, 1, 1] = 9
-    y = translate(x, torch.tensor([[1, 1]]), margin=1, fill="zero")
-    assert y.nonzero().tolist() == [[0, 0, 2, 2]]
-
-
-def test_every_window_at_the_far_corner_is_inside_the_padded_batch():
-    x = images(3, 2, 5, 4)
-    offset = torch.full((3, 2), -3)
-    y = translate(x, offset, margin=3, fill="zero")
-    np.testing.assert_array_equal(y.numpy(), moved_one_by_one(x, offset, 3, "constant"))
-
-
-def test_a_translation_as_large_as_the_image_is_refused():
-    with pytest.raises(ValueError, match="by 4 pixels needs images larger than that, got 4x9"):
-        translate(images(1, 1, 4, 9), torch.zeros(1, 2, dtype=torch.int64), margin=4, fill="reflect")
 
 
 def test_an_empty_batch_stays_empty():
@@ -128,3 +117,39 @@ def test_half_of_the_images_are_mirrored():
     x[..., 0] = 1
     mirrored = augment(x, draws(len(x), 0), flip=True)[..., 1].sum(dtype=torch.int64)
     assert abs(int(mirrored) - 5000) < 250
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_parts_are_resized_as_by_torchvision(channels):
+    x = images(5, channels, 20, 26)
+    found = resized_crop(x, draws(len(x), 7), (0.08, 1.0))
+    assert found.dtype == torch.uint8 and found.is_contiguous(memory_format=torch.channels_last)
+    for image, own, box in zip(x, found, boxes(5, (20, 26), draws(5, 7), (0.08, 1.0)), strict=True):
+        expected = TF.resized_crop(image, *box.tolist(), size=[20, 26], antialias=True)
+        assert (own.int() - expected.int()).abs().max() <= 1
+
+
+def test_parts_lie_within_the_image_and_have_the_areas_asked_for():
+    found = boxes(4000, (96, 120), draws(4000, 1), (0.2, 0.6)).double()
+    top, left, height, width = found.unbind(1)
+    assert (top >= 0).all() and (left >= 0).all()
+    assert (top + height <= 96).all() and (left + width <= 120).all()
+    share, shape = height * width / (96 * 120), width / height
+    assert share.min() > 0.18 and share.max() < 0.62
+    assert abs(share.mean() - 0.4) < 0.01
+    assert shape.min() > 0.72 and shape.max() < 1.39
+    assert abs(shape.log().mean()) < 0.02
+    # Every corner is reached.
+    assert top.min() == left.min() == 0 and (top + height).max() == 96 and (left + width).max() == 120
+
+
+def test_the_whole_image_is_a_part_too():
+    assert boxes(3, (8, 8), draws(3, 0), (1.0, 1.0))[:, 2:].max() <= 8
+    found = boxes(2, (100, 10), draws(2, 0), (1.0, 1.0))
+    # No part of these shapes has so large an area: the central one of the nearest shape.
+    assert found.tolist() == [[43, 0, 13, 10]] * 2
+
+
+def test_single_pixels_have_parts():
+    x = images(5, 3, 1, 1)
+    assert torch.equal(resized_crop(x, draws(len(x), 0), (0.1, 1.0)), x)

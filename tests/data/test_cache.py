@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from cnnpool.data import Raw, Split, cache, from_pixels
-from cnnpool.data.cache import hold
-from cnnpool.data.rows import OnDisk
+from cnnpool.data.rows import File, Stored, sums_of
 from cnnpool.system.atomic import beside
 
 RNG = np.random.default_rng(0)
@@ -33,13 +32,14 @@ def make(part: Path | None, seed: int = 0) -> Raw:
     given = raw(seed)
     if part is None:
         return given
-    rows = OnDisk.new(part, 30, (5, 6, 3))
-    for i, image in enumerate(torch.cat((given.train.pixels, given.test.pixels)).numpy()):
-        rows.put(i, image)
+    pixels = torch.cat((given.train.pixels, given.test.pixels)).numpy()
+    part.write_bytes(pixels.tobytes())
+    sums = torch.from_numpy(np.stack([sums_of(image) for image in pixels]))
+    rows = Stored(File(part), (5, 6, 3), torch.arange(30), sums)
     return Raw(
         given.classes,
-        Split(rows.part(0, 20), given.train.labels),
-        Split(rows.part(20, 30), given.test.labels),
+        Split(rows.take(slice(20)), given.train.labels),
+        Split(rows.take(slice(20, 30)), given.test.labels),
     )
 
 
@@ -47,14 +47,10 @@ def never(part: Path | None) -> Raw:
     raise AssertionError("made again")
 
 
-def in_memory(raw: Raw) -> Raw:
-    return hold(raw, stream=False)
-
-
 @pytest.fixture(params=["in memory", "on disk"])
 def cached(request):
     """``cache.cached`` that holds the data in memory or leaves it on disk."""
-    return partial(cache.cached, hold=in_memory) if request.param == "in memory" else cache.cached
+    return partial(cache.cached, stream=request.param == "on disk")
 
 
 def test_what_was_kept_comes_back_whole(tmp_path, cached):
@@ -107,7 +103,7 @@ def slowly(part):
         file.write("x")
     time.sleep(0.3)
     return make(part)
-print(cached(root / "x.images", "k", slowly).sha256)
+print(cached(root / "x.images", "k", slowly, True).sha256)
 """
 
 
@@ -182,25 +178,11 @@ def test_a_file_of_an_earlier_version_is_replaced_without_a_warning(tmp_path, ca
     assert not caplog.records
 
 
-def test_the_digest_of_a_file_on_disk_is_computed_once_for_each_state_of_it(tmp_path, monkeypatch):
+def test_a_file_on_disk_is_read_for_its_digest_only_if_its_time_of_change_is_another(tmp_path, monkeypatch):
     path = tmp_path / "x.images"
-    cache.cached(path, "k", make)
-    # A file that has just been written may change again within one tick of its clock.
-    monkeypatch.setattr("cnnpool.data.cache.RACY_S", -60.0)
-    cache.cached(path, "k", never)
-    monkeypatch.setattr(cache, "_checked", None)
-    assert cache.cached(path, "k", never).sha256 == raw().sha256
-    monkeypatch.undo()
-    whole = bytearray(path.read_bytes())
-    whole[7] ^= 1
-    time.sleep(0.05)
-    path.write_bytes(whole)
-    assert cache.cached(path, "k", make).sha256 == raw().sha256
-    assert path.read_bytes() != whole
-
-
-def test_what_cannot_be_remembered_is_computed_again(tmp_path):
-    path = tmp_path / "x.images"
-    cache.cached(path, "k", make)
-    (tmp_path / "x.images.digests").write_text('{"state": 3')
-    assert cache.cached(path, "k", never).sha256 == raw().sha256
+    cache.cached(path, "k", make, True)
+    with monkeypatch.context() as patch:
+        patch.setattr(File, "read", None)
+        assert cache.cached(path, "k", never, True).sha256 == raw().sha256
+    os.utime(path, (1, 1))
+    assert cache.cached(path, "k", never, True).sha256 == raw().sha256

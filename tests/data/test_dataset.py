@@ -88,21 +88,15 @@ def test_limit_takes_a_balanced_part_that_grows_and_keeps_the_rest():
 @given(n=st.integers(1, 30), channels=st.integers(1, 3), size=st.integers(1, 6), seed=st.integers(0, 99))
 def test_statistics_are_those_of_numpy_in_double_precision(n, channels, size, seed):
     pixels = np.random.default_rng(seed).integers(0, 256, (n, size, size, channels), np.uint8)
-    mean, std = statistics(from_pixels(pixels, np.zeros(n)).images)
+    mean, std = statistics(from_pixels(pixels, np.zeros(n)))
     np.testing.assert_allclose(mean, (pixels / 255).mean((0, 1, 2)), rtol=1e-12)
     np.testing.assert_allclose(std, (pixels / 255).std((0, 1, 2)), rtol=1e-9, atol=1e-12)
 
 
-def test_statistics_over_several_chunks_are_exact():
-    pixels = np.full((2500, 1, 1, 1), 255, np.uint8)
-    pixels[::2] = 0
-    assert statistics(from_pixels(pixels, np.zeros(2500)).images) == ((0.5,), (0.5,))
-
-
 def test_statistics_see_the_training_part_alone():
     dataset = build(val_size=30, limit=20)
-    assert (dataset.mean, dataset.std) == statistics(dataset.train.images)
-    assert dataset.mean != statistics(raw().train.images)[0]
+    assert (dataset.mean, dataset.std) == statistics(dataset.train)
+    assert dataset.mean != statistics(raw().train)[0]
 
 
 def test_batches_come_as_the_options_say():
@@ -111,12 +105,14 @@ def test_batches_come_as_the_options_say():
     assert (len(train), train.batch_size) == (81 // 16, 16)
     assert (train.sampler.seed, train.sampler.shuffle, train.dataset.seed) == (4, True, 4)
     off = {"random_resized_crop": None, "auto_augment": None, "color_jitter": 0.0}
-    assert train.dataset.augmentation == {"crop": 2, "shift": 1, "flip": True, **off}
-    assert train.dataset.mixing == {"mixup": 0.0, "cutmix": 0.0} and train.dataset.num_classes == 3
+    assert train.dataset.augment.keywords == {"crop": 2, "shift": 1, "flip": True, "size": (4, 4), **off}
+    assert train.dataset.mix is None
+    mixing = build(mixup=0.3, cutmix=1.0).train_loader().dataset.mix.keywords
+    assert mixing == {"mixup": 0.3, "cutmix": 1.0, "num_classes": 3}
     for batches, split in ((dataset.val_loader(), dataset.val), (dataset.test_loader(), dataset.test)):
         assert torch.equal(torch.cat([labels for _, labels in batches]), split.labels)
         assert [len(labels) for _, labels in batches][:-1] == [7] * (len(split) // 7)
-        assert not any(batches.dataset.augmentation.values())
+        assert batches.dataset.augment is batches.dataset.mix is None
     images = torch.cat([images for images, _ in build(batch_size=81, limit=81).train_loader()])
     torch.testing.assert_close(images.mean((0, 2, 3)), torch.zeros(2), atol=1e-5, rtol=0)
     torch.testing.assert_close(images.std((0, 2, 3), correction=0), torch.ones(2), atol=1e-5, rtol=0)
@@ -138,6 +134,12 @@ def test_evaluation_takes_fewer_images_at_once_where_they_are_large(height, widt
 def test_a_training_part_smaller_than_a_batch_is_one_batch():
     batches = build(batch_size=1000).train_loader()
     assert [len(labels) for _, labels in batches] == [81]
+
+
+@pytest.mark.parametrize("key", ["crop", "shift"])
+def test_a_shift_beyond_the_image_is_refused_before_the_first_batch(key):
+    with pytest.raises(ValueError, match=rf"data.{key}=4 must be less than the sides of the images, 4x4"):
+        build(**{key: 4}).train_loader()
 
 
 def test_no_validation_gives_no_validation_batches():

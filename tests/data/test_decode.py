@@ -6,15 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, ImageOps
 
 from cnnpool.data.decode import centre, decode, read_header
-from cnnpool.data.images import between, commonest_size, decode_all, survey
-from cnnpool.data.pictures import Pictures
-from cnnpool.data.rows import InMemory
+from cnnpool.data.images import Pictures, between, commonest_size, decoded, survey
 
 RNG = np.random.default_rng(0)
 
@@ -251,15 +248,12 @@ def test_bits_do_not_depend_on_the_number_of_threads(tmp_path, workers):
         paths.append(str(tmp_path / f"{i}.{'jpg' if i % 2 else 'png'}"))
         Image.fromarray(smooth(10 + 7 * i, 30 + 5 * i)).save(paths[-1])
     (tmp_path / "7.jpg").write_bytes(b"x")
-    found = survey(Pictures([(path, 0) for path in paths]), 200, workers)
-
-    def begin(pictures, numbers, costs, shape):
-        return InMemory(torch.empty((len(numbers), *shape), dtype=torch.uint8))
-
-    rows, places = decode_all(found, (9, 9), 3, begin, workers)
-    assert places == [i for i in range(40) if i != 7] and list(found.unreadable) == [7]
-    for place, image in zip(places, rows.whole(), strict=True):
-        assert np.array_equal(image.numpy(), decode(paths[place], (9, 9), 3))
+    pictures = Pictures([(path, 0) for path in paths])
+    found = dict(enumerate(survey(pictures, 200, workers)))
+    assert found.pop(7).startswith("not an image of BMP")
+    images = decoded(pictures, found, (9, 9, 3), np.asarray, workers)
+    for place, image in zip(found, images, strict=True):
+        assert np.array_equal(image, decode(paths[place], (9, 9), 3))
 
 
 def test_the_size_of_most_images_is_chosen_and_the_reason_said():

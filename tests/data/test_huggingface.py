@@ -74,7 +74,7 @@ def test_images_labels_and_classes_are_those_of_the_files(tmp_path, insects):
 def test_decoded_images_are_kept_until_the_files_change(tmp_path, insects, monkeypatch):
     first = read(tmp_path, insects)
     with monkeypatch.context() as patch:
-        patch.setattr(image_source, "decode_all", None)
+        patch.setattr(image_source, "decoded_rows", None)
         assert read(tmp_path, insects, stream=True).sha256 == first.sha256
     path = insects / "train-00000-of-00001.parquet"
     write(path, [i % 3 for i in range(12)], seed=7)

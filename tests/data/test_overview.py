@@ -92,11 +92,6 @@ def test_strongly_unbalanced_classes_are_warned_of(tmp_path, largest, warned):
     )
 
 
-def test_a_single_class_is_warned_of(tmp_path, caplog):
-    build(folder(tmp_path, {"ant": 10}))
-    assert "there is one class only, so any network is right about every image" in caplog.text
-
-
 def test_names_with_escapes_reach_no_terminal(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     build(folder(tmp_path, {"\x1b[31mred\nx": 40, "b": 2}))

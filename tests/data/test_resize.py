@@ -112,8 +112,3 @@ def test_resized_crops_come_from_the_whole_and_have_the_size_asked_for():
     assert images.shape == (50, 3, 8, 9)
     # Nearly the whole image: its last rows are within.
     assert (images[:, 0, -1] * 255).max() > 10
-
-
-def test_a_size_above_that_of_the_images_is_refused():
-    with pytest.raises(ValueError, match=r"size must be at most that of the images, 12x10, got \(13, 5\)"):
-        loader(from_pixels(places(2), torch.arange(2)), batch_size=2, size=(13, 5), **PLAIN)

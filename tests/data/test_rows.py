@@ -5,22 +5,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnnpool.data import DataError, Split
-from cnnpool.data.rows import InMemory, OnDisk, sums_of
+from cnnpool.data.rows import File, InMemory, Stored, sums_of
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (40, 5, 3, 2), np.uint8)
 
 
+def stored(path) -> Stored:
+    path.write_bytes(PIXELS.tobytes())
+    row_sums = torch.from_numpy(np.stack([sums_of(image) for image in PIXELS]))
+    return Stored(File(path), (5, 3, 2), torch.arange(40), row_sums)
+
+
 @pytest.fixture(scope="module")
-def on_disk(tmp_path_factory) -> OnDisk:
-    rows = OnDisk.new(tmp_path_factory.mktemp("rows") / "x", 40, (5, 3, 2))
-    for place in RNG.permutation(40):
-        rows.put(int(place), PIXELS[place])
-    return rows
-
-
-def in_memory(path, count, shape) -> InMemory:
-    return InMemory(torch.empty((count, *shape), dtype=torch.uint8))
+def on_disk(tmp_path_factory) -> Stored:
+    return stored(tmp_path_factory.mktemp("rows") / "x")
 
 
 @settings(max_examples=60)
@@ -50,31 +49,22 @@ def test_sums_of_the_largest_image_do_not_overflow():
     assert sums_of(white)[1].tolist() == [8192 * 9 * 255**2] * 3
 
 
-@pytest.mark.parametrize("new", [in_memory, OnDisk.new])
-def test_images_that_could_not_be_read_leave_no_gap(tmp_path, new):
-    rows = new(tmp_path / "x", 40, (5, 3, 2))
-    kept = [i for i in range(40) if i not in (0, 7, 39)]
-    for i in kept:
-        rows.put(i, PIXELS[i])
-    rows = rows.keep(kept)
-    assert np.array_equal(rows.whole().numpy(), PIXELS[kept])
-    assert rows.part(2, 5).sums().tolist() == sum(sums_of(PIXELS[i]) for i in kept[2:5]).tolist()
-    empty = new(tmp_path / "y", 0, (5, 3, 2)).keep([])
-    assert empty.whole().shape == (0, 5, 3, 2) and empty.nbytes == 0 and not list(empty.chunks())[1:]
+def test_a_part_and_no_rows_at_all_are_rows(on_disk):
+    for rows in (on_disk, InMemory(torch.from_numpy(PIXELS))):
+        part = rows.take(slice(2, 5))
+        assert np.array_equal(part.whole().numpy(), PIXELS[2:5])
+        assert part.sums().tolist() == sum(sums_of(image) for image in PIXELS[2:5]).tolist()
+        empty = rows.take(slice(0, 0))
+        assert empty.whole().shape == (0, 5, 3, 2) and empty.nbytes == 0 and not list(empty.chunks())[1:]
 
 
-def test_a_file_that_became_shorter_is_named(tmp_path):
-    rows = OnDisk.new(tmp_path / "x", 4, (5, 3, 2))
+def test_a_file_that_became_shorter_is_named_and_one_whose_name_is_gone_stays_readable(tmp_path):
+    rows, other = stored(tmp_path / "x"), stored(tmp_path / "y")
     (tmp_path / "x").write_bytes(b"short")
     with pytest.raises(DataError, match=r"/x ended too early: it was changed by another program; run again"):
         rows.whole()
-
-
-def test_a_file_stays_readable_after_its_name_is_gone(tmp_path):
-    rows = OnDisk.new(tmp_path / "x", 1, (5, 3, 2))
-    rows.put(0, PIXELS[0])
-    (tmp_path / "x").unlink()
-    assert np.array_equal(rows.whole()[0].numpy(), PIXELS[0])
+    (tmp_path / "y").unlink()
+    assert np.array_equal(other.whole().numpy(), PIXELS)
 
 
 def test_labels_must_be_as_many_as_rows(on_disk):

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -13,12 +14,12 @@ import torch
 from PIL import Image
 
 from cnnpool import data
-from cnnpool.data import DataError, ImageFolder, rows
-from cnnpool.data.decoded import Decoded
-from cnnpool.data.rows import InMemory, OnDisk
+from cnnpool.data import DataError, ImageFolder, cache
+from cnnpool.data.images import Anew
+from cnnpool.data.rows import File
 from cnnpool.fit.probe_batch import sample
 
-KINDS = {"memory": InMemory, "file": OnDisk, "anew": Decoded}
+KINDS = {"memory": type(None), "file": File, "anew": Anew}
 LAYOUTS = {"two parts": ("train", "test"), "three parts": ("train", "val", "test"), "classes": ("",)}
 
 
@@ -31,8 +32,8 @@ def fill(root: Path, parts: tuple[str, ...], each: int = 9) -> Path:
     return root
 
 
-def full(descriptor, begin, length):
-    raise OSError(28, "No space left on device")
+def full(path):
+    return shutil._ntuple_diskusage(10, 10, 0)
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -48,11 +49,12 @@ def build(monkeypatch):
         options = {"batch_size": 4, "eval_batch_size": 5, "val_size": 4, "size": 8, **options}
         with monkeypatch.context() as patch:
             if kind == "anew":
-                patch.setattr(rows.os, "posix_fallocate", full)
+                patch.setattr(cache.shutil, "disk_usage", full)
                 for kept in root.glob(".cnnpool-cache/*.images"):
                     kept.unlink()
             dataset = data.build("image_folder", root=str(root), stream=kind != "memory", seed=3, **options)
-        assert type(dataset.train.rows) is type(dataset.test.rows) is KINDS[kind]
+        for split in (dataset.train, dataset.test):
+            assert type(getattr(split.rows, "store", None)) is KINDS[kind]
         return dataset
 
     return build
@@ -147,13 +149,13 @@ def test_more_than_a_quarter_of_the_free_memory_is_read_from_disk(tmp_path, monk
 
 def test_without_room_on_disk_images_are_held_in_memory_while_they_fit(tmp_path, monkeypatch, caplog):
     root = fill(tmp_path / "images", ("train", "test"))
-    monkeypatch.setattr(rows.os, "posix_fallocate", full)
+    monkeypatch.setattr(cache.shutil, "disk_usage", full)
     monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: 2 * NBYTES)
     assert read(root).in_memory
     assert "cannot keep decoded images in" in caplog.text and "No space left on device" in caplog.text
     assert not list(root.glob(".cnnpool-cache/*.images*[!k]"))
     monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: 2 * NBYTES - 1)
-    assert isinstance((raw := read(root)).train.rows, Decoded)
+    assert isinstance((raw := read(root)).train.rows.store, Anew)
     assert raw.notes[-1] == (
         "neither memory nor disk has room for 6.4e-06 GiB: each batch is decoded from its files"
     )

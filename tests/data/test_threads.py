@@ -1,56 +1,70 @@
+import threading
 import time
+from itertools import islice
 from threading import Barrier, Lock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnnpool.data.threads import in_threads
+from cnnpool.data.threads import Budget, in_threads
 
 
-@settings(max_examples=60)
-@given(
-    costs=st.lists(st.integers(0, 30), max_size=120),
-    budget=st.integers(1, 40),
-    workers=st.one_of(st.none(), st.integers(1, 8)),
-)
-def test_every_item_is_done_once_within_the_budget(costs, budget, workers):
-    lock, done, now, peaks = Lock(), [], [], []
+def threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("cnnpool-data")]
+
+
+@settings(max_examples=40)
+@given(costs=st.lists(st.integers(0, 30), max_size=60), total=st.integers(1, 40), workers=st.integers(1, 8))
+def test_results_come_in_order_and_work_stays_within_the_budget(costs, total, workers):
+    lock, budget, now, peaks = Lock(), Budget(total), [], []
 
     def work(item):
-        with lock:
-            now.append(item)
-            peaks.append((len(now), sum(costs[one] for one in now)))
-        with lock:
-            now.remove(item)
-            done.append(item)
+        with budget.taken(costs[item]):
+            with lock:
+                now.append(costs[item])
+                peaks.append((len(now), sum(now)))
+            with lock:
+                now.remove(costs[item])
+        return item
 
-    in_threads(work, costs, budget=budget, workers=workers)
-    assert sorted(done) == list(range(len(costs)))
-    assert all(count == 1 or total <= budget for count, total in peaks)
-    assert all(count <= (workers or 10**6) for count, _ in peaks)
+    assert list(in_threads(work, range(len(costs)), ahead=9, workers=workers)) == list(range(len(costs)))
+    assert all(count == 1 or cost <= total for count, cost in peaks)
+    assert all(count <= workers for count, _ in peaks) and not threads()
 
 
 def test_items_that_have_room_run_at_once():
-    together = Barrier(4)
-    in_threads(lambda item: together.wait(30), [1] * 4, budget=4, workers=4)
-
-
-def test_the_largest_begin():
-    begun = []
-    in_threads(begun.append, [1, 2, 160, 3, 80], budget=160, workers=1)
-    assert begun[:2] == [2, 4]
-
-
-def test_the_first_error_ends_the_work():
-    done = []
+    together, budget = Barrier(4), Budget(4)
 
     def work(item):
-        time.sleep(0.001)
-        done.append(item)
-        if len(done) == 3:
-            raise KeyError("bad")
+        with budget.taken(1):
+            return together.wait(30)
 
-    with pytest.raises(KeyError, match="bad"):
-        in_threads(work, [1] * 1000, budget=10, workers=2)
-    assert len(done) < 20
+    assert sorted(in_threads(work, range(4), ahead=4, workers=4)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 3])
+def test_no_more_than_so_many_are_made_before_they_are_asked_for(ahead):
+    made = []
+    results = in_threads(made.append, range(100), ahead=ahead, workers=1)
+    assert not made
+    for used in range(1, 10):
+        next(results)
+        time.sleep(0.02)
+        assert used <= len(made) <= used + ahead
+    results.close()
+    assert len(made) <= 9 + ahead and not threads()
+
+
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_an_error_comes_where_its_item_is_due(ahead):
+    def make(step):
+        if step == 2:
+            raise OSError("no disk")
+        return step
+
+    results = in_threads(make, range(5), ahead=ahead, workers=1)
+    assert list(islice(results, 2)) == [0, 1]
+    with pytest.raises(OSError, match="no disk"):
+        next(results)
+    assert not threads()

@@ -5,12 +5,10 @@ import inspect
 
 import numpy as np
 import pytest
-import torch
 import torchvision
 from PIL import Image
 from scipy.io import savemat
 
-from cnnpool import data
 from cnnpool.data import DataError, Torchvision, image_source
 from cnnpool.data.torchvision import SETS
 
@@ -87,20 +85,11 @@ def test_images_and_labels_of_svhn_are_those_of_its_files(tmp_path, monkeypatch)
     assert raw.notes[0] == f"SVHN of torchvision, in {tmp_path}"
 
 
-def test_a_run_is_built_from_it(tmp_path, monkeypatch):
-    mat_files(tmp_path, monkeypatch)
-    dataset = data.build("torchvision", dataset="SVHN", root=str(tmp_path), val_size=10, batch_size=8)
-    assert (dataset.num_classes, dataset.in_channels, dataset.size) == (10, 3, (32, 32))
-    assert [len(part) for part in (dataset.train, dataset.val, dataset.test)] == [30, 10, 20]
-    images, labels = next(iter(dataset.train_loader()))[:2]
-    assert images.shape == (8, 3, 32, 32) and len(labels) == 8
-
-
 def test_decoded_images_are_kept_until_a_file_changes(tmp_path, monkeypatch):
     mat_files(tmp_path, monkeypatch)
     first = read(tmp_path, "SVHN")
     with monkeypatch.context() as patch:
-        patch.setattr(image_source, "decode_all", None)
+        patch.setattr(image_source, "decoded_rows", None)
         patch.setattr(torchvision.datasets, "SVHN", None)
         assert read(tmp_path, "SVHN").sha256 == first.sha256
     path = tmp_path / "train_32x32.mat"
@@ -108,16 +97,6 @@ def test_decoded_images_are_kept_until_a_file_changes(tmp_path, monkeypatch):
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(DataError, match="not found or corrupted"):
         read(tmp_path, "SVHN")
-
-
-@pytest.mark.parametrize("options", [{"size": 16}, {"size": 16, "resize": 20}, {"channels": 1}])
-def test_images_from_disk_are_those_in_memory_at_every_size(tmp_path, monkeypatch, options):
-    mat_files(tmp_path, monkeypatch)
-    held, streamed = (read(tmp_path, "SVHN", stream=stream, **options) for stream in (False, True))
-    assert held.in_memory and not streamed.in_memory and held.sha256 == streamed.sha256
-    assert torch.equal(held.test.pixels, streamed.test.pixels)
-    side = options.get("resize") or options.get("size") or 32
-    assert held.train.shape == (options.get("channels", 3), side, side)
 
 
 def test_letters_of_emnist_are_grey_and_have_no_class_for_nothing(tmp_path):
@@ -131,13 +110,6 @@ def test_letters_of_emnist_are_grey_and_have_no_class_for_nothing(tmp_path):
     assert read(tmp_path, "EMNIST", variant="letters", channels=3).train.shape == (3, 28, 28)
     with pytest.raises(DataError, match=r"cannot read EMNIST-balanced in .*data.download=true"):
         read(tmp_path, "EMNIST")
-
-
-def test_kmnist_has_its_syllables_as_classes(tmp_path):
-    for part in ("train", "t10k"):
-        write_idx(tmp_path / "KMNIST" / "raw" / f"{part}-images-idx3-ubyte", noise(20, 28, 28))
-        write_idx(tmp_path / "KMNIST" / "raw" / f"{part}-labels-idx1-ubyte", np.arange(20) % 10)
-    assert read(tmp_path, "KMNIST").classes == ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
 
 
 def test_validation_images_that_are_published_are_taken_whole(tmp_path):
@@ -164,15 +136,6 @@ def test_images_that_torchvision_decodes_itself_are_taken_as_they_are(tmp_path):
     assert raw.test.labels.tolist() == [2, 1, 0] and raw.classes == ("0", "1", "2")
 
 
-def test_images_of_many_sizes_need_a_size(tmp_path):
-    signs(tmp_path)
-    for i in range(13):
-        save(tmp_path / "gtsrb" / "GTSRB" / "Training" / "00000" / f"more{i}.ppm", noise(20 + i, 20, 3))
-    with pytest.raises(ValueError, match="14 sizes, from 20x20 to 30x34: choose one size for all"):
-        read(tmp_path, "GTSRB")
-    assert read(tmp_path, "GTSRB", size=24).train.shape == (3, 24, 24)
-
-
 def test_a_damaged_image_is_named_or_left_out(tmp_path):
     signs(tmp_path)
     (tmp_path / "gtsrb" / "GTSRB" / "Training" / "00001" / "2.ppm").write_bytes(b"P6\n30")
@@ -182,15 +145,6 @@ def test_a_damaged_image_is_named_or_left_out(tmp_path):
     assert raw.train.labels.tolist() == [0] * 4 + [1] * 3 + [2] * 4 and list(raw.skipped) == [
         "image 6 of GTSRB"
     ]
-
-
-def test_a_damaged_file_is_named_by_its_path(tmp_path):
-    for name in ("Forest", "River"):
-        for i in range(10):
-            save(tmp_path / "eurosat" / "2750" / name / f"{i}.png", noise(64, 64, 3, seed=i))
-    (tmp_path / "eurosat" / "2750" / "River" / "3.png").write_bytes(b"no image")
-    with pytest.raises(DataError, match=r"cannot decode .*/eurosat/2750/River/3.png"):
-        read(tmp_path, "EuroSAT")
 
 
 def test_test_images_are_cut_off_where_none_are_published(tmp_path):
@@ -239,7 +193,7 @@ def test_files_that_torchvision_unpacks_first_are_decoded_once(tmp_path, monkeyp
     monkeypatch.setattr(torchvision.datasets.SVHN, "download", download)
     dataset = Torchvision(root=str(root), dataset="SVHN")
     first = dataset.read()
-    monkeypatch.setattr(image_source, "decode_all", None)
+    monkeypatch.setattr(image_source, "decoded_rows", None)
     assert dataset.read().sha256 == first.sha256
 
 
@@ -247,15 +201,6 @@ def test_files_that_torchvision_does_not_download_are_said_to_be_fetched_by_hand
     with pytest.raises(DataError, match=r"put fer2013.csv of that page into .*/fer2013") as raised:
         Torchvision(root=str(tmp_path), dataset="FER2013").read()
     assert "kaggle.com" in str(raised.value) and "\n" not in str(raised.value)
-
-
-def test_a_failed_download_is_one_line(tmp_path, monkeypatch):
-    def fail(self):
-        raise OSError("<urlopen error\nno route>")
-
-    monkeypatch.setattr(torchvision.datasets.SVHN, "download", fail)
-    with pytest.raises(DataError, match=r"SVHN \(<urlopen error no route>\): .*by hand"):
-        Torchvision(root=str(tmp_path), dataset="SVHN").read()
 
 
 @pytest.mark.parametrize(
