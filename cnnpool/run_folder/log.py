@@ -11,7 +11,7 @@ from cnnpool.run_folder import layout
 from cnnpool.system.output import visible
 from cnnpool.system.progress import CLEAR, LINES_S
 
-DOWNLOADS = "cnnpool.data.obtain"
+DOWNLOADS = "cnnpool.data.published"
 """The logger whose messages no two runs of a sweep share."""
 
 
