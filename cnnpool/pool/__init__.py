@@ -61,6 +61,7 @@ from cnnpool.pool.none import NoPool2d as NoPool2d
 from cnnpool.pool.ordinal import OrdinalPool2d as OrdinalPool2d
 from cnnpool.pool.ordinal import ordinal_pool2d as ordinal_pool2d
 from cnnpool.pool.patchify import PatchConv2d as PatchConv2d
+from cnnpool.pool.polyphase_unpool import polyphase_unpool2d as polyphase_unpool2d
 from cnnpool.pool.random_mixed import RandomMixedPool2d as RandomMixedPool2d
 from cnnpool.pool.reduction import ReductionBlock2d as ReductionBlock2d
 from cnnpool.pool.resize import Resize2d as Resize2d
@@ -92,6 +93,10 @@ from cnnpool.pool.tree import TreePool2d as TreePool2d
 from cnnpool.pool.tree import tree_pool2d as tree_pool2d
 from cnnpool.pool.unshuffle import UnshuffleConv2d as UnshuffleConv2d
 from cnnpool.pool.unshuffle import pixel_unshuffle2d as pixel_unshuffle2d
+from cnnpool.pool.volume import AvgPool3d as AvgPool3d
+from cnnpool.pool.volume import BlurPool3d as BlurPool3d
+from cnnpool.pool.volume import MaxPool3d as MaxPool3d
+from cnnpool.pool.volume import Pool3d as Pool3d
 from cnnpool.pool.wavelet import WaveletPool2d as WaveletPool2d
 from cnnpool.pool.wavelet import wavelet_bands2d as wavelet_bands2d
 from cnnpool.pool.wavelet import wavelet_bank as wavelet_bank

@@ -279,9 +279,11 @@ class LikeTorch(nn.Module):
             raise TypeError(f"like takes a torch.nn.{kind}, got {type(module).__name__}")
         if getattr(module, "return_indices", False):
             raise ValueError(
-                f"a module here returns one map: call max_pool{kind[-2:]} with return_indices=True"
+                "a module here returns one map: call torch.nn.functional."
+                f"max_pool{kind[-2:]} with return_indices=True"
             )
-        return cls(channels, **cls.options_like(module), **options)
+        known = getattr(cls, "operator_class", cls).options_like(module)
+        return cls(channels, **known, **options)
 
     @classmethod
     def options_like(cls, module: nn.Module) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Pooling of sequences, such as audio, (N, C, L) -> (N, C, L'): as maps that are one row high."""
 
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
@@ -130,7 +131,17 @@ def as_map(x: Tensor) -> Tensor:
 
 
 ROWS = {"kernel_size": 1, "filter_size": 1, "stride": 1, "padding": 0, "dilation": 1}
-"""The vertical part of each option that is a size."""
+"""Each option that is a size, and its value along an axis that is not pooled."""
+RULES = ("ceil_mode", "count_include_pad", "divisor_override")
+"""Options of windows that hold for every axis."""
+
+
+def sizes_and_rules(operator: type[Pool2d], options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of ``operator`` that are sizes, by default if not given, and the others that are given."""
+    sizes = {name: option.default for name, option in options_of(operator).items() if name in ROWS}
+    known = {name: value for name, value in (sizes | options).items() if value is not None}
+    rules = {name: value for name, value in known.items() if name not in ROWS}
+    return {name: value for name, value in known.items() if name in ROWS}, rules
 
 
 def _row(length: Length | None, other: int) -> Any:
@@ -160,11 +171,13 @@ class Pool1d(nn.Module):
 
     def __init__(self, operator: type[Pool2d], channels: int, **options: Any):
         super().__init__()
-        sizes = {name: option.default for name, option in options_of(operator).items() if name in ROWS}
-        known = {name: value for name, value in (sizes | options).items() if value is not None}
-        rows: dict[str, Any]
-        rows = {name: (ROWS[name], value) if name in ROWS else value for name, value in known.items()}
-        self.operator = operator(channels, **rows)
+        sizes, rules = sizes_and_rules(operator, options)
+        rows: dict[str, Any] = {name: (ROWS[name], value) for name, value in sizes.items()}
+        self.operator = operator(channels, **rows, **rules)
+        # As torch's modules hold them.
+        for name in filter(partial(hasattr, self.operator), (*sizes, *RULES)):
+            value = getattr(self.operator, name)
+            setattr(self, name, value[1:] if name in sizes else value)
 
     def output_size(self, length: int) -> int:
         """L' for an input of length L.
@@ -188,16 +201,7 @@ class NamedPool1d(Pool1d):
         super().__init__(self.operator_class, channels, **options)
 
 
-class LikeTorch1d(LikeTorch, NamedPool1d):
-    """One that torch has, too."""
-
-    @classmethod
-    def options_like(cls, module: nn.Module) -> dict[str, Any]:
-        assert issubclass(cls.operator_class, LikeTorch)
-        return cls.operator_class.options_like(module)
-
-
-class MaxPool1d(LikeTorch1d):
+class MaxPool1d(LikeTorch, NamedPool1d):
     """Largest value of each window of a sequence; options of ``MaxPool2d``, each a single number.
 
     Example:
@@ -211,7 +215,7 @@ class MaxPool1d(LikeTorch1d):
     operator_class = MaxPool2d
 
 
-class AvgPool1d(LikeTorch1d):
+class AvgPool1d(LikeTorch, NamedPool1d):
     """Mean of each window of a sequence; options of ``AvgPool2d``, each a single number.
 
     Example:
@@ -225,7 +229,7 @@ class AvgPool1d(LikeTorch1d):
     operator_class = AvgPool2d
 
 
-class LpPool1d(LikeTorch1d):
+class LpPool1d(LikeTorch, NamedPool1d):
     """p-norm or power mean of each window of a sequence; options of ``LpPool2d``, each a single number.
 
     Example:

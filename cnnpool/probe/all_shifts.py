@@ -18,6 +18,9 @@ EVERY = Preset(source="every circular shift")
 class AllShifts(Probe):
     """Exact all-shifts consistency of a few images, from H * W forward passes of each.
 
+    A model may also return logits for each pixel, (N, K, H, W): a pixel's answer moves back by the shift, and
+    pixels are counted as images are. Accuracies are null where the labels are not of pixels too.
+
     Args:
         samples: images, >= 1.
 
@@ -59,12 +62,12 @@ class AllShifts(Probe):
 
     def read(self, model: nn.Module, stages: Stages, batch: Batch) -> Result:
         images, labels, *_ = batch.first(self.samples)
-        found = over_all(model, images, labels, EVERY)
+        found = over_all(model, images, labels, EVERY, dense=True)
         return {
             "consistency": found.same.mean().item(),
             "consistency_distinct": found.distinct.mean().item(),
-            "mean_shift_accuracy": found.correct.mean().item(),
-            "worst_shift_accuracy": (found.correct == 1).double().mean().item(),
+            "mean_shift_accuracy": found.correct.mean().item() if found.labelled else None,
+            "worst_shift_accuracy": (found.correct == 1).double().mean().item() if found.labelled else None,
             "shifts": found.shifts,
             **circumstances(model, images, "circular"),
         }

@@ -220,7 +220,7 @@ def refusal(model: nn.Module, preset: Preset, images: Tensor) -> str | None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Over the pairs of views of each image, (N,) in float64.
+    """Over the pairs of views of each image, (N,) in float64; of each pixel where the model answers for it.
 
     Args:
         same: share of pairs with the same top-1 class.
@@ -229,6 +229,7 @@ class Agreement:
         both: share of pairs that are both classified correctly.
         shifts: of the protocol.
         exact: whether all pairs of them were counted.
+        labelled: whether there was a label for each answer; else none is correct.
     """
 
     same: Tensor
@@ -237,6 +238,7 @@ class Agreement:
     both: Tensor
     shifts: int
     exact: bool
+    labelled: bool = True
 
 
 def over_all(
@@ -246,25 +248,34 @@ def over_all(
     preset: Preset,
     black: Tensor | None = None,
     seen: Seen | None = None,
+    *,
+    dense: bool = False,
 ) -> Agreement:
     """All pairs of shifts of ``preset``: what its draws give on average, by one forward pass a shift.
 
     A pair that a whole batch shares, as in some papers, has the same mean as one drawn for each image, and
-    many times its variance.
+    many times its variance. With ``dense`` the model may also have an answer for each pixel.
     """
-    seen = {} if seen is None else seen
-    tops = []
-    for down, right in preset.shifts(size_of(images)).tolist():
-        key = (preset.border, down, right)
-        if key not in seen:
+    counts = torch.zeros(0, 0, dtype=torch.float64)
+    every = preset.shifts(size_of(images)).tolist()
+    for down, across in every:
+        key = (preset.border, down, across)
+        if seen and key in seen:
+            top = seen[key]
+        else:
             view = None if preset.border == "circular" else lambda x, by: preset.view(x, by, black)
-            seen[key] = predictions(model, images, torch.tensor((down, right)), view)
-        tops.append(seen[key])
-    votes = torch.stack(tops)
-    shifts = len(votes)
-    counts = torch.zeros(len(images), int(votes.max()) + 1, dtype=torch.float64)
-    counts.scatter_add_(1, votes.T, torch.ones(votes.T.shape, dtype=torch.float64))
-    right = (votes == labels.cpu()).double().sum(0)
+            top = predictions(model, images, torch.tensor((down, across)), view, dense=dense)
+            if seen is not None:
+                seen[key] = top
+        more = max(0, int(top.max()) + 1 - counts.shape[1])
+        counts = F.pad(counts, (0, more, 0, top.numel() - len(counts)))
+        counts[torch.arange(len(counts)), top.flatten()] += 1
+    shifts, (answers, classes) = len(every), counts.shape
+    labelled = labels.shape == top.shape
+    # A class that no view got has no column.
+    own = labels.cpu().flatten() if labelled else torch.full((answers,), classes)
+    own = torch.where((own < 0) | (own > classes), classes, own)
+    right = F.pad(counts, (0, 1)).gather(1, own[:, None])[:, 0]
     same, distinct = counts.square().sum(1), (counts * (counts - 1)).sum(1)
     others = max(shifts * (shifts - 1), 1)
     both = right * (right - 1) / others if preset.distinct else (right / shifts).square()
@@ -275,6 +286,7 @@ def over_all(
         both=both,
         shifts=shifts,
         exact=True,
+        labelled=labelled,
     )
 
 

@@ -60,18 +60,22 @@ class NoLogitsError(ValueError):
     """The model returns something else than a row of logits for each image."""
 
 
-def logits(model: nn.Module, images: Tensor) -> Tensor:
-    """Logits (N, K) of images (N, C, H, W), on the CPU.
+def logits(model: nn.Module, images: Tensor, *, dense: bool = False) -> Tensor:
+    """Logits (N, K) of images (N, C, H, W), on the CPU; with ``dense`` also (N, K, H, W), for each pixel.
 
     Raises:
         NoLogitsError: if the model returns anything else.
     """
     with examined(model), torch.no_grad():
-        return torch.cat([_row(model(part.to(device_of(model)))) for part in images.split(_size(images))])
+        parts = images.split(_size(images))
+        pixels = images.shape[2:] if dense else None
+        return torch.cat([_row(model(part.to(device_of(model))), pixels) for part in parts])
 
 
-def _row(output: Any) -> Tensor:
-    """``output`` on the CPU, if it is logits (N, K)."""
+def _row(output: Any, pixels: torch.Size | None) -> Tensor:
+    """``output`` on the CPU, if it is logits (N, K), or (N, K, H, W) of (H, W) ``pixels``."""
+    if isinstance(output, Tensor) and output.ndim == 4 and output.shape[2:] == pixels:
+        return output.cpu()
     if not isinstance(output, Tensor) or output.ndim != 2:
         found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
         raise NoLogitsError(f"the model must return logits (N, K), one row an image, got {found}")
@@ -83,9 +87,13 @@ def predictions(
     images: Tensor,
     shifts: Tensor,
     view: Callable[[Tensor, Tensor], Tensor] | None = None,
+    *,
+    dense: bool = False,
 ) -> Tensor:
     """Top-1 classes (N,) of images (N, C, H, W), each shifted by its row of ``shifts`` (N, 2) or all by (2,):
     circularly, or as ``view`` of (images, shifts) shows them.
+
+    With ``dense`` also the classes of pixels, (N, H, W), under circular shifts, moved back by the shift.
     """
     size = _size(images)
 
@@ -95,8 +103,12 @@ def predictions(
         # One shift of all is a roll, which is faster.
         return shift(some, *(shifts.tolist() if shifts.dim() == 1 else by.unbind(1)))
 
+    def classes(some: Tensor, by: Tensor) -> Tensor:
+        top = logits(model, moved(some, by), dense=dense and view is None).argmax(1)
+        return shift(top[:, None], *(-by).unbind(1))[:, 0] if top.ndim == 3 else top
+
     pieces = zip(images.split(size), shifts.expand(len(images), 2).split(size), strict=True)
-    return torch.cat([logits(model, moved(some, by)).argmax(1) for some, by in pieces])
+    return torch.cat([classes(some, by) for some, by in pieces])
 
 
 def _size(images: Tensor) -> int:

@@ -1,7 +1,7 @@
 """Modules in place of calls such as ``F.max_pool2d``, so that they can be swapped."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -10,14 +10,22 @@ from torch.nn import functional as F
 
 WINDOW = ("kernel_size", "stride", "padding")
 MAX = (*WINDOW, "dilation", "ceil_mode", "return_indices")
-MODULES: dict[Callable[..., Any], tuple[type[nn.Module], tuple[str, ...]]] = {
-    F.max_pool2d: (nn.MaxPool2d, MAX),
-    torch.max_pool2d: (nn.MaxPool2d, MAX[:-1]),
-    F.avg_pool2d: (nn.AvgPool2d, (*WINDOW, "ceil_mode", "count_include_pad", "divisor_override")),
-    F.lp_pool2d: (nn.LPPool2d, ("norm_type", "kernel_size", "stride", "ceil_mode")),
-    F.adaptive_avg_pool2d: (nn.AdaptiveAvgPool2d, ("output_size",)),
-    F.adaptive_max_pool2d: (nn.AdaptiveMaxPool2d, ("output_size", "return_indices")),
-}
+
+
+def _functions() -> Iterator[tuple[Callable[..., Any], tuple[type[nn.Module], tuple[str, ...]]]]:
+    for axes in (1, 2, 3):
+        for name, module, settings in (
+            ("max_pool", "MaxPool", MAX),
+            ("avg_pool", "AvgPool", (*WINDOW, "ceil_mode", "count_include_pad", "divisor_override")),
+            ("lp_pool", "LPPool", ("norm_type", "kernel_size", "stride", "ceil_mode")),
+            ("adaptive_avg_pool", "AdaptiveAvgPool", ("output_size",)),
+            ("adaptive_max_pool", "AdaptiveMaxPool", ("output_size", "return_indices")),
+        ):
+            yield getattr(F, f"{name}{axes}d"), (getattr(nn, f"{module}{axes}d"), settings)
+        yield getattr(torch, f"max_pool{axes}d"), (getattr(nn, f"MaxPool{axes}d"), MAX[:-1])
+
+
+MODULES = dict(_functions())
 """The module that does the same as a function, and the function's settings in order: modules have another."""
 
 

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from cnnpool import registry
-from cnnpool.pool import Pool2d
-from cnnpool.pool.window import pair
+from cnnpool.pool import Pool1d, Pool2d, Pool3d
 from cnnpool.surgery.merging import DenseMerging, merges
 from cnnpool.surgery.same_padding import DenseSameConv2d, pads_by_stride
-from cnnpool.surgery.trace import WINDOWED, Target, evaluating
+from cnnpool.surgery.trace import CONVOLUTION, WINDOWED, Target, each_axis, evaluating
 
 Entry = Callable[..., Any]
 """The class, or an installed package's function, that makes an operator or readout."""
-Size = tuple[int, int]
+Size = tuple[int, ...]
+Pooling = Pool1d | Pool2d | Pool3d
 Order = Literal["after", "before"]
 """Where the operator stands, seen from a convolution that had the stride."""
 GEOMETRY = ("kernel_size", "padding", "dilation", "ceil_mode", "count_include_pad", "divisor_override")
@@ -28,9 +28,11 @@ def new_head(target: Target, entry: Entry, options: Mapping[str, Any]) -> nn.Mod
     """The readout in place of a global pooling, shaped as what it replaces.
 
     Raises:
-        ValueError: if its vector has another length than the map has channels.
+        ValueError: if its vector has another length than the map has channels, or it is no map.
     """
     _, channels, *size = target.inputs[0].shape
+    if len(size) != 2:
+        raise ValueError(f"readouts take maps (N, C, H, W), and this is given {len(size) + 2} dimensions")
     readout = entry(channels, tuple(size), **options)
     if readout.out_features != channels:
         raise ValueError(
@@ -58,13 +60,13 @@ def new_downsampling(
             maps = [merging.dense(x.movedim(1, -1)) for x in target.inputs]
         merging.operator = fitting(target, maps, entry, options)
         return merging
-    if not isinstance(target.module, nn.Conv2d):
+    if not isinstance(target.module, CONVOLUTION):
         return fitting(target, target.inputs, entry, options)
     if order == "before":
         same = replace(target, module=nn.Identity(), outputs=target.inputs)
         pool = fitting(same, target.inputs, entry, options)
         return nn.Sequential(*(pool if isinstance(pool, nn.Sequential) else [pool]), target.module)
-    conv = target.module
+    conv: Any = target.module
     at_one = made_dense(conv)
     dense = DenseSameConv2d(at_one, conv.stride) if pads_by_stride(conv) else at_one
     with torch.no_grad(), evaluating(dense):
@@ -73,15 +75,15 @@ def new_downsampling(
     return nn.Sequential(dense, *(pool if isinstance(pool, nn.Sequential) else [pool]))
 
 
-def made_dense(conv: nn.Conv2d) -> nn.Conv2d:
-    """The convolution at stride 1, of the very same parameters."""
+def made_dense(conv: Any) -> Any:
+    """The convolution, of 1 to 3 axes, at stride 1, of the very same parameters."""
     # Not copy.copy, which parametrized modules refuse.
     dense = conv.__class__.__new__(conv.__class__)
     dense.__dict__.update(conv.__dict__)
     # Copies of the tables, so that only their entries are shared.
     for table_of in ("_parameters", "_buffers", "_modules"):
         dense.__dict__[table_of] = dict(conv.__dict__[table_of])
-    dense.stride = (1, 1)
+    dense.stride = (1,) * len(conv.stride)
     return dense
 
 
@@ -101,8 +103,8 @@ def fitting(target: Target, maps: Sequence[Tensor], entry: Entry, options: Mappi
         made = []
         for variant in variants(entry, settings, options):
             try:
-                pool: Pool2d = entry(maps[0].shape[1], **registry.check(entry, entry.__name__, variant))
-                got = [pool.output_size(*size) for size in sizes]
+                pool = pooling_of(target.axes, entry, maps[0].shape[1], variant)
+                got = [output_size(pool, size) for size in sizes]
             except ValueError as error:
                 reasons.append(str(error))
                 continue
@@ -110,25 +112,50 @@ def fitting(target: Target, maps: Sequence[Tensor], entry: Entry, options: Mappi
                 return pool
             reasons.append(f"makes {got} of {sizes} where the original made {wanted}")
             made.append(pool)
-        for (bottom, right), pool in itertools.product(zeros(target, made, sizes, wanted), made):
+        for more, pool in itertools.product(zeros(target, made, sizes, wanted), made):
             try:
-                got = [pool.output_size(height + bottom, width + right) for height, width in sizes]
+                got = [output_size(pool, [n + m for n, m in zip(size, more, strict=True)]) for size in sizes]
             except ValueError:
                 continue
             if got == wanted:
-                return nn.Sequential(nn.ZeroPad2d((0, right, 0, bottom)), pool)
+                ends = [end for m in reversed(more) for end in (0, m)]
+                return nn.Sequential(getattr(nn, f"ZeroPad{target.axes}d")(tuple(ends)), pool)
     raise ValueError(reasons[0])
 
 
+def pooling_of(axes: int, entry: Entry, channels: int, options: Mapping[str, Any]) -> Pooling:
+    """The operator for maps, or that for sequences or volumes made of it.
+
+    Raises:
+        ValueError: if it takes no such option, or there is none.
+    """
+    if axes == 2:
+        pool: Pool2d = entry(channels, **registry.check(entry, entry.__name__, options))
+        return pool
+    kind: Any = Pool1d if axes == 1 else Pool3d
+    made: Pool1d | Pool3d = kind(entry, channels, **options)
+    return made
+
+
+def output_size(pool: Pooling, size: Sequence[int]) -> Size:
+    """The size of the output for an input of ``size``, a number for each axis.
+
+    Raises:
+        ValueError: if nothing would be left.
+    """
+    after: Any = pool.output_size(*size)
+    return after if isinstance(after, tuple) else (after,)
+
+
 def size_of(x: Tensor) -> Size:
-    """(H, W) of maps, (N, C, H, W)."""
-    return x.shape[2], x.shape[3]
+    """The number of elements along each axis after N and C."""
+    return tuple(x.shape[2:])
 
 
 def zeros(
-    target: Target, pools: Sequence[Pool2d], sizes: Sequence[Size], wanted: Sequence[Size]
-) -> list[tuple[int, int]]:
-    """Rows and columns to add (below 0: to drop), the fewest first.
+    target: Target, pools: Sequence[Pooling], sizes: Sequence[Size], wanted: Sequence[Size]
+) -> list[Size]:
+    """Zeros to add at the end of each axis (below 0: elements to drop), the fewest first.
 
     A window of k cells at stride s needs between s*H' - H and k - s more than that to make H' of H.
     """
@@ -140,39 +167,51 @@ def zeros(
     }
     if len(missing) != 1:
         return []
-    ((down, across),) = missing
-    more = [max((_reach(pool, axis) for pool in pools), default=0) for axis in (0, 1)]
-    every = itertools.product(range(down, down + more[0] + 1), range(across, across + more[1] + 1))
-    return sorted((rows, columns) for rows, columns in every if rows or columns)
+    (least,) = missing
+    spans = [
+        range(
+            least[axis], least[axis] + max((_reach(pool, axis, len(least)) for pool in pools), default=0) + 1
+        )
+        for axis in range(len(least))
+    ]
+    return sorted(more for more in itertools.product(*spans) if any(more))
 
 
-def _reach(pool: Pool2d, axis: int) -> int:
+def _reach(pool: Pooling, axis: int, axes: int) -> int:
     if not hasattr(pool, "kernel_size"):
         return 0
-    return max(
-        0, pair(pool.kernel_size, "kernel_size", least=1)[axis] - pair(pool.stride, "stride", least=1)[axis]
-    )
+    kernel, stride = (each_axis(each, axes)[axis] for each in (pool.kernel_size, pool.stride))
+    return max(0, int(kernel - stride))
 
 
 def bases(target: Target, entry: Entry, wanted: Sequence[Size]) -> Iterator[dict[str, Any]]:
     """Settings that make the operator like the original: with its window, and with the operator's own."""
     known = registry.options_of(entry)
     if not hasattr(target.module, "stride") and "output_size" in known:
-        yield {"output_size": wanted[0]}
+        yield {"output_size": (1, *wanted[0]) if target.axes == 1 else wanted[0]}
         return
-    down, across = target.stride
-    stride = down if down == across else (down, across)
+    stride = _plain(target.stride)
     base: dict[str, Any] = {"stride": stride} if "stride" in known else {}
+    if target.axes == 3 and isinstance(stride, tuple) and "filter_size" in known:
+        # No filter along an axis that is not subsampled, such as time.
+        taps = known["filter_size"].default
+        base["filter_size"] = tuple(taps if step > 1 else 1 for step in stride)
     side_by_side = "kernel_size" in known and known["kernel_size"].default == known["stride"].default
-    windowed = isinstance(target.module, WINDOWED | Pool2d) and hasattr(target.module, "kernel_size")
+    windowed = isinstance(target.module, WINDOWED) and hasattr(target.module, "kernel_size")
     # Without a window of the original, cells side by side at stride 1 would be single pixels.
     if side_by_side and (windowed or stride != 1):
         # As in the original, padding counts in averages only.
         original = {"kernel_size": stride, "count_include_pad": False}
         if windowed:
-            original |= {key: getattr(target.module, key) for key in GEOMETRY if hasattr(target.module, key)}
+            held = {key: getattr(target.module, key) for key in GEOMETRY if hasattr(target.module, key)}
+            original |= {key: _plain(value) for key, value in held.items()}
         yield base | {key: value for key, value in original.items() if key in known}
     yield base
+
+
+def _plain(setting: Any) -> Any:
+    """A setting of which all axes have the same as one number."""
+    return setting[0] if isinstance(setting, tuple) and len(set(setting)) == 1 else setting
 
 
 def variants(entry: Entry, base: dict[str, Any], options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

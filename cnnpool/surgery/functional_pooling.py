@@ -7,11 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-FUNCTIONS = {
-    *("max_pool2d", "max_pool2d_with_indices", "avg_pool2d", "lp_pool2d"),
-    *("fractional_max_pool2d", "fractional_max_pool2d_with_indices"),
-    *("adaptive_max_pool2d", "adaptive_max_pool2d_with_indices", "adaptive_avg_pool2d"),
-}
+NAMES = ("max_pool", "avg_pool", "lp_pool", "fractional_max_pool", "adaptive_max_pool", "adaptive_avg_pool")
+FUNCTIONS = {f"{name}{axes}d{end}" for name in NAMES for axes in (1, 2, 3) for end in ("", "_with_indices")}
 
 
 class FunctionalPooling(TorchFunctionMode):
@@ -37,14 +34,10 @@ class FunctionalPooling(TorchFunctionMode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "").lstrip("_")
-        if (
-            name in FUNCTIONS
-            and args
-            and isinstance(args[0], Tensor)
-            and not any(map(self.pools, self.running))
-        ):
+        x = args[0] if args else (kwargs or {}).get("input")
+        if name in FUNCTIONS and isinstance(x, Tensor) and not any(map(self.pools, self.running)):
             output = result[0] if isinstance(result, tuple) else result
-            if 1 < output.shape[-2:].numel() < args[0].shape[-2:].numel():
+            if 1 < output.shape[2:].numel() < x.shape[2:].numel():
                 where = self.names[self.running[-1]] if self.running else ""
                 self.calls[name, where] += 1
         return result

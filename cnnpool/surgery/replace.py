@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cnnpool import registry
 from cnnpool.pool import OPERATORS
+from cnnpool.pool.sequence import ROWS
 from cnnpool.readout import READOUTS
 from cnnpool.surgery.fitting import Order, new_downsampling, new_head
 from cnnpool.surgery.functional_pooling import FunctionalPooling
@@ -69,6 +70,8 @@ def swap(
       Conv2dSame, which pads by its stride, keeps the places of its samples; with ``order="before"`` the
       operator stands at stride 1 before the convolution as it is, which takes a quarter of the arithmetic;
     * Swin's patch merging is a convolution too, of 2 x 2 cells and stride 2;
+    * pooling and strided convolutions of sequences likewise, by ``Pool1d`` of the operator, and of volumes by
+      ``max``, ``avg``, ``blur`` or ``subsample`` in two passes, ``Pool3d``;
     * for a readout: the last global pooling that the example passes, or the ones that ``where`` names.
 
     The stride is the original's, and so are window, padding, dilation and ceil_mode for an operator that by
@@ -82,8 +85,9 @@ def swap(
     Args:
         model: changed in place, or left untouched if anything is refused.
         name: a stem of ``conf/pool`` or ``conf/readout``; one in both is an operator, unless where="head".
-        example: input of the dry run that finds channels and sizes, e.g. zeros (1, 3, 224, 224). Modules that
-            it does not reach are left alone.
+        example: input of the dry run that finds channels and sizes, e.g. zeros (1, 3, 224, 224); (N, C, L)
+            for networks of sequences, (N, C, D, H, W) of volumes. Modules that it does not reach are left
+            alone.
         where: pool, conv or head; or a regular expression found in the dotted names; or a function of
             (name, module); None for all pooling and strided convolutions, or the head.
         order: of operator and convolution, where a convolution has the stride: after or before.
@@ -118,8 +122,11 @@ def swap(
     reads_out = where == "head" or (name in READOUTS and name not in OPERATORS)
     room, entries = ("readouts", READOUTS) if reads_out else ("operators", OPERATORS)
     entry = registry.lookup(entries, room, name)
-    options = registry.check(entry, name, options)
     refuse_opaque(model, example)
+    # A size for each axis of a sequence or volume is checked where the operator is made.
+    sizes = ROWS if example.ndim != 4 else ()
+    whole = {key: value for key, value in options.items() if key not in sizes or isinstance(value, int)}
+    options |= registry.check(entry, name, whole)
     refuse_compiled(model)
     functional = FunctionalPooling(model, pools)
     seen = dry_run(model, example, functional)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor, nn
 
 from cnnpool.model.base import Cnn
-from cnnpool.pool import Pool2d
+from cnnpool.pool import Pool1d, Pool2d, Pool3d
 from cnnpool.readout import Readout
 from cnnpool.registry import did_you_mean
 from cnnpool.surgery import Change
@@ -34,7 +34,7 @@ def stages_of(model: nn.Module, example: Tensor, changes: Sequence[Change] = ())
         found = {}
     order = {target.module: place for place, target in enumerate(seen)}
     for change in changes:
-        operators = [module for module in added(change.after) if isinstance(module, Pool2d)]
+        operators = [module for module in added(change.after) if not isinstance(module, Readout)]
         if operators:
             inside = set(change.after.modules())
             found = {name: module for name, module in found.items() if module not in inside}
@@ -45,7 +45,7 @@ def stages_of(model: nn.Module, example: Tensor, changes: Sequence[Change] = ())
 
 def added(after: nn.Module) -> list[nn.Module]:
     """The operators and readouts in a replacement, without the convolution that it keeps."""
-    return [module for module in after.modules() if isinstance(module, Pool2d | Readout)]
+    return [module for module in after.modules() if isinstance(module, Pool1d | Pool2d | Pool3d | Readout)]
 
 
 def operators_of(stages: Mapping[str, nn.Module]) -> dict[str, dict[str, str]]:

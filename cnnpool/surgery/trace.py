@@ -9,15 +9,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cnnpool.pool import Pool2d
+from cnnpool.pool import Pool1d, Pool2d, Pool3d
 from cnnpool.readout import Readout
 from cnnpool.surgery.functional_pooling import FunctionalPooling
 from cnnpool.surgery.merging import ends_in_channels, merges
 
 Where = str | Callable[[str, nn.Module], bool] | None
 
-WINDOWED = nn.MaxPool2d | nn.AvgPool2d | nn.LPPool2d
-ADAPTIVE = nn.AdaptiveAvgPool2d | nn.AdaptiveMaxPool2d
+
+def _of_torch(*names: str) -> tuple[type[nn.Module], ...]:
+    """torch's modules of these names for sequences, maps and volumes."""
+    return tuple(getattr(nn, f"{name}{axes}d") for name in names for axes in (1, 2, 3))
+
+
+WINDOWED = (*_of_torch("MaxPool", "AvgPool", "LPPool"), Pool1d, Pool2d, Pool3d)
+ADAPTIVE = _of_torch("AdaptiveAvgPool", "AdaptiveMaxPool")
+CONVOLUTION = _of_torch("Conv")
 
 
 @dataclass
@@ -43,8 +50,8 @@ class Target:
         module, before, after = self.module, self.inputs[0].shape[2:], self.outputs[0].shape[2:]
         if merges(module):
             return "conv"
-        if isinstance(module, nn.Conv2d):
-            return "conv" if max(module.stride) > 1 else None
+        if isinstance(module, CONVOLUTION):
+            return "conv" if max(self.stride) > 1 else None
         if not pools(module):
             return None
         if isinstance(module, Readout) or (_sized(module) and after.numel() == 1):
@@ -56,23 +63,31 @@ class Target:
         return "pool" if after != before else None
 
     @property
-    def stride(self) -> tuple[float, float]:
-        """(vertical, horizontal); for a module that has none, by how much it shrank its map."""
+    def stride(self) -> tuple[float, ...]:
+        """Of each axis; for a module that has none, by how much it shrank its map."""
         if merges(self.module):
             return (2, 2)
         if not hasattr(self.module, "stride"):
             sizes = zip(self.inputs[0].shape[2:], self.outputs[0].shape[2:], strict=True)
-            down, across = (old // new if old // (old // new) == new else old / new for old, new in sizes)
-            return down, across
+            return tuple(old // new if old // (old // new) == new else old / new for old, new in sizes)
         # LPPool2d stores None for a stride that equals the kernel.
-        stride: Any = self.module.stride or self.module.kernel_size
-        return (stride, stride) if isinstance(stride, int) else (stride[0], stride[1])
+        return each_axis(self.module.stride or self.module.kernel_size, self.axes)
+
+    @property
+    def axes(self) -> int:
+        """1 for sequences, 2 for maps, 3 for volumes."""
+        return self.inputs[0].ndim - 2
+
+
+def each_axis(value: Any, axes: int) -> tuple[Any, ...]:
+    """A setting as torch's modules hold it, one number or one for each axis, for each axis."""
+    return (value,) * axes if isinstance(value, int) else tuple(value)
 
 
 def pools(module: nn.Module) -> bool:
     """Whether ``module`` is a pooling, global ones included."""
     # Modules of other packages are recognised by name: timm's SelectAdaptivePool2d, several BlurPools.
-    known = WINDOWED | ADAPTIVE | nn.FractionalMaxPool2d | Pool2d | Readout
+    known = (*WINDOWED, *ADAPTIVE, nn.FractionalMaxPool2d, nn.FractionalMaxPool3d, Readout)
     return isinstance(module, known) or type(module).__name__.startswith(("SelectAdaptivePool", "BlurPool"))
 
 
@@ -81,13 +96,16 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
 
     Args:
         model: run in evaluation mode, and left as it was.
-        example: a batch.
+        example: a batch of images, sequences or volumes.
         functional: counts the calls of functional pooling that no pooling module makes.
 
     Raises:
         ValueError: if the model does not run on the example, or is none that can be looked into.
     """
     refuse_opaque(model, example)
+    # A network of images may hold sequences of tokens, which are none of its maps.
+    dimensions = (4,) if example.ndim == 4 else (3, 4, 5)
+    unbatched: list[str] = []
     targets: dict[nn.Module, Target] = {}
     names = {module: dotted for dotted, module in model.named_modules()}
 
@@ -95,7 +113,11 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
         if getattr(module, "return_indices", False):
             output = output[0]
         x = next(iter((*args, *named.values())), None)
-        if isinstance(x, Tensor) and isinstance(output, Tensor) and x.ndim == 4:
+        if not isinstance(x, Tensor) or not isinstance(output, Tensor):
+            return
+        if x.ndim == example.ndim and type(module).__name__.endswith(f"{x.ndim - 1}d"):
+            unbatched.append(f"example must be a batch, {BATCHES}, got {tuple(example.shape)}")
+        if x.ndim in dimensions:
             target = targets.pop(module, None) or Target(names[module], module)
             target.keyword |= not args
             maps = (x[:0].clone(), output[:0].clone())
@@ -124,21 +146,25 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
         # Somebody else's forward may raise anything.
         except Exception as error:
             kind = "" if isinstance(error, RuntimeError | ValueError) else f"{type(error).__name__}: "
-            raise ValueError(
-                f"the model does not run on an example {tuple(example.shape)}: {kind}{error}"
-            ) from error
+            reason = f"the model does not run on an example {tuple(example.shape)}: {kind}{error}"
+            raise ValueError(unbatched[0] if unbatched else reason) from error
+    if unbatched:
+        raise ValueError(unbatched[0])
     return list(targets.values())
 
 
+BATCHES = "images (N, C, H, W), sequences (N, C, L) or volumes (N, C, D, H, W)"
+
+
 def refuse_opaque(model: nn.Module, example: Tensor) -> None:
-    """Refuse an example that is no batch of images, and a model whose parts cannot be looked into.
+    """Refuse an example that is no batch, and a model whose parts cannot be looked into.
 
     Raises:
         ValueError: naming the part.
     """
-    if not isinstance(example, Tensor) or example.ndim != 4:
+    if not isinstance(example, Tensor) or example.ndim not in (3, 4, 5):
         shape = tuple(example.shape) if isinstance(example, Tensor) else f"a {type(example).__name__}"
-        raise ValueError(f"example must be a tensor of images (N, C, H, W), got {shape}")
+        raise ValueError(f"example must be a tensor, {BATCHES}, got {shape}")
     if not isinstance(model, nn.Module):
         raise ValueError(f"the model must be a torch.nn.Module, got a {type(model).__name__}")
     for dotted, module in model.named_modules():
@@ -222,10 +248,10 @@ def pattern(where: str) -> re.Pattern[str]:
 def _covers(module: nn.Module, size: Sequence[int]) -> bool:
     """Whether a single window of the pooling ``module`` holds a whole map of ``size``, more than a pixel."""
     learns = next(module.parameters(), None) is not None
-    if learns or not isinstance(module, WINDOWED | Pool2d) or not hasattr(module, "kernel_size"):
+    if learns or not isinstance(module, WINDOWED) or not hasattr(module, "kernel_size"):
         return False
-    settings: Any = (module.kernel_size, getattr(module, "dilation", 1))
-    kernel, dilation = ((each, each) if isinstance(each, int) else each for each in settings)
+    settings = (module.kernel_size, getattr(module, "dilation", 1))
+    kernel, dilation = (each_axis(each, len(size)) for each in settings)
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
     return max(size) > 1 and all(r >= length for r, length in zip(reach, size, strict=True))
 
@@ -264,7 +290,12 @@ def unrecognised(seen: Sequence[Target], functional: FunctionalPooling) -> list[
     for target in seen:
         inside = set(target.module.modules())
         before, after = target.inputs[0], target.outputs[0]
-        if inside & (known | {other.module for other in found}) or after.ndim != 4:
+        # Of sequences a linear layer's numbers stand where the length does.
+        if (
+            inside & (known | {other.module for other in found})
+            or after.ndim != before.ndim
+            or target.axes == 1
+        ):
             continue
         if all(1 < new <= 0.75 * old for new, old in zip(after.shape[2:], before.shape[2:], strict=True)):
             found.append(target)

@@ -162,10 +162,11 @@ class Two(nn.Module):
             r"cannot replace conv: .*'Sequential' object has no attribute 'weight'",
         ),
         (Two(), images(), r"does not run on an example \(2, 3, 8, 8\): TypeError: .*'y'"),
-        (Keyword(), {"x": images()}, r"example must be a tensor of images \(N, C, H, W\), got a dict"),
+        (Keyword(), {"x": images()}, r"example must be a tensor, images \(N, C, H, W\), .*, got a dict"),
         (Keyword(), None, r"example must be .*, got a NoneType"),
         (Keyword(), images()[0], r"example must be .*, got \(3, 8, 8\)"),
-        (Keyword(), torch.zeros(1, 3, 8, 8, 8), r"example must be .*, got \(1, 3, 8, 8, 8\)"),
+        (Keyword(), torch.zeros(1, 3, 8, 8, 8), r"does not run on an example \(1, 3, 8, 8, 8\)"),
+        (Keyword(), torch.zeros(3, 8), r"example must be .*, got \(3, 8\)"),
         (torch.nn.functional.relu, images(), r"the model must be a torch.nn.Module, got a function"),
     ],
 )
