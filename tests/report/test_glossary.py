@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cnnpool.probe import declared
+from cnnpool.probe.consistency import PRESETS
 from cnnpool.report import find, main
 from cnnpool.report.comparison import compare
 from cnnpool.report.document import glossary
@@ -23,7 +24,10 @@ def drawn(comparison):
 def test_the_page_is_what_the_script_writes():
     page = runpy.run_path(str(ROOT / "scripts" / "docs" / "glossary.py"))["glossary"]()
     assert (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8") == page
-    assert all(f"`{one.key}`" in page for one in declared())
+    for one in declared():
+        key = [("<preset>" if part in PRESETS else part) for part in one.key.split(".")]
+        assert f"`{'.'.join(key)}`" in page
+    assert all(f"| `{name}` | {preset.source} |" in page for name, preset in PRESETS.items())
 
 
 def test_everything_that_a_table_shows_is_defined_under_it(shelf):
