@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from cnnpool import registry
 from cnnpool.pool import Pool1d, Pool2d, Pool3d
-from cnnpool.surgery.merging import DenseMerging, merges
-from cnnpool.surgery.same_padding import DenseSameConv2d, pads_by_stride
+from cnnpool.surgery.dense import DenseMerging, DenseSameConv2d, merges, pads_by_stride
 from cnnpool.surgery.trace import CONVOLUTION, WINDOWED, Target, each_axis, evaluating
 
 Entry = Callable[..., Any]

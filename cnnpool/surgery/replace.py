@@ -23,6 +23,7 @@ from cnnpool.surgery.trace import (
     dry_run,
     evaluating,
     limited,
+    line_of,
     pools,
     refuse_compiled,
     refuse_opaque,
@@ -140,8 +141,8 @@ def swap(
     for target in targets:
         try:
             plan[target.module] = replacement(target, make(target, entry, options))
-        except ValueError as error:
-            raise ValueError(f"{name} cannot replace {target.name}: {error}") from error
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"{name} cannot replace {target.name}: {line_of(error)}") from error
     verify(targets, plan, _outputs(name, model, targets, plan, example))
     install(model, plan)
     for target in targets:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from cnnpool.pool import Pool1d, Pool2d, Pool3d
 from cnnpool.readout import Readout
+from cnnpool.surgery.dense import ends_in_channels, merges
 from cnnpool.surgery.functional_pooling import FunctionalPooling
-from cnnpool.surgery.merging import ends_in_channels, merges
 
 Where = str | Callable[[str, nn.Module], bool] | None
 
@@ -137,20 +137,26 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
                 stack.callback(hook.remove)
         # Fractional max pooling draws in evaluation mode too.
         devices = [example.device] if example.is_cuda else []
-        for context in (evaluating(model), torch.random.fork_rng(devices), torch.no_grad(), functional):
-            stack.enter_context(context)
+        contexts = (evaluating(model), torch.random.fork_rng(devices), torch.no_grad(), functional)
         # Hooks do not fire inside compiled graphs.
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         try:
+            for context in contexts:
+                stack.enter_context(context)
             model(example)
         # Somebody else's forward may raise anything.
         except Exception as error:
             kind = "" if isinstance(error, RuntimeError | ValueError) else f"{type(error).__name__}: "
-            reason = f"the model does not run on an example {tuple(example.shape)}: {kind}{error}"
+            reason = f"the model does not run on an example {tuple(example.shape)}: {kind}{line_of(error)}"
             raise ValueError(unbatched[0] if unbatched else reason) from error
     if unbatched:
         raise ValueError(unbatched[0])
     return list(targets.values())
+
+
+def line_of(error: Exception) -> str:
+    """The message of ``error`` in one line."""
+    return " ".join(str(error).split())
 
 
 BATCHES = "images (N, C, H, W), sequences (N, C, L) or volumes (N, C, D, H, W)"
@@ -162,7 +168,7 @@ def refuse_opaque(model: nn.Module, example: Tensor) -> None:
     Raises:
         ValueError: naming the part.
     """
-    if not isinstance(example, Tensor) or example.ndim not in (3, 4, 5):
+    if not isinstance(example, Tensor) or example.ndim not in (3, 4, 5) or not len(example):
         shape = tuple(example.shape) if isinstance(example, Tensor) else f"a {type(example).__name__}"
         raise ValueError(f"example must be a tensor, {BATCHES}, got {shape}")
     if not isinstance(model, nn.Module):

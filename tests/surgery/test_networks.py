@@ -11,7 +11,7 @@ from torchvision.models.swin_transformer import PatchMerging, PatchMergingV2
 
 import cnnpool
 from cnnpool.pool import AvgPool2d, BlurPool2d, MaxBlurPool2d
-from cnnpool.surgery.merging import DenseMerging
+from cnnpool.surgery.dense import DenseMerging
 from cnnpool.surgery.replace import Cost, cost, costlier
 
 EXAMPLE = torch.zeros(1, 3, 16, 16)

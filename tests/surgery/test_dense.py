@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import cnnpool
-from cnnpool.surgery.same_padding import DenseSameConv2d
+from cnnpool.surgery.dense import DenseSameConv2d
 
 timm = pytest.importorskip("timm")
 layers = pytest.importorskip("timm.layers")
