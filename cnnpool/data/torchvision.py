@@ -75,9 +75,7 @@ SETS = {
     "DTD": TorchvisionSet(("dtd",), THREE, {str(one): {"partition": one} for one in range(1, 11)}),
     "EMNIST": TorchvisionSet(("EMNIST/raw",), BY_FLAG, _variants("split", *EMNISTS)),
     "EuroSAT": TorchvisionSet(("eurosat",), WHOLE),
-    "FER2013": TorchvisionSet(
-        ("fer2013",), TRAIN_TEST, manual="put fer2013.csv of that page into {root}/fer2013"
-    ),
+    "FER2013": TorchvisionSet(("fer2013",), TRAIN_TEST, manual=FACES),
     "FGVCAircraft": TorchvisionSet(("fgvc-aircraft-2013b",), THREE, _variants("annotation_level", *AIRCRAFT)),
     "FashionMNIST": TorchvisionSet(("FashionMNIST/raw",), BY_FLAG),
     "Flowers102": TorchvisionSet(("flowers-102",), THREE),

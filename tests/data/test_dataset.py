@@ -157,22 +157,10 @@ def test_a_class_without_training_images_is_named():
     [
         ({"val_size": 90}, "data.val_size=90 of 90 training images leaves none"),
         ({"val_size": 0.001}, "data.val_size=0.001 of 90"),
-        ({"val_size": 1.0}, "a fraction of them below 1, got 1.0"),
-        ({"val_size": -1}, "got -1"),
-        ({"batch_size": 0}, "batch_size must be a whole number from 1 to .*, got 0"),
-        ({"limit": 0}, "limit must be a whole number from 1 to .*, or null, got 0"),
-        ({"shift": -1}, "shift must be a whole number from 0 to .*, got -1"),
         (
             {"random_resized_crop": (0.5, 0.2)},
             r"must be \[smallest, largest\] share of the area, got \[0.5, 0.2\]",
         ),
-        ({"random_resized_crop": (0, 1)}, "random_resized_crop must be .*, got"),
-        (
-            {"auto_augment": "rand"},
-            "auto_augment must be one of randaugment, trivialaugment, or null, got 'rand'",
-        ),
-        ({"color_jitter": 1.5}, "color_jitter must be a number from 0 to 1, got 1.5"),
-        ({"mixup": -1}, "mixup must be a number, at least 0 and finite, got -1"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):

@@ -156,12 +156,6 @@ def test_test_images_are_cut_off_where_none_are_published(tmp_path):
     assert raw.classes == ("Forest", "River") and "data.test_size" in raw.notes[-1]
 
 
-def test_an_option_without_effect_is_said(tmp_path, monkeypatch):
-    mat_files(tmp_path, monkeypatch)
-    notes = read(tmp_path, "SVHN", test_size=0.3).notes
-    assert notes[-1] == "no effect: data.test_size=0.3, since SVHN has test images of its own"
-
-
 def test_missing_files_are_downloaded_by_torchvision_once(tmp_path, monkeypatch):
     source, root, calls = tmp_path / "server", tmp_path / "data", []
     mat_files(source, monkeypatch)
