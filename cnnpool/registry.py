@@ -204,8 +204,12 @@ def checked(entry: Class) -> Class:
     return entry
 
 
+MOST = 8
+"""Suggestions for an unknown word."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The suggestion for an unknown word: the nearest ``known`` one, else all of them, or the first of many.
+    """The suggestion for an unknown word: the nearest ``known`` one, else all of them, or eight of many.
 
     One part of a dotted key is enough: ``width`` finds ``model.width``.
     """
@@ -213,8 +217,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     near = nearest(word, known) or [key for key in known if word in key.split(".")]
     if near:
         return f"did you mean {near[0]!r}?"
-    if len(known) > 100:
-        return f"choose from {', '.join(known[:12])}, ... ({len(known)} in all)"
+    if len(known) > MOST:
+        likest = difflib.get_close_matches(word, known, n=MOST, cutoff=0.0)
+        return f"choose from {', '.join(likest)}, ... ({len(known)} in all)"
     return f"choose from {', '.join(known)}" if known else "it takes none"
 
 

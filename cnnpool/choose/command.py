@@ -18,14 +18,13 @@ from cnnpool.launch import conf_dir
 from cnnpool.published.build import sized
 from cnnpool.quantity import Quantity, find
 from cnnpool.registry import did_you_mean, lookup, nearest
-from cnnpool.report.measure import Measure
+from cnnpool.report.measure import SHORT, Measure
 from cnnpool.run_folder.identity import asked
 from cnnpool.run_folder.reading import read_yaml
 from cnnpool.system.next_command import BOARD, next_lines
 from cnnpool.system.signals import Signals, Stopped
 from cnnpool.tables import text
 
-METRICS = {"consistency": "invariance.consistency.distinct", "worst_shift": "invariance.worst_shift_accuracy"}
 COSTS = {
     "flops": "cost.flops",
     "parameters": "cost.parameters",
@@ -114,9 +113,9 @@ def measures_of(options: Options, settings: Mapping[str, Any]) -> tuple[Measure,
 
     accuracy = "val.accuracy" if settings["data"].get("val_size") else "test.accuracy"
     measured = declared(lookup(PROBES, "probes", probe) for probe in settings["probe"])
-    if options.metric in METRICS and "invariance" not in settings["probe"]:
+    if SHORT.get(options.metric, "").startswith("invariance") and "invariance" not in settings["probe"]:
         raise ValueError(f"choose.metric={options.metric} needs the probe of invariance: probe=default")
-    metric = _measure("metric", options.metric, {"accuracy": accuracy, **METRICS}, measured)
+    metric = _measure("metric", options.metric, {**SHORT, "accuracy": accuracy}, measured)
     if metric.sense == 0:
         raise ValueError(
             f"choose.metric={options.metric}: neither a high nor a low {metric.title} is better in itself"

@@ -183,6 +183,8 @@ class Classifier(LightningModule):
             self._record({"train/loss": loss, "train/learning_rate": rate}, self.current_epoch)
         if self.recipe.max_steps and self.steps >= self.recipe.max_steps:
             self.trainer.should_stop = True
+            epoch, epochs = self.current_epoch + 1, self.trainer.max_epochs
+            log.info("fit.max_steps=%d ends the training in epoch %d of %s", self.steps, epoch, epochs)
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         self._evaluate("val", batch)

@@ -31,7 +31,7 @@ def read_data(
 ) -> Dataset:
     """The data set asked for, else the one the model was trained on, else digits.
 
-    Images of different sizes are brought to ``size``, where the data set has one to choose.
+    Where the data set has a size to choose, images are brought to ``size``, else to that of the weights.
 
     Raises:
         ValueError: if it is unknown, its files are missing or damaged, or it needs a size.
@@ -42,9 +42,12 @@ def read_data(
     if root is not None or not trained:
         options["root"] = root or os.environ.get("CNNPOOL_DATA", "data")
     options["download"] = download
-    if size is not None and options.get("size") is None:
+    wanted = size or subject.size
+    if wanted is not None and options.get("size") is None:
         known = options_of(lookup(data.DATASETS, "datasets", options["name"]))
-        options |= {"size": size} if "size" in known else {}
+        # A set with a size of its own keeps it unless another is asked for.
+        if "size" in known and (size or known["size"].default is None):
+            options["size"] = wanted
     try:
         return data.build(**options, seed=subject.trained.seed if subject.trained and same else 0)
     except ValueError as error:

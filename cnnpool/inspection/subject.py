@@ -52,6 +52,7 @@ class Subject:
         data: name and options of the data set it was trained on, if known.
         trained: the results of the run it comes from, if it comes from one.
         mean, std: normalisation that the weights were trained with; None for the data set's own.
+        size: H and W, or (H, W), of the images that the weights were published for, in pixels, if known.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Subject:
     trained: Results | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    size: int | tuple[int, int] | None = None
 
 
 def find(name: str, checkpoint: Path | None, weights: str | None, seed: int) -> Subject:
@@ -194,7 +196,8 @@ def from_published(package: str, name: str, weights: str | None, seed: int) -> S
             )
         return Built(network, found.source if source.file else f"published: {found.source}")
 
-    return Subject(full, loaded, mean=found.mean, std=found.std)
+    preset = source.preset()
+    return Subject(full, loaded, mean=found.mean, std=found.std, size=preset.size if preset else None)
 
 
 def from_function(name: str, seed: int) -> Subject:

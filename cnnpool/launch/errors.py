@@ -1,6 +1,6 @@
 """Error messages of one line for command lines, from the exceptions that Hydra raises."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hydra.core.override_parser.types import Override
 from hydra.errors import MissingConfigException
@@ -8,10 +8,27 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from cnnpool.launch import defaults
 from cnnpool.launch.config import TOO_DEEP, unresolved
-from cnnpool.launch.overrides import is_of_late_stage
+from cnnpool.launch.overrides import PACKAGES, is_of_late_stage
 from cnnpool.recipe import REFUSED
 from cnnpool.registry import did_you_mean, nearest
 from cnnpool.schema import ROOMS, SECTIONS, names, options_of
+
+SYNONYMS = {
+    "kernel": "kernel_size",
+    "size": "kernel_size",
+    "learning_rate": "lr",
+    "max_epochs": "epochs",
+    "num_epochs": "epochs",
+    "wd": "weight_decay",
+}
+"""Names of options elsewhere, and ours."""
+MEANT = {
+    "trainer": "; a GPU is used where there is one, fit.devices=N takes several, trainer.KEY sets a flag",
+    "logger": "; log=NAME logs elsewhere too: csv, mlflow or wandb",
+    "choose": "; it is a key of cnnpool choose",
+    "optuna": "; choose.tune looks for the best values",
+}
+"""Words of other projects, and what there is."""
 
 
 def explain(error: Exception, overrides: Iterable[Override] = ()) -> str:
@@ -43,27 +60,50 @@ def explain(error: Exception, overrides: Iterable[Override] = ()) -> str:
         ):
             if place in known:
                 return f"{override.input_line}: leave out the sign before {place}"
-            return f"no {place!r} to override; there are {', '.join(known)}"
+            return _no_stage(place, known, overrides)
     lines = [*str(error).splitlines(), *(str(cause).splitlines()[:1] if cause else [])]
     kept = [line.strip() for line in lines if line.strip() and not line.startswith(("To append", "See http"))]
     return "; ".join(kept[:3]) or f"the command line is not valid ({type(error).__name__})"
+
+
+def _no_stage(place: str, known: Sequence[str], overrides: Iterable[Override]) -> str:
+    """That a stage is missing, with those of the network that is chosen."""
+    given = {one.get_key_element(): str(one.value()) for one in overrides}
+    name = given.get("model", "convnet")
+    package, _, arch = name.partition(":")
+    if package in PACKAGES:
+        network = f"{package}:{arch or given.get('model.arch', 'NAME')}"
+        return f"no {place!r}: cnnpool probe {network} lists the stages of that network"
+    # Late: torch takes seconds to import, and this ends a command.
+    from cnnpool.model import MODELS
+
+    stages = [f"pool@stage.{stage}" for stage in getattr(MODELS.get(name), "STAGES", ())] or known
+    return f"no {place!r} in {name}; there are {', '.join(stages)}"
 
 
 def _no_choice(error: MissingConfigException) -> str:
     name, known = str(error.missing_cfg_file), sorted(error.options or [])
     if not known:
         return f"no {name}.yaml in conf or the folder of --config-dir"
-    return f"no {name}; {did_you_mean(name.rpartition('/')[2], known)}"
+    room, _, word = name.rpartition("/")
+    more = f" (networks of packages: model=torchvision:{word}, model=timm:{word})" if room == "model" else ""
+    return f"no {name}; {did_you_mean(word, known)}{more or MEANT.get(room, '')}"
 
 
 def _no_key(key: str) -> str:
     section, _, rest = key.partition(".")
     if section == "stage" and "." in rest:
         stage = rest.partition(".")[0]
-        return f"{key}: a stage's options follow its operator; choose that too: pool@stage.{stage}=NAME"
+        option = SYNONYMS.get(key.rpartition(".")[2], key.rpartition(".")[2])
+        return (
+            f"{key}: a stage's options follow its operator; choose that too: "
+            f"pool@stage.{stage}=NAME stage.{stage}.{option}=VALUE"
+        )
     if section == "trainer" and (remedy := REFUSED.get(rest)):
         return f"{key}: {remedy}"
     owners = _keys()
+    if (known_as := f"{section}.{SYNONYMS.get(rest)}") in owners:
+        return f"unknown key {key!r}; did you mean {known_as!r}?"
     if choices := owners.get(key):
         return f"{key!r} is an option of {section}={','.join(choices)}, not of the {section} that is chosen"
     known = [*SECTIONS, *owners]
@@ -72,8 +112,10 @@ def _no_key(key: str) -> str:
     for word, candidates in ((key, {name: name for name in known}), (last, by_last)):
         if close := nearest(word, candidates, cutoff=0.75):
             return f"unknown key {key!r}; did you mean {candidates[close[0]]!r}?"
+    if meant := MEANT.get(section):
+        return f"unknown key {key!r}{meant}"
     inside = [name for name in known if name.startswith(f"{section}.")]
-    return f"unknown key {key!r}; choose from {', '.join(inside or SECTIONS)}"
+    return f"unknown key {key!r}; {did_you_mean(key, inside or SECTIONS)}"
 
 
 def _keys() -> dict[str, list[str]]:

@@ -1,6 +1,8 @@
 """The KEY=VALUE part of a command line: parsed by Hydra's own parser, then checked."""
 
+import os
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import islice
@@ -24,6 +26,7 @@ from cnnpool.schema import SECTIONS
 from cnnpool.system.output import shortened
 
 FOLDERS = ("out", *HYDRA_KEYS[:3])
+PATHS = ("data.root", "model.weights", *FOLDERS)
 PACKAGES = ("timm", "torchvision")
 """Of networks that ``model=PACKAGE:ARCH`` names."""
 LONGEST = 4096
@@ -134,11 +137,30 @@ def _parse(line: str) -> Override:
         override = _parser().parse_override(line)
     except (HydraException, RecursionError, ValueError):
         # A ValueError is that of a number with thousands of digits.
-        raise ValueError(
-            f"{shortened(line)}: not of the form key=value, as pool=max is; "
-            "a value with signs or spaces stands between quotes"
-        ) from None
+        override = _quoted(line)
     _check(override, line)
+    return override
+
+
+def _quoted(line: str) -> Override:
+    """The override of a line that Hydra cannot read for signs in its value: a path is meant as it stands.
+
+    Raises:
+        ValueError: for any other key, with the words to type where quotes would help.
+    """
+    key, _, value = line.partition("=")
+    if key in PATHS:
+        value = os.path.expanduser(value)
+    # A backslash counts as a sign only before a quote.
+    inside = re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), value)
+    quoted = f"{key}='{inside}'"
+    message = f"{shortened(line)}: not of the form key=value, as pool=max is"
+    try:
+        override = _parser().parse_override(quoted)
+    except (HydraException, RecursionError, ValueError):
+        raise ValueError(message) from None
+    if key not in PATHS:
+        raise ValueError(f"{message}; for a text with signs, type {shortened(shlex.quote(quoted))}")
     return override
 
 

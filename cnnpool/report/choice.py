@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,7 +64,8 @@ def baseline(choices: Sequence[Choice], wanted: str | None) -> Choice:
         some = [choice for choice in choices if _results(choice).pool["name"] == "max"]
         whole = [choice for choice in some if not exceptions(_results(choice))]
         return (whole or some or list(choices))[0]
-    exact = [choice for choice in choices if choice.label == wanted]
+    # A label is "max / gap": as well without its blanks.
+    exact = [one for one in choices if one.label.replace(" / ", "/") == wanted.replace(" / ", "/")]
     named = exact or [choice for choice in choices if wanted in choice.label.split(" / ")]
     if len(named) != 1:
         problem = "stands for several choices" if named else "is not among the choices"
@@ -82,13 +84,29 @@ def frozen(run: Run, key: str) -> str:
     return json.dumps(run.setting(key), sort_keys=True)
 
 
+def _apart(first: Run, second: Run) -> str:
+    """How two runs of one label and seed can be told apart, by the settings in which they differ."""
+    keys = {*first.settings, *second.settings}
+    own = [key for key in sorted(keys) if not key.startswith("environment.")]
+    differing = [key for key in own if first.setting(key) != second.setting(key)]
+    if not differing:
+        return "they have the same settings: remove one"
+    key, more = differing[0], ", ..." * (len(differing) > 3)
+    values = " or ".join(as_text(run.setting(key)) for run in (first, second))
+    where = shlex.quote(f"{key}={as_text(second.setting(key))}")
+    return (
+        f"they differ in {', '.join(differing[:3])}{more} ({key}: {values}): keep one by --where {where}, "
+        f"or tell them apart by --by pool,{key}"
+    )
+
+
 def _by_seed(label: str, runs: list[Run]) -> dict[int, Run]:
     seeds: dict[int, Run] = {}
     for run in sorted(runs, key=lambda run: run.seed):
         if run.seed in seeds:
             raise ValueError(
                 f"two runs of {label!r} with seed {run.seed}: {seeds[run.seed].folder} and {run.folder}; "
-                "remove one, or tell them apart with --by"
+                f"{_apart(seeds[run.seed], run)}"
             )
         seeds[run.seed] = run
     return seeds

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
+from cnnpool.report.measure import SHORT
 from cnnpool.report.runs import Run, find, keys_of
 from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.progress import Progress, loading
@@ -71,7 +72,12 @@ def parser() -> Parser:
         metavar="KEY=VALUE",
         help="only runs that have it; can be repeated",
     )
-    add("--metric", default=METRIC, metavar="KEY", help=f"the measure to compare (default: {METRIC})")
+    add(
+        "--metric",
+        default=METRIC,
+        metavar="KEY",
+        help=f"the measure to compare, or one of {', '.join(SHORT)} (default: {METRIC})",
+    )
     add(
         "--baseline",
         metavar="CHOICE",

@@ -9,7 +9,7 @@ from cnnpool.registry import did_you_mean
 from cnnpool.report import crossed, statistics
 from cnnpool.report.choice import Choice, baseline, group, varying
 from cnnpool.report.comparable import refuse, select
-from cnnpool.report.measure import Measure, columns, known_keys, measure, quantities_of
+from cnnpool.report.measure import SHORT, Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import MARK, loaded, observe
 from cnnpool.report.pairwise import LEAST_DECIDED, Decisions, Row, Versus, decide, verdict
 from cnnpool.report.runs import Run, finished
@@ -80,6 +80,7 @@ def compare(
     differing = refuse(kept, by, allow)
     quantities = quantities_of(kept)
     known = known_keys(kept, quantities)
+    metric = SHORT.get(metric, metric)
     chosen = measure(metric, quantities)
     if not _measured(chosen, kept):
         raise ValueError(f"--metric {metric}: no run has it; {did_you_mean(metric, known)}")

@@ -55,15 +55,15 @@ def _differences(comparison: Comparison, one: Measure) -> str:
     base, *others = judged(comparison, one)
     n = {row.summary.n for row in (base, *others)}
     seeds = f"{min(n)}{f' to {max(n)}' * (len(n) > 1)} seed{'s' * (max(n) != 1)}"
-    title = f"{one.title[:1].upper()}{one.title[1:]}, {seeds}"
+    title = f"{one.title[:1].upper()}{one.title[1:]}"
     mean = f"{one.format(base.summary.mean)} {one.unit}".rstrip()
     if not others:
-        return f"{title}: {mean}."
+        return f"{title}: {mean} ({seeds})."
     apart = [row for row in others if row.verdict in SHOWN and row.versus]
     apart.sort(key=lambda row: -abs(row.versus.summary.mean) if row.versus else 0.0)
     parts = [
-        f"{row.choice.label} {one.format(abs(s.mean))} {'above' if s.mean > 0 else 'below'} "
-        f"{interval(one, s, sign=True)}"
+        f"{row.choice.label} is {one.format(abs(s.mean))} {one.step_unit}".rstrip()
+        + f" {'above' if s.mean > 0 else 'below'} {interval(one, s, sign=True)}"
         for row in apart[:LISTED]
         if row.versus and (s := row.versus.summary)
     ]
@@ -75,9 +75,8 @@ def _differences(comparison: Comparison, one: Measure) -> str:
             word = row.verdict.partition(" at ")[0].partition(" (")[0].partition(":")[0]
             kinds.setdefault(word, []).append(row.choice.label)
     parts += [f"{word} for {', '.join(labels)}" for word, labels in kinds.items()]
-    unit = f" (differences in {one.step_unit}, 95 % CI)" if apart and one.step_unit else ""
     sense = " Lower is better." if one.sense < 0 else ""
-    return f"{title}: {base.choice.label} has {mean}{unit}; {'; '.join(parts)}.{sense}"
+    return f"{title} ({seeds}; {base.choice.label} {mean}): {'; '.join(parts)}.{sense}"
 
 
 def _arithmetic(comparison: Comparison, flops: Measure) -> str:

@@ -14,6 +14,12 @@ MERGED: dict[str, Callable[[list[float]], float]] = {
     "max": max,
     "min": min,
 }
+SHORT = {
+    "accuracy": "test.accuracy",
+    "consistency": "invariance.consistency.distinct",
+    "worst_shift": "invariance.worst_shift_accuracy",
+}
+"""Words for keys, as ``--metric`` and ``choose.metric`` take them."""
 BETTER = {"higher": 1, "lower": -1, None: 0}
 
 

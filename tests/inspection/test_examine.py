@@ -16,7 +16,7 @@ from cnnpool import data, model, pool, probe, readout, report
 from cnnpool.cli_parser import assignment
 from cnnpool.inspection import command, images, main
 from cnnpool.inspection.command import build_probes
-from cnnpool.inspection.images import batch
+from cnnpool.inspection.images import batch, read_data
 from cnnpool.inspection.subject import Subject, from_run, has_fresh_statistics, read, rebuild
 from cnnpool.quantity import find as find_quantity
 from cnnpool.quantity import from_records
@@ -179,6 +179,10 @@ def test_photographs_of_different_sizes_are_brought_to_the_size(tmp_path, capsys
     ]
     results, said = examined(capsys, *arguments, "--size", "40", "--samples", "2")
     assert "2 test images of image_folder, 3x40x40" in said and results["examined"]["untrained"]
+    subject = Subject("net", None, size=24)
+    assert read_data(subject, "image_folder", "photos", False).size == (24, 24)
+    assert read_data(subject, "image_folder", "photos", False, size=32).size == (32, 32)
+    assert read_data(subject, "digits", None, False).size == (28, 28)
 
 
 def test_the_next_command_shows_both_sides_in_one_comparison(run, capsys):

@@ -37,6 +37,45 @@ LATE = {
     "readout=attention readout.heads=3": "readout.heads must divide the 64 channels, got 3",
 }
 
+HINTS = {
+    "pool@stage.s9=avg": "no 'pool@stage.s9' in convnet; there are pool@stage.s1, pool@stage.s2",
+    "model=vgg pool@stage.s9=avg": "in vgg; there are pool@stage.s1, pool@stage.s2, pool@stage.s3",
+    "model=timm:resnet18 pool@stage.s9=avg": "cnnpool probe timm:resnet18 lists the stages",
+    "stage.s2.kernel=3": "choose that too: pool@stage.s2=NAME stage.s2.kernel_size=VALUE",
+    "model=resnet18": "model=torchvision:resnet18",
+    "pool.size=3": "did you mean 'pool.kernel_size'?",
+    "fit.learning_rate=1": "did you mean 'fit.lr'?",
+    "trainer=gpu": "fit.devices=N",
+    "callbacks=a": "did you mean 'callback'?",
+    "logger=wandb": "log=NAME",
+    "hydra/sweeper=optuna": "choose.tune",
+    "hydra/launcher=submitit": "launch=NAME",
+    "fit.speed=1": "choose from fit.",
+    "pool.kernel_size=3(": "type 'pool.kernel_size='",
+}
+
+
+def test_a_wrong_word_is_answered_by_what_there_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for words, hint in HINTS.items():
+        with pytest.raises(SystemExit):
+            cli.main(["train", *words.split()])
+        error = capsys.readouterr().err
+        assert hint in error and error.count(",") < 16, (words, error)
+
+
+def test_paths_work_as_people_type_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for root in ("~/pics", "/tmp/My Photos (2024)", "/tmp/it's\\'", "a+b=c", "C:\\"):
+        (job,) = jobs_of(Request([f"data.root={root}", "hydra.run.dir=outputs/a+fit.max_steps=20"]))
+        assert job.settings["data"]["root"] == root.replace("~", str(tmp_path))
+        assert job.folder == Path("outputs/a+fit.max_steps=20").absolute() or str(job.folder) == (
+            "outputs/a+fit.max_steps=20"
+        )
+        (again,) = jobs_of(Request(job.overrides))
+        assert again.settings["data"] == job.settings["data"]
+
 
 def test_a_value_out_of_range_is_named_as_the_command_line_does(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -59,6 +59,24 @@ def test_two_runs_of_one_choice_and_seed_are_both_named(shelf):
     assert str(first) in str(caught.value) and str(second) in str(caught.value)
 
 
+def test_two_runs_of_one_choice_and_seed_say_in_which_keys_they_differ(shelf):
+    shelf.put("a", seed=3)
+    shelf.put("b", seed=3, fit={"epochs": 5, "optimizer": "adamw", "lr": 0.1})
+    with pytest.raises(
+        ValueError, match=r"--where fit\.lr=0\.1, or tell them apart by --by pool,fit\.lr"
+    ) as caught:
+        labels(shelf)
+    assert "(fit.lr: 0.01 or 0.1)" in str(caught.value)
+    assert len(select(find([shelf.root]), ["fit.lr=0.1"])) == 1
+
+
+def test_baseline_of_two_rooms_needs_no_blanks(shelf):
+    shelf.put("a", pool="max", readout={"name": "gap"})
+    shelf.put("b", pool="max", readout={"name": "flatten"})
+    choices = group(find([shelf.root]), ["pool", "readout"])
+    assert baseline(choices, "max/gap").label == baseline(choices, "max / gap").label == "max / gap"
+
+
 def test_baseline_is_max_else_the_first_else_what_was_asked(shelf):
     shelf.sweep(max=[0.9], avg=[0.9], blur=[0.9])
     choices = group(find([shelf.root]), ["pool"])

@@ -39,8 +39,7 @@ def test_table_is_what_was_worked_out_by_hand(two, capsys, monkeypatch):
     # avg: less .013, sd sqrt(28e-6/6) = .00216 -> +-.0020; all seven signs alike: p = 2/2^7.
     lines = capsys.readouterr().out.split("\n")
     said, table = lines[: lines.index("")], lines[lines.index("") + 1 :]
-    accuracy = "Test accuracy, 7 seeds: max has 93.00 % (differences in points, 95 % CI); "
-    assert said[0] == f"{accuracy}avg 1.30 below [-1.50, -1.10]."
+    assert said[0] == "Test accuracy (7 seeds; max 93.00 %): avg is 1.30 points below [-1.50, -1.10]."
     headers = "choice;n;test accuracy (%), mean ± sd;95 % CI;difference (points) [95 % CI];p (Holm);verdict"
     assert [re.split(r"  +", line.strip()) for line in table[:4] if "--" not in line] == [
         headers.split(";"),

@@ -45,7 +45,7 @@ def plots(comparison):
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_narrow_terminal_gets_more_tables_and_every_number(comparison, width):
-    tables = render.text(comparison, width=width, colour=False, whole=True).partition("Place among")[0]
+    tables = render.text(comparison, width=width, colour=False, whole=True).partition("\nnotes")[0]
     widest = len("max_blur") + 2 + len("relative change at 1 px, mean of stages")
     assert max(map(len, tables.splitlines())) <= max(width, widest)
     cells = ("+1.30 [+1.10, +1.50]", "< 0.001", "better", "61.7 k", "1.25 M", "12.3 k", "75.00", "0.1500")

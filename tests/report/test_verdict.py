@@ -144,16 +144,16 @@ def test_a_named_baseline_alone_decides_how_many_comparisons_are_corrected(tmp_p
 def test_the_first_sentence_says_what_differs_and_what_is_not_shown(tmp_path):
     runs = runs_of(tmp_path, max=BASE, low=moved(-0.05, 0.002), same=moved(0, 0.01))
     [sentence] = headline(compare(runs, against="max"))
-    assert sentence.startswith(
-        "Test accuracy, 6 seeds: max has 92.50 % (differences in points, 95 % CI); low 5."
+    assert sentence == (
+        "Test accuracy (6 seeds; max 92.50 %): low is 5.00 points below [-5.23, -4.77]; "
+        "no difference shown for same."
     )
-    assert " 5.00 below [-5.23, -4.77]; no difference shown for same." in sentence
 
 
 def test_too_few_seeds_and_a_single_choice_have_sentences(tmp_path):
     few = compare(runs_of(tmp_path, max=BASE[:2], low=[0.1, 0.2]))
-    assert headline(few) == ["Test accuracy, 2 seeds: max has 90.50 %; too few seeds for low."]
-    assert headline(compare(runs_of(tmp_path, max=BASE))) == ["Test accuracy, 6 seeds: 92.50 %."]
+    assert headline(few) == ["Test accuracy (2 seeds; max 90.50 %): too few seeds for low."]
+    assert headline(compare(runs_of(tmp_path, max=BASE))) == ["Test accuracy: 92.50 % (6 seeds)."]
 
 
 def test_an_interval_without_0_beside_no_difference_shown_is_explained(tmp_path):
@@ -183,11 +183,10 @@ def test_consistency_and_cost_follow_accuracy_and_the_terminal_shows_the_rest_on
             )
     assert main([str(shelf.root), "--baseline", "max"]) == 0
     first, second, third, *rest = capsys.readouterr().out.splitlines()
-    assert first == "Test accuracy, 6 seeds: max has 89.75 %; no difference shown for low."
-    assert (
-        second.startswith("Consistency (distinct), 6 seeds: max has 90.50 %") and "low 9.75 below" in second
-    )
+    assert first == "Test accuracy (6 seeds; max 89.75 %): no difference shown for low."
+    assert second.startswith("Consistency (distinct) (6 seeds; max 90.50 %): low is 9.75 points below")
     assert third == "Cost: 100 FLOPs for max; 50 % more for low."
     assert not any("parameters" in line for line in rest)
-    assert main([str(shelf.root), "--baseline", "max", "--all"]) == 0
-    assert "parameters" in capsys.readouterr().out
+    assert main([str(shelf.root), "--baseline", "max", "--all", "--metric", "consistency"]) == 0
+    found = capsys.readouterr().out
+    assert "parameters" in found and found.startswith("Consistency (distinct) (6 seeds")

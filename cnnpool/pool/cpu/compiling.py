@@ -83,7 +83,8 @@ def is_unsaved(error: BaseException) -> bool:
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__
-    if cause is not None:
+    # Another process may write the same kernel at this moment.
+    if cause is not None and not isinstance(cause, FileExistsError | FileNotFoundError):
         _warn(str(cache_folder()), str(cause.strerror or cause))
     return cause is not None
 
