@@ -1,4 +1,4 @@
-"""Train a few choices on the embedded digits over eight seeds, compare them, and say what to type next.
+"""Train a few choices on the embedded digits over ten seeds, compare them, and say what to type next.
 
 usage: python scripts/quickstart.py [OVERRIDES]       e.g. seed=0,1,2 for a shorter look
 """

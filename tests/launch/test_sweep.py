@@ -271,7 +271,7 @@ def test_a_launcher_that_is_not_installed_is_named_with_its_remedy(call, monkeyp
 @pytest.mark.parametrize(
     ("arguments", "jobs", "first"),
     [
-        (["experiment=quickstart"], 3 * 8, "quickstart/digits/convnet/max/seed0"),
+        (["experiment=quickstart"], 3 * 10, "quickstart/digits/convnet/max/seed0"),
         (["experiment=quickstart", "pool=avg", "seed=5"], 1, "quickstart/digits/convnet/avg/seed5"),
         (["experiment=mnist_operators", "seed=0"], 12, "mnist_operators/mnist/convnet/max/seed0"),
     ],
