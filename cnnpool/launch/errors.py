@@ -67,7 +67,7 @@ def explain(error: Exception, overrides: Iterable[Override] = ()) -> str:
 
 
 def _no_stage(place: str, known: Sequence[str], overrides: Iterable[Override]) -> str:
-    """That a stage is missing, with those of the network that is chosen."""
+    """Say that a stage is missing, and which the chosen network has."""
     given = {one.get_key_element(): str(one.value()) for one in overrides}
     name = given.get("model", "convnet")
     package, _, arch = name.partition(":")

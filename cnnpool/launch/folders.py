@@ -22,7 +22,7 @@ UNNAMED = (
     "launch",
     "log",
 )
-"""Overrides that a run's folder does not repeat because its path says them, or they are none of its business.
+"""Overrides that a run's folder does not repeat: its path says them, or they do not affect the result.
 
 Neither does it repeat those that change nothing, by ``cnnpool.run_folder.identity.EFFECTS``.
 """

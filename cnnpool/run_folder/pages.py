@@ -5,7 +5,7 @@ from typing import Any
 
 from cnnpool.quantity import Quantity, find, from_records, numbers
 
-FIRST = "a first look"
+FIRST = "a_first_look"
 """The group of charts with the headlines: TensorBoard sorts groups by name and opens the first ones."""
 CURVES = ("val", "test", "train")
 """Sections whose every number has a chart, those of one name beside each other."""

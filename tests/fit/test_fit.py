@@ -72,14 +72,14 @@ def test_tensorboard_shows_the_documented_tags_pictures_and_pages(runs, finished
     assert expected <= set(tags["scalars"])
     # Groups are sorted by name: the headlines come first, in the order in which they are read.
     assert sorted(tags["scalars"])[:7] == [
-        f"a first look/{tag}"
+        f"a_first_look/{tag}"
         for tag in (
             *("accuracy/test", "accuracy/train", "accuracy/val"),
             *("gradient/zero_fraction/s1", "gradient/zero_fraction/s2"),
             *("invariance/consistency/aps_cifar", "invariance/consistency/distinct"),
         )
     ]
-    said = events.SummaryMetadata("a first look/gradient/zero_fraction/s1").summary_description
+    said = events.SummaryMetadata("a_first_look/gradient/zero_fraction/s1").summary_description
     assert said == events.SummaryMetadata("gradient/zero_fraction/s1").summary_description != ""
     # Numbers for files alone have no chart; learning curves have, whatever tables show.
     assert not {"aliasing/nopass/s1", "gradient/hoyer/s1", "cost/load"} & set(tags["scalars"])

@@ -72,7 +72,7 @@ def test_it_gets_a_tag_a_column_a_chart_and_a_verdict(installed, runs, tmp_path,
     assert results["loudness"].keys() == {"silent", "samples", "stages"}
     assert results["quantities"]["loudness.stages.<stage>.level"]["better"] == "lower"
     events = EventAccumulator(str(out)).Reload()
-    expected = {"loudness/level/s1", "loudness/silent", "a first look/loudness/level/s1"}
+    expected = {"loudness/level/s1", "loudness/silent", "a_first_look/loudness/level/s1"}
     assert expected <= set(events.Tags()["scalars"])
     described = events.SummaryMetadata("loudness/level/s1").summary_description
     assert described == "Mean output of a stage, divided by nothing."

@@ -303,7 +303,7 @@ def test_a_number_stands_once_in_tensorboard_however_often_the_end_was_killed(ru
     assert len(found["test/accuracy"]) == 1 and len(found["val/accuracy"]) == 3
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     for name, points in found.items():
-        tag = name.removeprefix("a first look/")
+        tag = name.removeprefix("a_first_look/")
         tag = HEADLINES.get(tag, tag)
         logged = [(line["step"], line[tag]) for line in lines if tag in line]
         assert [point.step for point in points] == [step for step, _ in logged]

@@ -15,9 +15,9 @@ def of(key):
 
 
 def test_headlines_have_two_charts_and_numbers_for_files_none():
-    assert of("val.accuracy") == ["val/accuracy", "a first look/accuracy/val"]
+    assert of("val.accuracy") == ["val/accuracy", "a_first_look/accuracy/val"]
     tag = "gradient/zero_fraction/s1"
-    assert of("gradient.s1.zero_fraction") == [tag, f"a first look/{tag}"]
+    assert of("gradient.s1.zero_fraction") == [tag, f"a_first_look/{tag}"]
     assert of("gradient.s1.before_activation.zero_fraction") == [
         "gradient/before_activation/zero_fraction/s1"
     ]
@@ -27,7 +27,7 @@ def test_headlines_have_two_charts_and_numbers_for_files_none():
 
 def test_a_probe_of_another_package_has_its_first_look_and_page_and_place_in_the_row():
     tag = "loudness/level/s1"
-    assert of("loudness.stages.s1.level") == [tag, f"a first look/{tag}"]
+    assert of("loudness.stages.s1.level") == [tag, f"a_first_look/{tag}"]
     tags = ["aliasing/alias_energy_ratio/s1", "loudness/silent", tag]
     tags += ["test/accuracy", "train/loss", "val/accuracy"]
     assert pages(tags, QUANTITIES) == {
