@@ -83,7 +83,7 @@ def refuse_hydra(place: str) -> ValueError:
     if "launcher" in place:
         return ValueError(f"{place}: launch=NAME says where jobs run: local, processes, slurm or ray")
     if "hydra/sweeper" in place:
-        return ValueError(f"{place}: -m runs every combination of values; choose.tune looks for the best")
+        return ValueError(f"{place}: a sweep runs every combination, by -m; choose.tune looks for the best")
     return ValueError(f"{place}: of Hydra's settings only {', '.join(HYDRA_KEYS)} can be given; {NO_CODE}")
 
 

@@ -50,7 +50,7 @@ HINTS = {
     "logger=wandb": "log=NAME",
     "hydra/sweeper=optuna": "choose.tune",
     "hydra/launcher=submitit": "launch=NAME",
-    "fit.zzz=1": "choose from fit.",
+    "fit.quantisation_bits=1": "choose from fit.",
     "pool.kernel_size=3(": "type 'pool.kernel_size='",
 }
 

@@ -253,7 +253,7 @@ def test_an_own_probe_extends_ours(mine):
         ("-m pool=[max],[avg]", "a choice is made by its name"),
         ("experiment=null", "a choice is made by its name"),
         ("+pool@stage.s1=max", "leave out the sign before pool@stage.s1"),
-        ("pool@stage.s9=max", "there are pool@stage.s1, pool@stage.s2,"),
+        ("pool@stage.s9=max", "there are pool@stage.s1, pool@stage.s2"),
         ("hydra.run.dir=null", "names no folder"),
         ("-m pool=max,avg hydra.run.dir=here", "hydra.run.dir=here: is for a single run"),
         ("pool=max hydra.sweep.subdir=here", "hydra.sweep.subdir=here: is for sweeps"),

@@ -31,11 +31,12 @@ def accuracy(comparison: Comparison) -> tuple[Figure, str] | None:
     }
     if not any(series.values()):
         return None
-    caption = f"{metric.title} per choice: a dot per seed, the mean and its 95 % t interval."
+    caption = f"{metric.title} per choice: a dot per seed, the mean and its 95 % interval."
     caption += of_all(comparison)
     limits = (metric.shown(metric.within(-np.inf)), metric.shown(metric.within(np.inf)))
     own = [styles[row.choice.label] for row in rows]
-    return dots(series, metric.header, own, limits=limits), caption
+    ends = [(metric.shown(row.summary.low), metric.shown(row.summary.high)) for row in rows]
+    return dots(series, metric.header, own, ends, limits=limits), caption
 
 
 def differences(comparison: Comparison) -> tuple[Figure, str] | None:
@@ -50,27 +51,31 @@ def differences(comparison: Comparison) -> tuple[Figure, str] | None:
         return None
     unit = {"points": " (percentage points)", "": ""}.get(metric.step_unit, f" ({metric.unit})")
     caption = (
-        f"{metric.title} less that of {label}, paired by seed: a dot per seed, the mean, its 95 % t interval."
+        f"{metric.title} less that of {label}, paired by seed: a dot per seed, the mean, its 95 % interval."
         f"{of_all(comparison)}"
     )
     axis = f"{metric.title}, difference to {label}{unit}"
-    return dots(series, axis, [styles[row.choice.label] for row, _ in rows], zero=True), caption
+    own = [styles[row.choice.label] for row, _ in rows]
+    ends = [(metric.shown(one.summary.low), metric.shown(one.summary.high)) for _, one in rows]
+    return dots(series, axis, own, ends, zero=True), caption
 
 
 def dots(
     series: Mapping[str, Sequence[float]],
     label: str,
     styles: Sequence[Style] = (),
+    intervals: Sequence[tuple[float, float]] = (),
     *,
     zero: bool = False,
     limits: tuple[float, float] = (-np.inf, np.inf),
 ) -> Figure:
-    """A line per name: its values as dots, their mean as a mark with the 95 % t interval.
+    """A line per name: its values as dots, their mean as a mark with the 95 % interval.
 
     Args:
         series: name -> values, which may be none.
         label: of the horizontal axis, with its unit.
         styles: of each name; by their order if there are none.
+        intervals: both ends of each name's interval; t intervals of the values if there are none.
         zero: draw the line of no difference.
         limits: the smallest and largest possible value: no interval goes beyond.
     """
@@ -92,8 +97,9 @@ def dots(
             markeredgewidth=0,
         )
         s = statistics.summarise(values)
-        low, high = np.clip([s.low, s.high], *limits)
-        half = [[s.mean - low], [high - s.mean]] if s.n > 1 else None
+        low, high = np.clip(intervals[place] if intervals else (s.low, s.high), *limits)
+        # Equal values may lie outside of their own interval by a rounding.
+        half = [[max(s.mean - low, 0)], [max(high - s.mean, 0)]] if s.n > 1 else None
         axes.errorbar(
             s.mean, place - 0.12, xerr=half, fmt=one.mark, color=one.colour, markersize=7, capsize=4, lw=2
         )
