@@ -125,7 +125,7 @@ def measures_of(options: Options, settings: Mapping[str, Any]) -> tuple[Measure,
     if cost.sense >= 0:
         raise ValueError(f"choose.cost={options.cost}: a low {cost.title} is not better")
     if options.limit is not None and find(measured, cost.key) is None:
-        raise ValueError(f"choose.limit={options.limit:g} needs the probe of cost, or choose.cost=time")
+        raise ValueError(f"choose.limit={options.limit:g} needs a probe of {cost.title}, or choose.cost=time")
     return metric, cost
 
 

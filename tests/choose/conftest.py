@@ -8,7 +8,10 @@ from cnnpool.choose.drive import Clock, Driver
 from cnnpool.choose.ledger import Ledger
 from cnnpool.choose.options import Options
 from cnnpool.choose.study import Study
+from cnnpool.quantity import count
 from cnnpool.report.measure import Measure
+
+FLOPS = count("cost.flops", "FLOPs", "Arithmetic.", better="lower")
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +38,8 @@ def make_study(tmp_path):
         arms = [Arm(label, network, folder / "runs") for label in options.pools]
         ledger = Ledger(folder=folder, design={})
         settings = {"data": {"name": "digits", "root": "data"}, "model": {"name": "convnet"}}
-        metric = Measure("val.accuracy", ACCURACY)
-        return Study(options, metric, arms, ledger, network.first_seed, settings=settings)
+        metric, cost = Measure("val.accuracy", ACCURACY), Measure("cost.flops", FLOPS)
+        return Study(options, metric, cost, arms, ledger, network.first_seed, settings=settings)
 
     return make
 

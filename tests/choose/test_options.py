@@ -39,7 +39,6 @@ def test_options_are_read_from_the_command_line():
         ("choose.margin=nan", "choose.margin must be a number from 0 to 1, got 'nan'"),
         ("choose.rounds=2", "choose.rounds must be a whole number from 3 to 200, got 2"),
         ("choose.limit=0.5", "choose.limit must be"),
-        ("choose.cost=money", "choose.cost must be one of flops, parameters, memory, time, got 'money'"),
         ("choose.tune=fit.lr", "choose.tune=fit.lr: give a key and two values or more"),
         ("choose.tune=fit.lr:[0.1]", "give a key and two values or more"),
         ("choose.margins=0.1", "choose.margins: no such option; did you mean 'margin'?"),

@@ -91,3 +91,10 @@ def test_a_study_that_ended_early_claims_nothing(make_study, bench, rounds, said
     assert outputs.write(study, ending).exists()
     report = (study.ledger.folder / "choose.md").read_text()
     assert counted in report and " 1 rounds" not in report and "divided by the 1 rival." in report
+
+
+def test_a_recipe_that_weights_brought_is_named(make_study):
+    study = make_study(overrides=("model=timm:resnet18", "model.weights=w.pth"))
+    ending = page.Ending(view(study), "budget", ["cnnpool", "choose"])
+    text = page.report(study, ending)["choose.md"]
+    assert "model.weights=w.pth; recipe fit=finetune, since model.weights is given" in text
