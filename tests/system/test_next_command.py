@@ -27,11 +27,6 @@ def test_what_is_not_on_the_path_is_named_by_its_own_from_here(installed):
     )
 
 
-def test_what_is_on_the_path_is_named_alone(installed, monkeypatch):
-    monkeypatch.setenv("PATH", str(installed))
-    assert next_lines(("cnnpool", "explain")) == "next: cnnpool explain\n"
-
-
 def test_another_program_of_the_name_on_the_path_is_not_taken_for_ours(installed, tmp_path, monkeypatch):
     other = tmp_path / "other"
     other.mkdir()
@@ -42,6 +37,8 @@ def test_another_program_of_the_name_on_the_path_is_not_taken_for_ours(installed
     # Unless it is what was typed.
     monkeypatch.setattr(sys, "argv", [str(other / "cnnpool")])
     assert program("cnnpool") == "cnnpool"
+    monkeypatch.setenv("PATH", str(installed))
+    assert next_lines(("cnnpool", "explain")) == "next: cnnpool explain\n"
 
 
 def test_without_a_script_the_module_is_run(installed):

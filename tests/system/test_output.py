@@ -30,14 +30,11 @@ def shell(command, folder):
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("command", ["--help", "train --help", "train --cfg all", "compare --help"])
-def test_a_reader_who_leaves_is_no_error(command, tmp_path):
+def test_a_reader_who_leaves_or_a_closed_output_is_no_error(tmp_path):
     # Nothing reads at all, so that the very first write fails.
-    assert shell(f"{CNNPOOL} {command} | true", tmp_path) == (0, "")
-    assert shell(f"{CNNPOOL} {command} 2>&1 | head -n 1", tmp_path) == (0, "")
-
-
-def test_a_closed_output_is_no_error(tmp_path):
+    for command in ("--help", "train --cfg all"):
+        assert shell(f"{CNNPOOL} {command} | true", tmp_path) == (0, "")
+    assert shell(f"{CNNPOOL} --help 2>&1 | head -n 1", tmp_path) == (0, "")
     assert shell(f"{CNNPOOL} --help >&- 2>&-", tmp_path) == (0, "")
 
 
@@ -48,15 +45,11 @@ def test_output_that_is_lost_on_a_full_disk_is_said(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("launch", "where"), [("processes", "> /dev/full 2>&1"), ("local", ">&- 2>&- <&-")])
+@pytest.mark.parametrize(
+    ("launch", "where"), [("processes", "> /dev/full 2>&1"), ("local", "2>&1 <&- | head -n 1")]
+)
 def test_no_output_that_leads_nowhere_ends_a_sweep(launch, where, tmp_path):
     shell(f"{CNNPOOL} {TRAIN} launch={launch} {where}", tmp_path)
-    assert len(list(tmp_path.rglob("results.json"))) == 2
-
-
-@pytest.mark.slow
-def test_a_sweep_whose_reader_leaves_is_trained_to_the_end(tmp_path):
-    assert shell(f"{CNNPOOL} {TRAIN} 2>&1 | head -n 1", tmp_path) == (0, "")
     assert len(list(tmp_path.rglob("results.json"))) == 2
 
 
@@ -79,11 +72,8 @@ def test_a_long_path_keeps_its_ends():
 
 
 def test_names_that_are_no_utf8_or_hold_escapes_are_printed_as_escapes(tmp_path):
-    name = "$'\\xff\\e[2J\\e]0;x\\a'"
-    for command in ("compare", "probe", "explain --image /nowhere/"):
-        status, err = shell(f"{CNNPOOL} {command} {name}", tmp_path)
-        assert status == 2 and "\x1b" not in err and "\\x1b[2J\\x1b]0;x\\x07" in err, command
-        assert "\\udcff" in err
+    status, err = shell(f"{CNNPOOL} compare $'\\xff\\e[2J\\e]0;x\\a'", tmp_path)
+    assert status == 2 and "\x1b" not in err and "\\udcff\\x1b[2J\\x1b]0;x\\x07" in err
 
 
 LONG, LOOP = "a" * 300, "loop"
@@ -116,14 +106,12 @@ def test_a_path_that_cannot_be_used_is_a_mistake_in_one_line(tmp_path, monkeypat
 @pytest.mark.skipif(
     not shutil.which("setpriv"), reason="setpriv takes the right of root to read everything away"
 )
-@pytest.mark.parametrize(
-    "command", ["compare locked", "compare locked/x", "probe locked/x", "train out=locked/x"]
-)
-def test_a_folder_that_may_not_be_read_is_not_called_missing_or_empty(command, tmp_path):
+def test_a_folder_that_may_not_be_read_is_not_called_missing_or_empty(tmp_path):
     (tmp_path / "locked").mkdir(mode=0)
     without = "setpriv --bounding-set=-dac_override,-dac_read_search " if os.getuid() == 0 else ""
-    status, err = shell(f"{without}{CNNPOOL} {command}", tmp_path)
-    assert status == 2 and "Permission denied" in err and err.count("\n") == 1, err
+    for command in ("compare locked", "train out=locked/x"):
+        status, err = shell(f"{without}{CNNPOOL} {command}", tmp_path)
+        assert status == 2 and "Permission denied" in err and err.count("\n") == 1, err
 
 
 def test_a_folder_within_that_may_not_be_read_is_left_out_with_a_warning(tmp_path, caplog, monkeypatch):
