@@ -77,12 +77,3 @@ def test_a_study_makes_the_tab_active(tab, study):
     assert not tab.plugin.is_active()
     study().release()
     assert tab.plugin.is_active()
-
-
-def test_a_damaged_study_is_one_line(shelf, tab, study):
-    study().release()
-    (shelf.root / "choose/digits" / FILE).write_text("{half")
-    content = tab.json("/jobs")
-    assert content["studies"] == [] and content["counts"] == {"damaged": 1}
-    [damaged] = content["unfinished"]
-    assert damaged["folder"] == f"choose/digits/{FILE}" and damaged["reason"].endswith(": delete it")

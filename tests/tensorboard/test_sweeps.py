@@ -3,7 +3,7 @@
 import pytest
 
 from cnnpool.run_folder import plan as run_plan
-from cnnpool.run_folder.plan import FOLDER, planned
+from cnnpool.run_folder.plan import planned
 
 
 @pytest.fixture
@@ -58,18 +58,13 @@ def test_jobs_of_a_sweep_that_has_gone_do_not_wait(tab, plan):
     assert told(after) == [(folder, "not started", reason) for folder in folders]
 
 
-def test_a_larger_sweep_takes_over(tab, plan):
-    stop(plan(1))
-    with plan(3):
-        assert tab.json("/jobs")["counts"] == {"waiting": 6}
-    assert tab.json("/jobs")["counts"] == {}
-
-
-def test_a_sweep_whose_first_job_has_not_begun_makes_the_tab_active(shelf, tab, plan):
+def test_a_larger_sweep_takes_over_and_makes_the_tab_active(shelf, tab, plan):
     shelf.root.mkdir()
     assert not tab.plugin.is_active()
-    with plan(1):
-        assert tab.plugin.is_active()
+    stop(plan(1))
+    with plan(3):
+        assert tab.plugin.is_active() and tab.json("/jobs")["counts"] == {"waiting": 6}
+    assert tab.json("/jobs")["counts"] == {}
 
 
 def test_many_jobs_that_wait_are_counted_and_some_named_those_that_go_on_first(tab, plan):
@@ -86,15 +81,3 @@ def test_a_plan_is_read_again_only_if_it_has_changed(tab, plan, monkeypatch):
     with plan(2):
         versions = {tab.json("/jobs")["version"] for _ in range(3)}
     assert len(seen) == len(versions) == 1
-
-
-@pytest.mark.parametrize("content", ["", "{", '{"schema": 2, "jobs": {}}'])
-def test_a_damaged_plan_is_one_line(shelf, tab, content):
-    shelf.put()
-    (shelf.root / FOLDER).mkdir()
-    (shelf.root / FOLDER / "abc.json").write_text(content)
-    found = tab.json("/jobs")
-    assert found["counts"] == {"done": 1, "damaged": 1}
-    [(folder, state, reason)] = told(found)
-    assert (folder, state) == (f"{FOLDER}/abc.json", "damaged")
-    assert reason.endswith(": delete it") and "\n" not in reason
