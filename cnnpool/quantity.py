@@ -72,6 +72,11 @@ class Quantity:
         return "<px>" in self.key
 
     @property
+    def is_cost(self) -> bool:
+        """Whether it says what a network takes, its size or its time; tables show these last."""
+        return self.seeds == "same" or self.timed
+
+    @property
     def tag(self) -> str:
         """Its tag in TensorBoard, ``section/quantity/where``, with the placeholders of ``key``."""
         section, *rest = [part for part in self.key.split(".") if part != "stages"]

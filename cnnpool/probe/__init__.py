@@ -81,6 +81,7 @@ TRAINING = (
         better="higher",
         shown="compare",
         timed=True,
+        headline=True,
     ),
     Quantity(
         "cost.wall_s",

@@ -76,6 +76,7 @@ class Cost(Probe):
             better="lower",
             seeds="same",
             shown="compare",
+            headline=True,
         ),
         count(
             "saved_bytes",

@@ -20,6 +20,11 @@ class Choice:
     label: str
     runs: dict[int, Run] = field(repr=False)
 
+    @property
+    def counted(self) -> str:
+        """The label with the number of runs."""
+        return f"{self.label} (n={len(self.runs)})"
+
 
 def varying(runs: Sequence[Run]) -> list[str]:
     """The keys to group by when none are given: what differs among pool, readout and model, else pool."""

@@ -41,9 +41,8 @@ def measure_columns(comparison: Comparison) -> list[Column]:
 
 def measure_tables(comparison: Comparison) -> list[list[Column]]:
     """The same in tables that a page is wide enough for; those of cost come last."""
-    cost = [one for one in comparison.measures if one.key.startswith("cost.")]
-    rest = [one for one in comparison.measures if one not in cost]
-    parts = [group[i : i + WIDEST] for group in (rest, cost) for i in range(0, len(group), WIDEST)]
+    groups = [[one for one in comparison.measures if one.quantity.is_cost == cost] for cost in (False, True)]
+    parts = [group[i : i + WIDEST] for group in groups for i in range(0, len(group), WIDEST)]
     return [[choice_column(comparison), *(_means(comparison, one) for one in part)] for part in parts]
 
 

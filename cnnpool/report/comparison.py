@@ -90,7 +90,7 @@ def compare(
     named = against is not None
     rows = _rows(choices, chosen, measures, named)
     why = loaded(kept, [chosen, *measures])
-    notes = differing + observe(runs, kept, rows, chosen) + [f"{MARK} {why}"] * bool(why)
+    notes = differing + observe(runs, kept, rows, chosen, measures) + [f"{MARK} {why}"] * bool(why)
     return Comparison(chosen, by, rows, measures, quantities, notes, why, list(runs), named)
 
 

@@ -7,7 +7,7 @@ from cnnpool.quantity import Quantity
 from cnnpool.report.columns import interval, probability, ranking
 from cnnpool.report.comparison import Comparison, judged
 from cnnpool.report.measure import Measure
-from cnnpool.report.notes import FLOPS, MARKED
+from cnnpool.report.notes import MARKED, sizes
 from cnnpool.report.pairwise import LEAST_DECIDED, SHOWN
 from cnnpool.report.runs import as_text, recipe
 from cnnpool.report.statistics import EXACT_PAIRS, LEVEL
@@ -40,13 +40,13 @@ OVER_IMAGES = (
 
 
 def headline(comparison: Comparison) -> list[str]:
-    """Three sentences: which choices differ from the baseline in the metric, in consistency and in FLOPs."""
+    """Three sentences: which choices differ from the baseline in the metric, in consistency and in cost."""
     rows = comparison.rows
     measures = {one.key: one for one in comparison.measures}
     shift = next((one for key, one in measures.items() if key.startswith(MARKED)), None)
     found = [_differences(comparison, one) for one in (comparison.metric, shift) if one]
-    if FLOPS in measures and len(rows) > 1:
-        found.append(_arithmetic(comparison, measures[FLOPS]))
+    if len(rows) > 1:
+        found += [_size(comparison, one) for one in sizes(comparison.measures)]
     return found
 
 
@@ -79,18 +79,18 @@ def _differences(comparison: Comparison, one: Measure) -> str:
     return f"{title} ({seeds}; {base.choice.label} {mean}): {'; '.join(parts)}.{sense}"
 
 
-def _arithmetic(comparison: Comparison, flops: Measure) -> str:
-    """One sentence on the FLOPs of the choices, as shares of the baseline's."""
+def _size(comparison: Comparison, one: Measure) -> str:
+    """One sentence on a cost of the choices, such as FLOPs, as shares of the baseline's."""
     base, *others = comparison.rows
-    have = base.others[flops.key].mean
+    have = base.others[one.key].mean
     kinds: dict[str, list[str]] = {}
     for row in others:
-        more = 100 * (row.others[flops.key].mean / have - 1)
+        more = 100 * (row.others[one.key].mean / have - 1)
         words = f"{abs(more):.0f} % {'more' if more > 0 else 'fewer'} for"
         word = "unknown for" if more != more else words if round(more) else "as many for"
         kinds.setdefault(word, []).append(row.choice.label)
     listed = "; ".join(f"{word} {', '.join(labels)}" for word, labels in kinds.items())
-    return f"Cost: {flops.format(have)} {flops.title} for {base.choice.label}; {listed}."
+    return f"Cost: {one.format(have)} {one.title} for {base.choice.label}; {listed}."
 
 
 def single_pairs(comparison: Comparison) -> list[str]:

@@ -125,7 +125,7 @@ def columns(keys: Iterable[str], quantities: Sequence[Quantity]) -> list[Measure
             # Of a quantity by distance, a nearer one takes the place of a farther.
             name = one.key if one.by_px else one.filled(values | {"stage": "*"})
             found[name] = Measure(one.filled(values | {"stage": "*"}), one)
-    return sorted(found.values(), key=lambda one: (one.key.startswith("cost."), one.quantity.by_stage))
+    return sorted(found.values(), key=lambda one: (one.quantity.is_cost, one.quantity.by_stage))
 
 
 def _place(key: str, quantities: Sequence[Quantity]) -> int | None:

@@ -1,6 +1,5 @@
 """Caveats of the numbers, in sentences: what is missing or damaged, which times and shares say nothing."""
 
-import math
 from collections.abc import Sequence
 
 from cnnpool.quantity import is_number
@@ -8,9 +7,8 @@ from cnnpool.report.measure import Measure
 from cnnpool.report.pairwise import Row
 from cnnpool.report.runs import Run
 
-FLOPS = "cost.flops"
 MORE, EQUAL = 0.1, 0.05
-"""Shares of FLOPs: from here on a win is named as one by more arithmetic; up to here costs are equal."""
+"""Shares of a cost: from here on a win is named as one that takes more; up to here costs are equal."""
 SIGN = "*"
 MARKED = "invariance.consistency"
 """First part of the keys of the measures that it makes empty."""
@@ -19,7 +17,13 @@ LOADED = 0.1
 """Share of the processors taken by other programs above which a time says little."""
 
 
-def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metric: Measure) -> list[str]:
+def observe(
+    runs: Sequence[Run],
+    kept: Sequence[Run],
+    rows: Sequence[Row],
+    metric: Measure,
+    measures: Sequence[Measure],
+) -> list[str]:
     """Sentences on runs that are missing or damaged, values that are no numbers, unpaired seeds, dirty code.
 
     Args:
@@ -27,6 +31,7 @@ def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metri
         kept: those that are compared.
         rows: the comparison, its baseline first.
         metric: what is compared.
+        measures: the others.
     """
     notes = [
         f"{run.folder}: {run.state}{': ' * bool(run.reason)}{run.reason}" for run in runs if not run.found
@@ -46,7 +51,7 @@ def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metri
         for row in rows
         if (seeds := seeds_of(row))
     ]
-    notes += _more_arithmetic(rows) + _windows(rows) + _padding(kept)
+    notes += _more_cost(rows, measures) + _windows(rows) + _padding(kept)
     if any(run.results.environment.get("dirty") for run in kept):
         notes.append("some runs came from a working tree with uncommitted changes")
     if any(run.results.deterministic is False for run in kept):
@@ -54,19 +59,26 @@ def observe(runs: Sequence[Run], kept: Sequence[Run], rows: Sequence[Row], metri
     return notes
 
 
-def _more_arithmetic(rows: Sequence[Row]) -> list[str]:
-    """A sentence on each choice that is better and takes more arithmetic, with a control of equal cost."""
-    flops = {row.choice.label: row.others[FLOPS].mean for row in rows if FLOPS in row.others}
-    base, notes = rows[0].choice.label, []
-    for row in rows[1:]:
-        label = row.choice.label
-        more = flops.get(label, math.nan) / flops.get(base, math.nan) - 1
-        if row.verdict == "better" and more > MORE:
-            near = [
-                one for one, cost in flops.items() if one != label and abs(cost / flops[label] - 1) < EQUAL
-            ]
-            control = f"of equal cost here: {', '.join(near)}" if near else "no choice here costs as much"
-            notes.append(f"{label} is better with {100 * more:.0f} % more FLOPs than {base}; {control}")
+def sizes(measures: Sequence[Measure]) -> list[Measure]:
+    """The costs that an architecture alone decides and of which a report speaks, such as FLOPs."""
+    return [one for one in measures if one.quantity.headline and one.quantity.seeds == "same"]
+
+
+def _more_cost(rows: Sequence[Row], measures: Sequence[Measure]) -> list[str]:
+    """A sentence on each choice that is better and takes more, with a control of equal cost."""
+    notes, base = [], rows[0]
+    for one in sizes(measures):
+        costs = {row.choice.label: row.others[one.key].mean for row in rows}
+        for row in rows[1:]:
+            label, own = row.choice.label, costs[row.choice.label]
+            more = own / costs[base.choice.label] - 1
+            if row.verdict == "better" and more > MORE:
+                near = [name for name in costs if name != label and abs(costs[name] / own - 1) < EQUAL]
+                control = f"of equal cost here: {', '.join(near)}" if near else "no choice here costs as much"
+                notes.append(
+                    f"{label} is better with {100 * more:.0f} % more {one.title} than {base.choice.label}; "
+                    f"{control}"
+                )
     return notes
 
 

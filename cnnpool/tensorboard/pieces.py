@@ -179,7 +179,7 @@ def _compared(comparison: Comparison, root: Path) -> dict[str, Any]:
         "baseline": comparison.baseline.choice.label,
         "choices": [_choice(comparison, row, root) for row in comparison.rows],
         "tables": _tables(comparison),
-        "stages": stages_in(comparison),
+        "stages": stages_of(comparison),
         "records": records(comparison),
     }
 
@@ -212,9 +212,7 @@ def _tables(comparison: Comparison) -> list[dict[str, Any]]:
     helps = ["", "Seeds with a number.", metric, words["Intervals"], words["Differences"]]
     helps += [words["Differences"], words["Words"]]
     found = [_table("main", "", main_columns(comparison), helps)]
-    # The tables of the others hold their measures in this order: those of cost come last.
-    order = sorted(comparison.measures, key=lambda one: one.key.startswith("cost."))
-    definitions = iter([_definition(one) for one in order])
+    definitions = iter([_definition(one) for one in comparison.measures])
     for columns in measure_tables(comparison):
         own = ["", *(next(definitions) for _ in columns[1:])]
         found.append(_table("measures", "What else was measured", columns, own))
@@ -245,12 +243,6 @@ def _metrics(comparison: Comparison) -> list[dict[str, str]]:
         {"key": key, "title": comparison.measure(key).header, "kind": "shown" if key in main else "other"}
         for key in keys
     ]
-
-
-def stages_in(comparison: Comparison) -> list[str]:
-    """The stages of which the runs hold numbers, in the order of the network."""
-    found = [*stages_of(comparison, "gradient"), *stages_of(comparison, "invariance", "stages")]
-    return list(dict.fromkeys(found))
 
 
 def _settings(done: Sequence[Run]) -> list[dict[str, Any]]:

@@ -21,10 +21,11 @@ from cnnpool.report.columns import records
 from cnnpool.report.columns import runs as run_records
 from cnnpool.report.plots import PAINTERS
 from cnnpool.report.plots.learning_curve import History, history, of_histories
+from cnnpool.report.plots.stages import stages_of
 from cnnpool.report.plots.styles import MOST, THEMES, shown, style_of, vector
 from cnnpool.report.runs import Run
 from cnnpool.tensorboard.index import Index, Snapshot
-from cnnpool.tensorboard.pieces import jobs, pieces, stages_in
+from cnnpool.tensorboard.pieces import jobs, pieces
 from cnnpool.tensorboard.view import Compared, Palette, Query, View, chosen, inside, query, view
 
 NAME = "downsampling"
@@ -159,7 +160,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         asked = Asked(
             chosen(arguments, "name", FIGURES),
             chosen(arguments, "theme", THEMES),
-            stage if comparison and stage in stages_in(comparison) else "",
+            stage if comparison and stage in stages_of(comparison) else "",
             arguments.get("seeds") == "1",
         )
         # Runs that go on are in the learning curves alone.

@@ -183,7 +183,7 @@ def test_axes_name_what_they_show_their_unit_and_n(comparison, plots):
 def test_no_point_of_a_later_panel_lies_outside():
     low, high = np.array([[1.0, 2.0]] * 3), np.array([[30.0, 40.0]] * 3)
     found = {"a": ([1, 2], {"x": low}), "b": ([1, 2], {"x": high})}
-    figure = by_stage(found, {"x": style_of(0)}, {"x": "x (n=1)"})
+    figure = by_stage(found, {"x": style_of(0)}, {"x": "x (n=1)"}, "change")
     assert [axes.get_ylim()[0] for axes in figure.axes] == [0, 0]
     assert all(axes.get_ylim()[1] > 40 for axes in figure.axes)
 

@@ -19,7 +19,6 @@ from cnnpool.report.statistics import Summary
 ROW = 0.42
 """Inches."""
 Goal = tuple[Measure, Sequence[Summary]]
-COSTS = ("cost.flops", "cost.train_images_per_s")
 
 
 def accuracy(comparison: Comparison) -> tuple[Figure, str] | None:
@@ -121,12 +120,9 @@ def pareto(comparison: Comparison) -> tuple[Figure, str] | None:
     """The metric over each other goal; times of a busy machine are no goal."""
     wanted = [one for one in comparison.measures if one.quantity.headline and one.sense]
     # The first of each section.
-    goals = {one.key.partition(".")[0]: one for one in reversed(wanted)}
-    axes = [
-        one
-        for one in comparison.measures
-        if one in goals.values() or (one.key in COSTS and not (one.quantity.timed and comparison.loaded))
-    ]
+    goals = {one.key.partition(".")[0]: one for one in reversed(wanted) if not one.quantity.is_cost}
+    axes = list(goals.values())[::-1]
+    axes += [one for one in wanted if one.quantity.is_cost and not (one.quantity.timed and comparison.loaded)]
     rows = [row for row in comparison.rows if row.summary.n and all(row.others[one.key].n for one in axes)]
     if not axes or len(rows) < 2 or comparison.metric.sense == 0:
         return None

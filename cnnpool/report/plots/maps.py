@@ -37,7 +37,7 @@ GAP = 1 / 14
 def shifts(comparison: Comparison) -> tuple[Figure, str] | None:
     """Accuracy over all circular shifts, down by right, no shift in the centre: a panel per choice."""
     rows = shown(comparison, BEST)
-    means = {_named(row.choice): mean_map(row.choice, over_shifts) for row in rows}
+    means = {row.choice.counted: mean_map(row.choice, over_shifts) for row in rows}
     values = {label: mean for label, mean in means.items() if mean is not None}
     if not values:
         return None
@@ -86,7 +86,7 @@ def winners(comparison: Comparison) -> tuple[Figure, str] | None:
         return None
     wide = max(1.3, *(0.08 * len(stage) + 0.1 for _, stage in columns))
     figure = Figure(figsize=(wide * len(columns) + 0.5, 1.35 * len(lines) + 1.2), layout="constrained")
-    panels.make_room(figure, [panels.wrapped(_named(choice), 18) for choice in lines])
+    panels.make_room(figure, [panels.wrapped(choice.counted, 18) for choice in lines])
     every = figure.subplots(len(lines), len(columns), squeeze=False)
     for kind in kinds:
         scale = _scale(one for (_, k, _), one in cells.items() if k == kind)
@@ -101,7 +101,7 @@ def winners(comparison: Comparison) -> tuple[Figure, str] | None:
         every[0, column].set_title(panels.wrapped(f"stage {stage}", 14), fontsize="small")
     for row, choice in enumerate(lines):
         every[row, 0].set_ylabel(
-            panels.wrapped(_named(choice), 18), rotation="horizontal", ha="right", va="center"
+            panels.wrapped(choice.counted, 18), rotation="horizontal", ha="right", va="center"
         )
     measured = [run.below("gradient") for run in comparison.compared]
     samples = [one["samples"] for stages in measured for one in stages.values() if "samples" in one]
@@ -180,10 +180,6 @@ def _bar(
         ScalarMappable(scale, colours), ax=axes, location=place, format=percent, ticks=MaxNLocator(5), **shape
     )
     bar.set_label(label)
-
-
-def _named(choice: Choice) -> str:
-    return f"{choice.label} (n={len(choice.runs)})"
 
 
 def _stages(choice: Choice) -> list[str]:

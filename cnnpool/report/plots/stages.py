@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from cnnpool.quantity import find
+from cnnpool.quantity import Quantity, find
 from cnnpool.report import statistics
 from cnnpool.report.comparison import Comparison, read
 from cnnpool.report.measure import Measure
@@ -20,6 +20,7 @@ Table = dict[str, Band]
 """Label -> mean, low and high at every key."""
 DIGITS = 4
 """Of a distance in pixels."""
+SHIFT = "shift of the input (px)"
 FIGURED = ("gradient", "invariance", "train", "val", "test")
 """Sections of results.json that have figures of their own."""
 
@@ -35,10 +36,11 @@ def headlines(comparison: Comparison) -> tuple[Figure, str] | None:
 
 
 def _headlines(comparison: Comparison, wanted: Callable[[str], bool]) -> tuple[Figure, str] | None:
-    declared = [one for one in comparison.quantities if one.headline and wanted(one.key.partition(".")[0])]
-    every = dict.fromkeys(key for run in comparison.compared for key in run.numbers)
-    of_stage = {k: (known.values(k) or {}).get("stage") for k in every if (known := find(declared, k))}
-    keys = [key for key, stage in of_stage.items() if comparison.stage in ("", stage or comparison.stage)]
+    declared = [one for one in comparison.quantities if one.headline and not one.is_cost]
+    of_key = placed(comparison, [one for one in declared if wanted(one.key.partition(".")[0])])
+    keys = [
+        key for key, one in of_key.items() if comparison.stage in ("", one.get("stage", comparison.stage))
+    ]
     measures = [comparison.measure(key) for key in keys]
     table = spreads(comparison, keys)
     if not table:
@@ -53,7 +55,7 @@ def _headlines(comparison: Comparison, wanted: Callable[[str], bool]) -> tuple[F
             axes.errorbar(mean, row, xerr=half, fmt=mark, color=colour, capsize=3, markersize=6)
         labels = names(comparison, table, one.key)
         name_rows(axes, labels)
-        stage = of_stage[one.key]
+        stage = of_key[one.key].get("stage")
         panels.title(axes, f"stage {stage}" if stage and len(quantities) == 1 else one.header)
         panels.plain_ticks(axes, 5)
     # After the last panel: where they share an axis, setting an end keeps it from growing.
@@ -68,44 +70,50 @@ def _headlines(comparison: Comparison, wanted: Callable[[str], bool]) -> tuple[F
 
 
 def shift(comparison: Comparison) -> tuple[Figure, str] | None:
-    """A panel per stage with a line per choice if these are few, else a panel per choice."""
+    """Each quantity of the stages by distance: a panel per stage, or one per choice if these are many."""
+    declared = [one for one in comparison.quantities if one.by_stage and one.by_px and one.shown == "compare"]
     found: dict[str, tuple[list[int], Table]] = {}
-    for stage in stages_of(comparison, "invariance", "stages"):
-        changes = [run.below("invariance", "stages", stage, "relative_change") for run in comparison.compared]
-        distances = sorted({int(d) for one in changes for d in one if d.isdecimal() and len(d) <= DIGITS})
-        keys = [f"invariance.stages.{stage}.relative_change.{d}" for d in distances]
-        if table := spreads(comparison, keys, BEST):
-            found[stage] = distances, table
+    captions, short = [], {one.key: one.title.partition(" at <px>")[0] for one in declared}
+    for one in declared:
+        of_key = placed(comparison, [one])
+        for stage in stages_of(comparison):
+            own = {int(at["px"]): key for key, at in of_key.items() if at["stage"] == stage and _is_px(at)}
+            distances = sorted(own)
+            if table := spreads(comparison, [own[px] for px in distances], BEST):
+                where = f"stage {stage}" if len(declared) == 1 else f"{short[one.key]}, stage {stage}"
+                found[where] = distances, table
+        captions.append(f"{short[one.key].capitalize()}: {one.definition}")
     if not found:
         return None
-    caption = (
-        "Change of each stage's output when the input moves, relative to the distance between different "
-        "images (0: invariant, 1: as far as another image): mean over seeds and 95 % t interval."
-    )
+    caption = f"{' '.join(captions)} Mean over seeds and 95 % t interval."
     labels = list(dict.fromkeys(label for _, table in found.values() for label in table))
-    styles = styles_of(comparison)
+    styles, counted = styles_of(comparison), {row.choice.label: row.choice.counted for row in comparison.rows}
+    axis = " or ".join(short.values())
     if len(labels) <= panels.FEW:
-        return by_stage(found, styles, _counted(comparison)), caption + of_all(comparison, BEST)
+        return by_stage(found, styles, counted, axis), caption + of_all(comparison, BEST)
     base = comparison.baseline.choice.label
-    figure = by_choice(found, labels, base, styles, _counted(comparison))
+    figure = by_choice(found, labels, base, styles, counted, axis)
     return figure, f"{caption} Grey: {base}.{of_all(comparison, BEST)}"
 
 
 def by_stage(
-    found: Mapping[str, tuple[list[int], Table]], styles: Mapping[str, Style], shown_as: Mapping[str, str]
+    found: Mapping[str, tuple[list[int], Table]],
+    styles: Mapping[str, Style],
+    shown_as: Mapping[str, str],
+    axis: str,
 ) -> Figure:
     """A panel per stage, in it a line per choice with error bars."""
     labels = list(dict.fromkeys(label for _, table in found.values() for label in table))
     figure, every = panels.grid(len(found), 2.9, 3.2)
-    for axes, (stage, (x, table)) in zip(every, found.items(), strict=True):
+    for axes, (where, (x, table)) in zip(every, found.items(), strict=True):
         for label, band in table.items():
             nudge = 0.02 * (labels.index(label) - (len(labels) - 1) / 2)
             panels.with_bars(axes, np.array(x) + nudge, band, styles[label], shown_as[label])
         axes.set_xticks(x)
-        panels.title(axes, f"stage {stage}")
-        axes.set_xlabel("shift of the input (px)")
+        panels.title(axes, where)
+        axes.set_xlabel(SHIFT)
     every[0].set_ylim(bottom=0)
-    every[0].set_ylabel("relative change")
+    every[0].set_ylabel(axis)
     panels.legend(figure, panels.drawn(*every))
     return figure
 
@@ -116,31 +124,25 @@ def by_choice(
     base: str,
     styles: Mapping[str, Style],
     shown_as: Mapping[str, str],
+    axis: str,
 ) -> Figure:
     """A panel per choice, in it a line per stage; the baseline's lines in grey."""
     figure, every = panels.grid(len(labels), 2.4, 2.2)
-    for axes, label in zip(every, labels, strict=True):
-        for place, (x, table) in enumerate(found.values()):
-            dash, mark = DASHES[place % len(DASHES)], MARKS[place % len(MARKS)]
+    entries = {}
+    for place, (where, (x, table)) in enumerate(found.items()):
+        dash, mark = DASHES[place % len(DASHES)], MARKS[place % len(MARKS)]
+        entries[where] = Line2D([], [], color=matplotlib.rcParams["lines.color"], ls=dash, marker=mark)
+        for axes, label in zip(every, labels, strict=True):
             if label != base and base in table:
                 panels.reference(axes, x, table[base][0], dash)
             if label in table:
                 panels.with_bars(axes, np.array(x), table[label], Style(styles[label].colour, mark, dash))
             axes.set_xticks(x)
+    for axes, label in zip(every, labels, strict=True):
         panels.title(axes, shown_as[label])
     every[0].set_ylim(bottom=0)
-    figure.supxlabel("shift of the input (px)", fontsize="medium")
-    figure.supylabel("relative change", fontsize="medium")
-    entries = {
-        f"stage {stage}": Line2D(
-            [],
-            [],
-            color=matplotlib.rcParams["lines.color"],
-            ls=DASHES[place % len(DASHES)],
-            marker=MARKS[place % len(MARKS)],
-        )
-        for place, stage in enumerate(found)
-    }
+    figure.supxlabel(SHIFT, fontsize="medium")
+    figure.supylabel(axis, fontsize="medium")
     panels.legend(figure, entries, "upper")
     return figure
 
@@ -168,13 +170,18 @@ def names(comparison: Comparison, labels: Sequence[str] | Table, key: str) -> li
     return [f"{label} (n={counts[label]})" for label in labels]
 
 
-def stages_of(comparison: Comparison, *section: str) -> list[str]:
-    """The stages of any run, in the order of the network."""
-    stages: dict[str, None] = {}
-    for run in comparison.compared:
-        stages |= dict.fromkeys(run.below(*section))
+def placed(comparison: Comparison, declared: Sequence[Quantity]) -> dict[str, dict[str, str]]:
+    """Key -> values of its placeholders, of every number of the runs that one of ``declared`` describes."""
+    keys = dict.fromkeys(key for run in comparison.compared for key in run.numbers)
+    return {key: one.values(key) or {} for key in keys if (one := find(declared, key))}
+
+
+def stages_of(comparison: Comparison) -> list[str]:
+    """The stages of which the runs hold numbers, in the order of the network."""
+    of_key = placed(comparison, [one for one in comparison.quantities if one.by_stage])
+    stages = dict.fromkeys(one["stage"] for one in of_key.values())
     return [stage for stage in stages if comparison.stage in ("", stage)]
 
 
-def _counted(comparison: Comparison) -> dict[str, str]:
-    return {row.choice.label: f"{row.choice.label} (n={len(row.choice.runs)})" for row in comparison.rows}
+def _is_px(values: Mapping[str, str]) -> bool:
+    return values["px"].isdecimal() and len(values["px"]) <= DIGITS
