@@ -30,12 +30,7 @@ def call(capfd):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["choose.pools=max"], "choose.pools must be a list, each a text, at least 2 of them"),
-        (["choose.pools=max,maxx"], "choose.pools=maxx: no pool/maxx; did you mean 'max'?"),
-        (["choose.margin=5"], "choose.margin must be a number from 0 to 1, got 5"),
-        (["choose.budget=2"], "choose.budget=2 is not a length of time"),
         (["choose=nosuch"], "choose=nosuch: no such file in conf/choose; choose from default"),
-        (["data=nosuch"], "no data/nosuch"),
         (["data.val_size=0", "choose.tune=fit.lr:[0.1,0.2]"], "choose.tune needs validation images"),
         (
             ["probe=none", "choose.metric=consistency"],
@@ -47,7 +42,6 @@ def call(capfd):
         (["probe=none", "choose.limit=1.5"], "choose.limit=1.5 needs a probe of FLOPs, or choose.cost=time"),
         (["choose.cost=flop"], "choose.cost=flop: the runs do not measure it; did you mean 'flops'?"),
         (["choose.cost=test.accuracy"], "choose.cost=test.accuracy: a low test accuracy is not better"),
-        (["fit.epochs=0"], "fit.epochs must be a whole number from 1"),
         (["--budget=1h"], "unrecognized arguments: --budget=1h"),
     ],
 )

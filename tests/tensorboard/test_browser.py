@@ -87,9 +87,7 @@ def change(browser, name, value):
     )
 
 
-@pytest.mark.parametrize(
-    ("theme", "width"), [("light", 1400), ("dark", 1400), ("light", 800), ("dark", 1600)]
-)
+@pytest.mark.parametrize(("theme", "width"), [("light", 800), ("dark", 1600)])
 def test_the_tab_shows_the_numbers_of_compare_and_no_error(browser, address, runs, tmp_path, theme, width):
     assert main([str(runs.root), "--out", str(tmp_path / "report"), "--no-board"]) == 0
     wanted = list(csv.DictReader((tmp_path / "report" / "table.csv").read_text().splitlines()))
