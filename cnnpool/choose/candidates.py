@@ -140,13 +140,6 @@ class Arm:
         known = next(iter(self._jobs.values()), None) or self.jobs([self.network.first_seed])[0]
         return known.folder.parent
 
-    @property
-    def inserted(self) -> list[str]:
-        """Settings that nobody typed: the recipe that pretrained weights bring with them."""
-        (job,) = self.jobs([self.network.first_seed])
-        typed = {*self.network.overrides, *overrides_of(self.label), *self.tuned}
-        return [line for line in job.overrides if line.startswith("fit=") and line not in typed]
-
     def jobs(self, seeds: Sequence[int]) -> list[Job]:
         """The trainings of some seeds."""
         if missing := [seed for seed in seeds if seed not in self._jobs]:

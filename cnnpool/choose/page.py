@@ -285,10 +285,11 @@ def _provenance(study: Study, runs: Sequence[Results]) -> list[tuple[str, str]]:
     hashes = sorted({str(one.data_sha256)[:12] for one in runs})
     ended = sorted(str(one.finished) for one in runs if one.finished)
     machine = ", ".join(f"{key} {value}" for key, value in environment.items())
-    inserted = dict.fromkeys(line for arm in study.arms for line in arm.inserted)
-    typed = [*study.arms[0].network.overrides, *(f"{line} (inserted for model.weights)" for line in inserted)]
+    firsts = [job for arm in study.arms for job in arm.jobs([study.first_seed])]
+    typed = " ".join(study.arms[0].network.overrides) or "the defaults"
+    own = next(filter(None, (job.on_recipe for job in firsts)), "")
     return [
-        ("Network and recipe", " ".join(typed) or "the defaults"),
+        ("Network and recipe", f"{typed}; {own}" if own else typed),
         ("Data", f"sha256 {', '.join(hashes)}" if hashes else "unknown"),
         ("Machine and versions", machine or "unknown"),
         ("Finished", f"{ended[0]} to {ended[-1]}" if ended else "nothing"),
