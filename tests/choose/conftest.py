@@ -1,14 +1,10 @@
 """Studies whose runs cost no training: a runner that writes the results that a test wants."""
 
-from copy import deepcopy
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
-from short_studies import ACCURACY, Bench
+from short_studies import ACCURACY, Bench, shared_jobs_of
 
 from cnnpool.choose import candidates
-from cnnpool.choose.candidates import Arm, Network, jobs_of
+from cnnpool.choose.candidates import Arm, Network
 from cnnpool.choose.drive import Clock, Driver
 from cnnpool.choose.ledger import Ledger
 from cnnpool.choose.options import Options
@@ -16,7 +12,6 @@ from cnnpool.choose.study import Study
 from cnnpool.quantity import count
 from cnnpool.report.measure import Measure
 
-COMPOSED = {}
 FLOPS = count("cost.flops", "FLOPs", "Arithmetic.", better="lower")
 
 
@@ -29,22 +24,8 @@ def in_a_folder(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _composed_once(request, monkeypatch):
-    """To compose eight seeds takes a second: studies of the same candidates share them, in other folders."""
     if request.path.stem != "test_candidates":
         monkeypatch.setattr(candidates, "jobs_of", shared_jobs_of)
-
-
-def shared_jobs_of(request):
-    lines = [line for line in request.overrides if not line.startswith("out='")]
-    (out,) = {*request.overrides} - {*lines}
-    key = repr((lines, request.config_dir, request.config_name))
-    if key not in COMPOSED:
-        COMPOSED[key] = jobs_of(replace(request, overrides=[*lines, "out=OUT"]))
-    root = Path(out.removeprefix("out='").removesuffix("'"))
-    return [
-        replace(job, folder=root / job.name, settings=deepcopy(job.settings) | {"out": str(root)})
-        for job in COMPOSED[key]
-    ]
 
 
 @pytest.fixture

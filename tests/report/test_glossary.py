@@ -58,11 +58,6 @@ def test_the_numbers_of_every_run_are_written(shelf):
     assert rows[0]["gradient.*.zero_fraction"] == "0.75"
 
 
-def test_a_single_epoch_is_no_learning_curve(shelf):
-    shelf.put(logged=1)
-    assert "learning" not in [plot.name for plot in drawn(compare(find([shelf.root])))]
-
-
 @pytest.mark.parametrize("values", [[0.0, 0.3], [0.9, 1.0]])
 def test_no_interval_leaves_the_possible_values(shelf, values):
     for seed, value in enumerate(values):

@@ -73,11 +73,10 @@ def test_it_predicts_one_class_if_no_shift_matters_and_one_class_is_right(shelf)
         (31 / 120, {"distinct": 1.0}, False),
         (0.5, {}, False),
     ]:
-        shelf.put(accuracy=accuracy, images=COUNTS, invariance={"consistency": shares})
-        [run] = find([shelf.root])
+        facts = {"accuracy": accuracy, "images": COUNTS, "invariance": {"consistency": shares}}
+        [run] = find([shelf.put(f"{accuracy}{shares}", **facts)])
         assert predicts_one_class(run) is expected
-    shelf.put(accuracy=0.5, invariance={"consistency": {"distinct": 1.0}})
-    [run] = find([shelf.root])
+    [run] = find([shelf.put(accuracy=0.5, invariance={"consistency": {"distinct": 1.0}})])
     assert not predicts_one_class(run), "without counts of images nobody knows"
 
 

@@ -195,6 +195,28 @@ def test_no_stage_s_gradient_lies_outside_its_panel(comparison):
     assert caption.startswith("Zero gradient: Entries of the loss gradient")
 
 
+def test_distances_and_costs_of_a_foreign_probe_have_figures_and_notes(shelf):
+    same = {"seeds": "same", "shown": "compare", "headline": True}
+    known = {
+        "test.accuracy": {"title": "test accuracy", "definition": "A.", "better": "higher"},
+        "echo.<stage>.gap.<px>": {"title": "gap at <px> px", "definition": "D.", "shown": "compare"},
+        "power.joules": {"title": "energy", "definition": "J.", "better": "lower", "unit": "J", **same},
+    }
+    for pool, joules, accuracy in (("max", 10.0, 0.8), ("avg", 20.0, 0.9)):
+        for seed in range(4):
+            own = {"accuracy": accuracy + 0.001 * (seed * len(pool) % 5), "power": {"joules": joules}}
+            echo = {"a": {"gap": {"1": 0.5, "3": 0.25}}, "b": {"gap": {"1": 0.1}}}
+            shelf.put(f"{pool}{seed}", pool={"name": pool}, seed=seed, echo=echo, quantities=known, **own)
+    comparison = compare(find([shelf.root]))
+    figure, caption = stages.shift(comparison)
+    assert [axes.get_title() for axes in figure.axes] == ["stage a", "stage b"]
+    assert figure.axes[0].get_ylabel() == "gap" and caption.startswith("Gap: D. ")
+    assert "test accuracy, energy" in pareto(comparison)[1]
+    said = "avg is better with 100 % more energy than max; no choice here costs as much"
+    assert said in comparison.notes
+    assert [column.header for column in measure_tables(comparison)[-1]] == ["choice", "energy (J)"]
+
+
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory, new_shelf):
     """Twelve choices with names of every length, three seeds, maps, and one without learning curves."""
@@ -313,7 +335,7 @@ def test_dominated_is_no_better_in_anything_and_worse_in_something():
     assert dominated(goals).tolist() == [False, False, True, False, False]
 
 
-def test_one_seed_and_one_choice_draw_without_complaint(shelf):
+def test_one_seed_and_one_choice_draw_without_complaint_and_one_epoch_is_no_curve(shelf):
     shelf.put(pool="max", logged=1)
     alone = compare(find([shelf.root]))
     assert [plot.name for plot in drawn(alone)] == ["accuracy", "gradient", "shift"]

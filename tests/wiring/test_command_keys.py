@@ -11,7 +11,7 @@ from PIL import Image
 from proofs import ELSEWHERE, proves
 from shelf import Shelf
 from short_runs import STILL, records, results_of
-from short_studies import Bench
+from short_studies import Bench, shared_jobs_of
 
 from cnnpool.choose.drive import Driver
 from cnnpool.launch import run_processes
@@ -400,8 +400,7 @@ def test_the_status_lists_the_runs_and_compares_none(shelf, compared, in_a_folde
 @pytest.fixture
 def chosen(command, monkeypatch, capfd):
     """A function that makes a study of runs that cost no training: its output."""
-    # To compose eight seeds takes long.
-    monkeypatch.setattr("cnnpool.choose.candidates.AHEAD", 4)
+    monkeypatch.setattr("cnnpool.choose.candidates.jobs_of", shared_jobs_of)
 
     def choose(runs, *words):
         monkeypatch.setattr("cnnpool.choose.command.Driver", partial(Driver, run=runs))
