@@ -40,7 +40,7 @@ class Quantity:
             ``file``: it stands in files alone.
         timed: it depends on the load of the machine.
         headline: a first look shows it: TensorBoard's first group of charts, the page of its section, the row
-            of HParams, and a figure of the report.
+            of HParams, and a figure of the report; of a cost, a trade-off of the report alone.
     """
 
     key: str

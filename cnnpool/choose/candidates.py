@@ -17,8 +17,6 @@ from cnnpool.run_folder.results import Results
 DEFAULTS = ("fit.pictures=false",)
 """Before the user's own settings: nobody looks at the pictures of a hundred runs."""
 ROOMS = ("readout", "model", "fit", "probe", "stage", "pool", "pool@stage")
-AHEAD = 8
-"""Seeds composed at a time, since several take hardly more time than one."""
 
 
 def overrides_of(label: str) -> tuple[str, ...]:
@@ -123,6 +121,7 @@ class Arm:
         network: that it stands in.
         out: folder below which its runs lie.
         tuned: overrides that its tries have found best.
+        ahead: seeds composed at a time, since several take hardly more time than one.
         failed: why it is out of the study, in one line, or nothing.
     """
 
@@ -130,6 +129,7 @@ class Arm:
     network: Network
     out: Path
     tuned: tuple[str, ...] = ()
+    ahead: int = 8
     failed: str = ""
     _jobs: dict[int, Job] = field(default_factory=dict, repr=False)
     _results: dict[int, Results] = field(default_factory=dict, repr=False)
@@ -143,7 +143,7 @@ class Arm:
     def jobs(self, seeds: Sequence[int]) -> list[Job]:
         """The trainings of some seeds."""
         if missing := [seed for seed in seeds if seed not in self._jobs]:
-            ahead = range(min(missing), max(missing) + AHEAD)
+            ahead = range(min(missing), max(missing) + self.ahead)
             found = self.network.jobs(self.label, ahead, self.out, self.tuned)
             self._jobs |= dict(zip(ahead, found, strict=True))
         return [self._jobs[seed] for seed in seeds]

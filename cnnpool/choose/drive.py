@@ -154,7 +154,8 @@ class Driver:
     def _tune(self) -> bool:
         """Run the tries that are missing and take their best; False if the budget ended them."""
         tried, seed = tries_of(self.study), self.study.first_seed + TUNING_SEED
-        missing = [(place, one.jobs([seed])[0]) for place, one in tried if not one.read(seed)]
+        jobs = [(place, one.jobs([seed])[0]) for place, one in tried]
+        missing = [job for job, (_, one) in zip(jobs, tried, strict=True) if not one.read(seed)]
         batch = Batch("tuning", missing)
         if batch.jobs and not self._finish(batch):
             return False
@@ -223,7 +224,7 @@ def tries_of(study: Study) -> list[tuple[int, Arm]]:
     ]
     out = study.ledger.folder / TUNE
     return [
-        (place, Arm(arm.label, arm.network, out, tuned=overrides))
+        (place, Arm(arm.label, arm.network, out, tuned=overrides, ahead=1))
         for place, arm in enumerate(study.arms)
         for overrides in every
     ]

@@ -21,12 +21,12 @@ def charts(tag: str, quantity: Quantity | None) -> list[str]:
     if quantity.shown == "file" and section not in CURVES:
         return []
     first = f"{name}/{section}" if section in CURVES else tag
-    return [tag, *([f"{FIRST}/{first}"] if quantity.headline else [])]
+    return [tag, *([f"{FIRST}/{first}"] if _is_first(quantity) else [])]
 
 
 def pages(tags: Iterable[str], quantities: Iterable[Quantity]) -> dict[str, list[str]]:
     """Title -> the ``tags`` on its page, headlines first: accuracy, and every section that has a headline."""
-    headlines = [one for one in quantities if one.headline]
+    headlines = [one for one in quantities if _is_first(one)]
     found: dict[str, list[tuple[bool, int, str]]] = {}
     for tag in tags:
         section = tag.partition("/")[0]
@@ -49,9 +49,14 @@ def headlines(measured: Mapping[str, Any], quantities: Mapping[str, Any]) -> dic
     for key, value in numbers(measured):
         one = find(declared, key)
         fixed = key in (*SCORES, SIZE)
-        if value is None or not (fixed or (one and one.headline and key.partition(".")[0] not in CURVES)):
+        if value is None or not (fixed or (one and _is_first(one) and key.partition(".")[0] not in CURVES)):
             continue
         name = one.key if one and one.by_stage else key
         found.setdefault(name, (one.tag_of(key) if one else key.replace(".", "/"), value))
     order = sorted(found, key=lambda key: (key == SIZE, key not in SCORES))
     return dict(found[key] for key in order)
+
+
+def _is_first(quantity: Quantity) -> bool:
+    """Whether a first look shows it; of costs, reports alone show trade-offs."""
+    return quantity.headline and not quantity.is_cost
