@@ -67,12 +67,18 @@ def address(serve, runs):
     return serve(runs.root)
 
 
-@pytest.fixture
-def browser(tmp_path):
-    found = driver.Browser(tmp_path / "browser")
-    found.size(1400)
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    found = driver.Browser(tmp_path_factory.mktemp("browser"))
     yield found
     found.close()
+
+
+@pytest.fixture
+def browser(chromium):
+    chromium.size(1400)
+    chromium.errors.clear()
+    return chromium
 
 
 def open_tab(browser, address, more="", theme="false"):
