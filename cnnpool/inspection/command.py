@@ -30,9 +30,8 @@ from cnnpool.run_folder import results
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.results import Results
 from cnnpool.surgery import Change, swap
-from cnnpool.surgery.functional_pooling import FunctionalPooling
 from cnnpool.surgery.stages import added, operators_of, stages_of
-from cnnpool.surgery.trace import dry_run, pools
+from cnnpool.surgery.trace import FunctionalPooling, dry_run
 from cnnpool.system.hardware import environment, usable
 from cnnpool.system.next_command import from_here, next_lines
 from cnnpool.system.progress import Progress, make_way
@@ -178,7 +177,7 @@ class Examination:
             whose = "answers of the model as built" if changes else "model's own answers"
             labels = f"the {whose}: {labels}"
         example = batch.images[:1].to(device)
-        functional = FunctionalPooling(model, pools)
+        functional = FunctionalPooling(model)
         dry_run(model, example, functional)
         stages = stages_of(model, example, changes)
         measured: dict[str, Any] = {}

@@ -16,15 +16,14 @@ from cnnpool.pool import OPERATORS
 from cnnpool.pool.sequence import ROWS
 from cnnpool.readout import READOUTS
 from cnnpool.surgery.fitting import Order, new_downsampling, new_head
-from cnnpool.surgery.functional_pooling import FunctionalPooling
 from cnnpool.surgery.trace import (
+    FunctionalPooling,
     Target,
     Where,
     dry_run,
     evaluating,
     limited,
     line_of,
-    pools,
     refuse_compiled,
     refuse_opaque,
     select,
@@ -129,7 +128,7 @@ def swap(
     whole = {key: value for key, value in options.items() if key not in sizes or isinstance(value, int)}
     options |= registry.check(entry, name, whole)
     refuse_compiled(model)
-    functional = FunctionalPooling(model, pools)
+    functional = FunctionalPooling(model)
     seen = dry_run(model, example, functional)
     targets = select(seen, where, reads_out, functional)
     if not reads_out:

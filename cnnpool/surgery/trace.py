@@ -1,6 +1,7 @@
 """The downsampling modules of a model and their inputs, found by a dry run."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -8,11 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from cnnpool.pool import Pool1d, Pool2d, Pool3d
 from cnnpool.readout import Readout
 from cnnpool.surgery.dense import ends_in_channels, merges
-from cnnpool.surgery.functional_pooling import FunctionalPooling
 
 Where = str | Callable[[str, nn.Module], bool] | None
 
@@ -91,6 +92,48 @@ def pools(module: nn.Module) -> bool:
     return isinstance(module, known) or type(module).__name__.startswith(("SelectAdaptivePool", "BlurPool"))
 
 
+KINDS = ("max_pool", "avg_pool", "lp_pool", "fractional_max_pool", "adaptive_max_pool", "adaptive_avg_pool")
+FUNCTIONS = {f"{kind}{axes}d{end}" for kind in KINDS for axes in (1, 2, 3) for end in ("", "_with_indices")}
+
+
+class FunctionalPooling(TorchFunctionMode):
+    """Counts pooling by calls, outside of pooling modules, that shrinks a map to more than one pixel."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.names = {module: name for name, module in model.named_modules()}
+        self.running: list[nn.Module] = []
+        self.calls: Counter[tuple[str, str]] = Counter()
+
+    def enter(self, module: nn.Module, _: Any) -> None:
+        """Forward pre-hook of every module."""
+        self.running.append(module)
+
+    def leave(self, *_: Any) -> None:
+        """Forward hook of every module."""
+        self.running.pop()
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "").lstrip("_")
+        x = args[0] if args else (kwargs or {}).get("input")
+        if name in FUNCTIONS and isinstance(x, Tensor) and not any(map(pools, self.running)):
+            output = result[0] if isinstance(result, tuple) else result
+            if 1 < output.shape[2:].numel() < x.shape[2:].numel():
+                where = self.names[self.running[-1]] if self.running else ""
+                self.calls[name, where] += 1
+        return result
+
+    def __str__(self) -> str:
+        """2 calls of max_pool2d in features; empty without any."""
+        return ", ".join(
+            f"{count} call{'s' * (count > 1)} of {name} in {where or 'the model itself'}"
+            for (name, where), count in self.calls.items()
+        )
+
+
 def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | None = None) -> list[Target]:
     """Modules that map a feature map to a tensor, in the order of their last call, with what they saw.
 
@@ -126,7 +169,7 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
             target.outputs.append(after)
             targets[module] = target
 
-    functional = functional or FunctionalPooling(model, pools)
+    functional = functional or FunctionalPooling(model)
     with ExitStack() as stack:
         for module in names:
             for hook in (
