@@ -45,7 +45,7 @@ def test_a_blur_fills_the_zeros_and_keeps_a_constant():
     assert y.shape == (1, 2, 5, 6) and torch.equal(y, torch.ones_like(y))
 
 
-@pytest.mark.parametrize("name", ["aps", "lps"])
+@pytest.mark.parametrize("name", ["aps", "lps", "max_aps"])
 @pytest.mark.parametrize("filter_size", [1, 3])
 def test_a_pair_commutes_with_every_circular_shift(name, filter_size):
     torch.manual_seed(0)
