@@ -70,6 +70,7 @@ def test_the_table_and_the_numbers_are_those_of_table_csv(shelf, tab):
     content = tab.json("/comparison")
     assert main_table(content)["choice"] == ["max", "avg"]
     assert main_table(content)["test accuracy (%), mean ± sd"] == ["85.00 ± 5.00", "65.00 ± 5.00"]
+    assert content["headline"][0].startswith("Test accuracy (3 seeds; max 85.00 %): ")
     rows = list(csv.DictReader(io.StringIO(tab.get("/table.csv").text)))
     for row, choice in zip(rows, content["choices"], strict=True):
         assert choice["label"] == row["choice"]

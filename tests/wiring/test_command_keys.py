@@ -385,6 +385,13 @@ def test_the_metric_is_compared_and_the_report_lies_in_out(shelf, compared, in_a
     assert (in_a_folder / "elsewhere" / "report.html").exists()
 
 
+@proves("compare --all")
+def test_all_prints_the_measures_that_the_report_holds(shelf, compared):
+    same = ["--where", "model.width=24"]
+    assert "parameters" not in compared(*same)
+    assert "parameters" in compared(*same, "--all")
+
+
 @proves("compare --status")
 def test_the_status_lists_the_runs_and_compares_none(shelf, compared, in_a_folder):
     (shelf.root / "broken" / "seed0").mkdir(parents=True)

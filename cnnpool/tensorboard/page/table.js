@@ -79,13 +79,13 @@ export function comparison(place, content, state, set) {
       some && h("td", { class: `words ${kind}` }, kind === "better" ? "▲ " : kind === "worse" ? "▼ " : "", word));
     return open ? [line, runs(choice, width)] : [line];
   });
-  fill(place, h("h2", {}, "Comparison"), h("p", { class: "summary" }, content.summary),
+  fill(place, h("h2", {}, "Comparison"), h("ul", { class: "summary" }, content.headline.map((one) => h("li", {}, one))),
     h("div", { class: "wide" }, h("table", { class: "main" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "words" }, "choice"), head(count), head(value),
         scale(values, "mean and interval"), head(between),
         some && head(difference), some && scale(steps, "difference and interval"), some && head(p), some && head(verdict))),
       h("tbody", {}, body))),
-    h("p", { class: "note" }, content.ranking),
+    [...content.single, content.ranking].map((one) => h("p", { class: "note" }, one)),
     content.notes.length && h("details", { class: "notes" }, h("summary", {}, `${content.notes.length} ${content.notes.length > 1 ? "warnings" : "warning"}`),
       h("ul", {}, content.notes.map((note) => h("li", {}, note)))));
 }
