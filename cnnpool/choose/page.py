@@ -18,7 +18,7 @@ from cnnpool.report.measure import Measure
 from cnnpool.report.plots import Plot
 from cnnpool.report.render import rendered
 from cnnpool.report.statistics import Summary, summarise
-from cnnpool.run_folder.results import Results
+from cnnpool.run_folder.results import Results, at_chance
 from cnnpool.system.progress import duration
 from cnnpool.tables import Column, from_rows
 
@@ -120,6 +120,7 @@ def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str
         next=shlex.join(next_command(study, ending)),
         candidates=columns(study, view),
         gone=gone(study, view),
+        collapsed=_collapsed(study),
         undecided=_undecided(study, view),
         test=_on_test(study, view),
         tuned=[(arm.label, " ".join(arm.tuned) or "nothing") for arm in study.arms if study.options.tune],
@@ -131,6 +132,21 @@ def report(study: Study, ending: Ending, plots: Sequence[Plot] = ()) -> dict[str
         provenance=_provenance(study, runs),
         command=shlex.join(ending.command),
     )
+
+
+def _collapsed(study: Study) -> list[tuple[str, str]]:
+    """Candidates and how many of their runs learned nothing."""
+    found = []
+    for arm in study.arms:
+        runs = list(arm.runs(study.seeds).values())
+        lost = sum(
+            at_chance(one.accuracy, one.images["test"])
+            for one in runs
+            if one.accuracy is not None and one.images and one.images.get("test")
+        )
+        if lost:
+            found.append((arm.label, f"{lost} of {len(runs)} runs are no better than naming one class"))
+    return found
 
 
 def verdict(study: Study, ending: Ending) -> str:

@@ -9,6 +9,7 @@ from torch import Tensor
 from cnnpool.data import Dataset
 from cnnpool.probe import BY_CLASS
 from cnnpool.quantity import Quantity
+from cnnpool.run_folder.results import at_chance
 from cnnpool.tables import printable
 
 LISTED = 20
@@ -68,14 +69,11 @@ def chance_warning(accuracy: float, counts: Sequence[int]) -> str:
         counts: test images of each class.
 
     Returns:
-        A sentence where the accuracy lies no more than two standard errors (binomial, of so many images)
-        above the share of the commonest class; empty elsewhere, and where all images have one class.
+        A sentence where the accuracy is ``at_chance``; empty elsewhere.
     """
-    total, most = sum(counts), max(counts)
-    share = most / total
-    error = (share * (1 - share) / total) ** 0.5
-    if most == total or accuracy > share + 2 * error:
+    if not at_chance(accuracy, counts):
         return ""
+    share = max(counts) / sum(counts)
     return (
         f"the network learned nothing that helps on the test images: accuracy {100 * accuracy:.1f} %, and "
         f"{100 * share:.1f} % by always naming the commonest class. Try a lower fit.lr, or more fit.epochs"

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -153,6 +153,22 @@ def from_json(content: Any) -> Results:
     if CHECKSUM in content and written != own:
         raise ValueError("it was altered after it was written: its checksum differs")
     return found
+
+
+def at_chance(accuracy: float, counts: Sequence[int]) -> bool:
+    """Whether always naming the commonest class would have reached ``accuracy``.
+
+    Args:
+        accuracy: share of the test images classified correctly, 0..1.
+        counts: test images of each class.
+
+    Returns:
+        True where the accuracy lies no more than two standard errors (binomial, of so many images) above the
+        share of the commonest class; False where all images have one class.
+    """
+    total, most = sum(counts), max(counts)
+    share = most / total
+    return most != total and accuracy <= share + 2 * (share * (1 - share) / total) ** 0.5
 
 
 def packed(correct: "np.ndarray") -> dict[str, Any]:

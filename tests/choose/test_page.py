@@ -1,5 +1,7 @@
 import math
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from cnnpool.choose import outputs, page
 from cnnpool.choose.study import view
 
+ROOT = Path(__file__).parents[2]
 LEVEL = {"max": 0.9, "avg": 0.9, "strided": 0.7, "subsample": 0.9}
 
 
@@ -44,6 +47,32 @@ def test_the_report_says_what_was_found_what_was_not_and_how_to_repeat_it(writte
     assert "|" in text and (folder / "course.svg").exists() and (folder / "values.png").exists()
     html = (folder / "choose.html").read_text()
     assert html.startswith("<!doctype html>") and "No winner" in html
+
+
+def test_the_report_has_the_figures_of_the_simulated_studies(written):
+    rows = (ROOT / "docs" / "choose.md").read_text().splitlines()
+    of = {row.split(" | ")[0]: float(row.split(" | ")[1]) for row in rows if row.startswith("| all equal, ")}
+    skew, best, lost, shared = (
+        next(share for name, share in of.items() if word in name)
+        for word in ("rivals skewed", "best skewed", "collapse", "training images")
+    )
+    text = " ".join((written[2] / "choose.md").read_text().split())
+    assert f"in {skew:.0f} to {best:.0f} % where rivals" in text and skew <= best
+    assert f"in {lost:.0f} % where a tenth" in text and f"in {shared:.0f} % where training images" in text
+
+
+def test_runs_that_learned_nothing_are_told_as_a_risk_of_their_candidate(written, monkeypatch):
+    study, ending, _ = written
+    for arm in study.arms:
+        runs = arm.runs(study.seeds)
+        for seed, one in runs.items():
+            level = 0.11 if (arm.label, seed) == ("max", 1) else 0.9
+            runs[seed] = replace(one, measured=one.measured | {"test": {"accuracy": level}})
+            runs[seed] = replace(runs[seed], images={"test": [36] * 10})
+        monkeypatch.setattr(arm, "runs", lambda seeds, runs=runs: runs)
+    text = page.report(study, ending)["choose.md"]
+    assert "- **max**: 1 of 7 runs are no better than naming one class" in text
+    assert text.count("no better than naming") == 1
 
 
 def test_every_run_is_in_the_table_of_runs(written):
