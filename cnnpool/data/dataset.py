@@ -127,10 +127,8 @@ class Dataset:
         options = {name: getattr(self.source, name) for name in CHANGES}
         for key in ("crop", "shift"):
             if options[key] >= min(self.size):
-                height, width = self.size
-                raise ValueError(
-                    f"data.{key}={options[key]} must be less than the sides of the images, {height}x{width}"
-                )
+                most = min(self.size)
+                raise ValueError(f"data.{key} must be at least 0 and less than {most}, got {options[key]}")
         is_whole = self.size == tuple(self.train.shape[1:])
         return partial(augment, size=self.size, **options) if any(options.values()) or not is_whole else None
 

@@ -15,10 +15,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.launch import conf_dir, names_of
+from cnnpool.launch.config import check_folder
 from cnnpool.launch.errors import explain
 from cnnpool.launch.job import FINE_TUNING
 from cnnpool.launch.overrides import expanded, is_choice, line_of, parse
-from cnnpool.launch.untrusted import check_folder
 
 PRIMARY = "train"
 
@@ -115,25 +115,17 @@ def opened(name: str = PRIMARY, more: Path | None = None) -> Iterator[Composer]:
     ours, name = conf_dir(), name.removesuffix(".yaml")
     if not re.fullmatch(r"[\w-]+", name):
         raise ValueError(f"--config-name {name}: not the name of a file in conf or in --config-dir")
-    if more is None:
-        with _initialized(ours):
-            yield Composer(name)
-        return
-    more = more.absolute()
-    check_folder(more, ours)
-    own = not (ours / f"{name}.yaml").is_file()
-    if own and not (more / f"{name}.yaml").is_file():
-        raise ValueError(f"no {name}.yaml in conf or {more}")
-    # Hydra looks for the file to begin with in the first folder alone.
-    first, second = (more, ours) if own else (ours, more)
-    with _initialized(first):
-        yield Composer(name, second, more)
-
-
-@contextmanager
-def _initialized(folder: Path) -> Iterator[None]:
-    with initialize_config_dir(str(folder), job_name=PRIMARY, version_base="1.3"):
-        yield
+    own = more and more.absolute()
+    first, second = ours, own
+    if own is not None:
+        check_folder(own, ours)
+        if not (ours / f"{name}.yaml").is_file():
+            if not (own / f"{name}.yaml").is_file():
+                raise ValueError(f"no {name}.yaml in conf or {own}")
+            # Hydra looks for the file to begin with in the first folder alone.
+            first, second = own, ours
+    with initialize_config_dir(str(first), job_name=PRIMARY, version_base="1.3"):
+        yield Composer(name, second, own)
 
 
 @contextmanager

@@ -1,9 +1,12 @@
-"""The settings of a run as plain data: checked, read, saved."""
+"""The settings of a run as plain data, and files of a user's configuration, both without code."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from glob import glob
+from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
@@ -20,6 +23,8 @@ HYDRA_KEYS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.m
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Ends of lines, and characters that command a terminal."""
 SECRET = re.compile(r"(^|[._])(api_?key|credentials?|passw(or)?d|secret|token)s?$", re.IGNORECASE)
+REFERENCE = re.compile(r"\$\{(?!\s*(?:[\w.\[\]/-]+\s*\}|(?:hydra|now|run_name|norm_of_model|oc\.select):))")
+"""A reference that is neither a key's nor by a function that reads only the configuration."""
 
 
 def resolve(config: DictConfig) -> dict[str, Any]:
@@ -116,3 +121,48 @@ def refuse_code(node: Any, path: str = "") -> None:
 def is_secret(key: str) -> bool:
     """Whether a setting called ``key`` holds a password or the like."""
     return bool(SECRET.search(key))
+
+
+def check_folder(folder: Path, ours: Path) -> None:
+    """Refuse a folder that cannot be read as configuration.
+
+    Args:
+        folder: with choices to add.
+        ours: the configuration to which it adds.
+
+    Raises:
+        ValueError: naming the file, if it is no YAML, would be passed over, reads the environment, or sets
+            what is Hydra's own.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"--config-dir {folder}: not found, or no folder")
+    for name in sorted(glob("**/*.yaml", root_dir=folder, recursive=True)):
+        path = folder / name
+        try:
+            text = path.read_text(encoding="utf-8")
+            scalars = [event.value for event in yaml.parse(text) if isinstance(event, yaml.ScalarEvent)]
+            content = yaml.safe_load(text)
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} is not UTF-8 text: save it as that") from None
+        except (yaml.YAMLError, RecursionError) as error:
+            raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}") from None
+        if (ours / name).is_file() and (ours / name).read_text(encoding="utf-8") != text:
+            raise ValueError(f"{path}: there is a {Path(name).with_suffix('')} already; give it another name")
+        if not (ours / name).is_file() and any(map(REFERENCE.search, scalars)):
+            raise ValueError(
+                f"{path}: a file refers to other keys alone, not to the environment, whose secrets would be "
+                "saved with the run: give that value on the command line"
+            )
+        for setting in _of_hydra(content if isinstance(content, dict) else {}):
+            raise refuse_hydra(f"{path}: {setting}")
+
+
+def _of_hydra(content: dict[Any, Any]) -> Iterator[str]:
+    """Settings of Hydra's own in a file that have no effect here, or extend its search path."""
+    yield from (str(line) for line in content.get("defaults") or () if "hydra" in str(line))
+    own = content.get("hydra", {})
+    for key, below in own.items() if isinstance(own, dict) else [("", own)]:
+        for name in below if isinstance(below, dict) else [""]:
+            setting = ".".join(filter(None, ("hydra", str(key), str(name))))
+            if setting not in (*HYDRA_KEYS, "hydra.sweeper.params"):
+                yield setting

@@ -29,8 +29,6 @@ FOLDERS = ("out", *HYDRA_KEYS[:3])
 PATHS = ("data.root", "model.weights", *FOLDERS)
 PACKAGES = ("timm", "torchvision")
 """Of networks that ``model=PACKAGE:ARCH`` names."""
-LONGEST = 4096
-"""Characters of a setting: Hydra's parser takes some seconds for as many."""
 
 Names = Callable[[str], list[str]]
 
@@ -128,11 +126,6 @@ def _parser() -> OverridesParser:
 def _parse(line: str) -> Override:
     if CONTROL.search(line):
         raise ValueError(f"{shortened(repr(line))}: {ONE_LINE}")
-    if len(line) > LONGEST:
-        raise ValueError(
-            f"{shortened(line)}: longer than {LONGEST:,} characters; range(0,1000) stands for many numbers, "
-            "and a file in the folder of --config-dir for many values"
-        )
     try:
         override = _parser().parse_override(line)
     except (HydraException, RecursionError, ValueError):

@@ -7,6 +7,7 @@ import sys
 import traceback
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from cnnpool.launch.check import log_of
 from cnnpool.launch.finished import finished
@@ -77,6 +78,13 @@ def failed(job: Job, error: BaseException) -> Outcome:
 def stopped(job: Job, stop: Stopped) -> Outcome:
     """The outcome of a job that a signal ended."""
     return _outcome(job, "stopped", f"{stop}; the same command goes on from there", stop.status)
+
+
+def lost(job: Job, message: str, log: Path) -> Outcome:
+    """The outcome of a job whose process ended without one, also in the status file of its folder."""
+    job.folder.mkdir(parents=True, exist_ok=True)
+    status.write(job.folder, "failed", message, 1)
+    return Outcome(job.name, "failed", message, 1, log)
 
 
 def is_of_memory(error: BaseException | None) -> bool:

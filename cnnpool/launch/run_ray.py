@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from annotated_types import Ge, Le
 
 from cnnpool.launch.job import Job, Outcome, Workers
-from cnnpool.launch.run_job import already, run
-from cnnpool.run_folder import status
+from cnnpool.launch.run_job import already, lost, run
+from cnnpool.run_folder.layout import LOG
 from cnnpool.system.signals import Signals, Stopped
 
 POLL_S = 0.2
@@ -120,6 +120,4 @@ def _outcome(ray: Any, reference: Any, job: Job) -> Outcome:
         return Outcome(job.name, "not run", "", 1, job.folder)
     except ray.exceptions.RayError as error:
         message = f"its worker ended early: {type(error).__name__} (out of memory?)"
-    job.folder.mkdir(parents=True, exist_ok=True)
-    status.write(job.folder, "failed", message, 1)
-    return Outcome(job.name, "failed", message, 1, job.folder / "train.log")
+    return lost(job, message, job.folder / LOG)

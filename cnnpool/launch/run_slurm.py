@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt, Le
 
 from cnnpool.launch.job import Job, Outcome, Workers
-from cnnpool.launch.run_job import already, run, stopped
+from cnnpool.launch.run_job import already, lost, run, stopped
 from cnnpool.launch.run_processes import run_processes
-from cnnpool.run_folder import status
 from cnnpool.system.signals import Signals, Stopped
 
 POLL_S = 1.0
@@ -101,15 +100,21 @@ def _executor(job: Job, cluster: str) -> Any:
 
 
 def _wait(running: dict[Any, Job]) -> Iterator[Outcome]:
+    from submitit.core.utils import FailedJobError, UncompletedJobError
+
     stop: Stopped | None = None
     while running:
         try:
             for submitted in [each for each in running if each.done()]:
                 job = running.pop(submitted)
-                if outcome := _returned(submitted):
-                    yield outcome
-                elif not stop:
-                    yield _lost(submitted, job)
+                try:
+                    outcome: Outcome = submitted.result()
+                except (FailedJobError, UncompletedJobError):
+                    if stop:
+                        continue
+                    message = f"ended early on its node, {submitted.state}"
+                    outcome = lost(job, message, Path(submitted.paths.stderr))
+                yield outcome
             time.sleep(POLL_S if running else 0)
         except Stopped as stopped:
             if stop:
@@ -119,25 +124,6 @@ def _wait(running: dict[Any, Job]) -> Iterator[Outcome]:
             stop = stopped
     if stop:
         raise stop
-
-
-def _returned(submitted: Any) -> Outcome | None:
-    """The outcome that a job returned, or None if it ended without one."""
-    from submitit.core.utils import FailedJobError, UncompletedJobError
-
-    try:
-        outcome: Outcome = submitted.result()
-    except (FailedJobError, UncompletedJobError):
-        return None
-    return outcome
-
-
-def _lost(submitted: Any, job: Job) -> Outcome:
-    """The outcome of a job that ended without returning one."""
-    message = f"ended early on its node, {submitted.state}"
-    job.folder.mkdir(parents=True, exist_ok=True)
-    status.write(job.folder, "failed", message, 1)
-    return Outcome(job.name, "failed", message, 1, Path(submitted.paths.stderr))
 
 
 class Task:

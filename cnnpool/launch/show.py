@@ -46,6 +46,7 @@ def show_help(request: Request) -> None:
     with opened(request.config_name, request.config_dir) as composer:
         config = composer.job(parse(request.overrides))
         names = {key: composer.names(key) for key in SECTIONS}
+    choices = [_line(f"{key}=", ", ".join(found), 14) for key, found in names.items() if found]
     chosen = config.hydra.runtime.choices
     named = textwrap.fill(
         " ".join(f"{key}={chosen[key]}" for key in SECTIONS if chosen.get(key)),
@@ -55,14 +56,10 @@ def show_help(request: Request) -> None:
     )
     sys.stdout.write(
         f"{train_parser().format_help()}\n"
-        f"choices (KEY=NAME):\n{''.join(_choice(key, found) for key, found in names.items() if found)}"
+        f"choices (KEY=NAME):\n{''.join(choices)}"
         f"{_line('pool@stage.s2=', AT_ONE_STAGE, 17)}\n"
         f"settings (KEY=VALUE) with\n{named}\n\n{''.join(_settings(config))}\n{CLOSING}"
     )
-
-
-def _choice(key: str, names: list[str]) -> str:
-    return _line(f"{key}=", ", ".join(names), 14)
 
 
 def _settings(config: DictConfig) -> Iterator[str]:

@@ -138,7 +138,7 @@ def test_a_training_part_smaller_than_a_batch_is_one_batch():
 
 @pytest.mark.parametrize("key", ["crop", "shift"])
 def test_a_shift_beyond_the_image_is_refused_before_the_first_batch(key):
-    with pytest.raises(ValueError, match=rf"data.{key}=4 must be less than the sides of the images, 4x4"):
+    with pytest.raises(ValueError, match=rf"data.{key} must be at least 0 and less than 4, got 4"):
         build(**{key: 4}).train_loader()
 
 

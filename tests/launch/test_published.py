@@ -119,14 +119,6 @@ def test_a_stopped_run_goes_on_to_the_same_bits(call, monkeypatch):
     assert len(states) == 2 and all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
-def test_a_run_is_probed_and_swapped(call):
-    assert call("train", *TINY, "pool=avg")[0] == 0
-    (folder,) = results()
-    status, out, err = call("probe", str(folder), "--out", "probed")
-    assert status == 0, err
-    assert "avg" in out.lower()
-
-
 def test_sizes_and_scale_of_the_weights_are_said_recorded_and_known_again(call, tmp_path):
     torch.manual_seed(0)
     save_file(timm.create_model("test_resnet", num_classes=2).state_dict(), tmp_path / "w.safetensors")

@@ -37,13 +37,6 @@ def test_jobs_are_described_to_slurm_as_asked(call, monkeypatch):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("option", ["jobs=0", "threads=0", "timeout_min=0", "mem_gb=0", "gpus=-1"])
-def test_an_option_out_of_range_is_refused(call, option):
-    status, _, err = call("train", "-m", "launch=slurm", f"launch.{option}", "pool=max,avg", *call.quick)
-    key = option.partition("=")[0]
-    assert status == 2 and err.startswith(f"error: launch.{key} must be") and err.count("\n") == 1
-
-
 def test_a_machine_without_slurm_is_named(call, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     status, _, err = call("train", "-m", "launch=slurm", "pool=max,avg", *call.quick)
@@ -54,7 +47,7 @@ def test_a_machine_without_slurm_is_named(call, monkeypatch):
 def test_a_job_that_fails_elsewhere_is_one_failed_job_and_the_same_command_ends_there(call, tmp_path):
     status, out, err = call("train", *LOCAL, "pool=max", "pool.stride=2,-1", *call.quick)
     assert status == 2, err
-    assert out.count("  done") == out.count("  failed") == 1 and "2 jobs: " in out
+    assert "2 jobs: 1 done, 1 failed" in out
     assert "pool.stride must be a whole number" in err and "Traceback" not in err
     assert len(list(tmp_path.rglob("results.json"))) == 1
     status, out, _ = call("train", *LOCAL, "pool=max", "pool.stride=2", *call.quick)
@@ -74,14 +67,14 @@ def test_a_job_whose_node_dies_is_one_failed_job(call, tmp_path):
 
 @pytest.mark.slow
 def test_a_job_whose_time_is_up_saves_and_goes_on(tmp_path):
-    with sweep("fit.epochs=90", "seed=0,1") as process:
+    with sweep("fit.epochs=40,1") as process:
         folder = endless(tmp_path)
         before = pid_of(folder)
         os.kill(before, signal.SIGUSR2)
         _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     assert pid_of(folder) != before
-    assert json.loads((folder / "results.json").read_text())["epochs"] == 90
+    assert json.loads((folder / "results.json").read_text())["epochs"] == 40
 
 
 @pytest.mark.slow

@@ -317,11 +317,6 @@ def test_jobs_that_fail_alike_are_one_line(capsys):
     assert capsys.readouterr().err == "error: run0: no memory\nerror: run1 and 2 more: no network\n"
 
 
-def test_the_ends_of_failed_runs_name_no_results(capsys):
-    conclude([outcome("failed", 1), outcome("refused", 2)])
-    assert "results:" not in capsys.readouterr().out
-
-
 def test_a_sweep_has_a_line_a_run_with_the_mean_so_far_and_the_time_left(monkeypatch, capsys):
     def run(jobs, **options):
         for number, job in enumerate(jobs):
@@ -366,27 +361,6 @@ def test_a_sweep_that_is_stopped_leaves_its_plan_and_one_that_ends_does_not(call
     assert call("train", *SWEEP, *call.quick)[0] == 0
     assert not list(tmp_path.rglob(plan.FOLDER))
     assert {path.parent for path in tmp_path.rglob("results.json")} == set(left.folders(path))
-
-
-@pytest.mark.parametrize("launch", ["local", "processes"])
-def test_every_job_of_a_sweep_is_planned_before_the_first_begins(tmp_path, monkeypatch, launch):
-    seen = []
-
-    def run(jobs, **options):
-        seen.extend(plan for _, plan in plans(tmp_path))
-        return iter([Outcome(job.name, "done", "", 0, job.folder) for job in jobs])
-
-    def begun(jobs):
-        # A generator, as every launcher is.
-        yield from run(jobs)
-
-    monkeypatch.setattr(sweep, "run_local", begun)
-    monkeypatch.setitem(RUNNERS, "processes", lambda jobs, **options: begun(jobs))
-    jobs = [Job(tmp_path / f"run{n}", [f"seed={n}"], {"launch": {"name": launch}}) for n in range(3)]
-    assert len(list(outcomes_of(jobs))) == 3
-    [found] = seen
-    assert found.jobs == {f"run{n}": [f"seed={n}"] for n in range(3)}
-    assert not plans(tmp_path)
 
 
 def test_a_single_run_and_further_processes_of_a_training_plan_nothing(tmp_path, monkeypatch):

@@ -81,22 +81,6 @@ def state(folder):
     return json.loads((folder / "status.json").read_text())
 
 
-def test_a_job_that_is_killed_is_told_of_while_another_goes_on(context, tmp_path):
-    folders = [tmp_path / name for name in "ab"]
-    first, second = (Worker(training(f), context, 1, f.with_suffix(".log")) for f in folders)
-    for folder in folders:
-        checkpoint(folder)
-    os.kill(state(folders[0])["pid"], signal.SIGKILL)
-    outcome = ended(first)
-    assert (outcome.state, outcome.message) == ("failed", "killed by SIGKILL (out of memory?)")
-    assert state(folders[0])["error"] == outcome.message
-    assert second.poll() is None
-    second.send_signal(signal.SIGTERM)
-    outcome = ended(second)
-    assert (outcome.state, outcome.status) == ("stopped", 128 + signal.SIGTERM)
-    assert state(folders[1])["state"] == "stopped"
-
-
 def test_a_job_killed_by_us_was_stopped(context, tmp_path):
     folder = tmp_path / "run"
     worker = Worker(training(folder), context, 1, tmp_path / "output.log")
