@@ -10,7 +10,7 @@ from cnnpool.launch import defaults
 from cnnpool.launch.config import TOO_DEEP, unresolved
 from cnnpool.launch.overrides import PACKAGES, is_of_late_stage
 from cnnpool.recipe import REFUSED
-from cnnpool.registry import did_you_mean, nearest
+from cnnpool.registry import MOST, did_you_mean, nearest
 from cnnpool.schema import ROOMS, SECTIONS, names, options_of
 
 SYNONYMS = {
@@ -115,7 +115,9 @@ def _no_key(key: str) -> str:
     if meant := MEANT.get(section):
         return f"unknown key {key!r}{meant}"
     inside = [name for name in known if name.startswith(f"{section}.")]
-    return f"unknown key {key!r}; {did_you_mean(key, inside or SECTIONS)}"
+    if inside:
+        return f"unknown key {key!r}; {did_you_mean(key, inside)}"
+    return f"unknown key {key!r}; choose from {', '.join(SECTIONS[:MOST])}, ... (see cnnpool train --help)"
 
 
 def _keys() -> dict[str, list[str]]:
