@@ -1,5 +1,10 @@
-"""Files below a folder of runs; one not as it was written is a :class:`DamagedError` that names it."""
+"""Files below a folder of runs, read as files that anybody may have put there.
 
+Only regular files of a limited size are read, JSON holds finite numbers alone, and YAML holds no aliases, by
+which a small file can fill the memory. A file that is none of this is a :class:`DamagedError` that names it.
+"""
+
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,16 +15,25 @@ from cnnpool import json_text
 from cnnpool.run_folder.errors import DamagedError
 
 T = TypeVar("T")
+LONGEST = 1 << 28
+"""Bytes; a run with all its maps takes a thousandth."""
 
 
 def read_bytes(path: Path) -> bytes | None:
     """The content of ``path``; None where there is no file.
 
     Raises:
-        DamagedError: if it cannot be read.
+        DamagedError: if it is no regular file, too long, or cannot be read.
     """
     try:
-        return path.read_bytes()
+        found = path.stat()
+        # Opening a pipe would wait for its writer.
+        if not stat.S_ISREG(found.st_mode):
+            raise DamagedError(f"{path} cannot be read: it is not a regular file")
+        if found.st_size > LONGEST:
+            raise damaged(path, f"it is longer than {LONGEST:,} bytes")
+        with path.open("rb") as file:
+            return file.read(LONGEST)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -44,14 +58,14 @@ def read_json(path: Path, checked: Callable[[Any], T]) -> T | None:
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of ``path`` as plain YAML; None where there is no file.
+    """The content of ``path`` as plain YAML without aliases; None where there is no file.
 
     Raises:
-        DamagedError: if the file cannot be read, or is no plain YAML.
+        DamagedError: if the file cannot be read, or is no such YAML.
     """
     content = read_bytes(path)
     try:
-        return None if content is None else yaml.safe_load(content)
+        return None if content is None else _Plain(content).get_single_data()
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise damaged(path, " ".join(str(error).split())) from None
 
@@ -59,3 +73,10 @@ def read_yaml(path: Path) -> Any:
 def damaged(path: Path, reason: str) -> DamagedError:
     """The error that ``path`` is damaged, and why."""
     return DamagedError(f"{path} is damaged: {reason}", reason)
+
+
+class _Plain(yaml.SafeLoader):
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise ValueError("it has an alias")
+        return super().compose_node(parent, index)

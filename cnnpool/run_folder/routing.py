@@ -15,6 +15,8 @@ from cnnpool.system.atomic import write_bytes
 
 IMAGES = "images"
 STAGE = "stage."
+UNPACKED = 1 << 26
+"""Bytes; a few images and their maps take a hundredth."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,9 @@ def read(folder: Path) -> Routing | None:
     if content is None:
         return None
     try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(one.file_size for one in archive.infolist()) > UNPACKED:
+                raise ValueError("it unpacks to more than a run writes")
         with np.load(io.BytesIO(content)) as stored:
             arrays = {name: stored[name] for name in stored.files}
     except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:

@@ -4,8 +4,8 @@ usage: python scripts/reliability/fuzz_files.py [N] [SEED]
 
 N alterations (default 3000) of all that ``cnnpool compare`` and TensorBoard's tab read there: results,
 status, metrics, routing, settings, the plan of a sweep, a study. Bits are flipped, bytes cut, lines lost or
-doubled, values put in others' place, and junk, folders and links in a file's place. Prints one JSON object;
-status 1 if one of the two crashed, took more than ``PATIENCE_S`` or ``MEMORY``, said more than a line
+doubled, values put in others' place, and junk, pipes, folders and links in a file's place. Prints one JSON
+object; status 1 if one of the two crashed, took more than ``PATIENCE_S`` or ``MEMORY``, said more than a line
 of a file, or left a run out without a word.
 """
 
@@ -40,7 +40,7 @@ from scripts.reliability.fault.attempt import QUICK, command
 SETTINGS, PLAN = "config.yaml", "plan.json"
 FILES = (layout.RESULTS, layout.STATUS, layout.METRICS, layout.ROUTING, SETTINGS, PLAN, live_file.FILE)
 FIGURES = {layout.ROUTING: "routing", layout.METRICS: "learning"}
-PATIENCE_S = 20
+PATIENCE_S = 60
 MEMORY = 1 << 31
 """Bytes of addresses that one alteration may take beyond those taken before."""
 ODD = (
@@ -201,9 +201,11 @@ def remove(path: Path) -> None:
 
 
 PLACED: tuple[Callable[[Path], object], ...] = (
+    os.mkfifo,
     os.mkdir,
     lambda path: path.symlink_to(path.name),
     lambda path: path.symlink_to("nowhere"),
+    lambda path: path.symlink_to("/dev/zero"),
 )
 
 

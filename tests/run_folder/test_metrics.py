@@ -79,7 +79,7 @@ def test_a_line_that_is_just_being_written_is_no_damage(tmp_path):
 def test_a_missing_file_holds_no_line_and_a_folder_is_named(tmp_path):
     assert read(tmp_path) == Metrics([])
     os.mkdir(tmp_path / "metrics.jsonl")
-    assert read(tmp_path).problem.endswith("metrics.jsonl cannot be read: Is a directory")
+    assert read(tmp_path).problem.endswith("metrics.jsonl cannot be read: it is not a regular file")
 
 
 def test_a_file_is_read_again_only_where_it_has_changed(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """The one reader of files that anybody may have put below a folder of runs."""
 
+import os
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -15,11 +16,22 @@ def as_it_is(content):
     return content
 
 
-def test_a_file_that_is_missing_is_none_and_one_that_cannot_be_read_is_named(tmp_path):
-    for read in (read_bytes, read_yaml, lambda path: read_json(path, as_it_is)):
-        assert read(tmp_path / "file") is None
-        with pytest.raises(DamagedError, match=f"{tmp_path} cannot be read: Is a directory"):
-            read(tmp_path)
+@pytest.mark.parametrize("read", [read_bytes, read_yaml, lambda path: read_json(path, as_it_is)])
+def test_only_regular_files_of_a_limited_size_are_read(tmp_path, read):
+    path = tmp_path / "file"
+    assert read(path) is None
+    path.write_bytes(b"1" * 10)
+    assert read(path) is not None
+    # A hole takes no room on the disk.
+    os.truncate(path, 1 << 40)
+    with pytest.raises(DamagedError, match="file is damaged: it is longer than 268,435,456 bytes"):
+        read(path)
+    path.unlink()
+    for make in (os.mkfifo, os.mkdir, lambda p: os.symlink("/dev/zero", p)):
+        make(path)
+        with pytest.raises(DamagedError, match="file cannot be read: it is not a regular file"):
+            read(path)
+        path.rmdir() if path.is_dir() else path.unlink()
 
 
 @pytest.mark.parametrize(
@@ -42,8 +54,16 @@ def test_json_holds_finite_numbers_of_64_bits_alone(tmp_path, content, why):
     assert read_json(tmp_path / "a.json", as_it_is) == [1, -(2**63), 2.5]
 
 
-@pytest.mark.parametrize("content", ["[" * 1500, "a: !!python/name:os.system", "a: b: c", "\0"])
-def test_yaml_is_plain(tmp_path, content):
+LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    "content", [LAUGHS, "&a [*a]", "[" * 5000, "a: !!python/name:os.system", "a: b: c", "\0"]
+)
+def test_yaml_is_plain_and_has_no_aliases(tmp_path, content):
     (tmp_path / "a.yaml").write_text(content)
     with pytest.raises(DamagedError, match=r"a\.yaml is damaged: ") as caught:
         read_yaml(tmp_path / "a.yaml")
