@@ -168,7 +168,10 @@ def test_an_interval_without_0_beside_no_difference_shown_is_explained(tmp_path)
     )
 
 
-def test_consistency_and_cost_follow_accuracy_and_the_terminal_shows_the_rest_on_request(shelf, capsys):
+def test_consistency_and_cost_follow_accuracy_and_the_terminal_shows_the_rest_on_request(
+    shelf, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "200")
     for seed in range(6):
         for pool, share, flops in (("max", 0.9, 100), ("low", 0.8, 150)):
             shelf.put(
