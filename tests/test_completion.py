@@ -14,7 +14,7 @@ COMP_LINE="$1"; COMP_POINT=${#1}; COMP_TYPE=9; COMP_WORDBREAKS=$' \\t\\n"\\'><=;
 _python_argcomplete cnnpool
 printf '%s\\n' "${COMPREPLY[@]}"
 """
-POOLS = ["max", "max_blur"]
+POOLS = ["max", "max_aps", "max_blur"]
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.process import in_group, rank
 from cnnpool.system.progress import Progress, duration, make_way
 from cnnpool.system.signals import Signals, Stopped
+from cnnpool.tables import printable
 
 
 def run_all(jobs: Sequence[Job]) -> int:
@@ -66,7 +67,8 @@ def _reported(outcomes: Iterator[Outcome], jobs: Sequence[Job]) -> Iterator[Outc
         if trained and (rest := len(jobs) - number):
             words.append(f"{duration((time.monotonic() - begun) / trained * rest)} left")
         make_way()
-        sys.stdout.write(f"[{number:{len(str(len(jobs)))}}/{len(jobs)}] {'   '.join(words)}\n")
+        line = "   ".join(map(printable, words))
+        sys.stdout.write(f"[{number:{len(str(len(jobs)))}}/{len(jobs)}] {line}\n")
         sys.stdout.flush()
         yield outcome
 

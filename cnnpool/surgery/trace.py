@@ -161,13 +161,12 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
         if x.ndim == example.ndim and type(module).__name__.endswith(f"{x.ndim - 1}d"):
             unbatched.append(f"example must be a batch, {BATCHES}, got {tuple(example.shape)}")
         if x.ndim in dimensions:
-            target = targets.pop(module, None) or Target(names[module], module)
+            target = targets[module] = targets.pop(module, None) or Target(names[module], module)
             target.keyword |= not args
             maps = (x[:0].clone(), output[:0].clone())
             before, after = (x.movedim(-1, 1) for x in maps) if ends_in_channels(module) else maps
             target.inputs.append(before)
             target.outputs.append(after)
-            targets[module] = target
 
     functional = functional or FunctionalPooling(model)
     with ExitStack() as stack:

@@ -82,9 +82,10 @@ def test_two_machines_train_as_one_with_two_devices(tmp_path):
     assert all(torch.equal(machines["state_dict"][key], weight) for key, weight in one["state_dict"].items())
 
 
-TORCHRUN = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "1"}
-SRUN = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "1"}
-SRUN |= {"SLURM_NODEID": "1", "SLURM_LOCALID": "0"}
+# Of the first process: Lightning keeps the rank of a process for good.
+TORCHRUN = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "1"}
+SRUN = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "1"}
+SRUN |= {"SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
 
 
 @pytest.mark.parametrize("place", [TORCHRUN, SRUN])

@@ -73,8 +73,9 @@ def test_documented_commands_name_what_exists():
 @pytest.mark.parametrize("command", PROGRAMS, ids=name)
 def test_a_documented_program_runs(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if "import optuna" in command.text:
-        pytest.importorskip("optuna", reason="needs optuna, which development installs bring")
+    for package in ("optuna", "captum", "zennit"):
+        if f"import {package}" in command.text or f"from {package}" in command.text:
+            pytest.importorskip(package, reason=f"needs {package}")
     module = ModuleType("a_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(command.text, name(command), "exec"), vars(module))

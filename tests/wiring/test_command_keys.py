@@ -345,7 +345,7 @@ def shelf(in_a_folder):
 
 def lines_of(table):
     """First word of every line of the table -> its line."""
-    rows = table.partition("\n\n")[0].splitlines()
+    rows = next(part for part in table.split("\n\n") if part.startswith("choice")).splitlines()
     return {line.split("  ")[0].strip(): line for line in rows if "%" not in line.split("  ")[0]}
 
 
