@@ -46,7 +46,7 @@ LINES = {
     "cnnpool explain readout=g": ["gap", "gem", "gmp"],
     "cnnpool explain max kern": ["kernel_size="],
     "cnnpool explain max ties=": ["first", "last", "split"],
-    "cnnpool train -m seed=0,1 pool=avg,ma": ["avg,max", "avg,max_blur"],
+    "cnnpool train -m seed=0,1 pool=avg,ma": ["avg,max", "avg,max_aps", "avg,max_blur"],
     "cnnpool train dat": ["data.", "data="],
     "cnnpool train fit.optimizer=": ["adamw", "muon", "sgd"],
     "cnnpool train pool=lp pool.p": ["pool.p=", "pool.padding=", "pool.per="],
