@@ -3,6 +3,7 @@
 Independent of the code that made them: the standard library reads the files, scipy has the quantile of t.
 """
 
+import base64
 import csv
 import itertools
 import math
@@ -11,6 +12,7 @@ import statistics
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy.stats import t
 
@@ -62,7 +64,26 @@ def known(path):
             both = [one[seed] - other[seed] for seed in one if seed in other]
             if len(both) > 1:
                 ends.append(interval(both)[2:])
-    return means, ends
+    answers = path.with_name("correct.csv")
+    return means, ends + (over_images(answers) if answers.exists() else [])
+
+
+def over_images(path):
+    """Ends of the intervals of paired differences over seeds and test images, by the bits of each run."""
+    bits = {}
+    for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+        packed = np.frombuffer(base64.b64decode(row["bits"]), np.uint8)
+        bits.setdefault(row["choice"], []).append(np.unpackbits(packed)[: int(row["images"])].astype(float))
+    ends = []
+    for one, other in itertools.permutations(bits.values(), 2):
+        apart = 100 * (np.array(one) - np.array(other))
+        seeds, images = apart.shape
+        parts = apart.mean(1).var(ddof=1) / seeds, apart.mean(0).var(ddof=1) / images
+        freedom = sum(parts) ** 2 / (parts[0] ** 2 / (seeds - 1) + parts[1] ** 2 / (images - 1))
+        both = float(t.ppf(0.975, freedom)) * math.sqrt(sum(parts))
+        half = max(both, float(t.ppf(0.975, seeds - 1)) * math.sqrt(parts[0]))
+        ends.append((apart.mean() - half, apart.mean() + half))
+    return ends
 
 
 def sections(page):
