@@ -161,7 +161,8 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
         if x.ndim == example.ndim and type(module).__name__.endswith(f"{x.ndim - 1}d"):
             unbatched.append(f"example must be a batch, {BATCHES}, got {tuple(example.shape)}")
         if x.ndim in dimensions:
-            target = targets[module] = targets.pop(module, None) or Target(names[module], module)
+            target = targets.pop(module, None) or Target(names[module], module)
+            targets[module] = target
             target.keyword |= not args
             maps = (x[:0].clone(), output[:0].clone())
             before, after = (x.movedim(-1, 1) for x in maps) if ends_in_channels(module) else maps
@@ -188,12 +189,17 @@ def dry_run(model: nn.Module, example: Tensor, functional: FunctionalPooling | N
             model(example)
         # Somebody else's forward may raise anything.
         except Exception as error:
-            kind = "" if isinstance(error, RuntimeError | ValueError) else f"{type(error).__name__}: "
-            reason = f"the model does not run on an example {tuple(example.shape)}: {kind}{line_of(error)}"
+            reason = f"the model does not run on an example {tuple(example.shape)}: {described(error)}"
             raise ValueError(unbatched[0] if unbatched else reason) from error
     if unbatched:
         raise ValueError(unbatched[0])
     return list(targets.values())
+
+
+def described(error: Exception) -> str:
+    """The message of ``error`` in one line, after its kind if that says more."""
+    kind = "" if isinstance(error, RuntimeError | ValueError) else f"{type(error).__name__}: "
+    return f"{kind}{line_of(error)}"
 
 
 def line_of(error: Exception) -> str:
