@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import MinLen
 
 from cnnpool.json_text import validated
 from cnnpool.run_folder.errors import DamagedError
@@ -31,7 +33,7 @@ class Plan:
             are relative to that in which ``FOLDER`` lies.
     """
 
-    jobs: dict[str, list[str]]
+    jobs: Annotated[dict[str, list[str]], MinLen(1)]
 
     def folders(self, path: Path) -> dict[Path, list[str]]:
         """The jobs of the plan in the file ``path``, with their whole folders."""

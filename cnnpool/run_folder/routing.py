@@ -15,6 +15,7 @@ from cnnpool.system.atomic import write_bytes
 
 IMAGES = "images"
 STAGE = "stage."
+UNZIPPED = (zipfile.BadZipFile, zlib.error)
 UNPACKED = 1 << 26
 """Bytes; a few images and their maps take a hundredth."""
 
@@ -62,7 +63,8 @@ def read(folder: Path) -> Routing | None:
                 raise ValueError("it unpacks to more than a run writes")
         with np.load(io.BytesIO(content)) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+    # RuntimeError: an archive that is encrypted, or packed in a way that this Python does not know.
+    except (OSError, ValueError, EOFError, MemoryError, RuntimeError, *UNZIPPED) as error:
         raise damaged(path, str(error)) from None
     images = arrays.pop(IMAGES, np.empty(0))
     shapes = images.ndim == 4 and all(one.ndim == 3 and len(one) == len(images) for one in arrays.values())

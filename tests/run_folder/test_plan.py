@@ -114,7 +114,7 @@ def test_a_damaged_plan_is_one_line_and_none_is_none(tmp_path):
     path = tmp_path / FOLDER / "abc.json"
     assert read(path) is None
     path.parent.mkdir()
-    for change in ({"schema": 2}, {"jobs": []}, {"jobs": {"a": "x"}}):
+    for change in ({"schema": 2}, {"jobs": []}, {"jobs": {}}, {"jobs": {"a": "x"}}):
         path.write_text(json.dumps({"schema": 1, "jobs": {"a": ["x"]}} | change))
         with pytest.raises(DamagedError) as caught:
             read(path)

@@ -1,3 +1,5 @@
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,19 @@ def test_arrays_that_do_not_belong_together_are_damage(tmp_path):
 def test_numbers_of_another_kind_are_damage(tmp_path):
     np.savez(tmp_path / ROUTING, images=np.zeros((1, 8, 8, 1)), **{"stage.s1": np.array([[["x"]]])})
     with pytest.raises(DamagedError, match="numbers"):
+        read(tmp_path)
+
+
+def test_an_archive_packed_in_an_unknown_way_is_damage(tmp_path):
+    with zipfile.ZipFile(tmp_path / "routing.npz", "w") as archive:
+        archive.writestr("images.npy", b"x")
+    content = (tmp_path / "routing.npz").read_bytes()
+    # The method of compression in the entry's two headers.
+    for mark, place in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        start = content.index(mark) + place
+        content = content[:start] + b"\x63\x00" + content[start + 2 :]
+    (tmp_path / "routing.npz").write_bytes(content)
+    with pytest.raises(DamagedError, match="compression method is not supported"):
         read(tmp_path)
 
 
