@@ -20,7 +20,7 @@ ROWS: dict[str, Callable[[Mapping], tuple[str, str]]] = {
     ),
     "files": lambda r: (
         "a file below a log folder altered or replaced before `cnnpool compare` and the tab read it: "
-        "crashes, hangs of 20 s, more than a line on a file, runs left out in silence",
+        "crashes, hangs of 60 s, more than a line on a file, runs left out in silence",
         f"{r['crashed']}, {r['hung']}, {r['more than a line']}, {r['left out in silence']} of "
         f"{r['alterations']:,} ({r['told']:,} named, {r['of no effect']:,} of no effect)",
     ),
