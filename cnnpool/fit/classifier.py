@@ -20,6 +20,7 @@ from cnnpool.data.sampling import seed_of
 from cnnpool.fit import optimizers
 from cnnpool.fit.images import Images
 from cnnpool.fit.layers import Level, frozen_norms, is_uniform, plan
+from cnnpool.fit.scores import epochs_header, epochs_row
 from cnnpool.model import Cnn
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder.checkpoint import load
@@ -334,16 +335,9 @@ class Classifier(LightningModule):
         splits: list[str] = [split for split in ("train", "val") if split in self.latest]
         if splits != self._headed:
             self._headed = splits
-            columns = "".join(f"   {f'{split} loss':>10}   {f'{split} accuracy':>14}" for split in splits)
-            log.info("%11s%s   %7s", "", columns, "time")
-        cells = "".join(
-            f"   {scores[split]['loss']:>10.4f}   {100 * scores[split]['accuracy']:>12.2f} %"
-            if split in scores
-            else f"{'':30}"
-            for split in splits
-        )
+            log.info("%s", epochs_header(splits))
         seconds = time.perf_counter() - self._begun
-        log.info("%-11s%s   %5.1f s", f"epoch {epoch}/{self.trainer.max_epochs}", cells, seconds)
+        log.info("%s", epochs_row(f"{epoch}/{self.trainer.max_epochs}", splits, scores, seconds))
 
     def _diverged(self, loss: float, batch_idx: int) -> DivergedError:
         """The error for a loss that is not finite, with its step and remedies."""

@@ -1,6 +1,6 @@
-"""Accuracy on each class, and a warning of one that is no better than chance."""
+"""Scores in words: of every epoch, on each class, and a warning of one that is no better than chance."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,25 @@ from cnnpool.tables import printable
 
 LISTED = 20
 """Classes up to which a report has a column for each."""
+
+
+def epochs_header(splits: Sequence[str]) -> str:
+    """The first line of the table of epochs."""
+    columns = "".join(f"   {f'{split} loss':>10}   {f'{split} accuracy':>14}" for split in splits)
+    return f"{'':11}{columns}   {'time':>7}"
+
+
+def epochs_row(
+    epoch: str, splits: Sequence[str], scores: Mapping[str, Mapping[str, float]], seconds: float
+) -> str:
+    """One line below it, with blanks for splits that this epoch did not read."""
+    cells = "".join(
+        f"   {scores[split]['loss']:>10.4f}   {100 * scores[split]['accuracy']:>12.2f} %"
+        if split in scores
+        else f"{'':30}"
+        for split in splits
+    )
+    return f"{f'epoch {epoch}':<11}{cells}   {seconds:>5.1f} s"
 
 
 def by_class(correct: Tensor, labels: Tensor, classes: Sequence[str]) -> dict[str, Any]:

@@ -76,5 +76,4 @@ class MaxApsPool2d(ApsPool2d):
 
     def flops(self, height: int, width: int) -> int:
         down, across = self.max.kernel_size
-        comparisons = self.channels * height * width * (down * across - 1)
-        return comparisons + super().flops(height, width)
+        return self.max.flops(height + down - 1, width + across - 1) + super().flops(height, width)

@@ -192,8 +192,8 @@ class Pool1d(nn.Module):
         return y.squeeze(-2)
 
 
-class NamedPool1d(Pool1d):
-    """An operator for sequences of its own name."""
+class Named(nn.Module):
+    """Before ``Pool1d`` or ``Pool3d``: the class names its operator, and takes the channels first."""
 
     operator_class: ClassVar[type[Pool2d]]
 
@@ -201,7 +201,7 @@ class NamedPool1d(Pool1d):
         super().__init__(self.operator_class, channels, **options)
 
 
-class MaxPool1d(LikeTorch, NamedPool1d):
+class MaxPool1d(LikeTorch, Named, Pool1d):
     """Largest value of each window of a sequence; options of ``MaxPool2d``, each a single number.
 
     Example:
@@ -215,7 +215,7 @@ class MaxPool1d(LikeTorch, NamedPool1d):
     operator_class = MaxPool2d
 
 
-class AvgPool1d(LikeTorch, NamedPool1d):
+class AvgPool1d(LikeTorch, Named, Pool1d):
     """Mean of each window of a sequence; options of ``AvgPool2d``, each a single number.
 
     Example:
@@ -229,7 +229,7 @@ class AvgPool1d(LikeTorch, NamedPool1d):
     operator_class = AvgPool2d
 
 
-class LpPool1d(LikeTorch, NamedPool1d):
+class LpPool1d(LikeTorch, Named, Pool1d):
     """p-norm or power mean of each window of a sequence; options of ``LpPool2d``, each a single number.
 
     Example:
@@ -243,7 +243,7 @@ class LpPool1d(LikeTorch, NamedPool1d):
     operator_class = LpPool2d
 
 
-class BlurPool1d(NamedPool1d):
+class BlurPool1d(Named, Pool1d):
     """Binomial blur of a sequence, then subsampling; options of ``BlurPool2d``, each a single number.
 
     Example:
@@ -256,7 +256,7 @@ class BlurPool1d(NamedPool1d):
     operator_class = BlurPool2d
 
 
-class MaxBlurPool1d(NamedPool1d):
+class MaxBlurPool1d(Named, Pool1d):
     """Dense maximum of a sequence, blur, subsampling; options of ``MaxBlurPool2d``, each a single number.
 
     Example:

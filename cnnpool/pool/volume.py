@@ -1,7 +1,7 @@
 """Pooling of volumes, such as scans, (N, C, D, H, W) -> (N, C, D', H', W'): in two passes of maps."""
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -9,7 +9,7 @@ from cnnpool.pool.avg import AvgPool2d
 from cnnpool.pool.base import LikeTorch, Pool2d
 from cnnpool.pool.blur import BlurPool2d
 from cnnpool.pool.max import MaxPool2d
-from cnnpool.pool.sequence import ROWS, RULES, sizes_and_rules
+from cnnpool.pool.sequence import ROWS, RULES, Named, sizes_and_rules
 from cnnpool.pool.subsample import Subsample2d
 
 SEPARABLE = (MaxPool2d, AvgPool2d, BlurPool2d, Subsample2d)
@@ -86,16 +86,7 @@ def _triple(name: str, size: Any) -> tuple[Any, ...]:
     return sizes
 
 
-class NamedPool3d(Pool3d):
-    """An operator for volumes of its own name."""
-
-    operator_class: ClassVar[type[Pool2d]]
-
-    def __init__(self, channels: int, **options: Any):
-        super().__init__(self.operator_class, channels, **options)
-
-
-class MaxPool3d(LikeTorch, NamedPool3d):
+class MaxPool3d(LikeTorch, Named, Pool3d):
     """Largest value of each window of a volume; options of ``MaxPool2d``.
 
     Example:
@@ -109,7 +100,7 @@ class MaxPool3d(LikeTorch, NamedPool3d):
     operator_class = MaxPool2d
 
 
-class AvgPool3d(LikeTorch, NamedPool3d):
+class AvgPool3d(LikeTorch, Named, Pool3d):
     """Mean of each window of a volume; options of ``AvgPool2d``.
 
     Example:
@@ -123,7 +114,7 @@ class AvgPool3d(LikeTorch, NamedPool3d):
     operator_class = AvgPool2d
 
 
-class BlurPool3d(NamedPool3d):
+class BlurPool3d(Named, Pool3d):
     """Binomial blur of a volume, then subsampling; options of ``BlurPool2d``.
 
     Example:

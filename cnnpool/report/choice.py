@@ -21,6 +21,11 @@ class Choice:
     runs: dict[int, Run] = field(repr=False)
 
     @property
+    def results(self) -> Results:
+        """Of one of its runs, for what all of them have alike."""
+        return next(iter(self.runs.values())).results
+
+    @property
     def counted(self) -> str:
         """The label with the number of runs."""
         return f"{self.label} (n={len(self.runs)})"
@@ -66,8 +71,8 @@ def baseline(choices: Sequence[Choice], wanted: str | None) -> Choice:
         ValueError: if no choice, or more than one, answers to ``wanted``.
     """
     if wanted is None:
-        some = [choice for choice in choices if _results(choice).pool["name"] == "max"]
-        whole = [choice for choice in some if not exceptions(_results(choice))]
+        some = [choice for choice in choices if choice.results.pool["name"] == "max"]
+        whole = [choice for choice in some if not exceptions(choice.results)]
         return (whole or some or list(choices))[0]
     # A label is "max / gap": as well without its blanks.
     exact = [one for one in choices if one.label.replace(" / ", "/") == wanted.replace(" / ", "/")]
@@ -78,10 +83,6 @@ def baseline(choices: Sequence[Choice], wanted: str | None) -> Choice:
         there = ", ".join(repr(choice.label) for choice in named or choices)
         raise ValueError(f"--baseline {wanted!r} {problem}: {there}{remedy}")
     return named[0]
-
-
-def _results(choice: Choice) -> Results:
-    return next(iter(choice.runs.values())).results
 
 
 def frozen(run: Run, key: str) -> str:

@@ -118,7 +118,7 @@ def _rows(choices: list[Choice], metric: Measure, measures: list[Measure], named
     shared = set.intersection(*(set(row.finite) for row in rows))
     whole = len(rows) > 1 and not any(row.broken for row in rows)
     ranked = metric.sense != 0 and not named and whole and len(shared) >= statistics.LEAST_PAIRS
-    judged, base = [], rows[0]
+    found, base = [], rows[0]
     for place, row in enumerate(rows):
         if bits and bits[place].keys() == row.finite.keys():
             error = crossed.of_choice(bits[place])
@@ -131,8 +131,8 @@ def _rows(choices: list[Choice], metric: Measure, measures: list[Measure], named
             versus = _versus(pairs, decisions, place, metric)
             broken = len({*row.broken, *base.broken})
             row = replace(row, versus=versus, verdict=verdict(versus, metric, broken))
-        judged.append(row)
-    return judged
+        found.append(row)
+    return found
 
 
 def _widened(summary: statistics.Summary, error: crossed.Crossed | None) -> statistics.Summary:

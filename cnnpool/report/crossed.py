@@ -10,7 +10,7 @@ larger p.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ from cnnpool.run_folder.results import unpacked
 MEASURE = "test.accuracy"
 LEAST_SEEDS = 3
 Bits = NDArray[np.bool_]
+Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -90,23 +91,27 @@ def table(runs: Mapping[int, Run]) -> dict[int, Bits]:
 
 def of_choice(own: Mapping[int, Bits]) -> Crossed | None:
     """That of a choice's accuracy; None from fewer than 3 seeds, or where their images are not the same."""
-    return _crossed([bits.astype(np.int8) for bits in own.values()])
+    by_image = image_means(own, list(own))
+    return None if by_image is None else of_means(np.array([bits.mean() for bits in own.values()]), by_image)
 
 
-def of_difference(own: Mapping[int, Bits], base: Mapping[int, Bits]) -> Crossed | None:
-    """That of the difference of two choices' accuracies, paired by seed and by image."""
-    seeds = sorted(own.keys() & base.keys())
-    if any(own[seed].shape != base[seed].shape for seed in seeds):
+def image_means(own: Mapping[int, Bits], seeds: Sequence[int]) -> Values | None:
+    """The share of ``seeds`` that classified each image correctly, (images,); None where it is not known."""
+    rows = [own[seed] for seed in seeds if seed in own]
+    if len(rows) < len(seeds) or len({row.shape for row in rows}) != 1:
         return None
-    return _crossed([own[seed].astype(np.int8) - base[seed].astype(np.int8) for seed in seeds])
+    means: Values = np.mean(rows, axis=0)
+    return means
 
 
-def _crossed(rows: list[NDArray[np.int8]]) -> Crossed | None:
-    if len(rows) < LEAST_SEEDS or len({row.shape for row in rows}) > 1 or rows[0].size < 2:
+def of_means(by_seed: Values, by_image: Values) -> Crossed | None:
+    """That of the mean of a table whose rows have the means ``by_seed``, and its columns ``by_image``.
+
+    None from fewer than 3 seeds, or 2 images. Of the difference of two choices, paired by seed and by image,
+    these are the differences of theirs.
+    """
+    seeds, images = len(by_seed), len(by_image)
+    if seeds < LEAST_SEEDS or images < 2:
         return None
-    values = np.stack(rows)
-    seeds, images = values.shape
-    by_seed, by_image = (
-        float(values.mean(axis).std(ddof=1)) / math.sqrt(count) for axis, count in ((1, seeds), (0, images))
-    )
-    return Crossed(seeds, images, by_seed, by_image)
+    errors = (float(values.std(ddof=1)) / math.sqrt(len(values)) for values in (by_seed, by_image))
+    return Crossed(seeds, images, *errors)

@@ -84,9 +84,7 @@ def _more_cost(rows: Sequence[Row], measures: Sequence[Measure]) -> list[str]:
 
 def _windows(rows: Sequence[Row]) -> list[str]:
     """A sentence on the choices that pool another window than the baseline does."""
-    sizes = {
-        row.choice.label: next(iter(row.choice.runs.values())).results.pool.get("kernel_size") for row in rows
-    }
+    sizes = {row.choice.label: row.choice.results.pool.get("kernel_size") for row in rows}
     base = rows[0].choice.label
     others = [f"{label} {size}" for label, size in sizes.items() if size not in (None, sizes[base])]
     if sizes[base] is None or not others:

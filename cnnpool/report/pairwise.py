@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from cnnpool.report.choice import Choice
-from cnnpool.report.crossed import Bits, Crossed, of_difference
+from cnnpool.report.crossed import Bits, Crossed, image_means, of_means
 from cnnpool.report.measure import Measure
 from cnnpool.report.statistics import LEVEL, Summary, holm, sign_flip_p
 
@@ -104,14 +104,15 @@ def decide(
             alike.setdefault(tuple(sorted(shared)), []).append((i, j))
     means: dict[tuple[int, int], float] = {}
     p_values: dict[tuple[int, int], float] = {}
+    errors: dict[tuple[int, int], Crossed | None] = {}
     for seeds, pairs in alike.items():
         table = np.array([[one.get(seed, math.nan) for seed in seeds] for one in values])
         first, second = np.array(pairs).T
         differences = table[first] - table[second]
         means |= dict(zip(pairs, differences.mean(1).tolist(), strict=True))
         p_values |= dict(zip(pairs, paired_t_p(differences).tolist(), strict=True))
+        errors |= _errors(bits, seeds, pairs, differences) if bits else {}
     keys = sorted(p_values)
-    errors = {(i, j): _crossed(values, bits, i, j) for i, j in keys} if bits else {}
     within = dict.fromkeys(keys, 1.0)
     for key, one in errors.items():
         if one:
@@ -126,13 +127,21 @@ def decide(
     )
 
 
-def _crossed(
-    values: Sequence[Mapping[int, float]], bits: Sequence[Mapping[int, Bits]], i: int, j: int
-) -> Crossed | None:
-    """Of the difference, if both choices' answers are known for all seeds that they share."""
-    shared = values[i].keys() & values[j].keys()
-    own, other = ({seed: one[seed] for seed in shared if seed in one} for one in (bits[i], bits[j]))
-    return of_difference(own, other) if len(own) == len(other) == len(shared) else None
+def _errors(
+    bits: Sequence[Mapping[int, Bits]],
+    seeds: Sequence[int],
+    pairs: Sequence[tuple[int, int]],
+    differences: np.ndarray,
+) -> dict[tuple[int, int], Crossed | None]:
+    """Of the differences (pairs, seeds), where the answers of both choices are known for all seeds."""
+    # Once for each choice, which is in many pairs.
+    shown = {place: image_means(bits[place], seeds) for place in {*itertools.chain(*pairs)}}
+    found: dict[tuple[int, int], Crossed | None] = {}
+    for (i, j), by_seed in zip(pairs, differences, strict=True):
+        one, other = shown[i], shown[j]
+        if one is not None and other is not None and one.shape == other.shape:
+            found[i, j] = of_means(by_seed, one - other)
+    return found
 
 
 def paired_t_p(differences: np.ndarray) -> np.ndarray:
