@@ -27,6 +27,11 @@ from cnnpool.system.atomic import write_bytes
 MOST_NOTES = 3
 COLOURS = {"better": "\x1b[32m", "higher": "\x1b[32m", "worse": "\x1b[31m", "lower": "\x1b[31m"}
 SIGNS = {"better": "+", "higher": "+", "worse": "−", "lower": "−"}
+FITTED = r"""\resizebox*{!}{\ifdim\totalheight>\textheight\textheight\else\totalheight\fi}{%
+\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"""
+ALPHABET = (
+    "% and \\usepackage[T1]{fontenc}; letters that it lacks need lualatex or xelatex, and a font with them\n"
+)
 NUMBERS = "table.json"
 """Is written first, and says that a folder is a report's."""
 COMMAND = ["cnnpool", "compare"]
@@ -121,20 +126,19 @@ def _environment(kind: str) -> Environment:
 
 
 def latex(comparison: Comparison) -> str:
-    """The tables of the report as ``tabular`` environments no wider than a line, verdicts as signs.
+    """The tables of the report as ``tabular`` environments no larger than a page, verdicts as signs.
 
-    The preamble needs booktabs and graphicx.
+    The preamble needs booktabs and graphicx, for names with letters that are not ASCII a font encoding too.
     """
     *numbers, verdicts = columns.main_columns(comparison)
     signs = [SIGNS.get(verdict, "" if verdict == "baseline" else "o") for verdict in verdicts.cells]
     main = [*numbers, tables.Column("", signs, words=True)]
-    shown = filter(None, [main, *columns.measure_tables(comparison)])
-    fitted = [
-        "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{\n"
-        f"{tables.latex(one)}}}\n"
-        for one in shown
-    ]
-    return "% needs \\usepackage{booktabs,graphicx}; + better, - worse, o not shown\n" + "\n".join(fitted)
+    body = "\n\\bigskip\n\n".join(
+        f"\\noindent{FITTED}\n{tables.latex(one)}}}}}\n"
+        for one in [main, *columns.measure_tables(comparison)]
+    )
+    letters = "" if body.isascii() else ALPHABET
+    return f"% needs \\usepackage{{booktabs,graphicx}}; + better, - worse, o not shown\n{letters}{body}"
 
 
 def text(comparison: Comparison, *, width: int, colour: bool, whole: bool = False) -> str:
