@@ -1,8 +1,10 @@
 """Compiled kernels against the plain torch path: bit for bit for maxima, within rounding for sums."""
 
 import math
-import multiprocessing
 from itertools import product
+from pathlib import Path
+from threading import Barrier, get_native_id
+from time import sleep
 
 import pytest
 import torch
@@ -218,22 +220,47 @@ def test_any_number_of_threads_gives_the_same(monkeypatch):
             assert all(torch.equal(a, b) for a, b in zip(*answers, strict=True))
 
 
-def in_child(queue):
-    queue.put(max_pool2d(torch.arange(32768.0).reshape(8, 4, 32, 32), 2)[-1, -1, -1, -1].item())
-
-
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork here")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_process_has_threads_of_its_own(monkeypatch):
+def test_shares_run_on_the_threads_that_torch_has(monkeypatch):
+    folder = Path("/proc/self/task")
+    if threads.TEAM is None or not folder.is_dir():
+        pytest.skip("torch's OpenMP library cannot be entered here, or its threads not be counted")
     monkeypatch.setattr(threads, "BYTES_PER_THREAD", 1)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    context = multiprocessing.get_context("fork")
-    with dispatch.use(True):
-        monkeypatch.setattr(threads, "_pool", None)
-        max_pool2d(torch.randn(8, 4, 32, 32), 2)
-        assert threads._pool is not None
-        queue = context.SimpleQueue()
-        child = context.Process(target=in_child, args=(queue,))
-        child.start()
-        child.join(60)
-    assert child.exitcode == 0 and queue.get() == 32767.0
+    at_once = Barrier(2, timeout=60)
+    before, seen = torch.get_num_threads(), {}
+    try:
+        torch.set_num_threads(2)
+        torch.rand(1 << 20).exp()
+        own = {int(task.name) for task in folder.iterdir()}
+
+        def kernel(start, stop):
+            seen[start, stop] = get_native_id()
+            at_once.wait()
+
+        threads.spread(kernel, 7, 1 << 20)
+    finally:
+        torch.set_num_threads(before)
+    assert sorted(seen) == [(0, 3), (3, 7)]
+    assert len(set(seen.values())) == 2 and set(seen.values()) <= own
+    assert get_native_id() in seen.values()
+
+
+def test_the_error_of_a_share_is_raised_when_the_others_have_ended(monkeypatch):
+    monkeypatch.setattr(threads, "BYTES_PER_THREAD", 1)
+    before, done = torch.get_num_threads(), []
+
+    def kernel(start, stop):
+        if not start:
+            raise MemoryError("no room")
+        sleep(0.05)
+        done.append((start, stop))
+
+    try:
+        torch.set_num_threads(2)
+        for team, others in ((threads.TEAM, [(3, 7)] if threads.TEAM else []), (None, [])):
+            monkeypatch.setattr(threads, "TEAM", team)
+            done.clear()
+            with pytest.raises(MemoryError, match="no room"):
+                threads.spread(kernel, 7, 1 << 20)
+            assert done == others
+    finally:
+        torch.set_num_threads(before)

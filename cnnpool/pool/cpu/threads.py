@@ -1,8 +1,7 @@
-"""Kernels on as many threads as torch uses: a share of the rows each, on threads of our own."""
+"""Kernels on as many threads as torch uses, and on the very same ones: a share of the rows each."""
 
-import os
+import ctypes
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -26,9 +25,54 @@ class _Room(threading.local):
         self.address = self.held.data_ptr()
 
 
+Job = tuple[Kernel[..., None], list[tuple[int, ...]], tuple[Any, ...], list[BaseException]]
+
+
+class _Team:
+    """The threads of the OpenMP library that torch has loaded, entered by its public ``GOMP_parallel``.
+
+    Threads of our own would wait for cores on which torch's spin for milliseconds after an operator of it.
+    As with torch's operators, a forked child must not use more than one thread once its parent has.
+
+    Raises:
+        AttributeError, TypeError: if the process has no such library.
+    """
+
+    def __init__(self) -> None:
+        # Holding the GIL: to let go of it would take longer than to ask.
+        asked = ctypes.PyDLL(None)
+        self._rank, self._size = asked.omp_get_thread_num, asked.omp_get_num_threads
+        self._parallel = ctypes.CDLL(None).GOMP_parallel
+        self._member = ctypes.CFUNCTYPE(None, ctypes.py_object)(self._work)
+
+    def run(self, kernel: Kernel[..., None], shares: list[tuple[int, ...]], args: tuple[Any, ...]) -> None:
+        """``kernel(*share, *args)`` for every share, all of them before the first error is raised."""
+        errors: list[BaseException] = []
+        # All of torch's threads, however few the shares: a smaller team would end the others.
+        self._parallel(self._member, ctypes.py_object((kernel, shares, args, errors)), 0, 0)
+        for error in errors:
+            raise error
+
+    def _work(self, job: Job) -> None:
+        kernel, shares, args, errors = job
+        try:
+            # Fewer threads than asked for come where a team is within another.
+            for share in shares[self._rank() :: self._size()]:
+                kernel(*share, *args)
+        except BaseException as error:
+            errors.append(error)
+
+
+def _team() -> _Team | None:
+    try:
+        return _Team()
+    except (AttributeError, TypeError):
+        return None
+
+
 _room = _Room()
-_pool: ThreadPoolExecutor | None = None
-_size = 0
+TEAM = _team()
+"""None where torch's threads cannot be entered: the calling thread takes all shares."""
 
 
 def spread(
@@ -42,12 +86,10 @@ def spread(
     """``kernel(start, stop, *args)`` over ``units`` rows or planes, which move ``moved`` bytes in all.
 
     With ``scratch`` the kernel gets the address of so many bytes of its own before ``args``; a
-    ``light`` kernel does little but move what it is given. Kernels release the GIL, and the calling thread
-    takes the first share itself. torch's own threads are idle meanwhile; ``share_cores`` of the commands
-    makes them sleep rather than spin.
+    ``light`` kernel does little but move what it is given. Kernels release the GIL.
     """
     least = 2 * BYTES_PER_THREAD if light else BYTES_PER_THREAD
-    threads = max(1, min(torch.get_num_threads(), units, moved // least))
+    threads = max(1, min(torch.get_num_threads() if TEAM else 1, units, moved // least))
     for left in range(MOST_KERNELS, -1, -1):
         try:
             # On small maps the lists of shares take as long as the work.
@@ -71,28 +113,7 @@ def _share(kernel: Kernel[..., None], units: int, threads: int, scratch: int, ar
     if room is not None:
         first = room.data_ptr()
         shares = [(*share, first + i * scratch) for i, share in enumerate(shares)]
-    others = [_workers(threads - 1).submit(kernel, *share, *args) for share in shares[1:]]
-    try:
+    if TEAM and threads > 1:
+        TEAM.run(kernel, shares, args)
+    else:
         kernel(*shares[0], *args)
-    finally:
-        # All of them use ``room``.
-        errors = [other.exception() for other in others]
-    for error in filter(None, errors):
-        raise error
-
-
-def _workers(count: int) -> ThreadPoolExecutor:
-    global _pool, _size
-    if _pool is None or _size < count:
-        _pool, _size = ThreadPoolExecutor(count, thread_name_prefix="cnnpool"), count
-    return _pool
-
-
-def _forget() -> None:
-    # A forked child has none of its parent's threads.
-    global _pool, _size
-    _pool, _size = None, 0
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
