@@ -109,7 +109,9 @@ def _results(run: Run, trainer: Trainer, measured: Sections) -> Results:
     assert net.correct is not None
     sections: Sections = {**net.latest, **measured}
     if run.dataset.source.by_class:
-        sections["test"] |= by_class(net.correct, run.dataset.test.labels, run.dataset.classes)
+        # The first images alone are looked at where ``trainer.limit_test_batches`` says so.
+        labels = run.dataset.test.labels[: len(net.correct)]
+        sections["test"] |= by_class(net.correct, labels, run.dataset.classes)
     described = {name: getattr(run, name) for name in ("run", "choice", "pool", "readout", "model", "data")}
     return Results(
         **described,

@@ -1,5 +1,6 @@
 """Keys of the images, and of networks of other packages, do what their sentences say."""
 
+import json
 import shutil
 import sys
 from types import SimpleNamespace
@@ -100,6 +101,17 @@ def test_a_folder_is_read_as_asked(photographs):
     assert not torch.equal(read(photographs, resize=20).test.images, whole.test.images)
     others = [read(photographs, split_seed=seed).test.images for seed in range(1, 4)]
     assert any(not torch.equal(each, whole.test.images) for each in others)
+
+
+@proves("trainer.limit_test_batches")
+def test_classes_are_scored_on_the_images_that_a_limit_leaves(photographs, command, in_a_folder):
+    out = in_a_folder / "run"
+    options = [f"data.root={photographs}", "data.size=16", "data.val_size=0", "data.test_size=0.5"]
+    few = ["data.eval_batch_size=2", "trainer.limit_test_batches=1", "fit.max_steps=1"]
+    assert command("train", *STILL, "data=image_folder", *options, *few, f"hydra.run.dir={out}") == 0
+    test = json.loads((out / "results.json").read_text())["test"]
+    # The first two test images are both of class a.
+    assert test["class_accuracy"] == {"a": test["accuracy"]} and test["balanced_accuracy"] == test["accuracy"]
 
 
 @proves("data.skip_unreadable", "data.max_megapixels", "data.stream")
