@@ -19,6 +19,7 @@ AboveZero = Annotated[float, Gt(0), Lt(math.inf)]
 AtLeastZero = Annotated[float, Ge(0), Lt(math.inf)]
 Share = Annotated[float, Ge(0), Le(1)]
 ShareBelowOne = Annotated[float, Ge(0), Lt(1)]
+Table = dict[str, str | int | float | bool]
 
 
 def odd(number: int) -> bool:
@@ -43,6 +44,7 @@ KINDS: dict[Any, str] = {
     bool: "true or false",
     type(None): "null",
     Any: "anything",
+    Table: "options by name, as {name: value}",
 }
 
 

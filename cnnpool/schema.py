@@ -19,6 +19,7 @@ from cnnpool.registry import Option
 
 PATH = Path(__file__).with_suffix(".json")
 KINDS: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "null": None, "any": Any}
+KINDS["table"] = bounds.Table
 BOUNDS: dict[str, Any] = {
     "ge": Ge,
     "gt": Gt,

@@ -1,25 +1,36 @@
 """Submit every job to a SLURM cluster by submitit."""
 
 import os
+import re
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from annotated_types import Ge, Gt, Le
 
+from cnnpool.bounds import Table
+from cnnpool.launch import slurm_queue
 from cnnpool.launch.job import Job, Outcome, Workers
 from cnnpool.launch.run_job import already, lost, run, stopped
 from cnnpool.launch.run_processes import run_processes
+from cnnpool.run_folder import layout
+from cnnpool.run_folder.identity import asked, differences
 from cnnpool.system.signals import Signals, Stopped
 
-POLL_S = 1.0
+POLL_S, QUEUE_S, END_S = 1.0, 10.0, 90.0
+"""Between looks for results, between questions to the queue, and for cancelled jobs to save, in seconds."""
 RECORDS = ".slurm"
 """Folder below the output root for the scripts and outputs of submitit."""
-REQUEUES = 1000
-"""Times that a job may run out of time and go on from its checkpoint."""
+REQUEUES, IN_VAIN = 1000, 3
+"""Times that a job may run out of time and go on; those in a row without a new checkpoint."""
+OURS = ("array", "error", "job-name", "open-mode", "output", "signal", "wrap")
+"""Options of sbatch that are not the user's."""
 
 
 def run_slurm(
@@ -27,34 +38,38 @@ def run_slurm(
     /,
     *,
     jobs: Annotated[int, Ge(1), Le(10**6)] = 256,
-    threads: Workers = 4,
-    timeout_min: Annotated[int, Ge(1), Le(10**6)] = 240,
-    mem_gb: Annotated[float, Gt(0), Le(10**6)] = 8,
+    threads: Workers = 2,
+    timeout_min: Annotated[int, Ge(3), Le(10**6)] = 240,
+    mem_gb: Annotated[float, Gt(0), Le(10**6)] = 4,
     gpus: Annotated[int, Ge(0), Le(1024)] = 0,
     partition: str | None = None,
     account: str | None = None,
     qos: str | None = None,
     constraint: str | None = None,
+    sbatch: Table | None = None,
     cluster: Literal["slurm", "local", "debug"] = "slurm",
 ) -> Iterator[Outcome]:
     """Outcomes as the jobs end; a signal cancels those that wait or run.
 
     A job whose time is up, or that gives way to another, saves, is queued again, and goes on from there.
+    Jobs that a killed command has left in the queue are waited for, not submitted again.
 
     Args:
         tasks: what to run; their folders must be the same on every node.
         jobs: at once.
         threads: processors of each job.
-        timeout_min: after which a job is queued again, in minutes.
+        timeout_min: after which a job is queued again, in minutes; 90 seconds before it saves.
         mem_gb: memory of each job in GB.
         gpus: of each job.
         partition, account, qos, constraint: of the queue, as for ``sbatch``; null: the cluster's own.
+        sbatch: further options of ``sbatch`` by name, such as ``{gres: gpu:1}``.
         cluster: slurm, or to try it without a queue: local (processes of this machine) or debug (this one).
 
     Raises:
         ValueError: if submitit or SLURM is missing, or the queue refuses the jobs.
     """
     queue = {"partition": partition, "account": account, "qos": qos, "constraint": constraint}
+    further = _options(sbatch or {})
     waiting = []
     for job in tasks:
         if outcome := already(job):
@@ -67,22 +82,23 @@ def run_slurm(
     os.environ |= {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
     executor = _executor(waiting[0], cluster)
     executor.update_parameters(
-        name="cnnpool",
+        name=slurm_queue.NAME,
         timeout_min=timeout_min,
         mem_gb=mem_gb,
         cpus_per_task=threads,
         gpus_per_node=gpus,
-        slurm_array_parallelism=jobs,
+        slurm_additional_parameters=further,
         **{f"slurm_{key}": value for key, value in queue.items() if value is not None},
     )
-    from submitit.core.utils import FailedJobError
+    yield from Sweep(executor, jobs, threads).outcomes(waiting)
 
-    try:
-        with executor.batch():
-            submitted = [executor.submit(Task(job, Path.cwd(), threads)) for job in waiting]
-    except FailedJobError as error:
-        raise ValueError(f"launch=slurm: the queue refuses: {' '.join(str(error).split())}") from None
-    yield from _wait(dict(zip(submitted, waiting, strict=True)))
+
+def _options(sbatch: Mapping[str, Any]) -> dict[str, Any]:
+    for key in sbatch:
+        if not re.fullmatch("[a-z][a-z-]*", key) or key in OURS:
+            raise ValueError(f"launch.sbatch.{key}: not an option of sbatch that can be set here")
+    # Some sites requeue no job that does not ask for it.
+    return {"requeue": True} | {key: value for key, value in sbatch.items() if value is not False}
 
 
 def _executor(job: Job, cluster: str) -> Any:
@@ -99,31 +115,124 @@ def _executor(job: Job, cluster: str) -> Any:
         raise ValueError(f"launch=slurm: {message}; launch.cluster=local tries it without a queue") from None
 
 
-def _wait(running: dict[Any, Job]) -> Iterator[Outcome]:
-    from submitit.core.utils import FailedJobError, UncompletedJobError
+class Sweep:
+    """Jobs on their way through the queue.
 
-    stop: Stopped | None = None
-    while running:
-        try:
-            for submitted in [each for each in running if each.done()]:
-                job = running.pop(submitted)
-                try:
-                    outcome: Outcome = submitted.result()
-                except (FailedJobError, UncompletedJobError):
-                    if stop:
-                        continue
-                    message = f"ended early on its node, {submitted.state}"
-                    outcome = lost(job, message, Path(submitted.paths.stderr))
-                yield outcome
-            time.sleep(POLL_S if running else 0)
-        except Stopped as stopped:
-            if stop:
+    Args:
+        executor: of submitit.
+        at_once: how many jobs run at once.
+        threads: of each.
+    """
+
+    def __init__(self, executor: Any, at_once: int, threads: int):
+        self._executor, self._at_once, self._threads = executor, at_once, threads
+        self._queued = executor.cluster == "slurm"
+        self._most = slurm_queue.most_in_array() if self._queued else 10**6
+        self._queue, self._next = slurm_queue.Queue(), 0.0
+        self._running: dict[Any, Job] = {}
+
+    def outcomes(self, waiting: list[Job]) -> Iterator[Outcome]:
+        """Outcomes of ``waiting`` as the jobs end."""
+        waiting, room = self._left_by_others(waiting), self._at_once // 2
+        stop: Stopped | None = None
+        with Signals() as signals:
+            # Neither a submission nor a question to the queue is to be interrupted by an exception.
+            signals.patient = True
+            while self._running or (waiting and not stop):
+                if waiting and len(self._running) <= room:
+                    room = self._submit(waiting)
+                for submitted, state in self._ended(stop):
+                    job = self._running.pop(submitted)
+                    if outcome := _outcome(submitted, job, state, stop):
+                        yield outcome
+                if signals.pending is not None:
+                    self._cancel()
+                    stop, signals.pending, waiting = Stopped(signals.pending), None, []
+                    end = time.monotonic() + END_S
+                if stop and time.monotonic() > end:
+                    break
+                time.sleep(POLL_S if self._running else 0)
+        if stop:
+            raise stop
+
+    def _submit(self, waiting: list[Job]) -> int:
+        """Submit an array of jobs, and return how many may run still when the next one is."""
+        from submitit.core.utils import FailedJobError
+
+        running = len(self._running)
+        self._executor.update_parameters(slurm_array_parallelism=max(1, self._at_once - running))
+        while True:
+            chunk = waiting[: self._most]
+            try:
+                with self._executor.batch():
+                    submitted = [self._executor.submit(Task(job, Path.cwd(), self._threads)) for job in chunk]
                 break
-            for submitted in running:
+            except FailedJobError as error:
+                message = " ".join(str(error).split())
+                if running:
+                    return running // 2
+                if "limit" not in message.lower() or len(chunk) == 1:
+                    raise ValueError(f"launch=slurm: the queue refuses: {message}") from None
+                self._most = len(chunk) // 2
+        del waiting[: len(chunk)]
+        self._running |= dict(zip(submitted, chunk, strict=True))
+        self._next = time.monotonic() + POLL_S
+        return self._at_once // 2
+
+    def _left_by_others(self, waiting: list[Job]) -> list[Job]:
+        """``waiting`` without the jobs that a killed command has left in the queue, now this one's."""
+        if not self._queued:
+            return waiting
+        from submitit import SlurmJob
+        from submitit.core.utils import DelayedSubmission, JobPaths
+
+        rest, folder = {job.folder: job for job in waiting}, Path(self._executor.folder)
+        for number in slurm_queue.own():
+            stored = JobPaths(folder, number).submitted_pickle
+            if stored.is_file():
+                other: Job = cast(Task, DelayedSubmission.load(stored).function).job
+                job = rest.get(other.folder)
+                if job and not differences(asked(other.settings), asked(job.settings)):
+                    self._running[SlurmJob(folder, number)] = rest.pop(job.folder)
+        if self._running:
+            sys.stdout.write(f"{len(self._running)} jobs are in the queue already, by an earlier command\n")
+        return list(rest.values())
+
+    def _ended(self, stop: Stopped | None) -> list[tuple[Any, str]]:
+        """Jobs that have left a result, or have ended without one, and the state in which they did."""
+        if not self._queued:
+            return [(one, one.state) for one in self._running if one.done()]
+        done = [one for one in self._running if one.paths.result_pickle.exists()]
+        if done or time.monotonic() < self._next:
+            return [(one, "") for one in done]
+        self._next = time.monotonic() + (POLL_S if stop else QUEUE_S)
+        by_id = {one.job_id: one for one in self._running}
+        ended = self._queue.ended(list(by_id), sure=not stop)
+        return [(by_id[number], state) for number, state in ended.items()]
+
+    def _cancel(self) -> None:
+        if not self._queued:
+            for submitted in self._running:
                 submitted.cancel(check=False)
-            stop = stopped
+            return
+        self._next = 0.0
+        subprocess.run(["scancel", *(one.job_id for one in self._running)], capture_output=True)
+
+
+def _outcome(submitted: Any, job: Job, state: str, stop: Stopped | None) -> Outcome | None:
+    """What a job returned, or a failure; None for one that was cancelled before it began."""
+    from submitit import DebugJob
+    from submitit.core.utils import FailedJobError
+
+    # Without a result submitit asks the cluster's accounts for ever.
+    if submitted.paths.result_pickle.exists() or isinstance(submitted, DebugJob):
+        with suppress(FailedJobError):
+            outcome: Outcome = submitted.result()
+            return outcome
     if stop:
-        raise stop
+        return None
+    message = f"ended early on its node, {state or 'by an error'}; the same command goes on"
+    return lost(job, message, Path(submitted.paths.stderr))
 
 
 class Task:
@@ -137,10 +246,11 @@ class Task:
 
     def __init__(self, job: Job, folder: Path, threads: int):
         self.job, self.folder, self.threads = job, folder, threads
+        self.in_vain = 0
 
     def __call__(self) -> Outcome:
         os.chdir(self.folder)
-        requeue = signal.getsignal(signal.SIGUSR2)
+        requeue, before = signal.getsignal(signal.SIGUSR2), self._saved()
         with Signals():
             try:
                 if self.job.devices > 1:
@@ -151,7 +261,14 @@ class Task:
             except Stopped as stop:
                 outcome = stopped(self.job, stop)
         if outcome.status == 128 + signal.SIGUSR2 and callable(requeue):
-            requeue(signal.SIGUSR2, None)
+            self.in_vain = self.in_vain + 1 if self._saved() == before else 0
+            if self.in_vain < IN_VAIN:
+                requeue(signal.SIGUSR2, None)
+            message = f"its time was up {IN_VAIN} times before it could save: raise launch.timeout_min"
+            return lost(self.job, message, outcome.log)
+        if outcome.status == 128 + signal.SIGTERM and slurm_queue.comes_back():
+            # Without a result, which would be this job's last word.
+            sys.exit(outcome.status)
         return outcome
 
     def checkpoint(self) -> Any:
@@ -159,3 +276,9 @@ class Task:
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
+
+    def _saved(self) -> int:
+        """When it saved last, in nanoseconds since 1970; 0: never."""
+        with suppress(OSError):
+            return (self.job.folder / layout.CHECKPOINTS / layout.LAST).stat().st_mtime_ns
+        return 0

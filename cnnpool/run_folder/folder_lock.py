@@ -57,6 +57,8 @@ def held(folder: Path) -> Iterator[Held]:
     except Timeout:
         now = _status(folder)
         holder = f"pid {now.pid}" if now and now.pid else "another process"
+        if now and now.machine not in (None, platform.node()):
+            holder += f" on {now.machine}"
         raise InUseError(f"{folder} is in use by {holder}: wait for it, or stop it") from None
     try:
         yield mine

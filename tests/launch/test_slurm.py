@@ -1,4 +1,4 @@
-"""Sweeps on SLURM: submitit's local executor stands for a cluster."""
+"""Sweeps on SLURM: by stand-ins for its commands, submitit's local executor, and a cluster that answers."""
 
 import json
 import os
@@ -10,31 +10,201 @@ import time
 import pytest
 
 pytest.importorskip("submitit", reason="needs pip install 'cnnpool[slurm]'")
+from submitit.core.utils import DelayedSubmission, JobPaths, cloudpickle_dump
+
+from cnnpool.launch import run_slurm, slurm_queue
+from cnnpool.launch.job import Job, Outcome
+
 PATIENCE_S = 300
 LOCAL = ["-m", "launch=slurm", "launch.cluster=local", "launch.threads=1"]
 
 
-def test_jobs_are_described_to_slurm_as_asked(call, monkeypatch):
-    """The batch script, seen by a stand-in for sbatch; a queue that is never there."""
-    scripts = []
+SBATCH = """#!{python}
+import re, sys
+found = re.search(r"--array='?0-([0-9]+)%([0-9]+)", open(sys.argv[1]).read())
+count, at_once = (int(found[1]) + 1, found[2]) if found else (1, 1)
+if count > {most}:
+    sys.exit("sbatch: error: QOSMaxSubmitJobPerUserLimit")
+with open("{folder}/submitted", "a+") as file:
+    print(count, at_once, file=file)
+    file.seek(0)
+    print("Submitted batch job", len(file.readlines()))
+"""
 
-    class Executor:
-        def __init__(self, folder, **options):
-            scripts.append(options)
 
-        def update_parameters(self, **parameters):
-            scripts.append(parameters)
-            raise ValueError("enough seen")
+class Cluster:
+    """Stands for SLURM: ``sbatch`` numbers its jobs, and ``steps`` say what each look at the queue finds.
 
-    monkeypatch.setattr("submitit.AutoExecutor", Executor)
-    options = ["launch.partition=gpu", "launch.gpus=1", "launch.jobs=3", "launch.timeout_min=9"]
-    status, _, err = call("train", "-m", "launch=slurm", "pool=max,avg", *options, *call.quick)
-    assert (status, err) == (2, "error: enough seen\n")
-    assert scripts[0] == {"cluster": "slurm", "slurm_max_num_timeout": 1000}
-    assert scripts[1] == {
-        "name": "cnnpool", "timeout_min": 9, "mem_gb": 8, "cpus_per_task": 4, "gpus_per_node": 1,
-        "slurm_array_parallelism": 3, "slurm_partition": "gpu",
-    }  # fmt: skip
+    A step is the state of all jobs, or a list in their order; DONE leaves a result first, GONE is not listed,
+    and None is no answer.
+    """
+
+    def __init__(self, folder, steps):
+        self.folder, self.steps, self.looks, self.at_look = folder, steps, 0, {}
+
+    def submitted(self):
+        """(jobs, how many of them at once) of every submission."""
+        path = self.folder / "submitted"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [tuple(map(int, line.split())) for line in lines]
+
+    def jobs(self):
+        for number, (count, _) in enumerate(self.submitted(), 1):
+            yield from (f"{number}_{index}" if count > 1 else f"{number}" for index in range(count))
+
+    def ask(self, *words):
+        if words[0] == "scontrol":
+            return "MaxArraySize            = 4\n"
+        if "-u" in words:
+            return "\n".join(self.jobs())
+        self.looks += 1
+        self.at_look.get(self.looks, int)()
+        step = self.steps[min(self.looks, len(self.steps)) - 1]
+        states = step if isinstance(step, list) else [step] * len(list(self.jobs()))
+        return None if step is None else "".join(map(self.line, self.jobs(), states))
+
+    def line(self, number, state):
+        paths = JobPaths(self.folder / "outputs" / ".slurm", number)
+        if state == "DONE" and not paths.result_pickle.exists():
+            job = DelayedSubmission.load(paths.submitted_pickle).function.job
+            cloudpickle_dump(("success", Outcome(job.name, "done", "", 0, job.folder)), paths.result_pickle)
+        return "" if state == "GONE" else f"{number}|{state.replace('DONE', 'COMPLETED')}|None\n"
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A function that makes a cluster of which the queue goes through the given steps."""
+    for name in ("OMP_NUM_THREADS", "PYTHONSAFEPATH"):
+        monkeypatch.setenv(name, "1")
+    for name in ("POLL_S", "QUEUE_S"):
+        monkeypatch.setattr(run_slurm, name, 0)
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+    def stand_in(*steps, most=100):
+        sbatch = SBATCH.format(python=sys.executable, folder=tmp_path, most=most)
+        scancel = f'#!/bin/sh\necho "$*" >> {tmp_path}/cancelled\n'
+        for name, body in (("srun", "#!/bin/sh\n"), ("scancel", scancel), ("sbatch", sbatch)):
+            (tmp_path / "bin" / name).write_text(body)
+            (tmp_path / "bin" / name).chmod(0o755)
+        made = Cluster(tmp_path, steps)
+        monkeypatch.setattr(slurm_queue, "ask", made.ask)
+        return made
+
+    return stand_in
+
+
+def seeds(call, count, *options):
+    return call("train", "-m", "launch=slurm", f"seed=range({count})", *options, *call.quick)
+
+
+def test_a_job_that_the_queue_lost_twice_has_failed_and_one_on_its_way_back_has_not(call, cluster):
+    made = cluster(
+        ["RUNNING", "GONE", "RUNNING"], None, ["DONE", "RUNNING", "CANCELLED"], ["DONE", "GONE", "RUNNING"],
+        ["DONE", "GONE", "CANCELLED"], ["DONE", "GONE", "DONE"],
+    )  # fmt: skip
+    status, out, err = seeds(call, 3)
+    assert status == 1 and "3 jobs: 2 done, 1 failed" in out
+    assert err.count("\n") == 1 and "seed1: ended early on its node, lost; the same command goes on" in err
+    assert made.submitted() == [(3, 3)]
+
+
+def test_arrays_are_as_large_as_the_cluster_takes_and_so_many_jobs_run_at_once(call, cluster):
+    made = cluster("PENDING", ["DONE"] + 3 * ["RUNNING"], ["DONE"] * 3 + ["RUNNING"], "DONE")
+    status, out, _ = seeds(call, 6, "launch.jobs=3")
+    assert status == 0 and "6 jobs: 6 done" in out
+    assert made.submitted() == [(4, 3), (2, 2)]
+
+
+def test_a_user_who_may_submit_few_jobs_submits_few_at_a_time(call, cluster):
+    made = cluster("DONE", most=1)
+    assert seeds(call, 4, "launch.jobs=1")[0] == 0
+    assert made.submitted() == [(1, 1)] * 4
+
+
+def test_a_signal_cancels_all_jobs_at_once_and_waits_for_those_that_save(call, cluster, tmp_path):
+    made = cluster("PENDING", ["RUNNING"] + ["PENDING"] * 2, ["RUNNING"] + ["CANCELLED"] * 2, ["DONE"])
+    made.at_look[2] = lambda: os.kill(os.getpid(), signal.SIGINT)
+    status, out, _ = seeds(call, 3)
+    assert status == 128 + signal.SIGINT and "3 jobs: 1 done, 2 not run" in out
+    assert (tmp_path / "cancelled").read_text() == "1_0 1_1 1_2\n"
+
+
+def test_a_cluster_that_does_not_answer_holds_a_stopped_command_for_a_time_only(call, cluster, monkeypatch):
+    monkeypatch.setattr(run_slurm, "END_S", 0)
+    made = cluster("PENDING", None)
+    made.at_look[2] = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    assert seeds(call, 3)[0] == 128 + signal.SIGTERM and made.looks == 2
+    # scancel did not reach them either: the same command takes over those that it would submit.
+    made.steps = ["DONE"]
+    status, out, _ = seeds(call, 3, "pool=max")
+    assert status == 0 and "3 jobs are in the queue already" in out and made.submitted() == [(3, 3)]
+    assert seeds(call, 3, "fit.lr=0.5")[0] == 0 and made.submitted() == [(3, 3)] * 2
+
+
+def test_a_reason_to_wait_that_does_not_pass_is_said_once(capfd, monkeypatch):
+    lines = "1_0|PENDING|Priority\n1_1|PENDING|PartitionTimeLimit\n1_2|RUNNING|None\n"
+    monkeypatch.setattr(slurm_queue, "ask", lambda *words: lines)
+    queue = slurm_queue.Queue()
+    assert queue.ended(["1_0", "1_1"]) == queue.ended(["1_2"]) == {}
+    assert capfd.readouterr().err == "launch=slurm: a job waits: PartitionTimeLimit\n"
+
+
+SHOWN = {
+    "JobState=RUNNING Restarts=0 PreemptTime=2026-01-01T00:00:00 Requeue=1": True,
+    "JobState=PENDING Restarts=1 PreemptTime=None": True,
+    "JobState=RUNNING PreemptTime=None": False,
+    "JobState=CANCELLED PreemptTime=None": False,
+    "": False,
+}
+
+
+@pytest.mark.parametrize(("shown", "again"), SHOWN.items())
+def test_a_job_that_gives_way_leaves_no_result_and_a_cancelled_one_does(tmp_path, monkeypatch, shown, again):
+    asked = []
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setattr(slurm_queue, "ask", lambda *words: asked.append(words) or shown)
+    stop = Outcome("a", "stopped", "", 128 + signal.SIGTERM, tmp_path)
+    monkeypatch.setattr(run_slurm, "run", lambda job: stop)
+    task = run_slurm.Task(Job(tmp_path, [], {}), tmp_path, 1)
+    if again:
+        with pytest.raises(SystemExit):
+            task()
+    else:
+        assert task() is stop
+    assert (("scontrol", "requeue", "7") in asked) == ("PreemptTime=2026" in shown)
+
+
+def test_a_job_whose_time_is_up_thrice_without_a_checkpoint_has_failed(tmp_path, monkeypatch):
+    requeued, last = [], tmp_path / "checkpoints" / "last.ckpt"
+    last.parent.mkdir()
+
+    def requeue(*args):
+        requeued.append(args)
+        raise SystemExit
+
+    def run(job):
+        if len(requeued) == 1:
+            last.touch()
+        return Outcome("a", "stopped", "", 128 + signal.SIGUSR2, tmp_path)
+
+    monkeypatch.setattr(run_slurm, "run", run)
+    before = signal.signal(signal.SIGUSR2, requeue)
+    try:
+        task = run_slurm.Task(Job(tmp_path, [], {}), tmp_path, 1)
+        for _ in range(4):
+            with pytest.raises(SystemExit):
+                task()
+        outcome = task()
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert (outcome.state, outcome.status) == ("failed", 1) and "raise launch.timeout_min" in outcome.message
+
+
+@pytest.mark.parametrize("options", ["{array: 0-9}", "{job-name: mine}", "{_x: 1}"])
+def test_options_that_are_not_the_users_are_refused(call, options):
+    status, _, err = seeds(call, 2, f"launch.sbatch={options}")
+    assert status == 2 and err.startswith("error: launch.sbatch.") and err.count("\n") == 1
 
 
 def test_a_machine_without_slurm_is_named(call, monkeypatch):

@@ -132,7 +132,7 @@ def test_a_process_trains_with_so_many_threads(command, in_a_folder):
 
 @pytest.mark.usefixtures("environment_kept")
 @proves(*(f"launch.slurm.{key}" for key in ("partition", "account", "qos", "constraint")))
-@proves(*(f"launch.slurm.{key}" for key in ("jobs", "threads", "timeout_min", "mem_gb", "gpus")))
+@proves(*(f"launch.slurm.{key}" for key in ("jobs", "threads", "timeout_min", "mem_gb", "gpus", "sbatch")))
 def test_sbatch_gets_what_was_asked_for_and_its_refusal_is_a_line(command, in_a_folder, capfd, monkeypatch):
     pytest.importorskip("submitit", reason="needs pip install 'cnnpool[slurm]'")
     (in_a_folder / "bin").mkdir()
@@ -153,6 +153,7 @@ def test_sbatch_gets_what_was_asked_for_and_its_refusal_is_a_line(command, in_a_
         "partition=p": "partition=p", "account=a": "account=a", "qos=q": "qos=q",
         "constraint=c": "constraint=c", "jobs=2": "array=0-2%2", "threads=5": "cpus-per-task=5",
         "timeout_min=9": "time=9", "mem_gb=3": "mem=3GB", "gpus=2": "gpus-per-node=2",
+        "sbatch={gres: gpu:1}": "gres=gpu:1",
     }  # fmt: skip
     found, usual = script(*(f"launch.{key}" for key in asked)), script()
     assert set(asked.values()) <= found and not set(asked.values()) & usual
