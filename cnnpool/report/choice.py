@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cnnpool.registry import did_you_mean
+from cnnpool.report.foreign import logged
 from cnnpool.report.runs import UNSET, Run, as_text, exceptions
 from cnnpool.run_folder.results import NAMED, Results
 from cnnpool.tables import printable
@@ -32,7 +33,12 @@ class Choice:
 
 
 def varying(runs: Sequence[Run]) -> list[str]:
-    """The keys to group by when none are given: what differs among pool, readout and model, else pool."""
+    """The keys to group by when none are given: what differs among pool, readout and model, else pool.
+
+    Runs of other programs know theirs.
+    """
+    if others := logged(runs):
+        return list(others[0].by)
     rooms = [key for key in ("pool", "readout", "model") if len({frozen(run, key) for run in runs}) > 1]
     return rooms or ["pool"]
 
@@ -144,7 +150,7 @@ def _labels(groups: list[list[Run]], by: Sequence[str], *, modules: bool) -> lis
                 ]
         else:
             # A room's name says by itself what it is of.
-            prefix = "" if key.removesuffix(".name") in NAMED else f"{key}="
+            prefix = "" if key.removesuffix(".name") in (*NAMED, "group") else f"{key}="
             column = [prefix + as_text(runs[0].setting(key)) for runs in groups]
         columns.append(column)
     return [printable(" / ".join(parts)) for parts in zip(*columns, strict=True)]

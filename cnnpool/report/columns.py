@@ -55,7 +55,7 @@ def pair_columns(comparison: Comparison) -> list[Column]:
         Column("choice", [row.choice.label for row in rows], words=True),
         Column("pairs", [str(one.summary.n) for one in pairs]),
         Column("p, not corrected", [probability(one.p) for one in pairs]),
-        Column("p (sign flip)", [probability(one.p_sign_flip) for one in pairs]),
+        *[Column("p (sign flip)", [probability(one.p_sign_flip) for one in pairs])] * comparison.paired,
         Column("effect size d", [_plain(one.d) for one in pairs]),
         Column(
             f"probability of being {sense} with another seed [95 % CI]",
@@ -66,6 +66,9 @@ def pair_columns(comparison: Comparison) -> list[Column]:
             [NONE if math.isnan(one.detectable) else metric.format(one.detectable) for one in pairs],
         ),
     ]
+    if any(one.needed == one.needed for one in pairs):
+        cells = [_count(one.needed) for one in pairs]
+        columns.append(Column("runs of each that show this difference with 80 % power", cells))
     return columns if rows else []
 
 
@@ -150,8 +153,8 @@ def ranking(comparison: Comparison) -> str:
 
 
 def records(comparison: Comparison) -> list[dict[str, Any]]:
-    """One flat record per choice, numbers in the units of results.json, None where there is none."""
-    return [_without_nan(_record(comparison, row)) for row in comparison.rows]
+    """One flat record per choice and metric, numbers in the units of results.json, None where is none."""
+    return [_without_nan(_record(one, row)) for one in comparison.each for row in one.rows]
 
 
 def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
@@ -183,11 +186,12 @@ def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
         "superiority_low": v and v.superiority_interval[0],
         "superiority_high": v and v.superiority_interval[1],
         "detectable": v and v.detectable,
+        "needed": v and (v.needed if math.isfinite(v.needed) else math.nan),
         "verdict": row.verdict,
         "rank_low": row.rank and row.rank.low,
         "rank_high": row.rank and row.rank.high,
     }
-    for one in comparison.measures:
+    for one in comparison.measures if row.others else ():
         record |= {one.key: row.others[one.key].mean, f"{one.key}:sd": row.others[one.key].sd}
     return record
 
@@ -250,6 +254,10 @@ def _mean(one: Measure, s: Summary, runs: int) -> str:
 
 def _share(value: float, ends: tuple[float, float]) -> str:
     return NONE if math.isnan(value) else f"{value:.2f} [{ends[0]:.2f}, {ends[1]:.2f}]"
+
+
+def _count(value: float) -> str:
+    return NONE if math.isnan(value) else "> 1,000" if math.isinf(value) else f"{value:.0f}"
 
 
 def _plain(value: float) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
+from cnnpool.report.foreign import logged, read, value_of
 from cnnpool.report.measure import SHORT
-from cnnpool.report.runs import Run, find, keys_of
+from cnnpool.report.runs import Run, keys_of
 from cnnpool.system.next_command import BOARD, from_here, next_lines
 from cnnpool.system.progress import Progress, loading
 
@@ -23,6 +24,8 @@ EXAMPLES = """examples:
   cnnpool compare outputs --where data=mnist --by pool,readout --baseline max
   cnnpool compare outputs/mnist --metric invariance.consistency.distinct
   cnnpool compare outputs --status
+  cnnpool compare lightning_logs --metric val_acc --by lr
+  cnnpool compare logs --metric val_loss,val_acc --by '{group}/lr{lr}/seed_{seed}'
 """
 
 
@@ -38,7 +41,8 @@ def main(argv: list[str]) -> int:
     try:
         arguments = parser().parse_args(argv)
         with Progress("reading runs", unit="runs") as progress:
-            runs = find(arguments.runs, progress.step)
+            value = value_of(arguments.best, arguments.mean_of_last)
+            runs = read(arguments.runs, arguments.metric, arguments.by, value, progress.step)
         if arguments.status:
             _say(_status(runs))
         else:
@@ -59,37 +63,27 @@ def parser() -> Parser:
         allow_abbrev=False,
     )
     add = found.add_argument
-    add("runs", nargs="+", metavar="RUNS", help="folders of runs, or folders above them")
-    add(
-        "--by",
-        metavar="KEY,...",
-        help="keys that define a choice (default: what differs among pool, readout, model)",
-    )
-    add(
-        "--where",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="only runs that have it; can be repeated",
-    )
-    add(
-        "--metric",
-        default=METRIC,
-        metavar="KEY",
-        help=f"the measure to compare, or one of {', '.join(SHORT)} (default: {METRIC})",
-    )
-    add(
-        "--baseline",
-        metavar="CHOICE",
-        help="choice to compare the others with (default: max, else the first)",
-    )
+    add("runs", nargs="+", metavar="RUNS", help="folders of runs or of other programs' logs, or CSV files")
+    by = "what differs among pool, readout, model; of logs their folders, or '{group}/lr{lr}/seed_{seed}'"
+    add("--by", default="", metavar="KEY,...", help=f"keys that define a choice (default: {by})")
+    where = "only runs that have it; can be repeated"
+    add("--where", action="append", default=[], metavar="KEY=VALUE", help=where)
+    metric = f"measures, {', '.join(SHORT)} for short (default: {METRIC}; of logs an accuracy)"
+    add("--metric", default="", metavar="KEY,...", help=metric)
+    add("--best", default="", choices=("max", "min"), help="of logs the best value, which flatters")
+    last = "of logs the last value (default); with it, --best says what is better"
+    add("--last", action="store_const", const=1, dest="mean_of_last", help=last)
+    add("--mean-of-last", type=int, metavar="K", help="of logs the mean of the last K points")
+    margin = "a smaller difference is none that matters (default: half a point where images are known)"
+    add("--margin", type=float, metavar="X", help=margin)
+    base = "choice to compare the others with (default: max, else the first)"
+    add("--baseline", metavar="CHOICE", help=base)
     add("--allow", metavar="KEY,...", help="keys that may differ among the runs without being a choice")
     add("--out", metavar="DIR", help="folder of the report (default: report in the first of RUNS)")
     add("--all", action="store_true", help="print every measure and every note, not the first ones")
     add("--no-board", action="store_true", help="print no command for TensorBoard")
-    add(
-        "--status", action="store_true", help="only list the runs: done, running, failed, unfinished, damaged"
-    )
+    status = "only list the runs: done, running, failed, unfinished, damaged"
+    add("--status", action="store_true", help=status)
     return found
 
 
@@ -102,21 +96,23 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
         from cnnpool.report.plots.learning_curve import history
         from cnnpool.report.plots.styles import BEST, shown
 
-    folder = Path(arguments.out or Path(arguments.runs[0], "report"))
+    first = Path(arguments.runs[0])
+    folder = Path(arguments.out or (first if first.is_dir() else first.parent) / "report")
     render.refuse_foreign(folder)
     comparison = compare(
         runs,
-        by=keys_of(arguments.by),
+        by=[] if logged(runs) else keys_of(arguments.by),
         where=arguments.where,
         metric=arguments.metric,
         against=arguments.baseline,
         allow=keys_of(arguments.allow),
+        margin=arguments.margin,
     )
     histories, plots = {}, []
     drawn = shown(comparison, BEST)
     with Progress("reading metrics", len(drawn), "choices") as progress:
         for row in drawn:
-            histories[row.choice.label] = history(list(row.choice.runs.values()))
+            histories[row.choice.label] = history(list(row.choice.runs.values()), comparison.metric.key)
             progress.step()
     problems = [problem for one in histories.values() for problem in one.problems]
     comparison = replace(comparison, notes=[*comparison.notes, *problems])
@@ -136,6 +132,8 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
 def _board(runs: Sequence[Run]) -> str:
     """How to look at the comparison of ``runs`` in TensorBoard's tab, or why there is nothing to look at."""
     root = root_of(runs)
+    if any(":" in run.folder.name or not run.folder.is_dir() for run in logged(runs)):
+        return ""
     if root is None:
         return "no TensorBoard: the runs have no folder in common\n"
     return f"{next_lines(('tensorboard', '--logdir', from_here(root)))}{'':6}{BOARD}\n"

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
-from cnnpool.report import crossed, statistics
+from cnnpool.report import crossed, foreign, statistics
 from cnnpool.report.choice import Choice, baseline, group, varying
 from cnnpool.report.comparable import refuse, select
+from cnnpool.report.foreign import logged
 from cnnpool.report.measure import SHORT, Measure, columns, known_keys, measure, quantities_of
 from cnnpool.report.notes import MARK, loaded, observe
 from cnnpool.report.pairwise import LEAST_DECIDED, Decisions, Row, Versus, decide, verdict
-from cnnpool.report.runs import Run, finished
+from cnnpool.report.runs import Run, finished, keys_of
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,14 @@ class Comparison:
     """All runs found, the unfinished too."""
     named: bool = False
     """Whether the baseline was named, so that only comparisons with it were made."""
+    paired: bool = True
+    """Whether differences are those of the same seed, else of independent runs."""
+    margin: float | None = None
+    """A smaller difference is none that matters; None for half a point where the images are known."""
+    understood: str = ""
+    """How the logs of other programs were read, in two sentences; empty for runs of cnnpool."""
+    also: tuple[Measure, ...] = ()
+    """Further measures that were asked for: each is compared, and corrected, by itself."""
     palette: tuple[str, ...] = ()
     """Labels that have the first colours, in this order, whatever else the figures show first."""
     stage: str = ""
@@ -42,6 +51,11 @@ class Comparison:
     def measure(self, key: str) -> Measure:
         """The measure at ``key`` of these runs."""
         return measure(key, self.quantities)
+
+    @property
+    def each(self) -> "list[Comparison]":
+        """The comparison in each measure that was asked for."""
+        return [self, *(replace(self, metric=one, rows=judged(self, one)) for one in self.also)]
 
     @property
     def baseline(self) -> Row:
@@ -57,9 +71,10 @@ def compare(
     *,
     by: Sequence[str] = (),
     where: Sequence[str] = (),
-    metric: str = "test.accuracy",
+    metric: str = "",
     against: str | None = None,
     allow: Sequence[str] = (),
+    margin: float | None = None,
 ) -> Comparison:
     """Compare ``runs`` in the measure ``metric``, grouped by the keys ``by``, against one choice.
 
@@ -67,31 +82,45 @@ def compare(
         runs: as found by ``cnnpool.report.find``; the unfinished are listed, not compared.
         by: keys that make a choice; empty for what differs among pool, readout and model.
         where: conditions ``key=value`` that a run must meet.
-        metric: dotted key of results.json; ``*`` for the mean over stages.
+        metric: dotted key of results.json; ``*`` for the mean over stages; several by commas; empty for
+            test.accuracy, or a likely one of other programs.
         against: label or name of the baseline; None for max, else the first.
         allow: keys that may differ among the runs without being a choice.
+        margin: a smaller difference is none that matters, in the unit of the results.
 
     Raises:
         ValueError: if runs cannot be compared, or a key, condition, metric or baseline is not there.
     """
+    if margin is not None and not 0 < margin < math.inf:
+        raise ValueError(f"--margin {margin}: not a positive number")
     kept = select(finished(runs), where)
     by = list(by) or varying(kept)
     choices = group(kept, by)
-    differing = refuse(kept, by, allow)
+    # Other programs do not say what of a run must agree.
+    others = logged(kept)
+    differing = [] if others else refuse(kept, by, allow)
+    metric = metric or (foreign.likely(others[0].measured) if others else crossed.MEASURE)
+    names = [key if others else SHORT.get(key, key) for key in dict.fromkeys(keys_of(metric))]
     quantities = quantities_of(kept)
     known = known_keys(kept, quantities)
-    metric = SHORT.get(metric, metric)
-    chosen = measure(metric, quantities)
-    if not _measured(chosen, kept):
-        raise ValueError(f"--metric {metric}: no run has it; {did_you_mean(metric, known)}")
+    wanted = [measure(key, quantities) for key in names]
+    for one in wanted:
+        if not _measured(one, kept):
+            raise ValueError(f"--metric {one.key}: no run has it; {did_you_mean(one.key, known)}")
+    chosen, *also = wanted or [measure("", quantities)]
     base = baseline(choices, against)
     choices = [base, *(choice for choice in choices if choice is not base)]
-    measures = [one for one in columns(known, quantities) if one.key != metric and _measured(one, kept)]
+    every = columns(known, quantities)
+    measures = [one for one in every if one.key != chosen.key and _measured(one, kept)]
+    measures += [one for one in also if one.key not in {other.key for other in measures}]
     named = against is not None
-    rows = _rows(choices, chosen, measures, named)
+    paired = foreign.paired([choice.runs for choice in choices])
+    rows = _rows(choices, chosen, measures, named, paired, margin)
     why = loaded(kept, [chosen, *measures])
-    notes = differing + observe(runs, kept, rows, chosen, measures) + [f"{MARK} {why}"] * bool(why)
-    return Comparison(chosen, by, rows, measures, quantities, notes, why, list(runs), named)
+    notes = differing + observe(runs, kept, rows, chosen, measures, paired) + [f"{MARK} {why}"] * bool(why)
+    said = foreign.understood([choice.runs for choice in choices], [one.key for one in wanted])
+    found = Comparison(chosen, by, rows, measures, quantities, notes, why, list(runs), named)
+    return replace(found, paired=paired, margin=margin, understood=said, also=tuple(also))
 
 
 def read(choice: Choice, one: Measure) -> dict[int, float]:
@@ -104,20 +133,29 @@ def judged(comparison: Comparison, one: Measure) -> list[Row]:
     """The rows with their values, differences and verdicts in another measure, by the same procedure."""
     if one.key == comparison.metric.key:
         return comparison.rows
-    return _rows([row.choice for row in comparison.rows], one, [], comparison.named)
+    choices = [row.choice for row in comparison.rows]
+    return _rows(choices, one, [], comparison.named, comparison.paired, comparison.margin)
 
 
 def _measured(one: Measure, runs: Sequence[Run]) -> bool:
     return any(one.read(run.measured) is not None for run in runs)
 
 
-def _rows(choices: list[Choice], metric: Measure, measures: list[Measure], named: bool) -> list[Row]:
+def _rows(
+    choices: list[Choice],
+    metric: Measure,
+    measures: list[Measure],
+    named: bool,
+    paired: bool,
+    margin: float | None,
+) -> list[Row]:
     rows = [_row(choice, metric, measures) for choice in choices]
     bits = [crossed.table(choice.runs) for choice in choices] if metric.key == crossed.MEASURE else []
-    decisions = decide([row.finite for row in rows], bits, named=named)
+    decisions = decide([row.finite for row in rows], bits, named=named, paired=paired, margin=margin)
     shared = set.intersection(*(set(row.finite) for row in rows))
+    fewest = len(shared) if paired else min(len(row.finite) for row in rows)
     whole = len(rows) > 1 and not any(row.broken for row in rows)
-    ranked = metric.sense != 0 and not named and whole and len(shared) >= statistics.LEAST_PAIRS
+    ranked = metric.sense != 0 and not named and whole and fewest >= statistics.LEAST_PAIRS
     found, base = [], rows[0]
     for place, row in enumerate(rows):
         if bits and bits[place].keys() == row.finite.keys():
@@ -126,11 +164,9 @@ def _rows(choices: list[Choice], metric: Measure, measures: list[Measure], named
         if ranked:
             row = replace(row, rank=decisions.rank(place, len(rows), metric.sense))
         if place:
-            seeds = sorted(row.finite.keys() & base.finite.keys())
-            pairs = [row.finite[seed] - base.finite[seed] for seed in seeds]
-            versus = _versus(pairs, decisions, place, metric)
-            broken = len({*row.broken, *base.broken})
-            row = replace(row, versus=versus, verdict=verdict(versus, metric, broken))
+            versus = _versus(row, base, decisions, place, metric, paired)
+            broken = len({*row.broken, *base.broken}) if paired else len(row.broken) + len(base.broken)
+            row = replace(row, versus=versus, verdict=verdict(versus, metric, broken, margin))
         found.append(row)
     return found
 
@@ -148,25 +184,39 @@ def _row(choice: Choice, metric: Measure, measures: list[Measure]) -> Row:
     return replace(row, summary=statistics.summarise(list(row.finite.values())))
 
 
-def _versus(differences: list[float], decisions: Decisions, place: int, metric: Measure) -> Versus:
+def _versus(row: Row, base: Row, decisions: Decisions, place: int, metric: Measure, paired: bool) -> Versus:
     pair = decisions.between(place, 0)
     error = pair.crossed if pair else None
-    summary = _widened(statistics.summarise(differences), error)
+    if paired:
+        shared = sorted(row.finite.keys() & base.finite.keys())
+        differences = every = [row.finite[seed] - base.finite[seed] for seed in shared]
+        summary, freedom = _widened(statistics.summarise(differences), error), None
+        d = statistics.paired_d(differences)
+    else:
+        differences = [value - base.summary.mean for value in row.finite.values()]
+        every = [value - other for value in row.finite.values() for other in base.finite.values()]
+        summary, freedom = statistics.apart(list(row.finite.values()), list(base.finite.values()))
+        pooled = math.hypot(row.summary.sd, base.summary.sd) / math.sqrt(2)
+        d = summary.mean / pooled if pooled else math.nan
     few = summary.n < LEAST_DECIDED
-    better = [-x for x in differences] if metric.sense < 0 else differences
+    better = [-x for x in every] if metric.sense < 0 else every
     # Equal differences have no spread: how small a difference they could show is not known.
     sd = error.error * math.sqrt(summary.n) if error else summary.sd
+    unknown, family = few or not sd, len(decisions.pairs)
+    groups = 1 if paired else 2
     return Versus(
         differences=differences,
         summary=summary,
         p=pair.p if pair else math.nan,
-        p_sign_flip=math.nan if few else statistics.sign_flip_p(differences),
+        p_sign_flip=statistics.sign_flip_p(differences) if paired and not few else math.nan,
         p_holm=pair.adjusted if pair else math.nan,
-        d=math.nan if few else statistics.paired_d(differences),
+        # More seeds are no remedy for few test images.
+        needed=math.nan if unknown or error else statistics.needed(summary.mean, sd, family, groups),
+        d=math.nan if few else d,
         superiority=statistics.superiority(better),
-        superiority_interval=statistics.superiority_interval(better),
-        family=len(decisions.pairs),
-        detectable=math.nan if few or not sd else statistics.detectable(sd, summary.n, len(decisions.pairs)),
+        superiority_interval=statistics.superiority_interval(better, summary.n),
+        family=family,
+        detectable=math.nan if unknown else statistics.detectable(sd, summary.n, family, freedom),
         within=pair.within if pair else math.nan,
         crossed=error,
     )

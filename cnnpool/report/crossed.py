@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 from cnnpool.report.runs import Run
-from cnnpool.report.statistics import LEVEL
+from cnnpool.report.statistics import LEVEL, tail
 from cnnpool.run_folder.results import unpacked
 
 MEASURE = "test.accuracy"
@@ -74,13 +74,7 @@ class Crossed:
 
     def _tail(self, distance: float) -> float:
         pairs = ((self.by_seed, self.seeds - 1.0), (self.error, self.freedom))
-        return max(_tail(distance, error, freedom) for error, freedom in pairs)
-
-
-def _tail(distance: float, error: float, freedom: float) -> float:
-    if not error:
-        return 0.5 if distance == 0 else float(distance < 0)
-    return float(stdtr(freedom, -distance / error))
+        return max(tail(distance, error, freedom) for error, freedom in pairs)
 
 
 def table(runs: Mapping[int, Run]) -> dict[int, Bits]:

@@ -20,8 +20,9 @@ BETTER = {"higher": " Higher is better.", "lower": " Lower is better.", None: ""
 def contents(comparison: Comparison) -> dict[str, Any]:
     """The parts of a page, from its title to what ran."""
     data = ", ".join(sorted({run.results.images_of for run in comparison.compared}))
+    where = f" on {data}" * bool(data)
     return {
-        "title": f"{comparison.metric.title} on {data} by {', '.join(comparison.by)}",
+        "title": f"{comparison.metric.title}{where} by {', '.join(comparison.by)}",
         "headline": headline(comparison),
         "single": single_pairs(comparison),
         "ranking": ranking(comparison),
@@ -44,7 +45,9 @@ def headline(comparison: Comparison) -> list[str]:
     rows = comparison.rows
     measures = {one.key: one for one in comparison.measures}
     shift = next((one for key, one in measures.items() if key.startswith(MARKED)), None)
-    found = [_differences(comparison, one) for one in (comparison.metric, shift) if one]
+    every = {one.key: one for one in (comparison.metric, *comparison.also, shift) if one}
+    found = [comparison.understood] * bool(comparison.understood)
+    found += [_differences(comparison, one) for one in every.values()]
     if len(rows) > 1:
         found += [_size(comparison, one) for one in sizes(comparison.measures)]
     return found
@@ -54,8 +57,9 @@ def _differences(comparison: Comparison, one: Measure) -> str:
     """One sentence on the differences to the baseline that are shown in a measure, and on the others."""
     base, *others = judged(comparison, one)
     n = {row.summary.n for row in (base, *others)}
-    seeds = f"{min(n)}{f' to {max(n)}' * (len(n) > 1)} seed{'s' * (max(n) != 1)}"
-    title = f"{one.title[:1].upper()}{one.title[1:]}"
+    word = "run" if comparison.understood else "seed"
+    seeds = f"{min(n)}{f' to {max(n)}' * (len(n) > 1)} {word}{'s' * (max(n) != 1)}"
+    title = one.title if comparison.understood else f"{one.title[:1].upper()}{one.title[1:]}"
     mean = f"{one.format(base.summary.mean)} {one.unit}".rstrip()
     if not others:
         return f"{title}: {mean} ({seeds})."
@@ -116,29 +120,38 @@ def method(comparison: Comparison) -> list[tuple[str, str]]:
         family = "the comparisons with the baseline, since it was named"
         places = "None: they need all pairs, and only comparisons with the named baseline were made."
     senses = {1: "higher is better", -1: "lower is better", 0: "neither sense is better in itself"}
+    measure = f"{comparison.metric.key} of results.json; {senses[comparison.metric.sense]}."
+    intervals = (
+        "95 %. Of a test accuracy whose runs say which images they got right they cover other seeds and "
+        "other test images (two crossed random effects, Clark 1973, and never less than the t interval "
+        "over the seeds); of all else they are t intervals over the seeds, which decide initial weights, "
+        "order and augmentation. Tables end them at 0 and 100 %."
+    )
+    pairing, of = "Paired by seed, and by test image.", "the difference"
+    flips = f"The sign-flip test stands beside it unadjusted, exact up to {EXACT_PAIRS} pairs. "
+    if comparison.understood:
+        measure, pairing = comparison.understood, "Paired by seed."
+        intervals = "95 %, t intervals over the runs of a choice."
+    if not comparison.paired:
+        pairing = "Between independent runs, by Welch's t test (1947) and its interval."
+        flips, of = "", "the runs"
+    margin = "half a point" if comparison.margin is None else comparison.metric.format(comparison.margin)
     return [
-        ("Measure", f"{comparison.metric.key} of results.json; {senses[comparison.metric.sense]}."),
-        (
-            "Intervals",
-            "95 %. Of a test accuracy whose runs say which images they got right they cover other seeds and "
-            "other test images (two crossed random effects, Clark 1973, and never less than the t interval "
-            "over the seeds); of all else they are t intervals over the seeds, which decide initial weights, "
-            "order and augmentation. Tables end them at 0 and 100 %.",
-        ),
+        ("Measure", measure),
+        ("Intervals", intervals),
         (
             "Differences",
-            "Paired by seed, and by test image. p (Holm): two-sided test with the standard errors of the "
-            f"intervals, adjusted by Holm over {family}; where all differences are equal, no smaller than "
-            "that of the sign-flip test. Each measure is corrected by itself. The "
-            f"sign-flip test stands beside it unadjusted, exact up to {EXACT_PAIRS} pairs. Effect size d: "
-            "mean difference in standard deviations of the difference.",
+            f"{pairing} p (Holm): two-sided test with the standard errors of the intervals, adjusted by "
+            f"Holm over {family}; where all differences are equal, no smaller than that of the sign-flip "
+            f"test. Each measure is corrected by itself. {flips}Effect size d: mean difference in standard "
+            f"deviations of {of}.",
         ),
         (
             "Words",
             "Better and worse need an adjusted p below 0.05: with all choices equal, at most 5 % of reports "
             "hold any such word. No difference shown does not mean equal: the smallest difference that the "
-            "same test shows in 80 % of repetitions stands there. That a choice differs by less than half a "
-            "point needs both one-sided tests (TOST) at the same level, corrected likewise. "
+            "same test shows in 80 % of repetitions stands there. That a choice differs by less than "
+            f"{margin} needs both one-sided tests (TOST) at the same level, corrected likewise. "
             f"Below {LEAST_DECIDED} seeds nothing is decided.",
         ),
         ("Places", places),
@@ -149,6 +162,9 @@ def provenance(comparison: Comparison) -> list[tuple[str, str]]:
     """Term and value of what the runs were and where they ran."""
     results = [run.results for run in comparison.compared]
     seeds = sorted({seed for row in comparison.rows for seed in row.choice.runs})
+    ran = ("Runs", f"{len(results)} compared, {len(comparison.runs)} found")
+    if comparison.understood:
+        return [ran, *[("Seeds", ", ".join(map(str, seeds)))] * comparison.paired]
     images = sorted({one.images_of for one in results})
     hashes = sorted({(one.data_sha256 or "unknown")[:12] for one in results})
     epochs = sorted({str(one.epochs if one.epochs is not None else "unknown") for one in results})
@@ -156,7 +172,7 @@ def provenance(comparison: Comparison) -> list[tuple[str, str]]:
     machine = [f"{key} {value}" for key, value in agreed([one.environment for one in results]).items()]
     times = sorted(one.finished for one in results if one.finished)
     return [
-        ("Runs", f"{len(results)} compared, {len(comparison.runs)} found"),
+        ran,
         ("Seeds", ", ".join(map(str, seeds))),
         ("Data", f"{', '.join(images)}, sha256 {', '.join(hashes)}"),
         ("Epochs", ", ".join(epochs)),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cnnpool.quantity import Quantity, find, from_records, is_number
+from cnnpool.report.foreign import logged
 from cnnpool.report.runs import Run
 
 MERGED: dict[str, Callable[[list[float]], float]] = {
@@ -70,7 +71,8 @@ class Measure:
 
     def read(self, results: Mapping[str, Any]) -> float | None:
         """The number of one run: None if it was not measured, NaN if it is null or not a number."""
-        found = list(_lookup(results, self.key.split(".")))
+        # Tags of other programs may hold dots.
+        found = list(_lookup(results, [self.key] if self.key in results else self.key.split(".")))
         if not found:
             return None
         return MERGED[self.quantity.stages](found) if all(map(math.isfinite, found)) else math.nan
@@ -90,6 +92,8 @@ def quantities_of(runs: Sequence[Run]) -> list[Quantity]:
         for one in from_records(quantities):
             found.setdefault(one.key, one)
     bare = any(not run.results.quantities for run in runs)
+    if logged(runs):
+        return list(found.values())
     if bare or not any(one.headline for one in found.values()):
         # Slow to import, and seldom needed: up to version 0.2 no run said which numbers are headlines.
         from cnnpool.probe import declared

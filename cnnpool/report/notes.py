@@ -23,6 +23,7 @@ def observe(
     rows: Sequence[Row],
     metric: Measure,
     measures: Sequence[Measure],
+    paired: bool = True,
 ) -> list[str]:
     """Sentences on runs that are missing or damaged, values that are no numbers, unpaired seeds, dirty code.
 
@@ -32,9 +33,12 @@ def observe(
         rows: the comparison, its baseline first.
         metric: what is compared.
         measures: the others.
+        paired: whether equal seeds are pairs.
     """
     notes = [
-        f"{run.folder}: {run.state}{': ' * bool(run.reason)}{run.reason}" for run in runs if not run.found
+        f"{run.folder}: {run.state}{': ' * bool(run.reason)}{run.reason}"
+        for run in runs
+        if not run.found or run.reason
     ]
     for row in rows:
         label, missing = row.choice.label, sorted(row.choice.runs.keys() - row.values.keys())
@@ -43,7 +47,7 @@ def observe(
         if missing:
             notes.append(f"{label}: {metric.title} was not measured for seed {_list(missing)}")
         unpaired = sorted(row.finite.keys() ^ rows[0].finite.keys())
-        if unpaired:
+        if unpaired and paired:
             notes.append(f"{label}: seed {_list(unpaired)} without a partner, not in the difference")
     notes += [
         f"{row.choice.label} {SIGN}: seems to answer one class for all images with seed {_list(seeds)}; "

@@ -1,11 +1,12 @@
 """One simultaneous procedure: pairs of choices compared, verdicts and places from the same decisions.
 
-The pairs are those with a named baseline; without one, all. Each is compared by the paired t test; where all
-differences are equal, t has no scale and the sign-flip test decides. Where runs say which test images they
-got right, the test covers other test images too (``crossed``). All p-values are adjusted together by Holm
-(1979), which holds the chance of any false decision at 5 % whatever the dependence among choices. The place
-of a choice, which needs all pairs, lies between one more than the number of choices decided to be better and
-all choices less those decided to be worse: simultaneous 95 % intervals.
+The pairs are those with a named baseline; without one, all. Each is compared by the paired t test, or by
+Welch's (1947) where runs are not paired; where all differences are equal, t has no scale and the sign-flip
+test decides. Where runs say which test images they got right, the test covers other test images too
+(``crossed``). All p-values are adjusted together by Holm (1979), which holds the chance of any false decision
+at 5 % whatever the dependence among choices. The place of a choice, which needs all pairs, lies between one
+more than the number of choices decided to be better and all choices less those decided to be worse:
+simultaneous 95 % intervals.
 """
 
 import itertools
@@ -20,7 +21,7 @@ from scipy.special import stdtr
 from cnnpool.report.choice import Choice
 from cnnpool.report.crossed import Bits, Crossed, image_means, of_means
 from cnnpool.report.measure import Measure
-from cnnpool.report.statistics import LEVEL, Summary, holm, sign_flip_p
+from cnnpool.report.statistics import LEVEL, Gap, Summary, gap, holm, shuffle_p, sign_flip_p, tail
 
 SHOWN = ("better", "worse", "higher", "lower")
 """The verdicts of a difference that is shown."""
@@ -85,6 +86,8 @@ def decide(
     bits: Sequence[Mapping[int, Bits]] = (),
     *,
     named: bool = False,
+    paired: bool = True,
+    margin: float | None = None,
 ) -> Decisions:
     """Compare every pair of choices, or, with a ``named`` baseline, each with the first.
 
@@ -93,18 +96,22 @@ def decide(
         bits: seed -> which test images were classified correctly, for each choice, where it is known and the
             numbers are accuracies.
         named: whether the first is a baseline that was named.
+        paired: whether equal seeds are pairs; else runs are independent, and the test is Welch's.
+        margin: a smaller difference is none that matters; None for ``MARGIN`` where images are known.
     """
     # Pairs over the same seeds are computed at once: of a hundred choices there are 4,950.
     alike: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    means: dict[tuple[int, int], float] = {}
+    p_values: dict[tuple[int, int], float] = {}
+    errors: dict[tuple[int, int], Crossed | None] = {}
     for i, j in itertools.combinations(range(len(values)), 2):
         if named and i:
             break
         shared = values[i].keys() & values[j].keys()
-        if len(shared) >= LEAST_DECIDED:
+        if paired and len(shared) >= LEAST_DECIDED:
             alike.setdefault(tuple(sorted(shared)), []).append((i, j))
-    means: dict[tuple[int, int], float] = {}
-    p_values: dict[tuple[int, int], float] = {}
-    errors: dict[tuple[int, int], Crossed | None] = {}
+        elif not paired and min(len(values[i]), len(values[j])) >= LEAST_DECIDED:
+            means[i, j], p_values[i, j] = _welch(list(values[i].values()), list(values[j].values()))
     for seeds, pairs in alike.items():
         table = np.array([[one.get(seed, math.nan) for seed in seeds] for one in values])
         first, second = np.array(pairs).T
@@ -117,7 +124,11 @@ def decide(
     for key, one in errors.items():
         if one:
             p_values[key] = max(p_values[key], one.p(means[key]))
-            within[key] = one.p_within(means[key], MARGIN)
+            within[key] = one.p_within(means[key], MARGIN if margin is None else margin)
+    for key in keys:
+        if margin is not None and not errors.get(key):
+            own = between(values[key[0]], values[key[1]], paired=paired)
+            within[key] = tail(margin - abs(own.mean), own.error, own.freedom)
     adjusted, close = holm([p_values[key] for key in keys]), holm([within[key] for key in keys])
     return Decisions(
         {
@@ -125,6 +136,21 @@ def decide(
             for key, apart, near in zip(keys, adjusted, close, strict=True)
         }
     )
+
+
+def between(first: Mapping[int, float], second: Mapping[int, float], *, paired: bool) -> Gap:
+    """The mean of ``first`` less that of ``second``, over the seeds both have if they are ``paired``."""
+    if not paired:
+        return gap(list(first.values()), list(second.values()))
+    return gap([first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())])
+
+
+def _welch(first: list[float], second: list[float]) -> tuple[float, float]:
+    """Mean and two-sided p-value; where no group has any spread, that of dealing all values out anew."""
+    found = gap(first, second)
+    if found.error <= 1e-9 * max(map(abs, [*first, *second])):
+        return found.mean, shuffle_p(first, second)
+    return found.mean, 2 * tail(abs(found.mean), found.error, found.freedom)
 
 
 def _errors(
@@ -161,7 +187,7 @@ def paired_t_p(differences: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Versus:
-    """A choice less the baseline, over the seeds both have."""
+    """A choice less the baseline, over the seeds both have; unpaired, each run less the baseline's mean."""
 
     differences: list[float]
     summary: Summary
@@ -171,6 +197,8 @@ class Versus:
     """Of the exact sign-flip test, beside it, which assumes no distribution; NaN from too few pairs."""
     p_holm: float
     """``p`` adjusted over all pairs compared."""
+    needed: float
+    """Runs of each choice that show a difference of this size in 80 % of cases; NaN where not known."""
     d: float
     """Effect size; NaN from too few pairs."""
     superiority: float
@@ -212,7 +240,7 @@ class Row:
         return sorted(self.values.keys() - self.finite.keys())
 
 
-def verdict(versus: Versus, metric: Measure, broken: int = 0) -> str:
+def verdict(versus: Versus, metric: Measure, broken: int = 0, margin: float | None = None) -> str:
     """The words that the decisions of ``pairwise`` allow, from runs that all gave a number."""
     n, s = versus.summary.n, versus.summary
     if broken:
@@ -223,7 +251,8 @@ def verdict(versus: Versus, metric: Measure, broken: int = 0) -> str:
         words = {1: SHOWN[:2], -1: SHOWN[1::-1], 0: SHOWN[2:]}[metric.sense]
         return words[0] if s.mean > 0 else words[1]
     if versus.within < LEVEL:
-        return f"differs by less than {metric.format(MARGIN)} {metric.step_unit}".rstrip()
+        least = metric.format(MARGIN if margin is None else margin)
+        return f"differs by less than {least} {metric.step_unit}".rstrip()
     if s.sd == 0:
         return f"no difference shown at n={n}: all pairs differ by {metric.format(s.mean)}"
     size = f"{metric.format(versus.detectable)} {metric.step_unit}".strip()

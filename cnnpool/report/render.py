@@ -20,8 +20,7 @@ from cnnpool.report import columns, document
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.notes import MARK
 from cnnpool.report.plots import Plot
-from cnnpool.run_folder.errors import DamagedError
-from cnnpool.run_folder.reading import read_json
+from cnnpool.report.runs import COMMAND, REPORT, is_report
 from cnnpool.system.atomic import write_bytes
 
 MOST_NOTES = 3
@@ -32,9 +31,6 @@ FITTED = r"""\resizebox*{!}{\ifdim\totalheight>\textheight\textheight\else\total
 ALPHABET = (
     "% and \\usepackage[T1]{fontenc}; letters that it lacks need lualatex or xelatex, and a font with them\n"
 )
-NUMBERS = "table.json"
-"""Is written first, and says that a folder is a report's."""
-COMMAND = ["cnnpool", "compare"]
 
 
 def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequence[Plot]) -> None:
@@ -45,7 +41,7 @@ def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequ
     """
     put(
         {
-            NUMBERS: _json(comparison, argv),
+            REPORT: _json(comparison, argv),
             **pages(comparison, plots, argv),
             "table.csv": tables.csv(columns.records(comparison)),
             "runs.csv": tables.csv(columns.runs(comparison)),
@@ -69,7 +65,7 @@ def pages(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) ->
         "report",
         "compare.jinja",
         **document.contents(comparison),
-        main=columns.main_columns(comparison),
+        mains=[columns.main_columns(one) for one in comparison.each],
         baseline=comparison.baseline.choice.label,
         pairs=columns.pair_columns(comparison),
         over_images=document.OVER_IMAGES,
@@ -130,12 +126,14 @@ def latex(comparison: Comparison) -> str:
 
     The preamble needs booktabs and graphicx, for names with letters that are not ASCII a font encoding too.
     """
-    *numbers, verdicts = columns.main_columns(comparison)
-    signs = [SIGNS.get(verdict, "" if verdict == "baseline" else "o") for verdict in verdicts.cells]
-    main = [*numbers, tables.Column("", signs, words=True)]
+    mains = []
+    for one in comparison.each:
+        *numbers, verdicts = columns.main_columns(one)
+        signs = [SIGNS.get(verdict, "" if verdict == "baseline" else "o") for verdict in verdicts.cells]
+        mains.append([*numbers, tables.Column("", signs, words=True)])
     body = "\n\\bigskip\n\n".join(
         f"\\noindent{FITTED}\n{tables.latex(one)}}}}}\n"
-        for one in [main, *columns.measure_tables(comparison)]
+        for one in [*mains, *columns.measure_tables(comparison)]
     )
     letters = "" if body.isascii() else ALPHABET
     return f"% needs \\usepackage{{booktabs,graphicx}}; + better, - worse, o not shown\n{letters}{body}"
@@ -152,7 +150,8 @@ def text(comparison: Comparison, *, width: int, colour: bool, whole: bool = Fals
     """
     said = document.headline(comparison)
     shown = "".join(f"{_filled(one, width)}\n" for one in said)
-    shown += f"\n{tables.text(columns.main_columns(comparison), width)}\n"
+    for one in comparison.each:
+        shown += f"\n{tables.text(columns.main_columns(one), width)}\n"
     remarks = [*document.single_pairs(comparison), columns.ranking(comparison)]
     shown += "".join(f"{_filled(one, width)}\n" for one in remarks)
     others = columns.measure_columns(comparison)
@@ -186,7 +185,7 @@ def refuse_foreign(folder: Path) -> None:
     try:
         with suppress(FileNotFoundError):
             names = sorted(os.listdir(folder))
-            if names and not _is_report(folder):
+            if names and not is_report(folder):
                 more = f" and {len(names) - 1} more" if len(names) > 1 else ""
                 raise ValueError(
                     f"--out {folder} holds files that are no report of cnnpool ({names[0]}{more}): "
@@ -194,13 +193,6 @@ def refuse_foreign(folder: Path) -> None:
                 )
     except OSError as error:
         raise _unwritable(folder, error) from error
-
-
-def _is_report(folder: Path) -> bool:
-    try:
-        return bool(read_json(folder / NUMBERS, lambda content: content["command"][:2] == COMMAND))
-    except (DamagedError, KeyError, TypeError):
-        return False
 
 
 def put(files: Mapping[str, str], plots: Sequence[Plot], folder: Path) -> None:
@@ -235,7 +227,11 @@ def _json(comparison: Comparison, argv: Sequence[str]) -> str:
         "baseline": comparison.baseline.choice.label,
         "choices": [
             record | {"values": row.values}
-            for record, row in zip(columns.records(comparison), comparison.rows, strict=True)
+            for record, row in zip(
+                columns.records(comparison),
+                [row for one in comparison.each for row in one.rows],
+                strict=True,
+            )
         ],
         "notes": comparison.notes,
         "runs": [

@@ -14,14 +14,19 @@ from typing import Any
 
 from cnnpool.json_text import flat
 from cnnpool.quantity import numbers
+from cnnpool.report.scalars import Files, is_log, log_files
 from cnnpool.run_folder import layout, results, status
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.folder_lock import abandoned
+from cnnpool.run_folder.reading import read_json
 from cnnpool.run_folder.results import NAMED, Results
 
 log = logging.getLogger(__name__)
 
 UNSET = "unset"
+COMMAND = ["cnnpool", "compare"]
+REPORT = "table.json"
+"""Is written first, and says that a folder is a report's."""
 KILLED = "stopped: no process trains it any more; the same command goes on from there"
 
 
@@ -87,28 +92,43 @@ class Run:
         return node if isinstance(node, Mapping) else {}
 
 
-def find(paths: Iterable[str | os.PathLike[str]], each: Callable[[], object] = lambda: None) -> list[Run]:
+def find(
+    paths: Iterable[str | os.PathLike[str]],
+    each: Callable[[], object] = lambda: None,
+    logs: list[Files] | None = None,
+) -> list[Run]:
     """Every run folder at or under ``paths``, each once, in the order in which they lie there.
 
     Args:
-        paths: folders.
+        paths: folders; with ``logs`` also files of other programs.
         each: is called after each run.
+        logs: is filled with the files of other programs that hold scalars, outside of run folders.
 
     Raises:
-        ValueError: if a path does not exist or is no folder, or no run is found.
+        ValueError: if a path does not exist or is no folder, or nothing is found.
     """
-    roots = [Path(path) for path in paths]
-    for root in roots:
+    paths = list(paths)
+    roots: list[Path] = []
+    others: list[Files] = []
+    for root in map(Path, paths):
         try:
             is_folder = stat.S_ISDIR(root.stat().st_mode)
         except FileNotFoundError:
             raise ValueError(f"{root} does not exist") from None
-        if not is_folder:
+        if is_folder:
+            roots.append(root)
+        elif logs is not None and is_log(root.name):
+            others.append((root.parent, root.parent, [root.name]))
+        else:
             raise ValueError(f"{root} is not a folder: give the run's folder or one above it")
-    folders = {folder.resolve(): folder for root in roots for folder in _folders(root)}
-    if not folders:
+    folders = {folder.resolve(): folder for root in roots for folder in _folders(root, others)}
+    if logs is not None:
+        unique = {(folder.resolve(), tuple(names)): (root, folder, names) for root, folder, names in others}
+        logs += [one for (at, _), one in unique.items() if not folders.keys() & {at, *at.parents}]
+    if not folders and not logs:
         raise ValueError(
-            f"no run found under {', '.join(map(str, roots))}: a run's folder holds {layout.RESULTS}"
+            f"no run found under {', '.join(map(str, paths))}: a run's folder holds {layout.RESULTS}, "
+            "or TensorBoard's event files, metrics.csv or another CSV file"
         )
     runs: list[Run] = []
     descriptions: list[dict[str, Any]] = []
@@ -176,14 +196,24 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _folders(root: Path) -> Iterable[Path]:
+def _folders(root: Path, logs: list[Files]) -> Iterable[Path]:
     # Unlike ``os.walk``, which takes what it may not read for empty.
     os.scandir(root).close()
     for folder, below, files in os.walk(root, onerror=_warn):
         marks = {layout.RESULTS, layout.METRICS, layout.STATUS} & set(files)
         if marks or Path(folder, layout.SETTINGS, "config.yaml").is_file():
             yield Path(folder)
+        elif (names := log_files(files, below)) and not is_report(Path(folder)):
+            logs.append((root, Path(folder), names))
         below[:] = sorted(name for name in below if not name.startswith("."))
+
+
+def is_report(folder: Path) -> bool:
+    """Whether ``folder`` holds a report of ``cnnpool compare``."""
+    try:
+        return bool(read_json(folder / REPORT, lambda content: content["command"][:2] == COMMAND))
+    except (DamagedError, KeyError, TypeError):
+        return False
 
 
 def _warn(error: OSError) -> None:

@@ -1,13 +1,14 @@
 """Numbers from few seeds: t intervals, sign-flip tests, Holm's correction, power."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, nctdtrinc, stdtrit
+from scipy.special import betaincinv, nctdtrinc, stdtr, stdtrit
 
 LEVEL = 0.05
 POWER = 0.8
@@ -48,6 +49,55 @@ def spread(values: np.ndarray) -> np.ndarray:
         return np.array([mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)])
     half = stdtrit(len(values) - 1, 1 - LEVEL / 2) * values.std(0, ddof=1) / math.sqrt(len(values))
     return np.array([mean, mean - half, mean + half])
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The mean of a difference, its standard error and the degrees of freedom of that."""
+
+    mean: float
+    error: float
+    freedom: float
+
+
+def gap(first: Sequence[float], second: Sequence[float] | None = None) -> Gap:
+    """The mean of differences ``first``, or that of ``first`` less that of ``second``, as Welch (1947).
+
+    NaN from fewer than two values.
+    """
+    parts = [(len(x), float(np.var(x, ddof=1)) / len(x)) for x in (first, second or ()) if len(x) > 1]
+    if len(parts) < (1 if second is None else 2):
+        mean = float(np.mean(first) - (np.mean(second) if second else 0)) if first else math.nan
+        return Gap(mean, math.nan, math.nan)
+    variance = sum(part for _, part in parts)
+    below = sum(part**2 / (n - 1) for n, part in parts)
+    freedom = variance**2 / below if below else float(sum(n - 1 for n, _ in parts))
+    return Gap(float(np.mean(first) - (np.mean(second) if second else 0)), math.sqrt(variance), freedom)
+
+
+def apart(first: Sequence[float], second: Sequence[float]) -> tuple[Summary, float]:
+    """The difference of two independent groups with Welch's 95 % interval, and its degrees of freedom.
+
+    Its n is that of the smaller group, its standard deviation the standard error times the root of n.
+    """
+    own, n = gap(first, second), min(len(first), len(second))
+    half = float(stdtrit(own.freedom, 1 - LEVEL / 2)) * own.error
+    return Summary(n, own.mean, own.error * math.sqrt(n), own.mean - half, own.mean + half), own.freedom
+
+
+def tail(distance: float, error: float, freedom: float) -> float:
+    """One-sided p-value of the t of ``distance`` in standard errors; without an error 0, 0.5 or 1."""
+    if not error:
+        return 0.5 if distance == 0 else float(distance < 0)
+    return float(stdtr(freedom, -distance / error))
+
+
+def shuffle_p(first: Sequence[float], second: Sequence[float]) -> float:
+    """Two-sided p-value of two groups, each of equal values: the share of ways to deal them out so far apart.
+
+    2 / C(n + m, n), or 1 if all values are equal; the sign-flip test's counterpart without pairs.
+    """
+    return min(1.0, 2 / math.comb(len(first) + len(second), len(first))) if first[0] != second[0] else 1.0
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
@@ -105,9 +155,13 @@ def superiority(differences: Sequence[float]) -> float:
     return float((np.sign(d).sum() / d.size + 1) / 2) if d.size else math.nan
 
 
-def superiority_interval(differences: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of P(A > B) for another pair (Clopper & Pearson 1934), a tie counting one half."""
-    n, share = len(differences), superiority(differences)
+def superiority_interval(differences: Sequence[float], n: int | None = None) -> tuple[float, float]:
+    """The 95 % interval of P(A > B) for another pair (Clopper & Pearson 1934), a tie counting one half.
+
+    Of all pairs between independent groups ``n`` is the size of the smaller one: the variance of their share
+    is at most that of so many pairs (van Dantzig 1951).
+    """
+    n, share = len(differences) if n is None else n, superiority(differences)
     if not n:
         return math.nan, math.nan
     wins, tail = n * share, LEVEL / 2
@@ -116,13 +170,24 @@ def superiority_interval(differences: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def detectable(sd: float, n: int, comparisons: int = 1) -> float:
+def detectable(sd: float, n: int, comparisons: int = 1, freedom: float | None = None) -> float:
     """The smallest true difference that n pairs show in 80 % of cases by the t test, at Holm's first step.
 
-    ncp sd / sqrt(n), where the noncentral t of n - 1 degrees of freedom and noncentrality ncp exceeds the
-    critical value of level 0.05 / comparisons in 80 % of cases.
+    ncp sd / sqrt(n), where the noncentral t of n - 1 degrees of freedom, or ``freedom``, and noncentrality
+    ncp exceeds the critical value of level 0.05 / comparisons in 80 % of cases.
     """
     if n < 2:
         return math.nan
-    edge = stdtrit(n - 1, 1 - LEVEL / max(comparisons, 1) / 2)
-    return float(nctdtrinc(n - 1, 1 - POWER, edge)) * sd / math.sqrt(n)
+    freedom = n - 1 if freedom is None else freedom
+    edge = stdtrit(freedom, 1 - LEVEL / max(comparisons, 1) / 2)
+    return float(nctdtrinc(freedom, 1 - POWER, edge)) * sd / math.sqrt(n)
+
+
+def needed(difference: float, sd: float, comparisons: int = 1, groups: int = 1) -> float:
+    """The fewest pairs, 3 to 1,000, or runs of each of two ``groups``, for which so small a difference is
+    ``detectable``; infinite where they do not suffice."""
+    sizes = range(3, 1001)
+    place = bisect_left(
+        sizes, True, key=lambda n: detectable(sd, n, comparisons, groups * (n - 1)) <= abs(difference)
+    )
+    return sizes[place] if place < len(sizes) else math.inf

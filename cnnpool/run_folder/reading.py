@@ -4,6 +4,7 @@ Only regular files of a limited size are read, JSON holds finite numbers alone, 
 which a small file can fill the memory. A file that is none of this is a :class:`DamagedError` that names it.
 """
 
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -26,18 +27,29 @@ def read_bytes(path: Path) -> bytes | None:
         DamagedError: if it is no regular file, too long, or cannot be read.
     """
     try:
-        found = path.stat()
-        # Opening a pipe would wait for its writer.
-        if not stat.S_ISREG(found.st_mode):
-            raise DamagedError(f"{path} cannot be read: it is not a regular file")
-        if found.st_size > LONGEST:
-            raise damaged(path, f"it is longer than {LONGEST:,} bytes")
+        regular(path)
         with path.open("rb") as file:
             return file.read(LONGEST)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise DamagedError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def regular(path: Path) -> os.stat_result:
+    """The state of the file ``path``.
+
+    Raises:
+        DamagedError: if it is no regular file, or too long.
+        OSError: if there is none.
+    """
+    found = path.stat()
+    # Opening a pipe would wait for its writer.
+    if not stat.S_ISREG(found.st_mode):
+        raise DamagedError(f"{path} cannot be read: it is not a regular file")
+    if found.st_size > LONGEST:
+        raise damaged(path, f"it is longer than {LONGEST:,} bytes")
+    return found
 
 
 def read_json(path: Path, checked: Callable[[Any], T]) -> T | None:

@@ -36,7 +36,7 @@ ROOMS = {
         *(RUN_FOLDER, SYSTEM, TABLES, *LAYERS),
     },
     "report": {
-        *("jinja2", "numpy", "scipy", "matplotlib", "cnnpool.json_text"),
+        *("jinja2", "numpy", "scipy", "matplotlib", "tensorboard", "cnnpool.json_text"),
         *("cnnpool.cli_parser", "cnnpool.system.atomic", "cnnpool.system.progress", RUN_FOLDER, TABLES),
         "cnnpool.system.next_command",
         # The probes describe the numbers of runs that do not do so themselves yet.
@@ -51,7 +51,10 @@ ROOMS = {
         *("cnnpool.cli_parser", "cnnpool.pool", "cnnpool.readout", "cnnpool.registry", SYSTEM, TABLES),
     },
     "bench": {"torch", *RIVALS, "cnnpool.pool", "cnnpool.cli_parser", RUN_FOLDER, SYSTEM, TABLES},
-    "__init__": {"cnnpool.launch.python", "cnnpool.pool", "cnnpool.surgery", "cnnpool.system.hardware"},
+    "__init__": {
+        *("cnnpool.launch.python", "cnnpool.pool", "cnnpool.report.table", "cnnpool.surgery"),
+        "cnnpool.system.hardware",
+    },
     "choices": set(),
     "network": {
         *("torch", "cnnpool.choices", "cnnpool.published", "cnnpool.registry", RUN_FOLDER, *LAYERS),

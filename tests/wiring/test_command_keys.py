@@ -36,6 +36,12 @@ ELSEWHERE |= {
     "test_the_data_that_a_run_names_are_fetched_only_where_that_is_asked_for",
     "probe --weights": "inspection/test_examine.py::"
     "test_published_weights_of_a_file_answer_as_built_and_swapped",
+    **dict.fromkeys(
+        ("compare --best", "compare --last", "compare --mean-of-last"),
+        "report/test_foreign.py::test_the_value_of_a_run_is_the_last_the_best_or_a_mean",
+    ),
+    "compare --margin": "report/test_foreign.py::"
+    "test_a_margin_is_tested_from_both_sides_and_the_runs_needed_have_the_power",
     "train --cfg": "launch/test_compose.py::test_the_configuration_is_shown_and_nothing_is_run",
     "train --package": "launch/test_compose.py::test_the_configuration_is_shown_and_nothing_is_run",
     "train --resolve": "launch/test_compose.py::test_the_configuration_is_shown_and_nothing_is_run",

@@ -30,7 +30,8 @@ def accuracy(comparison: Comparison) -> tuple[Figure, str] | None:
     }
     if not any(series.values()):
         return None
-    caption = f"{metric.title} per choice: a dot per seed, the mean and its 95 % interval."
+    word = "run" if comparison.understood else "seed"
+    caption = f"{metric.title} per choice: a dot per {word}, the mean and its 95 % interval."
     caption += of_all(comparison)
     limits = (metric.shown(metric.within(-np.inf)), metric.shown(metric.within(np.inf)))
     own = [styles[row.choice.label] for row in rows]
@@ -49,9 +50,9 @@ def differences(comparison: Comparison) -> tuple[Figure, str] | None:
     if not any(series.values()):
         return None
     unit = {"points": " (percentage points)", "": ""}.get(metric.step_unit, f" ({metric.unit})")
+    pairs = "paired by seed: a dot per seed" if comparison.paired else "not paired: a dot per run"
     caption = (
-        f"{metric.title} less that of {label}, paired by seed: a dot per seed, the mean, its 95 % interval."
-        f"{of_all(comparison)}"
+        f"{metric.title} less that of {label}, {pairs}, the mean, its 95 % interval.{of_all(comparison)}"
     )
     axis = f"{metric.title}, difference to {label}{unit}"
     own = [styles[row.choice.label] for row, _ in rows]

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from cnnpool.report.comparison import Comparison
+from cnnpool.report.foreign import logged
 from cnnpool.report.plots import panels
 from cnnpool.report.plots.panels import Band
 from cnnpool.report.plots.styles import BEST, Style, of_all, shown, style_of, styles_of
@@ -29,12 +30,16 @@ class History:
         accuracy: (3, epochs) of it, 0..1, NaN where a run that has some lacks the epoch.
         each: epoch -> validation accuracy, of every run that has one.
         problems: a line on each file of which some is lost.
+        labels: of both axes.
+        scale: factor of what is drawn.
     """
 
     epochs: list[int]
     accuracy: np.ndarray
     each: list[dict[int, float]] = field(repr=False)
     problems: list[str] = field(default_factory=list)
+    labels: tuple[str, str] = ("epoch", "validation accuracy (%)")
+    scale: int = 100
 
     @property
     def runs(self) -> int:
@@ -42,15 +47,21 @@ class History:
         return len(self.each)
 
 
-def history(runs: Sequence[Run]) -> History:
-    """Read metrics.jsonl of each of ``runs``, once."""
+def history(runs: Sequence[Run], tag: str = "") -> History:
+    """Read metrics.jsonl of each of ``runs``, once; of runs of other programs the scalars of ``tag``."""
+    if others := logged(runs):
+        series = [dict(zip(*run.series[tag], strict=True)) for run in others if tag in run.series]
+        return History(*_together(series), labels=("step", tag), scale=1)
     every = [metrics.read(run.folder) for run in runs]
-    accuracies = [found for one in every if (found := _accuracy(one.records))]
-    epochs = sorted(set().union(*accuracies))
+    epochs, band, accuracies = _together([found for one in every if (found := _accuracy(one.records))])
+    return History(epochs, np.clip(band, 0, 1), accuracies, [one.problem for one in every if one.problem])
+
+
+def _together(found: list[dict[int, float]]) -> tuple[list[int], np.ndarray, list[dict[int, float]]]:
+    epochs = sorted(set().union(*found))
     # A run that ended early leaves a gap, not an average over fewer runs unseen.
-    table = np.array([[one.get(epoch, np.nan) for epoch in epochs] for one in accuracies])
-    within = np.clip(spread(table), 0, 1) if accuracies else np.empty((3, 0))
-    return History(epochs, within, accuracies, [one.problem for one in every if one.problem])
+    table = np.array([[one.get(epoch, np.nan) for epoch in epochs] for one in found])
+    return epochs, spread(table) if found else np.empty((3, 0)), found
 
 
 def _accuracy(records: Sequence[Record]) -> dict[int, float]:
@@ -93,6 +104,8 @@ def of_histories(
     if not labels:
         return None
     names = {label: f"{label} ({_counted(histories.get(label), going.get(label))})" for label in labels}
+    one = next(iter([*histories.values(), *going.values()]))
+    (x_label, y_label), scale = one.labels, one.scale
     few = len(labels) <= panels.FEW
     if few:
         figure, [axes] = panels.grid(1, 7.5, 4)
@@ -101,12 +114,12 @@ def of_histories(
         figure, every = panels.grid(len(labels), 2.4, 2.1)
     for axes, label in zip(every, labels, strict=True):
         if not few and base in histories and label != base:
-            panels.reference(axes, histories[base].epochs, 100 * histories[base].accuracy[0])
+            panels.reference(axes, histories[base].epochs, scale * histories[base].accuracy[0])
         if label in histories and seeds:
             _lines(axes, histories[label], styles[label], names[label])
         elif label in histories:
             own = histories[label]
-            panels.with_band(axes, own.epochs, 100 * own.accuracy, styles[label], names[label])
+            panels.with_band(axes, own.epochs, scale * own.accuracy, styles[label], names[label])
         if label in going:
             _lines(axes, going[label], replace(styles[label], dash=":", mark=""), names[label])
         if not few:
@@ -114,14 +127,15 @@ def of_histories(
         axes.xaxis.set_major_locator(MaxNLocator("auto" if few else 5, integer=True))
     if few:
         # Labels of the figure would lie on its legend.
-        axes.set(xlabel="epoch", ylabel="validation accuracy (%)")
+        axes.set(xlabel=x_label, ylabel=y_label)
         panels.legend(figure, panels.drawn(*every))
     else:
-        figure.supxlabel("epoch", fontsize="medium")
-        figure.supylabel("validation accuracy (%)", fontsize="medium")
+        figure.supxlabel(x_label, fontsize="medium")
+        figure.supylabel(y_label, fontsize="medium")
     grey = f" Grey: {base}." if base in histories and not few else ""
     shown = [histories[label] for label in labels if label in histories]
-    return figure, f"Validation accuracy per epoch: {_caption(shown, seeds, bool(going))}{grey}"
+    what = y_label.removesuffix(" (%)")
+    return figure, f"{what[:1].upper()}{what[1:]} per {x_label}: {_caption(shown, seeds, bool(going))}{grey}"
 
 
 def _caption(shown: Sequence[History], seeds: bool, going: bool) -> str:
@@ -142,8 +156,8 @@ def _counted(history: History | None, going: History | None) -> str:
 def _lines(axes: Axes, history: History, style: Style, name: str) -> None:
     for values in history.each:
         epochs = sorted(values)
-        percent = [100 * values[epoch] for epoch in epochs]
-        axes.plot(epochs, percent, style.dash, color=style.colour, linewidth=1.1, label=name)
+        scaled = [history.scale * values[epoch] for epoch in epochs]
+        axes.plot(epochs, scaled, style.dash, color=style.colour, linewidth=1.1, label=name)
 
 
 def curves(series: Mapping[str, tuple[Sequence[int], Band]], x_label: str, y_label: str) -> Figure:

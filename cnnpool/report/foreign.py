@@ -1,0 +1,367 @@
+"""Runs of other programs: their logs -> runs with a group, a seed and the value that is compared."""
+
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from cnnpool.registry import did_you_mean
+from cnnpool.report import scalars
+from cnnpool.report.runs import Run, find, keys_of
+from cnnpool.report.scalars import SEEDS, Files, Log, Series
+from cnnpool.run_folder.results import NAMED, Results
+
+log = logging.getLogger(__name__)
+
+NUMBERED = re.compile(
+    r"(?:(?P<rest>.*?)[_\-. ])?(?P<word>seed|version|run|trial|rep|fold|v|s)[_\-=. ]*(?P<number>\d{1,18})"
+    r"|\d{1,18}",
+    re.IGNORECASE,
+)
+"""A part of a path that numbers a run, such as ``3``, ``version_3`` or ``resnet-seed3``."""
+LOWER = re.compile(r"loss|err(or)?|nll|perplexity|ppl|r?mse|mae|wer|cer|fid|bpc|regret", re.IGNORECASE)
+PREFERRED = ("test.*acc", "val.*acc", "acc", "test", "val", "")
+"""Of tags, the first that fits the first of these is compared if none is named."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """The number that stands for a run.
+
+    Args:
+        last: the mean of so many last points; 0 for the best of all.
+        best: max or min, the direction that is better; empty to go by the name of the metric.
+    """
+
+    last: int = 1
+    best: Literal["", "max", "min"] = ""
+
+    def of(self, series: Series) -> float:
+        """The value of ``series``, NaN where it ends with one; of the best, where there is nothing else."""
+        values = series[1]
+        if self.last:
+            return sum(values[-self.last :]) / len(values[-self.last :])
+        numbers = [x for x in values if x == x] or [float("nan")]
+        return max(numbers) if self.best == "max" else min(numbers)
+
+    def better(self, tag: str) -> Literal["higher", "lower"]:
+        """The direction that is better."""
+        if self.best:
+            return "higher" if self.best == "max" else "lower"
+        return "lower" if LOWER.search(tag) else "higher"
+
+    def said(self, tags: Sequence[str]) -> str:
+        """How runs are read, in a sentence."""
+        how = f"the mean of the last {self.last} points" if self.last > 1 else "the last value"
+        how = how if self.last else f"the {self.best}imum, which flatters: on other data it would be worse"
+        kinds = {
+            self.better(tag): [one for one in tags if self.better(one) == self.better(tag)] for tag in tags
+        }
+        sense = ", ".join(f"{kind} of {' and '.join(some)}" for kind, some in kinds.items())
+        return f"Of each run {how}; better is {sense}" + (
+            "." if self.best else ", by its name (--best says it)."
+        )
+
+
+LAST = Value()
+
+
+def value_of(best: Literal["", "max", "min"] = "", last: int | None = None) -> Value:
+    """The mean of the ``last`` points, 1 or more; without them the ``best``, without that the last.
+
+    Raises:
+        ValueError: for fewer than 1 point.
+    """
+    if last is not None and last < 1:
+        raise ValueError(f"the mean of the last {last} points: name 1 or more")
+    return Value(int(not best) if last is None else last, best)
+
+
+@dataclass(frozen=True)
+class Logged(Run):
+    """A run of another program.
+
+    Args:
+        parts: what its path, its columns or its parameters say of it.
+        by: the keys of these that make its group.
+        numbered: where its seed comes from; empty if it has none, and ``seed`` only counts.
+        series: tag -> steps and values.
+        value: how the number that is compared was read.
+    """
+
+    parts: Mapping[str, str] = field(default_factory=dict)
+    by: tuple[str, ...] = ("group",)
+    numbered: str = ""
+    series: Mapping[str, Series] = field(default_factory=dict, repr=False)
+    value: Value = field(default_factory=Value)
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """What is known of it, as text."""
+        return self.parts
+
+
+def logged(runs: Iterable[Run]) -> list[Logged]:
+    """Those of ``runs`` that are of other programs; of a comparison all or none."""
+    return [run for run in runs if isinstance(run, Logged)]
+
+
+def read(
+    paths: Iterable[str | os.PathLike[str]],
+    metric: str = "",
+    by: str = "",
+    value: Value = LAST,
+    each: Callable[[], object] = lambda: None,
+) -> list[Run]:
+    """The runs of cnnpool at or under ``paths``; where there are none, those of other programs.
+
+    Args:
+        paths: folders, or files of other programs.
+        metric, by, value, each: as of :func:`runs_of`; metrics by commas.
+
+    Raises:
+        ValueError: as of :func:`cnnpool.report.runs.find` and :func:`runs_of`.
+    """
+    logs: list[Files] = []
+    runs = find(paths, each, logs)
+    if not runs:
+        return runs_of(logs, keys_of(metric), by, value, each)
+    if value != LAST or "{" in by or "(?P<" in by:
+        raise ValueError(
+            f"{runs[0].folder} is a run of cnnpool: --best, --last, --mean-of-last and patterns of --by are "
+            "for logs of other programs, so give the folder of these alone"
+        )
+    if logs:
+        log.warning(
+            "logs of other programs in %d folders, such as %s, are left out: cnnpool's own runs are compared",
+            len(logs),
+            logs[0][1],
+        )
+    return runs
+
+
+def runs_of(
+    found: Sequence[Files],
+    metrics: Sequence[str] = (),
+    by: str = "",
+    value: Value = LAST,
+    each: Callable[[], object] = lambda: None,
+) -> list[Run]:
+    """Read the logs in ``found``; those that cannot be compared are runs of another state, with a reason.
+
+    Args:
+        found: folders with logs.
+        metrics: tags to compare; empty for one that is likely to be meant.
+        by: keys by commas, or a pattern of paths such as ``{group}/lr{lr}/seed_{seed}``; empty for folders.
+        value: the number of a run.
+        each: is called after each folder.
+
+    Raises:
+        ValueError: for a metric that no run has, an unknown key, or a pattern that no path fits.
+    """
+    if not metrics:
+        first = scalars.read(*found[0][1:])
+        metrics = [likely(tag for one in first for tag in one.series)]
+    logs = []
+    for root, folder, files in found:
+        logs += [(root, one) for one in scalars.read(folder, files, metrics)]
+        each()
+    for metric in metrics:
+        if not any(metric in one.series for _, one in logs):
+            every = (one for _, folder, files in found for one in scalars.read(folder, files))
+            known = sorted({tag for one in every for tag in one.series})
+            raise ValueError(f"--metric {metric}: no run has it; {did_you_mean(metric, known)}")
+    return grouped(logs, metrics, by, value)
+
+
+def _whole(logs: Iterable[tuple[Path, Log]]) -> Iterator[tuple[Path, Log]]:
+    """The logs, of one path one: Keras has two folders for a run."""
+    found: dict[Path, tuple[Path, Log]] = {}
+    for root, one in logs:
+        if one.path in found:
+            other = found[one.path][1]
+            problem = "; ".join(filter(None, [other.problem, one.problem]))
+            one = replace(one, series={**other.series, **one.series}, problem=problem)
+        found[one.path] = root, one
+    yield from found.values()
+
+
+def likely(tags: Iterable[str]) -> str:
+    """The tag that is compared if none is named: an accuracy on other data than those of training, if any."""
+    every = sorted(tags)
+    for wanted in PREFERRED:
+        for tag in every:
+            if re.search(wanted, tag, re.IGNORECASE):
+                return tag
+    raise ValueError("no numbers in the first log: name a metric by --metric")
+
+
+Ready = Sequence[tuple[Log, tuple[str, ...]]]
+"""Logs, each with the parts of its path below the folder that was asked for."""
+Known = dict[str, str]
+"""What is said of a run by its path, its columns or its parameters."""
+
+
+def grouped(
+    logs: Sequence[tuple[Path, Log]], metrics: Sequence[str], by: str = "", value: Value = LAST
+) -> list[Run]:
+    """Runs with their groups and seeds, of logs and the folders that were asked for.
+
+    Raises:
+        ValueError: as of :func:`runs_of`.
+    """
+    runs: list[Run] = []
+    ready: list[tuple[Log, tuple[str, ...]]] = []
+    for root, one in _whole(logs):
+        if metrics[0] in one.series and one.state == "done":
+            ready.append((one, one.path.relative_to(root).parts or (one.path.name,)))
+        else:
+            state = "damaged" if one.state == "damaged" else "unfinished"
+            reason = one.problem or (f"no {metrics[0]} in it" if one.state == "done" else one.state)
+            runs.append(Run(one.path, state, reason))
+    if not ready:
+        return runs
+    known, keys, numbered = _by_pattern(ready, by) if "{" in by or "(?P<" in by else _by_keys(ready, by)
+    quantities = {tag: _described(tag, metrics, value) for one, _ in ready for tag in one.series}
+    counts: Counter[tuple[str, ...]] = Counter()
+    for (one, parts), own in zip(ready, known, strict=True):
+        if own is None:
+            runs.append(Run(one.path, "unfinished", f"{'/'.join(parts)} does not fit --by {by}"))
+            continue
+        group = tuple(own.get(key, "") for key in keys)
+        rooms: dict[str, Any] = {name: {"name": own.get(name, "")} for name in NAMED}
+        found = Results(
+            **rooms,
+            seed=int(float(own["seed"])) if numbered else counts[group],
+            measured={tag: value.of(series) for tag, series in one.series.items()},  # type: ignore[misc]
+            quantities=quantities,
+        )
+        counts[group] += 1
+        runs.append(Logged(one.path, "done", one.problem, found, own, keys, numbered, one.series, value))
+    return runs
+
+
+def _described(tag: str, metrics: Sequence[str], value: Value) -> dict[str, Any]:
+    shown = {"shown": "compare" if tag in metrics else "file", "headline": tag in metrics[1:]}
+    return {"title": tag, "definition": "", "better": value.better(tag), **shown}
+
+
+def _by_pattern(ready: Ready, by: str) -> tuple[list[Known | None], tuple[str, ...], str]:
+    pattern = _pattern(by)
+    found = [pattern.search("/".join(parts)) for _, parts in ready]
+    if not any(found):
+        raise ValueError(f"--by {by}: no path fits it, such as {'/'.join(ready[0][1])}")
+    keys = tuple(name for name in pattern.groupindex if name != "seed")
+    if not keys:
+        raise ValueError(f"--by {by}: name a part that makes a group, such as {{group}}")
+    known = [
+        _settings(log) | one.groupdict("") if one else None
+        for (log, _), one in zip(ready, found, strict=True)
+    ]
+    return known, keys, "the seed" * _numbered(one for one in known if one is not None)
+
+
+def _pattern(by: str) -> re.Pattern[str]:
+    """A regular expression of a pattern whose parts in braces stand for text without a slash."""
+    text = by
+    if "(?P<" not in by:
+        plain, *rest = re.split(r"\{(\w+)\}", by)
+        text = re.escape(plain)
+        for name, plain in zip(rest[::2], rest[1::2], strict=True):
+            text += f"(?P<{name}>{r'[0-9]{1,18}' if name == 'seed' else '[^/]+?'}){re.escape(plain)}"
+    try:
+        return re.compile(f"(?:^|(?<=/)){text}(?=/|$)")
+    except re.error as error:
+        raise ValueError(f"--by {by}: {error}") from None
+
+
+def _by_keys(ready: Ready, by: str) -> tuple[list[Known | None], tuple[str, ...], str]:
+    """By the keys ``by``; without any, tables by their own columns, others by folders, or by what differs."""
+    folders, numbers = _folders([parts if log.named else parts[:-1] for log, parts in ready])
+    known = [
+        {"group": " / ".join(log.settings[key] for key in log.by) or folder} | _settings(log)
+        for (log, _), folder in zip(ready, folders, strict=True)
+    ]
+    keys = tuple(keys_of(by))
+    for key in keys:
+        if not any(key in one for one in known):
+            names = {name for one in known for name in one}
+            raise ValueError(f"--by {key}: no run has this key; {did_you_mean(key, names)}")
+    if not keys and len({one["group"] for one in known}) < 2:
+        keys = _differing(known)
+    numbered = "the seed" * _numbered(known)
+    if not numbered and None not in numbers:
+        known = [one | {"seed": str(number)} for one, number in zip(known, numbers, strict=True)]
+        numbered = "the number in the folder's name"
+    return list(known), keys or ("group",), numbered
+
+
+def _settings(log: Log) -> Known:
+    """Its settings, the seed under this name."""
+    seeds = [log.settings[key] for key in log.settings if key.lower() in SEEDS]
+    return {**log.settings, **({"seed": seeds[0]} if seeds else {})}
+
+
+def _numbered(known: Iterable[Known]) -> bool:
+    """Whether every run has a whole number as its seed."""
+    return all(re.fullmatch(r"[0-9]{1,18}(\.0*)?", one.get("seed", "")) for one in known)
+
+
+def _differing(known: Sequence[Known]) -> tuple[str, ...]:
+    """The settings in which runs differ, but not all of them, as they do in a name."""
+    names = dict.fromkeys(name for one in known for name in one if name.lower() not in SEEDS)
+    return tuple(name for name in names if 1 < len({one.get(name) for one in known}) < len(known))
+
+
+def _folders(paths: Sequence[tuple[str, ...]]) -> tuple[list[str], list[int | None]]:
+    """The group and the number that each path tells; parts that all paths share tell nothing."""
+    shared = set.intersection(*map(set, paths))
+    if len({len(path) for path in paths}) == 1:
+        places = [place for place, parts in enumerate(zip(*paths, strict=True)) if len(set(parts)) > 1]
+        own = [[path[place] for place in places] for path in paths]
+    else:
+        own = [[part for part in path if part not in shared] for path in paths]
+    numbers = [_take_number(parts) for parts in own]
+    if None in numbers and all(len(parts) > 1 for parts in own):
+        # Folders named by a time or at random number nothing, and are no groups.
+        own = [parts[:-1] for parts in own]
+    common = "/".join(part for part in paths[0] if part in shared) or "all"
+    return ["/".join(parts) or common for parts in own], numbers
+
+
+def _take_number(parts: list[str]) -> int | None:
+    """Take the number of a run out of the parts of its path, that called a seed if there is one."""
+    found = [(place, match) for place, part in enumerate(parts) if (match := NUMBERED.fullmatch(part))]
+    if not found:
+        return None
+    seeds = [one for one in found if (one[1]["word"] or "").lower() == "seed"]
+    place, match = (seeds or found)[-1]
+    parts[place : place + 1] = [match["rest"]] if match["rest"] else []
+    return int(match["number"] or match[0])
+
+
+def paired(groups: Sequence[Mapping[int, Run]]) -> bool:
+    """Whether runs are compared seed by seed: those of cnnpool, and others that share half of their seeds."""
+    own = logged(run for group in groups for run in group.values())
+    shared = set.intersection(*(set(group) for group in groups))
+    return not own or (bool(own[0].numbered) and 2 * len(shared) >= max(map(len, groups)))
+
+
+def understood(groups: Sequence[Mapping[int, Run]], tags: Sequence[str]) -> str:
+    """How many groups and runs there are, how they are paired, how each was read; empty for our own."""
+    own = logged(run for group in groups for run in group.values())
+    if not own:
+        return ""
+    sizes = sorted({len(group) for group in groups})
+    size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    numbered, keys = own[0].numbered, own[0].by
+    why = "their numbers differ" if numbered else "no number tells which belong together"
+    pairs = f"paired by {numbered}" if paired(groups) else f"not paired, since {why} (Welch's test)"
+    by = "" if keys == ("group",) else f" by {', '.join(keys)}"
+    counted = f"{len(groups)} group{'s' * (len(groups) > 1)}{by}"
+    return f"{counted}, {size} run{'s' * (sizes[-1] > 1)} each, {pairs}. {own[0].value.said(tags)}"

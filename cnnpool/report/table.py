@@ -1,0 +1,68 @@
+"""``cnnpool.compare``: the comparison of runs from Python, as the table of ``table.csv``."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from cnnpool.report import columns, render
+from cnnpool.report.comparison import Comparison
+from cnnpool.report.comparison import compare as _compare
+from cnnpool.report.foreign import logged, read, value_of
+from cnnpool.report.runs import keys_of
+
+WIDTH = 160
+"""Characters of a line where a table is shown."""
+
+
+class Table(list[dict[str, Any]]):
+    """A record for each choice and metric, as ``table.csv`` has them; shown, the text of ``cnnpool compare``.
+
+    Args:
+        comparison: that the records are of.
+    """
+
+    def __init__(self, comparison: Comparison):
+        super().__init__(columns.records(comparison))
+        self.comparison = comparison
+
+    def __repr__(self) -> str:
+        return render.text(self.comparison, width=WIDTH, colour=False)
+
+
+def compare(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    metric: str = "",
+    *,
+    by: str = "",
+    where: Sequence[str] = (),
+    baseline: str | None = None,
+    allow: Sequence[str] = (),
+    best: Literal["", "max", "min"] = "",
+    last: int | None = None,
+    margin: float | None = None,
+) -> Table:
+    """Compare runs of cnnpool, or the logs of other programs, as ``cnnpool compare`` does.
+
+    Args:
+        paths: a folder or file, or several.
+        metric: one, or several by commas; empty for ``test.accuracy``, of other programs an accuracy.
+        by: keys by commas that make a choice, or how folders are named: ``"{group}/seed_{seed}"``.
+        where: conditions ``KEY=VALUE`` that a run must meet.
+        baseline: the choice that the others are compared with.
+        allow: keys that may differ among runs of cnnpool.
+        best: of logs, the direction that is better, and without ``last`` the best value of each run.
+        last: of logs, the mean of so many last points, >= 1; the last one without ``best``.
+        margin: a smaller difference is none that matters, > 0.
+
+    Returns:
+        A list of one flat dict for each choice and metric; ``pandas.DataFrame`` takes it as it is.
+
+    Raises:
+        ValueError: for a mistake in what was asked, or runs that cannot be compared, in a few lines.
+    """
+    every = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    runs = read(every, metric, by, value_of(best, last))
+    keys = [] if logged(runs) else keys_of(by)
+    return Table(
+        _compare(runs, by=keys, where=where, metric=metric, against=baseline, allow=allow, margin=margin)
+    )
