@@ -218,8 +218,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if near:
         return f"did you mean {near[0]!r}?"
     if len(known) > MOST:
-        likest = difflib.get_close_matches(word, known, n=MOST, cutoff=0.0)
-        return f"choose from {', '.join(likest)}, ... ({len(known)} in all)"
+        first = dict.fromkeys([*difflib.get_close_matches(word, known, n=MOST, cutoff=0.4), *known])
+        return f"choose from {', '.join(list(first)[:MOST])}, ... ({len(known)} in all)"
     return f"choose from {', '.join(known)}" if known else "it takes none"
 
 

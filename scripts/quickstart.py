@@ -6,10 +6,25 @@ usage: python scripts/quickstart.py [OVERRIDES]       e.g. seed=0,1,2 for a shor
 import os
 import shlex
 import sys
+from contextlib import redirect_stdout
+from typing import Any, TextIO
 
 EXPERIMENT = "experiment=quickstart"
 RUNS = "outputs/quickstart/digits"
 COMPARE = ["compare", RUNS, "--baseline", "max"]
+
+
+class WithoutNext:
+    """A stream without the commands to type next, since the next one follows by itself."""
+
+    def __init__(self, stream: TextIO):
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        return self.stream.write(text.partition("next:")[0])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 def main(overrides: list[str]) -> int:
@@ -23,8 +38,10 @@ def main(overrides: list[str]) -> int:
 
     for command in (["train", "-m", EXPERIMENT, *overrides], COMPARE):
         print(f"$ cnnpool {shlex.join(command)}", flush=True)
+        stream: Any = sys.stdout if command is COMPARE else WithoutNext(sys.stdout)
         try:
-            cnnpool(command)
+            with redirect_stdout(stream):
+                cnnpool(command)
         except SystemExit as end:
             if end.code:
                 return int(end.code)

@@ -44,6 +44,7 @@ def main(arguments: list[str]) -> int:
         from cnnpool.explain.example import IMAGES, example
         from cnnpool.explain.operator import batch, entry_of, found, listing, options_text
         from cnnpool.explain.text import text
+        from cnnpool.pool import Pool2d
 
     if args.list:
         sys.stdout.write(listing())
@@ -58,7 +59,10 @@ def main(arguments: list[str]) -> int:
     sys.stdout.write(f"\nask more:\n{_more(prefix + name, options_of(entry_of(where, name)))}\n")
     given = [word for word in args.words if "=" in word and word.partition("=")[0] not in ROOMS]
     kept = [f"{where}.{_bare(word)}" for word in given]
-    sys.stdout.write(next_lines(("cnnpool", "train", f"{where}={name}", *kept)))
+    if where == "pool" and not issubclass(entry_of(where, name), Pool2d):
+        sys.stdout.write(f"to train with it, derive {name} from cnnpool.pool.Pool2d\n")
+    else:
+        sys.stdout.write(next_lines(("cnnpool", "train", f"{where}={name}", *kept)))
     return 0
 
 

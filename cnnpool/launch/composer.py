@@ -5,22 +5,28 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from inspect import Parameter
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override, OverrideType, Quote, QuotedString
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from cnnpool import registry
 from cnnpool.launch import conf_dir, names_of
 from cnnpool.launch.config import check_folder
 from cnnpool.launch.errors import explain
 from cnnpool.launch.job import FINE_TUNING
 from cnnpool.launch.overrides import expanded, is_choice, line_of, parse
+from cnnpool.schema import ROOMS
 
 PRIMARY = "train"
+FROM_PACKAGES = ("data", "model", "pool", "readout")
+"""Choices whose options stand beside their name."""
 
 
 class Composer:
@@ -90,7 +96,20 @@ class Composer:
         return config
 
     def _lines(self, overrides: Sequence[Override]) -> list[str]:
+        for override in overrides:
+            self._offer(override)
         return [*(line for override in overrides for line in expanded(override)), *self.search]
+
+    def _offer(self, override: Override) -> None:
+        """Let Hydra find an installed package's choice at its defaults, where no file has its name."""
+        room, word = override.key_or_group, override.value()
+        if room not in FROM_PACKAGES or not isinstance(word, str) or word in self.names(room):
+            return
+        group = ROOMS[room].entries
+        if word in registry.names({}, group):
+            options = registry.options_of(registry.lookup({}, group, word)).items()
+            own = {key: MISSING if one.default is Parameter.empty else one.default for key, one in options}
+            ConfigStore.instance().store(word, {"name": word, **own}, room)
 
 
 def _with_recipe(

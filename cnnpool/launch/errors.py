@@ -116,7 +116,9 @@ def _no_key(key: str) -> str:
         return f"unknown key {key!r}{meant}"
     inside = [name for name in known if name.startswith(f"{section}.")]
     if inside:
-        return f"unknown key {key!r}; {did_you_mean(key, inside)}"
+        # Every key of a section begins alike, which is no likeness.
+        near = nearest(rest, (name.partition(".")[2] for name in inside))
+        return f"unknown key {key!r}; {did_you_mean(f'{section}.{near[0]}' if near else '', inside)}"
     return f"unknown key {key!r}; choose from {', '.join(SECTIONS[:MOST])}, ... (see cnnpool train --help)"
 
 

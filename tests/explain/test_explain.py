@@ -3,10 +3,12 @@ from importlib.metadata import EntryPoint
 
 import pytest
 import torch
+from hydra.core.config_store import ConfigStore
 from matplotlib.patches import Circle, Rectangle
 from torch import nn
 from torch.nn import functional as F
 
+import cnnpool
 from cnnpool import explain, pool, readout, registry
 from cnnpool.explain.example import IMAGES, example, tie
 from cnnpool.explain.operator import batch, found, options_text
@@ -179,6 +181,10 @@ class MinPool2d(nn.Module):
         return -F.max_pool2d(-x, self.stride)
 
 
+class Half(pool.AvgPool2d):
+    """Somebody else's operator that can be trained."""
+
+
 class FirstRow(nn.Module):
     """Somebody else's readout."""
 
@@ -192,17 +198,33 @@ class FirstRow(nn.Module):
 
 def test_operators_and_readouts_of_other_packages_need_state_nothing(monkeypatch, capsys):
     found = {
-        "cnnpool.operators": {"minpool": EntryPoint("minpool", f"{__name__}:MinPool2d", "")},
+        "cnnpool.operators": {
+            "minpool": EntryPoint("minpool", f"{__name__}:MinPool2d", ""),
+            "half": EntryPoint("half", f"{__name__}:Half", ""),
+        },
         "cnnpool.readouts": {"firstrow": EntryPoint("firstrow", f"{__name__}:FirstRow", "")},
     }
-    monkeypatch.setattr(registry, "_foreign", lambda group: found[group])
+    monkeypatch.setattr(registry, "_foreign", lambda group: found.get(group, {}))
+    for room in ("pool", "readout"):
+        monkeypatch.setitem(ConfigStore.instance().repo, room, {})
     monkeypatch.setattr(EntryPoint, "load", lambda self: globals()[self.value.split(":")[1]])
     assert explain.main(["minpool"]) == 0
     said = capsys.readouterr().out
     assert "y = not stated" in said and "paper: not stated" in said
     assert "y[0,0] = 1  from  x[0,0]=1 (1)  of window [1 3; 4 4]" in said
+    assert "next:" not in said and "derive minpool from cnnpool.pool.Pool2d" in said
+    assert explain.main(["half"]) == 0
+    assert Half in map(type, network_of(capsys.readouterr().out).modules())
     assert explain.main(["firstrow"]) == 0
-    assert "y[0,1] = 3  from  x[0,1]=3 (1)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "y[0,1] = 3  from  x[0,1]=3 (1)" in said
+    assert FirstRow in map(type, network_of(said).modules())
+
+
+def network_of(said):
+    """The network that the command after ``next:`` would train."""
+    [line] = [line for line in said.splitlines() if line.startswith("next:")]
+    return cnnpool.classifier(*line.partition(" train ")[2].split(), "model.width=2").model
 
 
 def boxes(axes):

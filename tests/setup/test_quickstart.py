@@ -39,5 +39,6 @@ def test_a_short_quickstart_ends_with_a_comparison_and_a_report(quickstart, tmp_
     monkeypatch.chdir(tmp_path)
     assert quickstart.main(["pool=max,avg", "seed=0,1,2", "fit.epochs=1", "launch=local"]) == 0
     out = capfd.readouterr().out
+    assert out.count("next:") == 1
     assert "Test accuracy (3 seeds; max " in out and out.count("[") > 6
     assert (tmp_path / "outputs/quickstart/digits/report/report.html").exists()
