@@ -15,7 +15,7 @@ from cnnpool.bench.results import check_out, record
 from cnnpool.cli_parser import Parser
 from cnnpool.system.process import share_cores
 
-SUITES = ("train", "images", "memory", "networks", "start", "sweep")
+SUITES = ("kernels", "train", "images", "memory", "networks", "start", "sweep")
 
 
 def main(arguments: list[str]) -> int:
@@ -46,6 +46,7 @@ def _rows(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], str]]:
     from scripts.benchmarks import figures, images, memory, networks, start, sweep, train
 
     suites = {
+        "kernels": lambda: train.kernels(asked.repeat),
         "train": lambda: train.rows(asked.root, asked.repeat),
         "images": lambda: images.rows(asked.images, asked.repeat),
         "memory": lambda: memory.rows(asked.images, asked.repeat),
@@ -61,9 +62,10 @@ def _rows(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], str]]:
 def _parser() -> Parser:
     parser = Parser(
         prog="python scripts/benchmarks",
-        description="train: a run beside loops that do less. images: a folder beside torchvision's loop. "
-        "memory: of a run on a folder that does not fit. networks: filters in published ones, ours and "
-        "timm's. start: from the command to an answer. sweep: runs at once and one after the other.",
+        description="kernels: training steps with our kernels and without. train: a run beside loops that "
+        "do less. images: a folder beside torchvision's loop. memory: of a run on a folder that does not "
+        "fit. networks: filters in published ones, ours and timm's. start: from the command to an answer. "
+        "sweep: runs at once and one after the other.",
         epilog="example: python scripts/benchmarks start --repeat 5 --out start.json",
     )
     parser.add_argument("suite", choices=SUITES)

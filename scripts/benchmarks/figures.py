@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from cnnpool import tables
 
 TITLES = {
+    "kernels": "Training with our kernels and without",
     "train": "Training",
     "images": "Folders of photographs",
     "memory": "More photographs than memory holds",
@@ -13,6 +14,9 @@ TITLES = {
     "sweep": "Sweeps",
 }
 READ = {
+    "kernels": "Steps of a loop that does nothing else, on one batch of noise, our operator on both sides: "
+    "computed by our compiled kernels, or by torch's operators (`CNNPOOL_KERNELS=0`). In ResNet-18 it is in "
+    "place of the one max pooling.",
     "train": "A run is timed by Lightning, with all that it writes; the bare loop has the same network, "
     "images and arithmetic, and so does the Lightning module of thirty lines.",
     "images": "JPEG files of 375x500 are brought to 256 pixels, of which a random 224 are trained on, with "

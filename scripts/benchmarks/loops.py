@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cnnpool import model, readout
+from cnnpool import model, pool, readout
 from cnnpool.pool import MaxPool2d
 
 T = TypeVar("T")
@@ -62,14 +62,14 @@ def mnist(root: Path) -> torch.utils.data.Dataset:
     return datasets.MNIST(str(root), train=True, download=True, transform=transform)
 
 
-def flat(name: str, **options: Any) -> model.Cnn:
-    """A network of ours for MNIST, with our max pooling and one linear layer after it."""
+def flat(name: str, operator: str = "max", **options: Any) -> model.Cnn:
+    """A network of ours for MNIST, with an operator of ours and one linear layer after it."""
     return model.build(
         name,
         1,
         (28, 28),
         10,
-        pool=lambda stage, channels: MaxPool2d(channels),
+        pool=lambda stage, channels: pool.build(operator, channels),
         readout=lambda channels, size: readout.build("flatten", channels, size, hidden=0),
         **options,
     )

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
+from torchvision import models
 
-from cnnpool import data, probe
+from cnnpool import data, probe, swap
 from cnnpool.bench.measure import ratio
 from cnnpool.data.base import Split
 from cnnpool.fit import Classifier, Images
@@ -25,6 +26,7 @@ from cnnpool.fit.probe_batch import sample
 from cnnpool.fit.record import Record
 from cnnpool.fit.trainer import build_trainer, quieten
 from cnnpool.lightning import ProbeCallback
+from cnnpool.pool import dispatch
 from cnnpool.run_folder import layout
 from cnnpool.system.hardware import fast_precision
 from cnnpool.system.signals import Signals
@@ -47,6 +49,7 @@ PLAIN = Case("convnet, batch 128", "convnet", 16, 128, 60)
 SMALL = Case("sprint, batch 128 (LeNet-5's parameters, twice its products)", "sprint", 32, 128, 200)
 LENET = (SMALL, Case("sprint of width 24, batch 512 (LeNet-5's products)", "sprint", 24, 512, 100))
 EPOCH = replace(PLAIN, title="an epoch of MNIST", steps=468)
+RESNET = Case("ResNet-18 at 64 pixels, batch 32", "resnet18", 64, 32, 4)
 TINY = Case("one linear layer, batch 8", "linear", 0, 8, 2000)
 
 
@@ -78,6 +81,39 @@ def rows(root: Path, repeat: int) -> Iterator[dict[str, Any]]:
         yield row(f"images/s, {case.title}", "1/s", *figures)
     yield _batches(EPOCH, root, repeat)
     yield from _probes(EPOCH, root, repeat)
+
+
+def kernels(repeat: int) -> Iterator[dict[str, Any]]:
+    """Training steps with our compiled kernels, beside the same steps with torch's operators.
+
+    On one thread, and on as many as torch has at the start.
+
+    Args:
+        repeat: turns.
+    """
+    for threads in sorted({1, torch.get_num_threads()}):
+        torch.set_num_threads(threads)
+        for case in (PLAIN, SMALL, RESNET):
+            for operator in ("max", "avg", "blur", "max_blur", "soft"):
+                ways = {"ours": None, "rival": False}
+                speeds = {name: partial(_steps, case, operator, wanted) for name, wanted in ways.items()}
+                ours, torchs = in_turn(speeds, repeat).values()
+                title = f"images/s, {case.title}, {operator}, {threads} thread{'s' * (threads > 1)}"
+                yield row(
+                    title, "1/s", _median(ours), _median(torchs), "torch's operators", ratio(ours, torchs)
+                )
+
+
+def _steps(case: Case, operator: str, wanted: bool | None) -> float:
+    """Images per second of the least loop, on one batch of noise; without kernels if ``wanted`` is False."""
+    net, size = _network(case, operator), (3, 64, 64) if case.network == "resnet18" else (1, 28, 28)
+    batch = torch.randn(case.batch_size, *size).to(memory_format=torch.channels_last)
+    labels = torch.arange(case.batch_size) % 10
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, fused=True)
+    half = fast_precision() == "bf16-mixed"
+    with dispatch.use(wanted):
+        bare(net, [(batch, labels)], optimizer, half=half)
+        return bare(net, [(batch, labels)] * case.steps, optimizer, half=half)
 
 
 def _batches(case: Case, root: Path, repeat: int) -> dict[str, Any]:
@@ -123,13 +159,17 @@ class Linear(nn.Sequential):
         self.stages: dict[str, nn.Module] = {}
 
 
-def _network(case: Case) -> nn.Module:
+def _network(case: Case, operator: str = "max") -> nn.Module:
     torch.manual_seed(0)
     if case.network == "linear":
         return Linear()
+    if case.network == "resnet18":
+        published = models.resnet18(num_classes=10)
+        swap(published, operator, where="pool", example=torch.zeros(1, 3, 64, 64))
+        return published.to(memory_format=torch.channels_last)
     # As in experiment=mnist_fast.
     options = {"pad_ends": False} if case.network == "sprint" else {}
-    return flat(case.network, width=case.width, **options).to(memory_format=torch.channels_last)
+    return flat(case.network, operator, width=case.width, **options).to(memory_format=torch.channels_last)
 
 
 def _speed(case: Case, root: Path) -> float:

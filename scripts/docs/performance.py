@@ -29,7 +29,7 @@ named = {path.name: json.loads(path.read_text()) for path in sorted((docs / "ben
 files = list(named.values())
 # Of a suite that was measured on several machines, the first file; the others lie beside it.
 shown = {results["suite"]: results for results in reversed(files) if results["suite"] in figures.TITLES}
-sections = [figures.section(shown[suite]) for suite in sorted(shown)]
+sections = [figures.section(shown[suite]) for suite in figures.TITLES if suite in shown]
 pages = {
     "performance.md": INTRODUCTION + front.table(files) + "\n" + BEHIND + "\n".join(sections),
     "performance_operators.md": document(

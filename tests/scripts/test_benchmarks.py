@@ -58,6 +58,24 @@ def test_a_run_and_the_bare_loop_are_timed_on_the_same_images(monkeypatch):
     assert row["rival"] > 0 and row["wanted"] == "at most 0.1 ms"
 
 
+def test_steps_are_timed_with_kernels_and_without(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        train, "_steps", lambda case, name, wanted: asked.append(wanted) or (3.0, 2.0)[wanted is False]
+    )
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
+    rows = list(train.kernels(3))
+    assert [row["case"].split(", ")[-1] for row in rows] == ["1 thread"] * 15 + ["2 threads"] * 15
+    assert {row["ratio"]["median"] for row in rows} == {1.5} and set(asked) == {None, False}
+
+
+@pytest.mark.parametrize(("network", "operator"), [("sprint", "soft"), ("resnet18", "max_blur")])
+def test_a_step_with_kernels_and_one_without_train(network, operator):
+    case = dataclasses.replace(train.RESNET if network == "resnet18" else train.SMALL, batch_size=2, steps=1)
+    assert min(train._steps(case, operator, wanted) for wanted in (None, False)) > 0
+
+
 def test_a_run_with_its_probe_is_timed_beside_one_without(monkeypatch):
     monkeypatch.setattr(train, "_dataset", few)
     whole, share = train._probes(train.Case("tiny", "sprint", 2, 8, 6), None, 3)
