@@ -4,12 +4,15 @@ import re
 
 import pytest
 import torch
+from lightning.pytorch.plugins.precision import MixedPrecision
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from cnnpool import data
 from cnnpool.fit import DivergedError
+from cnnpool.fit.trainer import build_trainer
+from cnnpool.recipe import Recipe
 from cnnpool.run_folder.results import read, unpacked
 from cnnpool.system.hardware import fast_precision
 
@@ -166,6 +169,16 @@ def test_bf16_and_accumulation_train(runs, tmp_path):
     assert results.precision == "bf16-mixed"
     assert all(p.dtype == torch.float32 for p in net.parameters())
     assert math.isfinite(results.measured["test"]["loss"])
+
+
+def test_half_precision_of_a_gpu_scales_its_losses(monkeypatch):
+    # As on a machine with one: on a CPU Lightning takes bf16 instead.
+    monkeypatch.setattr("lightning.pytorch.accelerators.cuda.num_cuda_devices", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    plugin = build_trainer(Recipe(precision="16-mixed"), {}, [], []).precision_plugin
+    assert isinstance(plugin, MixedPrecision) and plugin.precision == "16-mixed"
+    assert plugin.scaler is not None and plugin.scaler.is_enabled()
 
 
 def test_a_run_without_validation_keeps_its_last_checkpoint(runs, tmp_path):
