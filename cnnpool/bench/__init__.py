@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
             cannot be written.
     """
     args = parser().parse_args(arguments)
-    if args.threads < 1 or args.repeat < 3:
+    if (args.threads is not None and args.threads < 1) or args.repeat < 3:
         raise ValueError(f"--threads must be at least 1 and --repeat 3, got {args.threads} and {args.repeat}")
     check_out(args.out)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", args.device):
@@ -49,11 +49,11 @@ def main(arguments: list[str]) -> int:
         raise ValueError(f"--rival onnx runs on the CPU alone, not with --device {args.device}")
 
     if not args.plain:
-        # Numba's and torch's threads take turns: one that spins keeps the other from its core.
         share_cores()
     from cnnpool.bench import machine
 
-    device = machine.prepare(args.threads, args.device, plain=args.plain)
+    threads = args.threads or (None if args.plain else 1)
+    device = machine.prepare(threads, args.device, plain=args.plain)
     command = shlex.join(["cnnpool", "bench", *arguments])
     record(_rows(args, device), args.suite, command, device, args.out)
     return 0
@@ -84,7 +84,9 @@ def parser() -> Parser:
         allow_abbrev=False,
     )
     result.add_argument("suite", nargs="?", default="pool", choices=SUITES, help="default: pool")
-    result.add_argument("--threads", type=int, default=1, metavar="N", help="of torch (default: 1)")
+    result.add_argument(
+        "--threads", type=int, metavar="N", help="of torch (default: 1; with --plain torch's own)"
+    )
     result.add_argument("--repeat", type=int, default=15, metavar="N", help="turns per case (default: 15)")
     result.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda or cuda:N (default: cpu)")
     result.add_argument(

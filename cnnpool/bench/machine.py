@@ -12,11 +12,11 @@ from cnnpool import __version__
 from cnnpool.system.hardware import commit, keep_memory, processor, usable
 
 
-def prepare(threads: int, device: str, *, plain: bool = False) -> torch.device:
+def prepare(threads: int | None, device: str, *, plain: bool = False) -> torch.device:
     """As in training: so many threads, and freed memory stays in the process (see docs/performance.md).
 
     Args:
-        threads: of torch.
+        threads: of torch; None for as many as it has by itself.
         device: its name.
         plain: leave memory as a process has it that sets nothing.
 
@@ -29,7 +29,8 @@ def prepare(threads: int, device: str, *, plain: bool = False) -> torch.device:
     chosen = usable(device)
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
-    torch.set_num_threads(threads)
+    if threads is not None:
+        torch.set_num_threads(threads)
     if not plain:
         keep_memory()
     return chosen

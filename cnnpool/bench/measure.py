@@ -7,6 +7,12 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
+try:
+    import resource
+except ImportError:
+    # On Windows.
+    resource = None  # type: ignore[assignment]
+
 Call = Callable[[], object]
 CPU = torch.device("cpu")
 WARM_UP = 3
@@ -38,6 +44,35 @@ def in_turn(
             least = min(_seconds(calls[name], blocks[name], device) for _ in range(TRIES))
             seconds[name].append(least / steps)
     return seconds
+
+
+def singles(calls: dict[str, Call], count: int) -> dict[str, dict[str, float]]:
+    """``count`` single calls of each of ``calls`` on the CPU, in turn.
+
+    Returns:
+        The name of each -> ``median_ms`` and ``p90_ms``, the 90th percentile; and ``page_faults`` a call,
+        where the system counts them: memory that was given back to it and is fetched again.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    faults = dict.fromkeys(calls, 0)
+    for _ in range(count):
+        for name, call in calls.items():
+            before = _page_faults()
+            seconds[name].append(_seconds(call, 1, CPU))
+            faults[name] += _page_faults() - before
+    found = {}
+    for name, times in seconds.items():
+        found[name] = {
+            "median_ms": 1e3 * statistics.median(times),
+            "p90_ms": 1e3 * statistics.quantiles(times, n=10, method="inclusive")[-1],
+        }
+        if resource is not None:
+            found[name]["page_faults"] = faults[name] / count
+    return found
+
+
+def _page_faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt if resource is not None else 0
 
 
 def _seconds(call: Call, times: int, device: torch.device) -> float:

@@ -12,7 +12,18 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from cnnpool.bench.measure import CPU, STEPS, Call, copying, in_turn, kept_bytes, nbytes, ratio, replays
+from cnnpool.bench.measure import (
+    CPU,
+    STEPS,
+    Call,
+    copying,
+    in_turn,
+    kept_bytes,
+    nbytes,
+    ratio,
+    replays,
+    singles,
+)
 from cnnpool.bench.rivals import DUELS, Function
 
 ON_CPU = [(1, 8, 8, 8), (32, 16, 14, 14), (128, 32, 28, 28), (128, 64, 32, 32)]
@@ -66,7 +77,9 @@ def cases(shapes: str, only: list[str], device: torch.device = CPU) -> list[Case
 def measure(case: Case, repeat: int, device: torch.device = CPU, rival: Runtime = "eager") -> dict[str, Any]:
     """One row of the results: times in milliseconds, ratios, bytes kept; or what is ``missing``.
 
-    On a GPU, which must be the current one, also the times ``replayed`` from CUDA graphs, without launching.
+    On the CPU also ``single`` calls, each timed by itself, with their 90th percentile and page faults, and
+    ``scaling``, how many times as fast ours is as on one thread. On a GPU, which must be the current one,
+    also the times ``replayed`` from CUDA graphs, without launching.
 
     Args:
         rival: how the rival runs. In ONNX Runtime there is no backward pass: then ours makes none either,
@@ -98,8 +111,16 @@ def measure(case: Case, repeat: int, device: torch.device = CPU, rival: Runtime 
     def steps() -> dict[str, Call]:
         return {"ours": _step(ours, x, grad), "rival": _step(theirs, x, grad), "copy": copy}
 
-    row |= {**_figures(in_turn(steps(), repeat, device)), "kept": {"ours": kept[0], "rival": kept[1]}}
-    return row | _replayed(steps(), repeat, device) if device.type == "cuda" else row
+    calls = steps()
+    if device.type == "cpu" and torch.get_num_threads() > 1:
+        calls["one_thread"] = _on_one_thread(calls["ours"])
+    seconds = in_turn(calls, repeat, device)
+    row |= {**_figures(seconds), "kept": {"ours": kept[0], "rival": kept[1]}}
+    if "one_thread" in seconds:
+        row["scaling"] = ratio(seconds["one_thread"], seconds["ours"])
+    if device.type == "cuda":
+        return row | _replayed(steps(), repeat, device)
+    return row | {"single": singles({name: calls[name] for name in ("ours", "rival")}, 2 * repeat)}
 
 
 def _forward(ours: Function, theirs: Function, x: Tensor, repeat: int) -> dict[str, Any]:
@@ -187,6 +208,17 @@ def _step(function: Function, x: Tensor, grad: Tensor) -> Call:
     # must not meet the stream of the steps before it.
     x = x.detach().requires_grad_()
     return lambda: torch.autograd.grad(function(x), x, grad)
+
+
+def _on_one_thread(call: Call) -> Call:
+    threads = torch.get_num_threads()
+
+    def alone() -> None:
+        torch.set_num_threads(1)
+        call()
+        torch.set_num_threads(threads)
+
+    return alone
 
 
 def _agree(case: Case, ours: Function, theirs: Function, x: Tensor) -> None:

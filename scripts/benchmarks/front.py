@@ -17,19 +17,23 @@ class Line(NamedTuple):
         what: in plain words.
         find: where it stands in the results files, if they have it.
         least: whether less than 1 is better: a cost, not a gain.
+        figure: which of the row's; None for the ratio to the rival's.
     """
 
     what: str
     find: Callable[[list[Results]], Found | None]
     least: bool = False
+    figure: str | None = None
 
 
 def _operator(
-    name: str, layout: str = "contiguous", dtype: str = "float32", *, plain: bool = False
+    name: str, layout: str = "contiguous", dtype: str = "float32", *, plain: bool = False, threads: int = 1
 ) -> Callable[[list[Results]], Found | None]:
     def find(files: list[Results]) -> Found | None:
         for results in files:
-            if results["suite"] != "pool" or results["machine"]["threads"] != 1 or operators.is_gpu(results):
+            if results["suite"] != "pool" or operators.is_gpu(results):
+                continue
+            if results["machine"]["threads"] != threads:
                 continue
             row = operators.find([results], name, layout, dtype)
             if row and operators.is_plain(results) == plain:
@@ -51,9 +55,21 @@ def _case(suite: str, begins: str, against: str = "") -> Callable[[list[Results]
 
 
 SHAPE = "x".join(map(str, operators.LARGE))
+ROWS = "images/s, convnet, batch 128, "
 LINES = (
+    *(
+        Line(
+            f"a training of `convnet` on MNIST's size with {name} pooling",
+            _case("kernels", f"{ROWS}{name}, {said}"),
+        )
+        for name in ("max", "max_blur")
+        for said in ("1 thread", "2 threads")
+    ),
     Line(f"max pooling 2/2 of {SHAPE}, in training", _operator("max 2/2")),
-    Line("the same in a plain script", _operator("max 2/2", plain=True)),
+    Line("the same on two threads", _operator("max 2/2", threads=2)),
+    Line("two threads beside one", _operator("max 2/2", threads=2), figure="scaling"),
+    Line("the same in a plain script, on one thread", _operator("max 2/2", plain=True)),
+    Line("and in a plain script, on two", _operator("max 2/2", plain=True, threads=2)),
     Line("max pooling 3/2, channels last", _operator("max 3/2", "channels_last")),
     Line("blur 3/2, channels last, bfloat16", _operator("blur 3/2", "channels_last", "bfloat16")),
     Line("max_blur 2/3/2", _operator("max_blur 2/3/2")),
@@ -79,10 +95,36 @@ def table(files: list[Results]) -> str:
 
 
 def _cells(line: Line, results: Results, row: dict[str, Any]) -> tuple[str, ...]:
-    figure = row.get("speedup") or row["ratio"]
+    figure = row[line.figure] if line.figure else row.get("speedup") or row["ratio"]
     spread = f"({figure['q1']:.3g} to {figure['q3']:.3g}, {figure['n']})"
     times = f"**{figure['median']:.3g}{'' if line.least else 'x'}** {spread}"
     machine = results["machine"]
-    made = f"{machine['threads']}, {machine['date']}, {machine['commit']}"
+    made = f"{_threads(results, row)}, {machine['date']}, {machine['commit']}"
     said = f"{times} of its time" if line.least else times
-    return line.what, said, row.get("rival") if "speedup" in row else row["against"], made
+    against = "one thread" if line.figure else row["rival"] if "speedup" in row else row["against"]
+    return line.what, said, against, made
+
+
+def singles(files: list[Results]) -> str:
+    """What single calls of max pooling in a plain script take, on one thread and on two."""
+    said = []
+    for threads in (1, 2):
+        found = _operator("max 2/2", plain=True, threads=threads)(files)
+        if not found or "single" not in found[1]:
+            continue
+        parts = []
+        for name, one in found[1]["single"].items():
+            who = "ours" if name == "ours" else found[1]["rival"]
+            faults = f", {one['page_faults']:,.0f} page faults" if "page_faults" in one else ""
+            parts.append(f"{who} {one['median_ms']:.1f} ms (90th percentile {one['p90_ms']:.1f}){faults}")
+        said.append(f"on {threads} thread{'s' * (threads > 1)}: {'; '.join(parts)}")
+    return (
+        f"A single call of max pooling 2/2 of {SHAPE} in a plain script, {'; '.join(said)}.\n\n"
+        if said
+        else ""
+    )
+
+
+def _threads(results: Results, row: dict[str, Any]) -> int:
+    """Of a suite that measures on several numbers of them, those that the row names."""
+    return 1 if row.get("case", "").endswith(", 1 thread") else results["machine"]["threads"]

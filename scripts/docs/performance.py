@@ -31,7 +31,12 @@ files = list(named.values())
 shown = {results["suite"]: results for results in reversed(files) if results["suite"] in figures.TITLES}
 sections = [figures.section(shown[suite]) for suite in figures.TITLES if suite in shown]
 pages = {
-    "performance.md": INTRODUCTION + front.table(files) + "\n" + BEHIND + "\n".join(sections),
+    "performance.md": INTRODUCTION
+    + front.table(files)
+    + "\n"
+    + front.singles(files)
+    + BEHIND
+    + "\n".join(sections),
     "performance_operators.md": document(
         {name: one for name, one in named.items() if one["suite"] == "pool"}
     ),

@@ -1,5 +1,7 @@
 """How times, ratios and kept bytes are taken."""
 
+import mmap
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -46,6 +48,22 @@ def test_short_steps_of_a_gpu_fill_a_longer_block(monkeypatch):
     monkeypatch.setattr(measure.time, "perf_counter", lambda: 1e-3 * next(clock))
     in_turn({"a": lambda: log.append("a")}, 1, torch.device("cuda"))
     assert len(log) == 3 * 10 + 3 * 50
+
+
+def test_single_calls_are_told_with_their_spread_and_page_faults(monkeypatch):
+    times = iter([0.0, 1.0, 1.0, 1.5] * 4 + [0.0, 9.0, 0.0, 0.25])
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: next(times))
+    found = measure.singles({"a": list, "b": list}, 5)
+    # a takes 1 s four times and once 9 s; b half a second four times and once a quarter.
+    assert (found["a"]["median_ms"], found["b"]["median_ms"]) == (1e3, 500)
+    assert found["a"]["p90_ms"] == pytest.approx(1e3 * (1 + 0.6 * 8)) and found["b"]["p90_ms"] == 500
+
+
+@pytest.mark.skipif(measure.resource is None, reason="page faults are not counted here")
+def test_touching_new_memory_is_page_faults():
+    found = measure.singles({"a": lambda: mmap.mmap(-1, 1 << 22).write(b"1" * (1 << 22)), "b": list}, 3)
+    assert found["a"]["page_faults"] > found["b"]["page_faults"]
+    assert found["a"]["page_faults"] >= (1 << 22) / (1 << 21)
 
 
 def test_kept_bytes_are_those_beyond_the_input():

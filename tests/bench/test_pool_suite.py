@@ -66,6 +66,19 @@ def test_an_operator_that_disagrees_with_its_rival_is_not_measured(monkeypatch, 
         pool.measure(pool.Case(operator, (2, 8, 32, 32), "float32", "contiguous"), 3)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_two_threads_are_measured_beside_one(threads):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        row = pool.measure(pool.Case("max 2/2", (2, 2, 8, 8), "float32", "contiguous"), 3)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert ("scaling" in row) == (threads > 1)
+    assert row["single"].keys() == {"ours", "rival"} and row["ms"].keys() >= {"ours", "rival", "copy"}
+
+
 def test_a_rival_that_is_not_installed_is_said_to_be_missing(monkeypatch):
     def absent(channels):
         raise ImportError("No module named 'rival'")
