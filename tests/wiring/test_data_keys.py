@@ -16,11 +16,11 @@ from torch.nn import functional as F
 import cnnpool
 from cnnpool.data import DataError
 
-AUGMENTATION = {
-    "crop": 3, "shift": 2, "flip": True, "random_resized_crop": [0.3, 0.6], "auto_augment": "randaugment",
-    "color_jitter": 0.5, "mixup": 0.4, "cutmix": 1.0, "size": 20, "batch_size": 64, "val_size": 0.3,
-    "limit": 500,
-}  # fmt: skip
+TOGETHER = (
+    {"crop": 3, "flip": True, "mixup": 0.4, "size": 20, "batch_size": 64, "val_size": 0.3},
+    {"shift": 2, "random_resized_crop": [0.3, 0.6], "auto_augment": "randaugment", "color_jitter": 0.5,
+     "cutmix": 1.0, "limit": 500},
+)  # fmt: skip
 ELSEWHERE |= {
     "data.download": "data/test_torchvision.py::test_missing_files_are_downloaded_by_torchvision_once",
     "data.dataset": "data/test_torchvision.py::test_images_and_labels_of_svhn_are_those_of_its_files",
@@ -37,19 +37,24 @@ ELSEWHERE |= {
 }
 
 
-@proves(*(f"data.{key}" for key in AUGMENTATION))
-def test_the_first_loss_is_that_of_images_so_treated(losses):
-    plain = losses("fit.max_steps=1")
-    for key, value in AUGMENTATION.items():
-        option = f"data.{key}={str(value).lower() if value is True else value}"
-        (loss,) = losses(option, "fit.max_steps=1")
-        classifier = cnnpool.classifier(*STILL, option).train()
-        pixels, labels = next(iter(cnnpool.datamodule("digits", **{key: value}).train_dataloader()))
-        with torch.no_grad():
-            logits = classifier(pixels).double()
-        labels = labels.double() if labels.is_floating_point() else labels
-        assert loss == pytest.approx(float(F.cross_entropy(logits, labels, label_smoothing=0.1)), rel=1e-5)
-        assert [loss] != plain, key
+@proves(*(f"data.{key}" for keys in TOGETHER for key in keys))
+@pytest.mark.parametrize("keys", TOGETHER)
+def test_the_first_loss_is_that_of_images_so_treated(losses, keys):
+    options = [f"data.{key}={str(value).lower() if value is True else value}" for key, value in keys.items()]
+
+    def first(keys):
+        return next(iter(cnnpool.datamodule("digits", **keys).train_dataloader()))
+
+    (loss,) = losses(*options, "fit.max_steps=1")
+    pixels, labels = first(keys)
+    with torch.no_grad():
+        logits = cnnpool.classifier(*STILL, *options).train()(pixels).double()
+    labels = labels.double() if labels.is_floating_point() else labels
+    assert loss == pytest.approx(float(F.cross_entropy(logits, labels, label_smoothing=0.1)), rel=1e-5)
+    for key in keys:
+        # Each of them has a part in that.
+        other, _ = first({name: value for name, value in keys.items() if name != key})
+        assert other.shape != pixels.shape or not torch.equal(other, pixels), key
 
 
 @proves("data.eval_batch_size")

@@ -64,19 +64,19 @@ def test_epochs_of_two_processes_differ(losses):
 
 def test_a_run_killed_in_its_third_epoch_goes_on_to_the_same_bits(command, tmp_path):
     options = [
-        "data=digits", "data.batch_size=32", "data.shift=2", "model.width=4", "fit.epochs=4",
+        "data=digits", "data.batch_size=64", "data.shift=2", "model.width=2", "fit.epochs=4",
         "fit.checkpoint_every_minutes=0", "fit.log_every_steps=1", "fit.pictures=false", "probe=none",
     ]  # fmt: skip
     killed = [sys.executable, "-m", "cnnpool", "train", *options, "hydra.run.dir=killed"]
     process = subprocess.Popen(killed, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     records = tmp_path / "killed" / "metrics.jsonl"
-    while not records.exists() or len(steps(tmp_path / "killed")) < 2 * 38 + 5:
+    while not records.exists() or len(steps(tmp_path / "killed")) < 2 * 19 + 5:
         assert process.poll() is None
         time.sleep(0.01)
     process.kill()
     process.wait()
     stopped = load(tmp_path / "killed" / "checkpoints" / "last.ckpt")["cnnpool"]["steps"]
-    assert 2 * 38 < stopped < 3 * 38
+    assert 2 * 19 < stopped < 3 * 19
     assert command("train", *options, "hydra.run.dir=killed") == 0
     assert command("train", *options, "hydra.run.dir=whole") == 0
     assert steps(tmp_path / "killed") == steps(tmp_path / "whole")
