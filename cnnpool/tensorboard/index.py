@@ -10,8 +10,9 @@ from typing import Any, Generic, Literal, TypeVar
 
 from cnnpool.choose import live_file
 from cnnpool.choose.live_file import Live
-from cnnpool.report import runs
+from cnnpool.report import foreign, runs, scalars
 from cnnpool.report.runs import Run
+from cnnpool.report.scalars import Log
 from cnnpool.run_folder import layout, plan
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.plan import Plan
@@ -22,7 +23,7 @@ SHARE = 0.1
 """Of the time that goes into looking: the slower the disk, the longer the pause."""
 MARKS = {layout.RESULTS, layout.STATUS, layout.METRICS}
 READ = {*MARKS, layout.ROUTING, live_file.FILE}
-Kind = Literal["run", "plan", "study"]
+Kind = Literal["run", "plan", "study", "log"]
 Content = TypeVar("Content")
 Stamp = tuple[str, int, int, int]
 """Of a file: its name, time of change in ns, size and inode."""
@@ -32,7 +33,7 @@ Signature = tuple[Stamp, ...]
 
 @dataclass(frozen=True)
 class Found:
-    """A run's folder, the file of a sweep's plan, or that of a study of ``cnnpool choose``.
+    """A run's folder, a sweep's plan, a study of ``cnnpool choose``, or a folder with logs of other programs.
 
     Args:
         kind: which of them.
@@ -96,6 +97,7 @@ class Index:
         self.root = root
         self._lock = threading.Lock()
         self._known: dict[Path, tuple[Signature, Run]] = {}
+        self._logs: dict[Path, tuple[Signature, list[Log]]] = {}
         self._descriptions: list[dict[str, Any]] = []
         self._next = self._next_glance = 0.0
         self._found = False
@@ -127,6 +129,7 @@ class Index:
     def _look(self, every: Sequence[Found]) -> None:
         """Take a new snapshot of the things found."""
         now = {one.path: (one.signature, self._run(one)) for one in every if one.kind == "run"}
+        now = now or self._others([one for one in every if one.kind == "log"])
         before = self._snapshot
         version, results = before.version, before.results
         if _states(now) != _states(self._known):
@@ -140,6 +143,20 @@ class Index:
         changed = {path: max((one[1] for one in own), default=0) / 1e9 for path, (own, _) in now.items()}
         every_run = tuple(run for _, run in now.values())
         self._snapshot = Snapshot(version, results, every_run, changed, sweeps, studies)
+
+    def _others(self, every: Sequence[Found]) -> dict[Path, tuple[Signature, Run]]:
+        """The runs of other programs, of which there are none beside those of cnnpool."""
+        known, self._logs = self._logs, {}
+        for one in every:
+            old = known.get(one.path)
+            read = old if old and old[0] == one.signature else None
+            names = [stamp[0] for stamp in one.signature]
+            self._logs[one.path] = read or (one.signature, scalars.read(one.path, names))
+        logs = [(self.root, log) for _, own in self._logs.values() for log in own]
+        tags = [tag for _, log in logs for tag in log.series]
+        whole = tuple(stamp for signature, _ in self._logs.values() for stamp in signature)
+        found = foreign.grouped(logs, [foreign.likely(tags)]) if tags else []
+        return {run.folder: (whole, run) for run in found}
 
     def _run(self, one: Found) -> Run:
         known = self._known.get(one.path)
@@ -158,6 +175,10 @@ def scan(root: Path) -> Iterator[Found]:
             entries = list(os.scandir(folder))
             below = {one.name for one in entries if one.is_dir(follow_symlinks=False)}
             stamps = {one.name: _stamp(one) for one in entries if one.name in READ - below}
+            began = layout.SETTINGS in below and (folder / layout.SETTINGS / "config.yaml").is_file()
+            own = began or bool(MARKS & stamps.keys())
+            logs = () if own else scalars.log_files([one.name for one in entries], below)
+            files = [_stamp(one) for one in entries if one.name in logs]
             plans = [_stamp(one) for one in os.scandir(folder / plan.FOLDER)] if plan.FOLDER in below else []
         except OSError:
             # Gone since, or not ours to read.
@@ -167,10 +188,11 @@ def scan(root: Path) -> Iterator[Found]:
                 yield Found("plan", folder / plan.FOLDER / stamp[0], (stamp,))
         if study := stamps.pop(live_file.FILE, None):
             yield Found("study", folder / study[0], (study,))
-        began = layout.SETTINGS in below and (folder / layout.SETTINGS / "config.yaml").is_file()
-        if began or MARKS & stamps.keys():
+        if own:
             yield Found("run", folder, tuple(sorted(stamps.values())))
             below.discard(layout.CHECKPOINTS)
+        elif files and not runs.is_report(folder):
+            yield Found("log", folder, tuple(sorted(files)))
         waiting += [folder / name for name in below if not name.startswith(".")]
 
 

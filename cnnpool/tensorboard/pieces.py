@@ -12,6 +12,7 @@ from cnnpool.report.columns import image_columns, main_columns, measure_tables, 
 from cnnpool.report.comparable import SILENT, text_at
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.document import OVER_IMAGES, contents, defined, method
+from cnnpool.report.foreign import logged
 from cnnpool.report.measure import Measure, known_keys
 from cnnpool.report.pairwise import Row
 from cnnpool.report.plots.learning_curve import ACCURACY
@@ -237,7 +238,8 @@ def _table(kind: str, title: str, columns: Sequence[Column], helps: Sequence[str
 
 def _metrics(comparison: Comparison) -> list[dict[str, str]]:
     """The measures that every comparison shows, then every other number of the runs, each with its name."""
-    main = ["test.accuracy", comparison.metric.key, *(one.key for one in comparison.measures)]
+    first = [] if comparison.understood else ["test.accuracy"]
+    main = [*first, comparison.metric.key, *(one.key for one in comparison.measures)]
     keys = dict.fromkeys([*main, *known_keys(comparison.compared, comparison.quantities)])
     return [
         {"key": key, "title": comparison.measure(key).header, "kind": "shown" if key in main else "other"}
@@ -248,11 +250,12 @@ def _metrics(comparison: Comparison) -> list[dict[str, str]]:
 def _settings(done: Sequence[Run]) -> list[dict[str, Any]]:
     """Rooms, and other settings in which the runs differ: to group and to filter by."""
     every = dict.fromkeys(key for run in done for key in run.settings)
-    keys = [*NAMED, "seed", *(key for key in every if key not in SILENT and not key.endswith(".name"))]
+    rooms = () if logged(done) else NAMED
+    keys = dict.fromkeys([*rooms, "seed", *every])
     found = []
-    for key in keys:
+    for key in (one for one in keys if one not in SILENT and not one.endswith(".name")):
         values = dict.fromkeys(text_at(run, key) for run in done)
-        if key in NAMED or len(values) > 1:
+        if key in rooms or len(values) > 1:
             found.append({"key": key, "values": list(values)[:MOST_VALUES], "groups": key != "seed"})
     return found
 

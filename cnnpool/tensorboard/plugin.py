@@ -19,6 +19,7 @@ from cnnpool.json_text import finite
 from cnnpool.report import render
 from cnnpool.report.columns import records
 from cnnpool.report.columns import runs as run_records
+from cnnpool.report.foreign import logged
 from cnnpool.report.plots import PAINTERS
 from cnnpool.report.plots.learning_curve import History, history, of_histories
 from cnnpool.report.plots.stages import stages_of
@@ -87,7 +88,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         self._palettes: dict[tuple[str, ...], Palette] = {}
 
     def is_active(self) -> bool:
-        """Whether a run of cnnpool lies below the log folder."""
+        """Whether a run of cnnpool or scalars of another program lie below the log folder."""
         return self.index.any()
 
     def frontend_metadata(self) -> FrontendMetadata:
@@ -181,7 +182,8 @@ class Plugin(TBPlugin):  # type: ignore[misc]
     def _learning(self, found: View, asked: Asked) -> tuple[Figure, str] | None:
         comparison = found.compared.comparison
         rows = shown(comparison) if comparison else []
-        finished = {row.choice.label: self._history(list(row.choice.runs.values())) for row in rows}
+        tag = comparison.metric.key if comparison else ""
+        finished = {row.choice.label: self._history(list(row.choice.runs.values()), tag) for row in rows}
         # Of runs that go on, nothing is kept: after their next epoch it is another history.
         others = [label for label in found.going if label not in finished][: MOST - len(finished)]
         going = {label: history(runs) for label, runs in found.going.items() if label in (*finished, *others)}
@@ -189,7 +191,9 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         base = comparison.baseline.choice.label if comparison else ""
         return of_histories(finished, styles, base, going=going, seeds=asked.seeds)
 
-    def _history(self, runs: Sequence[Run]) -> History:
+    def _history(self, runs: Sequence[Run], tag: str) -> History:
+        if logged(runs):
+            return history(runs, tag)
         key = tuple((run.folder, run.results.finished) for run in runs)
         made: History = self._histories(Task(key, lambda: history(runs)))
         return made

@@ -12,6 +12,7 @@ from werkzeug.datastructures import MultiDict
 from cnnpool.report.choice import frozen, group, known, labels, natural, varying
 from cnnpool.report.comparable import DifferentRunsError, meets
 from cnnpool.report.comparison import Comparison, compare
+from cnnpool.report.foreign import logged
 from cnnpool.report.runs import Run, keys_of
 from cnnpool.run_folder import layout
 from cnnpool.run_folder.errors import DamagedError
@@ -149,10 +150,9 @@ def _compared(done: Sequence[Run], by: Sequence[str], query: Query) -> Compared:
     if not done:
         return Compared()
     against = query.baseline or None
+    metric = "" if logged(done) and query.metric == METRIC else query.metric
     try:
-        found = compare(
-            done, by=by, where=query.where, metric=query.metric, against=against, allow=query.allow
-        )
+        found = compare(done, by=by, where=query.where, metric=metric, against=against, allow=query.allow)
         return Compared(found)
     except DifferentRunsError as error:
         return Compared(refusal=str(error), differing=error.values)
@@ -163,6 +163,8 @@ def _compared(done: Sequence[Run], by: Sequence[str], query: Query) -> Compared:
 def _keys(done: Sequence[Run], begun: Sequence[Run]) -> list[str]:
     """The keys that make a choice, also where the first runs to finish are all of one choice."""
     among = varying(done) if done else ["pool"]
+    if logged(done):
+        return among
     names = {key: {getattr(run.results, key)["name"] for run in [*done, *begun]} for key in ROOMS}
     return [key for key in ROOMS if key in among or len(names[key]) > 1]
 

@@ -65,6 +65,35 @@ def test_the_files_are_those_that_compare_writes(shelf, tab, tmp_path):
         assert answer.headers["Content-Disposition"] == f'attachment; filename="{name}"'
 
 
+def test_logs_of_other_programs_are_compared_as_compare_does_and_read_again_when_they_grow(
+    tab, shelf, restless
+):
+    def log(group, seed, *values):
+        folder = shelf.root / group / f"version_{seed}"
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = [f"{step},{value},{1 - value}\n" for step, value in enumerate(values)]
+        (folder / "metrics.csv").write_text("step,val_acc,val_loss\n" + "".join(lines))
+
+    for seed in range(3):
+        log("a", seed, 0.5, 0.6)
+        log("b", seed, 0.5, 0.7 + seed / 100)
+    content = tab.json("/comparison")
+    assert content["headline"][0].startswith(
+        "2 groups, 3 runs each, paired by the number in the folder's name."
+    )
+    assert main_table(content)["val_acc, mean ± sd"] == ["0.6 ± 0", "0.71 ± 0.01"]
+    assert [one["key"] for one in content["metrics"]] == ["val_acc", "val_loss"]
+    loss = tab.json("/comparison", metric="val_loss", baseline="b")
+    assert loss["metric"]["sense"] == -1 and loss["choices"][0]["label"] == "b"
+    drawn = tab.json("/figure", name="learning")
+    assert drawn["caption"].startswith("val_acc per step")
+    log("b", 0, 0.5, 0.7, 0.8)
+    assert main_table(tab.json("/comparison"))["val_acc, mean ± sd"][1] == "0.7433 ± 0.04933"
+    # A first run of cnnpool is compared by itself.
+    shelf.put()
+    assert main_table(tab.json("/comparison"))["choice"] == ["max"]
+
+
 def test_the_table_and_the_numbers_are_those_of_table_csv(shelf, tab):
     shelf.sweep(max=[0.9, 0.8, 0.85], avg=[0.7, 0.65, 0.6])
     content = tab.json("/comparison")

@@ -134,8 +134,8 @@ def of_histories(
         figure.supylabel(y_label, fontsize="medium")
     grey = f" Grey: {base}." if base in histories and not few else ""
     shown = [histories[label] for label in labels if label in histories]
-    what = y_label.removesuffix(" (%)")
-    return figure, f"{what[:1].upper()}{what[1:]} per {x_label}: {_caption(shown, seeds, bool(going))}{grey}"
+    what = "Validation accuracy" if scale == 100 else y_label
+    return figure, f"{what} per {x_label}: {_caption(shown, seeds, bool(going))}{grey}"
 
 
 def _caption(shown: Sequence[History], seeds: bool, going: bool) -> str:

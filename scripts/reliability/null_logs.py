@@ -1,0 +1,56 @@
+"""Compare groups that do not differ through the CSV importer, and count the verdicts that say they do.
+
+usage: python scripts/reliability/null_logs.py [COMPARISONS]
+
+COMPARISONS (default 1,500) of each kind: 3, 6 or 10 runs of each group, by turns 2 and 4 groups, paired by
+seed (a seed moves all groups alike) or not, and 3 against 10 runs of unequal spread. Prints a JSON object:
+the share of comparisons with a false verdict, at most 0.05 within what chance allows.
+"""
+
+import json
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+from scipy.stats import binom
+
+import cnnpool
+from cnnpool.report.pairwise import SHOWN
+
+KINDS = {
+    f"{'paired' if paired else 'unpaired'}, n={n}": (n, n, paired)
+    for n in (3, 6, 10)
+    for paired in (True, False)
+}
+KINDS["unpaired, n=3 and 10"] = (3, 10, False)
+
+
+def main(arguments: list[str]) -> int:
+    comparisons = int(arguments[0]) if arguments else 1_500
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "runs.csv")
+        found = {kind: share(path, *sizes, comparisons) for kind, sizes in KINDS.items()}
+    print(json.dumps({"comparisons": comparisons, "false verdicts": found}))
+    return int(max(found.values()) > binom.ppf(0.999, comparisons, 0.05) / comparisons)
+
+
+def share(path: Path, few: int, many: int, paired: bool, comparisons: int) -> float:
+    """The share of comparisons of groups of ``few`` and of ``many`` runs that hold a false verdict."""
+    chance, wrong = random.Random(few), 0
+    for place in range(comparisons):
+        seeds = [chance.gauss(0.9, 0.01) for _ in range(many)]
+        lines = ["group,seed,acc"]
+        for group in range(2 + 2 * (place % 2)):
+            n = many if group % 2 else few
+            spread = 0.01 if few == many or group % 2 else 0.02
+            for seed in range(n):
+                name = seed if paired else 100 * group + seed
+                lines.append(f"{group},{name},{chance.gauss(seeds[seed] if paired else 0.9, spread)}")
+        path.write_text("\n".join(lines) + "\n")
+        wrong += any(one["verdict"] in SHOWN for one in cnnpool.compare(path, "acc"))
+    return wrong / comparisons
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
