@@ -1,6 +1,7 @@
 """Runs of other programs: their logs -> runs with a group, a seed and the value that is compared."""
 
 import logging
+import math
 import os
 import re
 from collections import Counter
@@ -57,15 +58,12 @@ class Value:
 
     def said(self, tags: Sequence[str]) -> str:
         """How runs are read, in a sentence."""
-        how = f"the mean of the last {self.last} points" if self.last > 1 else "the last value"
-        how = how if self.last else f"the {self.best}imum, which flatters: on other data it would be worse"
-        kinds = {
-            self.better(tag): [one for one in tags if self.better(one) == self.better(tag)] for tag in tags
-        }
-        sense = ", ".join(f"{kind} of {' and '.join(some)}" for kind, some in kinds.items())
-        return f"Of each run {how}; better is {sense}" + (
-            "." if self.best else ", by its name (--best says it)."
-        )
+        how = f"the mean of its last {self.last} points" if self.last > 1 else "its last value"
+        how = how if self.last else f"its {self.best}imum, which flatters: on other data it would be worse"
+        better = " and ".join(f"{self.better(tag)} {tag}" for tag in tags)
+        told = f"{better} {'are' if len(tags) > 1 else 'is'} better"
+        said = f"; {told}." if self.best else f"; by name, {told} (--best says otherwise)."
+        return f"Each run counts by {how}{said}"
 
 
 LAST = Value()
@@ -227,9 +225,10 @@ def grouped(
     if not ready:
         return runs
     known, keys, numbered = _by_pattern(ready, by) if "{" in by or "(?P<" in by else _by_keys(ready, by)
-    quantities = {tag: _described(tag, metrics, value) for one, _ in ready for tag in one.series}
+    values = [{tag: value.of(series) for tag, series in one.series.items()} for one, _ in ready]
+    quantities = _described(values, metrics, value)
     counts: Counter[tuple[str, ...]] = Counter()
-    for (one, parts), own in zip(ready, known, strict=True):
+    for (one, parts), own, measured in zip(ready, known, values, strict=True):
         if own is None:
             runs.append(Run(one.path, "unfinished", f"{'/'.join(parts)} does not fit --by {by}"))
             continue
@@ -238,7 +237,7 @@ def grouped(
         found = Results(
             **rooms,
             seed=int(float(own["seed"])) if numbered else counts[group],
-            measured={tag: value.of(series) for tag, series in one.series.items()},  # type: ignore[misc]
+            measured=measured,  # type: ignore[arg-type]
             quantities=quantities,
         )
         counts[group] += 1
@@ -246,9 +245,17 @@ def grouped(
     return runs
 
 
-def _described(tag: str, metrics: Sequence[str], value: Value) -> dict[str, Any]:
-    shown = {"shown": "compare" if tag in metrics else "file", "headline": tag in metrics[1:]}
-    return {"title": tag, "definition": "", "better": value.better(tag), **shown}
+def _described(
+    runs: Sequence[Mapping[str, float]], metrics: Sequence[str], value: Value
+) -> dict[str, dict[str, Any]]:
+    """The quantity of each tag, as ``results.json`` has them; near 1 shown with four decimals."""
+    found: dict[str, dict[str, Any]] = {}
+    for tag in dict.fromkeys(tag for run in runs for tag in run):
+        largest = max((abs(run[tag]) for run in runs if math.isfinite(run.get(tag, math.nan))), default=0.0)
+        shown = {"shown": "compare" if tag in metrics else "file", "headline": tag in metrics[1:]}
+        form = "ratio" if 0.1 <= largest < 10 else "number"
+        found[tag] = {"title": tag, "definition": "", "form": form, "better": value.better(tag), **shown}
+    return found
 
 
 def _by_pattern(ready: Ready, by: str) -> tuple[list[Known | None], tuple[str, ...], str]:

@@ -90,7 +90,7 @@ def test_a_margin_is_tested_from_both_sides_and_the_runs_needed_have_the_power(t
     sides = [
         stats.ttest_1samp(d0, s, alternative=word).pvalue for s, word in ((0.02, "less"), (-0.02, "greater"))
     ]
-    assert (max(sides) < 0.05) == (row["verdict"] == "differs by less than 0.02") and max(sides) < 0.05
+    assert (max(sides) < 0.05) == (row["verdict"] == "differs by less than 0.0200") and max(sides) < 0.05
     assert "no difference" in cnnpool.compare(tmp_path / "same.csv", "acc", margin=0.005)[1]["verdict"]
     # So many pairs have 80 % power against this difference, one fewer has not; counted by the noncentral t.
     n = cnnpool.compare(path, "acc")[1]["needed"]
@@ -244,10 +244,14 @@ def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
             rows(tmp_path / group / f"seed_{seed}" / "metrics.csv", *curve)
     words = (tmp_path, "--metric", "val_loss")
     for options, mean, said in (
-        ([], "3 ± 0", "Of each run the last value; better is lower of val_loss, by its name"),
-        (["--best", "min"], "1 ± 0", "the minimum, which flatters"),
-        (["--mean-of-last", "2"], "2.5 ± 0", "the mean of the last 2 points; better is lower"),
-        (["--last", "--best", "max"], "3 ± 0", "the last value; better is higher of val_loss."),
+        (
+            [],
+            "3.0000 ± 0.0000",
+            "Each run counts by its last value; by name, lower val_loss is better (--best",
+        ),
+        (["--best", "min"], "1.0000 ± 0.0000", "by its minimum, which flatters"),
+        (["--mean-of-last", "2"], "2.5000 ± 0.0000", "by the mean of its last 2 points; by name, lower"),
+        (["--last", "--best", "max"], "3.0000 ± 0.0000", "its last value; higher val_loss is better."),
     ):
         found = text(capsys, *words, *options)
         assert mean in found and said in " ".join(found.split())

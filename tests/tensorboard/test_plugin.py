@@ -81,14 +81,14 @@ def test_logs_of_other_programs_are_compared_as_compare_does_and_read_again_when
     assert content["headline"][0].startswith(
         "2 groups, 3 runs each, paired by the number in the folder's name."
     )
-    assert main_table(content)["val_acc, mean ± sd"] == ["0.6 ± 0", "0.71 ± 0.01"]
+    assert main_table(content)["val_acc, mean ± sd"] == ["0.6000 ± 0.0000", "0.7100 ± 0.0100"]
     assert [one["key"] for one in content["metrics"]] == ["val_acc", "val_loss"]
     loss = tab.json("/comparison", metric="val_loss", baseline="b")
     assert loss["metric"]["sense"] == -1 and loss["choices"][0]["label"] == "b"
     drawn = tab.json("/figure", name="learning")
     assert drawn["caption"].startswith("val_acc per step")
     log("b", 0, 0.5, 0.7, 0.8)
-    assert main_table(tab.json("/comparison"))["val_acc, mean ± sd"][1] == "0.7433 ± 0.04933"
+    assert main_table(tab.json("/comparison"))["val_acc, mean ± sd"][1] == "0.7433 ± 0.0493"
     # A first run of cnnpool is compared by itself.
     shelf.put()
     assert main_table(tab.json("/comparison"))["choice"] == ["max"]
