@@ -217,7 +217,8 @@ def grouped(
     ready: list[tuple[Log, tuple[str, ...]]] = []
     for root, one in _whole(logs):
         if metrics[0] in one.series and one.state == "done":
-            ready.append((one, one.path.relative_to(root).parts or (one.path.name,)))
+            inside = one.path.relative_to(root).parts if one.path.is_relative_to(root) else ()
+            ready.append((one, inside or (one.path.name,)))
         else:
             state = "damaged" if one.state == "damaged" else "unfinished"
             reason = one.problem or (f"no {metrics[0]} in it" if one.state == "done" else one.state)
@@ -236,7 +237,7 @@ def grouped(
         rooms: dict[str, Any] = {name: {"name": own.get(name, "")} for name in NAMED}
         found = Results(
             **rooms,
-            seed=int(float(own["seed"])) if numbered else counts[group],
+            seed=int(own["seed"].partition(".")[0]) if numbered else counts[group],
             measured=measured,  # type: ignore[arg-type]
             quantities=quantities,
         )
@@ -291,7 +292,7 @@ def _by_keys(ready: Ready, by: str) -> tuple[list[Known | None], tuple[str, ...]
     """By the keys ``by``; without any, tables by their own columns, others by folders, or by what differs."""
     folders, numbers = _folders([parts if log.named else parts[:-1] for log, parts in ready])
     known = [
-        {"group": " / ".join(log.settings[key] for key in log.by) or folder} | _settings(log)
+        _settings(log) | {"group": " / ".join(log.settings[key] for key in log.by) or folder}
         for (log, _), folder in zip(ready, folders, strict=True)
     ]
     keys = tuple(keys_of(by))
@@ -350,6 +351,16 @@ def _take_number(parts: list[str]) -> int | None:
     place, match = (seeds or found)[-1]
     parts[place : place + 1] = [match["rest"]] if match["rest"] else []
     return int(match["number"] or match[0])
+
+
+def short(label: str, runs: Iterable[Run], tag: str) -> list[str]:
+    """A sentence if some runs of a group end at an earlier step than most of them: they may be unfinished."""
+    ends = {run.folder: run.series[tag][0][-1] for run in logged(runs) if tag in run.series}
+    usual = max(ends.values(), key=[*ends.values()].count, default=0)
+    early = {folder: step for folder, step in ends.items() if step < usual}
+    listed = ", ".join(f"{folder} at step {step}" for folder, step in [*early.items()][:3])
+    said = f"{label}: {len(early)} of {len(ends)} runs end before step {usual}, such as {listed}: unfinished?"
+    return [said] * bool(early)
 
 
 def paired(groups: Sequence[Mapping[int, Run]]) -> bool:

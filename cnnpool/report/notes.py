@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from cnnpool.quantity import is_number
+from cnnpool.report.foreign import short
 from cnnpool.report.measure import Measure
 from cnnpool.report.pairwise import Row
 from cnnpool.report.runs import Run
@@ -46,6 +47,7 @@ def observe(
             notes.append(f"{label}: {metric.title} is NaN for seed {_list(row.broken)}; in no mean")
         if missing:
             notes.append(f"{label}: {metric.title} was not measured for seed {_list(missing)}")
+        notes += short(label, row.choice.runs.values(), metric.key)
         unpaired = sorted(row.finite.keys() ^ rows[0].finite.keys())
         if unpaired and paired:
             notes.append(f"{label}: seed {_list(unpaired)} without a partner, not in the difference")

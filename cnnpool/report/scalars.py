@@ -142,9 +142,8 @@ def _series(own: Mapping[int, tuple[float, float]]) -> Series:
 
 def _keep(points: Points, tag: str, step: int, at: float, value: float) -> None:
     """Of a step that was logged twice, as by a run that was resumed, the last value counts."""
-    own = points.setdefault(tag, {})
-    if abs(step) < 2**63 and not (step in own and own[step][0] > at):
-        own[step] = at, value
+    if abs(step) < 2**63 and not points.get(tag, {}).get(step, (at,))[0] > at:
+        points.setdefault(tag, {})[step] = at, value
 
 
 def _events(path: Path, wanted: Collection[str] | None, prefix: str, points: Points) -> str:
@@ -174,7 +173,11 @@ def _events(path: Path, wanted: Collection[str] | None, prefix: str, points: Poi
         return str(error)
     # Of protobuf, which is no dependency of its own, and of sizes that no memory holds.
     except Exception as error:
-        return str(damaged(path, f"record {records + 1}: {' '.join(str(error).split())[:80]}"))
+        return str(
+            damaged(
+                path, f"record {records + 1}: {' '.join(str(error).split())[:80] or type(error).__name__}"
+            )
+        )
     if done == size and records:
         return ""
     return f"{path}: cut or damaged after {records} records" if size else f"{path} is empty"

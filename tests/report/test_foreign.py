@@ -275,6 +275,7 @@ def test_diverged_damaged_and_empty_runs_are_named_and_the_rest_goes_on(tmp_path
     (tmp_path / "a" / "seed_6").mkdir()
     os.mkfifo(tmp_path / "a" / "seed_6" / "events.out.tfevents.1.host")
     rows(tmp_path / "a" / "seed_7" / "metrics.csv", "step,loss", "1,0.5")
+    rows(tmp_path / "b" / "seed_5" / "metrics.csv", "step,acc", "1,0.5")
     found = text(capsys, tmp_path, "--metric", "acc", "--all")
     for named in (
         "b: acc is NaN for seed 3; in no mean",
@@ -283,12 +284,13 @@ def test_diverged_damaged_and_empty_runs_are_named_and_the_rest_goes_on(tmp_path
         "tfevents.1.host is empty",
         "it is not a regular file",
         "seed_7: unfinished: no acc in it",
+        f"b: 2 of 6 runs end before step 2, such as {tmp_path}/b/seed_4 at step 1, ",
     ):
         assert named in found
     numbers = csv.DictReader((tmp_path / "report" / "runs.csv").read_text().splitlines())
     assert [one["acc"] for one in numbers if one["choice"] == "a"] == ["0.0", "0.1", "0.2", "0.3"]
     # Its own report is no log of the next comparison.
-    assert "acc (4" in text(capsys, tmp_path, "--metric", "acc")
+    assert "acc (4 to 5 runs" in text(capsys, tmp_path, "--metric", "acc")
 
 
 def test_several_metrics_have_a_table_each_corrected_by_itself(tmp_path, capsys):
