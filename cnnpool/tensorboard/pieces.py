@@ -222,7 +222,9 @@ def _tables(comparison: Comparison) -> list[dict[str, Any]]:
         pairs = pair_columns(comparison)
         found.append(_table("pairs", title, pairs, ["", *[words["Differences"]] * (len(pairs) - 1)]))
     if images := image_columns(comparison):
-        found.append(_table("images", "With other test images", images, ["", *[OVER_IMAGES] * 4]))
+        found.append(
+            _table("images", "With other test images", images, ["", *[OVER_IMAGES] * (len(images) - 1)])
+        )
     return found
 
 
