@@ -220,7 +220,7 @@ class Sweep:
 
 
 def _outcome(submitted: Any, job: Job, state: str, stop: Stopped | None) -> Outcome | None:
-    """What a job returned, or a failure; None for one that was cancelled before it began."""
+    """The result of a job, or a failure; None for one that was cancelled before it began."""
     from submitit import DebugJob
     from submitit.core.utils import FailedJobError
 

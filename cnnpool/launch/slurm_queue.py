@@ -28,7 +28,7 @@ TO_COME = {"BeginTime", "Cleaning", "Dependency", "JobArrayTaskLimit", "None", "
 
 
 def ask(*words: str) -> str | None:
-    """What a command of SLURM's prints; None if it fails, as where the controller does not answer."""
+    """The output of a command of SLURM's; None if it fails, as where the controller does not answer."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=ANSWER_S)
     except (OSError, subprocess.TimeoutExpired):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from cnnpool.run_folder.checkpoint import load
 
 PREFIXES = ("module.", "_orig_mod.", "model.")
-"""What wrappers put before the names of a model's parameters."""
+"""Prefixes that wrappers put before the names of a model's parameters."""
 
 
 @dataclass(frozen=True)

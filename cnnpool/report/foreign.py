@@ -100,7 +100,7 @@ class Logged(Run):
 
     @cached_property
     def settings(self) -> Mapping[str, Any]:
-        """What is known of it, as text."""
+        """Its known facts, as text."""
         return self.parts
 
 
@@ -202,7 +202,7 @@ def likely(tags: Iterable[str]) -> str:
 Ready = Sequence[tuple[Log, tuple[str, ...]]]
 """Logs, each with the parts of its path below the folder that was asked for."""
 Known = dict[str, str]
-"""What is said of a run by its path, its columns or its parameters."""
+"""Facts on a run from its path, its columns or its parameters."""
 
 
 def grouped(

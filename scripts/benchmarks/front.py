@@ -106,7 +106,7 @@ def _cells(line: Line, results: Results, row: dict[str, Any]) -> tuple[str, ...]
 
 
 def singles(files: list[Results]) -> str:
-    """What single calls of max pooling in a plain script take, on one thread and on two."""
+    """The time of single calls of max pooling in a plain script, on one thread and on two."""
     said = []
     for threads in (1, 2):
         found = _operator("max 2/2", plain=True, threads=threads)(files)

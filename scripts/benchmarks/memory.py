@@ -22,7 +22,7 @@ DISTINCT = 600
 TEST = 64
 CLASSES = 10
 MOST_MIB = 2048
-"""What all of a run may take."""
+"""Memory that a whole run may take."""
 MIB = 1 << 20
 WATCH = """
 import resource

@@ -16,7 +16,7 @@ from scripts.benchmarks.figures import Wanted, row
 POLL_S = 0.005
 ONE_STEP = ["-m", "cnnpool", "train", "fit=smoke", "fit.max_steps=1", "probe=none"]
 WRITE_STEPS, STEPS = ["fit.log_every_steps=1", "hydra.run.dir=run"], "run/metrics.jsonl"
-"""What makes a training write every step at once, and the file that it writes them to."""
+"""The settings that make a training write every step at once, and the file that it writes them to."""
 TORCH = ["-c", "import torch"]
 SCRIPT = """
 import os
