@@ -36,7 +36,7 @@ MIRRORED = (2, 4, 5, 7)
 SIDEWAYS = (5, 6, 7, 8)
 """Orientations in which height and width change places."""
 MADE_BY = f"2 {PIL.__version__} {torch.__version__}"
-"""Versions that the pixels of a file depend on, too: cached pixels are decoded anew when it changes."""
+"""Versions that the pixels of a file depend on, too: cached pixels are decoded anew when they change."""
 Size = tuple[int, int]
 Picture = str | bytes | Image.Image
 """A file's path, its content, or an image that somebody else has decoded."""
