@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cnnpool import tables
 from cnnpool.cli_parser import Parser
-from cnnpool.report.foreign import logged, read, value_of
+from cnnpool.report.foreign import Value, logged, read
 from cnnpool.report.measure import SHORT
 from cnnpool.report.runs import Run, keys_of
 from cnnpool.system.next_command import BOARD, from_here, next_lines
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     try:
         arguments = parser().parse_args(argv)
         with Progress("reading runs", unit="runs") as progress:
-            value = value_of(arguments.best, arguments.mean_of_last)
+            value = Value(arguments.best, arguments.mean_of_last)
             runs = read(arguments.runs, arguments.metric, arguments.by, value, progress.step)
         if arguments.status:
             _say(_status(runs))

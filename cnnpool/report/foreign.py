@@ -35,19 +35,31 @@ class Value:
     """The number that stands for a run.
 
     Args:
-        last: the mean of so many last points; 0 for the best of all.
         best: max or min, the direction that is better; empty to go by the name of the metric.
+        last: the mean of so many last points; None for the best of all if that is named, else the last one.
+
+    Raises:
+        ValueError: for fewer than 1 point.
     """
 
-    last: int = 1
     best: Literal["", "max", "min"] = ""
+    last: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.last is not None and self.last < 1:
+            raise ValueError(f"the mean of the last {self.last} points: name 1 or more")
+
+    @property
+    def points(self) -> int:
+        """How many last points count; 0 for the best."""
+        return int(not self.best) if self.last is None else self.last
 
     def of(self, series: Series) -> float:
         """The value of ``series``, NaN where it ends with one; of the best, where there is nothing else."""
-        values = series[1]
-        if self.last:
-            return sum(values[-self.last :]) / len(values[-self.last :])
-        numbers = [x for x in values if x == x] or [float("nan")]
+        values = series[1][-self.points :]
+        if self.points:
+            return sum(values) / len(values)
+        numbers = [x for x in values if x == x] or [math.nan]
         return max(numbers) if self.best == "max" else min(numbers)
 
     def better(self, tag: str) -> Literal["higher", "lower"]:
@@ -58,8 +70,8 @@ class Value:
 
     def said(self, tags: Sequence[str]) -> str:
         """How runs are read, in a sentence."""
-        how = f"the mean of its last {self.last} points" if self.last > 1 else "its last value"
-        how = how if self.last else f"its {self.best}imum, which flatters: on other data it would be worse"
+        how = f"the mean of its last {self.last} points" if self.points > 1 else "its last value"
+        how = how if self.points else f"its {self.best}imum, which flatters: on other data it would be worse"
         better = " and ".join(f"{self.better(tag)} {tag}" for tag in tags)
         told = f"{better} {'are' if len(tags) > 1 else 'is'} better"
         said = f"; {told}." if self.best else f"; by name, {told} (--best says otherwise)."
@@ -67,17 +79,6 @@ class Value:
 
 
 LAST = Value()
-
-
-def value_of(best: Literal["", "max", "min"] = "", last: int | None = None) -> Value:
-    """The mean of the ``last`` points, 1 or more; without them the ``best``, without that the last.
-
-    Raises:
-        ValueError: for fewer than 1 point.
-    """
-    if last is not None and last < 1:
-        raise ValueError(f"the mean of the last {last} points: name 1 or more")
-    return Value(int(not best) if last is None else last, best)
 
 
 @dataclass(frozen=True)
@@ -118,63 +119,51 @@ def read(
 ) -> list[Run]:
     """The runs of cnnpool at or under ``paths``; where there are none, those of other programs.
 
+    Of these, runs that cannot be compared have another state, with a reason.
+
     Args:
         paths: folders, or files of other programs.
-        metric, by, value, each: as of :func:`runs_of`; metrics by commas.
+        metric: tags by commas; empty for one that is likely to be meant.
+        by: keys by commas, or a pattern of paths such as ``{group}/lr{lr}/seed_{seed}``; empty for folders.
+        value: the number of a run.
+        each: is called after each run or folder with logs.
 
     Raises:
-        ValueError: as of :func:`cnnpool.report.runs.find` and :func:`runs_of`.
+        ValueError: as of :func:`cnnpool.report.runs.find`; for a metric that no run has, an unknown key, or a
+            pattern that no path fits.
     """
-    logs: list[Files] = []
-    runs = find(paths, each, logs)
-    if not runs:
-        return runs_of(logs, keys_of(metric), by, value, each)
+    files: list[Files] = []
+    if runs := find(paths, each, files):
+        _refuse_mix(runs, files, by, value)
+        return runs
+    metrics = keys_of(metric)
+    if not metrics:
+        first = scalars.read(*files[0][1:])
+        metrics = [likely(tag for one in first for tag in one.series)]
+    logs = []
+    for root, folder, names in files:
+        logs += [(root, one) for one in scalars.read(folder, names, metrics)]
+        each()
+    for tag in metrics:
+        if not any(tag in one.series for _, one in logs):
+            every = (one for _, folder, names in files for one in scalars.read(folder, names))
+            known = sorted({tag for one in every for tag in one.series})
+            raise ValueError(f"--metric {tag}: no run has it; {did_you_mean(tag, known)}")
+    return grouped(logs, metrics, by, value)
+
+
+def _refuse_mix(runs: Sequence[Run], files: Sequence[Files], by: str, value: Value) -> None:
+    """Raise for what runs of cnnpool do not know, and say that logs beside them are left out."""
     if value != LAST or "{" in by or "(?P<" in by:
         raise ValueError(
             f"{runs[0].folder} is a run of cnnpool: --best, --last, --mean-of-last and patterns of --by are "
             "for logs of other programs, so give the folder of these alone"
         )
-    if logs:
-        log.warning(
-            "logs of other programs in %d folders, such as %s, are left out: cnnpool's own runs are compared",
-            len(logs),
-            logs[0][1],
+    if files:
+        said = (
+            "logs of other programs in %d folders, such as %s, are left out: cnnpool's own runs are compared"
         )
-    return runs
-
-
-def runs_of(
-    found: Sequence[Files],
-    metrics: Sequence[str] = (),
-    by: str = "",
-    value: Value = LAST,
-    each: Callable[[], object] = lambda: None,
-) -> list[Run]:
-    """Read the logs in ``found``; those that cannot be compared are runs of another state, with a reason.
-
-    Args:
-        found: folders with logs.
-        metrics: tags to compare; empty for one that is likely to be meant.
-        by: keys by commas, or a pattern of paths such as ``{group}/lr{lr}/seed_{seed}``; empty for folders.
-        value: the number of a run.
-        each: is called after each folder.
-
-    Raises:
-        ValueError: for a metric that no run has, an unknown key, or a pattern that no path fits.
-    """
-    if not metrics:
-        first = scalars.read(*found[0][1:])
-        metrics = [likely(tag for one in first for tag in one.series)]
-    logs = []
-    for root, folder, files in found:
-        logs += [(root, one) for one in scalars.read(folder, files, metrics)]
-        each()
-    for metric in metrics:
-        if not any(metric in one.series for _, one in logs):
-            every = (one for _, folder, files in found for one in scalars.read(folder, files))
-            known = sorted({tag for one in every for tag in one.series})
-            raise ValueError(f"--metric {metric}: no run has it; {did_you_mean(metric, known)}")
-    return grouped(logs, metrics, by, value)
+        log.warning(said, len(files), files[0][1])
 
 
 def _whole(logs: Iterable[tuple[Path, Log]]) -> Iterator[tuple[Path, Log]]:
@@ -211,7 +200,7 @@ def grouped(
     """Runs with their groups and seeds, of logs and the folders that were asked for.
 
     Raises:
-        ValueError: as of :func:`runs_of`.
+        ValueError: as of :func:`read`.
     """
     runs: list[Run] = []
     ready: list[tuple[Log, tuple[str, ...]]] = []

@@ -14,7 +14,7 @@ from typing import Any
 
 from cnnpool.json_text import flat
 from cnnpool.quantity import numbers
-from cnnpool.report.scalars import Files, is_log, log_files
+from cnnpool.report.scalars import WHOLE, Files, is_log, log_files
 from cnnpool.run_folder import layout, results, status
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.folder_lock import abandoned
@@ -205,7 +205,8 @@ def _folders(root: Path, logs: list[Files]) -> Iterable[Path]:
             yield Path(folder)
         elif (names := log_files(files, below)) and not is_report(Path(folder)):
             logs.append((root, Path(folder), names))
-        below[:] = sorted(name for name in below if not name.startswith("."))
+        whole = log_files(files, below) in WHOLE
+        below[:] = [] if whole else sorted(name for name in below if not name.startswith("."))
 
 
 def is_report(folder: Path) -> bool:

@@ -15,6 +15,8 @@ from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.reading import damaged, read_bytes, read_json, read_yaml, regular
 
 META, SUMMARY, HPARAMS = "meta.yaml", "wandb-summary.json", "hparams.yaml"
+WHOLE = ([META], [SUMMARY])
+"""Names of a run of MLflow or W&B, of which the folders below hold no other runs."""
 STEPS = ("step", "global_step", "trainer/global_step", "_step", "epoch", "iteration", "iter")
 """Columns that say when a row was logged, the first that is there."""
 SEEDS = ("seed", "random_seed", "random_state")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from cnnpool.report import columns, render
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.comparison import compare as _compare
-from cnnpool.report.foreign import logged, read, value_of
+from cnnpool.report.foreign import Value, logged, read
 from cnnpool.report.runs import keys_of
 
 WIDTH = 160
@@ -61,7 +61,7 @@ def compare(
         ValueError: for a mistake in what was asked, or runs that cannot be compared, in a few lines.
     """
     every = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    runs = read(every, metric, by, value_of(best, last))
+    runs = read(every, metric, by, Value(best, last))
     keys = [] if logged(runs) else keys_of(by)
     return Table(
         _compare(runs, by=keys, where=where, metric=metric, against=baseline, allow=allow, margin=margin)

@@ -193,6 +193,7 @@ def scan(root: Path) -> Iterator[Found]:
             below.discard(layout.CHECKPOINTS)
         elif files and not runs.is_report(folder):
             yield Found("log", folder, tuple(sorted(files)))
+            below = set() if logs in scalars.WHOLE else below
         waiting += [folder / name for name in below if not name.startswith(".")]
 
 

@@ -160,6 +160,7 @@ def test_mlflow_and_wandb_are_grouped_by_their_parameters(tmp_path):
             rows(run / "params" / name, str(content))
         rows(run / "metrics" / "val" / "acc", f"10 {lr + seed} 1", f"11 {lr + seed + 5} 2")
         rows(run / "meta.yaml", f"status: {1 if place == 5 else 3}", f"run_name: bold-fox-{place}")
+        rows(run / "artifacts" / "table.csv", "group,val/acc", "q,1")
         files = tmp_path / "wandb" / f"run-2026_1-{place}" / "files"
         rows(files / "wandb-summary.json", json.dumps({"val": {"acc": lr + seed}, "_step": 9, "ok": True}))
         config = [f"{name}:\n  value: {x}" for name, x in (("lr", lr), ("seed", seed), ("wandb_version", 1))]
@@ -260,8 +261,8 @@ def test_the_value_of_a_run_is_the_last_the_best_or_a_mean(tmp_path, capsys):
     )
     assert "--margin -1.0: not a positive number" in text(capsys, *words, "--margin=-1", status=2)
     assert "did you mean 'val_loss'?" in text(capsys, tmp_path, "--metric", "val_los", status=2)
-    assert Value(1).better("val/top1_error") == Value(1).better("NLL") == "lower"
-    assert Value(1).better("val_acc") == "higher"
+    assert Value().better("val/top1_error") == Value().better("NLL") == "lower"
+    assert Value().better("val_acc") == "higher"
 
 
 def test_diverged_damaged_and_empty_runs_are_named_and_the_rest_goes_on(tmp_path, capsys):
