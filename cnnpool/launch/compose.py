@@ -3,11 +3,12 @@
 import math
 import os
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 from hydra.core.hydra_config import HydraConfig
@@ -149,7 +150,7 @@ def _sweep(composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Overri
                 name = config.hydra.runtime.choices.experiment
                 raise ValueError(f"experiment={name} is a sweep of its own: run it by a command of its own")
             OmegaConf.copy_cache(whole, config)
-            jobs.append(_job(config, number))
+            jobs.append(_job(config, number, composer.fixed))
             progress.step()
     different = distinct(jobs)
     if len(different) < len(jobs):
@@ -157,7 +158,9 @@ def _sweep(composer: Composer, whole: DictConfig, axes: Sequence[Sequence[Overri
     return different
 
 
-def _job(config: DictConfig, number: int | None = None) -> Job:
+def _job(
+    config: DictConfig, number: int | None = None, fixed: Mapping[str, Any] = MappingProxyType({})
+) -> Job:
     hydra, sweep = config.hydra, number is not None
     show_to_resolvers(config)
     if sweep:
@@ -170,7 +173,7 @@ def _job(config: DictConfig, number: int | None = None) -> Job:
     hydra.runtime.output_dir = str(folder)
     settings, mistake = {}, ""
     try:
-        settings = resolve(config)
+        settings = resolve(config, fixed)
     except ValueError as error:
         mistake = str(error)
     refuse_code(settings)

@@ -1,12 +1,13 @@
 """Compose configurations by Hydra's API, once for all jobs that differ only in plain values."""
 
-import copy
+import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from inspect import Parameter
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
@@ -22,11 +23,13 @@ from cnnpool.launch.config import check_folder
 from cnnpool.launch.errors import explain
 from cnnpool.launch.job import FINE_TUNING
 from cnnpool.launch.overrides import expanded, is_choice, line_of, parse
-from cnnpool.schema import ROOMS
+from cnnpool.schema import ROOMS, SECTIONS
 
 PRIMARY = "train"
 FROM_PACKAGES = ("data", "model", "pool", "readout")
 """Choices whose options stand beside their name."""
+REFERS = re.compile(r'\$\{|"\?\?\?"')
+"""In JSON: a reference, or a value that is missing."""
 
 
 class Composer:
@@ -43,7 +46,8 @@ class Composer:
         self.names = partial(names_of, more=own)
         folder = QuotedString(f"file://{further}", Quote.single).with_quotes()
         self.search = [f"hydra.searchpath=[{folder}]"] if further else []
-        self._shared: dict[tuple[str, ...], DictConfig] = {}
+        self._shared: dict[tuple[str, ...], tuple[DictConfig, dict[str, Any]]] = {}
+        self.fixed: dict[str, Any] = {}
 
     def job(self, overrides: Sequence[Override]) -> DictConfig:
         """The configuration of one job, Hydra's own settings in ``hydra``.
@@ -70,6 +74,9 @@ class Composer:
     def one_of_many(self, overrides: Sequence[Override]) -> DictConfig:
         """As :meth:`job`, at a tenth of the time where only plain values differ from an earlier one.
 
+        The configuration is valid until the next call, which changes it. ``fixed`` then has its sections that
+        refer to no other, as plain data.
+
         Raises:
             ValueError: in one line, if it cannot be composed.
         """
@@ -82,15 +89,20 @@ class Composer:
 
     def _quickly(self, overrides: Sequence[Override]) -> DictConfig:
         plain, rest = _split(overrides)
-        key = tuple(map(line_of, rest))
+        keys = [override.key_or_group for override in plain]
+        key = (*map(line_of, rest), *keys)
         try:
             if key not in self._shared:
-                self._shared[key] = self._composed(rest)
-            config = copy.deepcopy(self._shared[key])
+                config = self._composed(rest)
+                self._shared[key] = config, _fixed(config)
+            # Not copied, which would take most of the time: every job of this kind sets these keys anew.
+            config, fixed = self._shared[key]
+            self.fixed = _patched(fixed, plain)
             for override in plain:
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
         except (ValueError, OmegaConfBaseException):
             # Compose it again by Hydra alone, for its error message.
+            self.fixed = {}
             return self._composed(overrides)
         _record(config, overrides)
         return config
@@ -164,9 +176,42 @@ def _split(overrides: Sequence[Override]) -> tuple[list[Override], list[Override
     for override, key in zip(overrides, keys, strict=True):
         is_value = override.type == OverrideType.CHANGE and not is_choice(override.key_or_group)
         is_alone = sum(key.startswith(other) or other.startswith(key) for other in keys) == 1
+        # A table is merged into what is there.
+        is_alone &= not isinstance(override.value(), dict)
         is_ours = not override.package and not override.is_hydra_override()
         (plain if is_value and is_alone and is_ours else rest).append(override)
     return plain, rest
+
+
+def _fixed(config: DictConfig) -> dict[str, Any]:
+    """The sections of which no value is missing, or refers to another, as plain data."""
+    found = {}
+    for key in filter(config.__contains__, SECTIONS):
+        if isinstance(node := config._get_node(key), DictConfig):
+            plain = OmegaConf.to_container(node, resolve=False)
+            if not REFERS.search(json.dumps(plain, default=str)):
+                found[key] = plain
+    return found
+
+
+def _patched(fixed: Mapping[str, Any], plain: Iterable[Override]) -> dict[str, Any]:
+    """Sections with the values of a job, without those where a value refers to another."""
+    found = dict(fixed)
+    for override in plain:
+        section, *path = override.key_or_group.split(".")
+        if section not in found:
+            continue
+        value, node = override.value(), found
+        for key in (section, *path[:-1]):
+            if not isinstance(node.get(key), dict):
+                break
+            node[key] = node = dict(node[key])
+        else:
+            if path and path[-1] in node and not REFERS.search(json.dumps(value, default=str)):
+                node[path[-1]] = value
+                continue
+        del found[section]
+    return found
 
 
 def _record(config: DictConfig, overrides: Sequence[Override]) -> None:

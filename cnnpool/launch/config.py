@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from glob import glob
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -27,15 +28,22 @@ REFERENCE = re.compile(r"\$\{(?!\s*(?:[\w.\[\]/-]+\s*\}|(?:hydra|now|run_name|no
 """A reference that is neither a key's nor by a function that reads only the configuration."""
 
 
-def resolve(config: DictConfig) -> dict[str, Any]:
+def resolve(config: DictConfig, known: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """The configuration without Hydra's part as plain data, with every reference followed.
+
+    Args:
+        config: as it is composed.
+        known: sections of it that are plain data already.
 
     Raises:
         ValueError: for a value that is missing, or refers to what does not exist; for an unknown key.
     """
-    plain = {}
+    plain: dict[str, Any] = {}
     try:
-        for key in config:
+        for key in map(str, config):
+            if key in known:
+                plain[key] = known[key]
+                continue
             if key in (*ROOMS, "stage") and not OmegaConf.is_dict(config[key]):
                 raise ValueError(f"{key} holds options by name, not {config[key]}")
             if key in SECTIONS:

@@ -3,7 +3,9 @@
 import logging
 import os
 import socket
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,12 +14,15 @@ from annotated_types import Ge, Le
 
 from cnnpool.launch.job import Job, Outcome, Workers
 from cnnpool.launch.run_job import already, lost, run
+from cnnpool.run_folder import status
+from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.layout import LOG
 from cnnpool.system.signals import Signals, Stopped
 
 POLL_S = 0.2
 ANSWER_S = 10
 OWN = "local"
+LOST = "its machine left the cluster; the same command goes on"
 LIMITS = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
 """Of a Ray that is started for one sweep, whose jobs exchange nothing by it."""
 
@@ -46,7 +51,12 @@ def run_ray(
     ray = _connected(address, threads, gpus)
     work = ray.remote(num_cpus=threads, num_gpus=gpus, max_calls=1, max_retries=0)(_work)
     running: dict[Any, Job] = {}
+    tried_again: set[Path] = set()
     stop: Stopped | None = None
+
+    def start(job: Job) -> None:
+        running[work.options(name=job.name).remote(job, Path.cwd())] = job
+
     # Installed after Ray's own handlers; ray.wait must not be interrupted by an exception.
     with Signals() as signals:
         signals.patient = True
@@ -54,11 +64,15 @@ def run_ray(
             if outcome := already(job):
                 yield outcome
             else:
-                running[work.options(name=job.name).remote(job, Path.cwd())] = job
+                start(job)
         while running:
             for reference in ray.wait(list(running), timeout=POLL_S)[0]:
-                outcome = _outcome(ray, reference, running.pop(reference))
-                if not stop:
+                job = running.pop(reference)
+                outcome = _outcome(ray, reference, job)
+                if outcome is None and not stop and job.folder not in tried_again:
+                    tried_again.add(job.folder)
+                    start(job)
+                elif (outcome := outcome or lost(job, LOST, job.folder / LOG)).state != "not run":
                     yield outcome
             if signals.pending is not None:
                 for reference in running:
@@ -85,12 +99,20 @@ def _connected(address: str | None, threads: int, gpus: float) -> Any:
     except (ConnectionError, RuntimeError, ValueError) as error:
         message = str(error).strip().splitlines()[0]
         raise ValueError(f"launch.address={there}: no Ray cluster answers there ({message})") from None
-    has = ray.cluster_resources()
-    if there == OWN and (threads > has["CPU"] or gpus > has.get("GPU", 0)):
-        # A cluster may grow; on one machine the jobs would wait for ever.
-        has_all = f"{has['CPU']:g} processors and {has.get('GPU', 0):g} devices"
-        raise ValueError(f"launch.threads={threads}, launch.gpus={gpus}: this machine has {has_all}")
+    _find_room(ray, there == OWN, threads, gpus)
     return ray
+
+
+def _find_room(ray: Any, own: bool, threads: int, gpus: float) -> None:
+    """Refuse what this machine lacks, and name what no machine of a cluster has, which may grow."""
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if any(threads <= has.get("CPU", 0) and gpus <= has.get("GPU", 0) for has in machines):
+        return
+    most = (max(has.get(kind, 0) for has in machines) for kind in ("CPU", "GPU"))
+    message = f"launch.threads={threads}, launch.gpus={gpus}: {{}} {{:g}} processors and {{:g}} devices"
+    if own:
+        raise ValueError(message.format("this machine has", *most))
+    sys.stderr.write(f"{message.format('jobs wait, no machine has more than', *most)}\n")
 
 
 def _knock(address: str) -> None:
@@ -111,13 +133,19 @@ def _work(job: Job, folder: Path) -> Outcome:
         return run(job)
 
 
-def _outcome(ray: Any, reference: Any, job: Job) -> Outcome:
-    """The outcome that a worker returned, or a failure if the worker was lost."""
+def _outcome(ray: Any, reference: Any, job: Job) -> Outcome | None:
+    """The outcome that a worker returned, or a failure if the worker was lost; None if its machine was."""
     try:
         outcome: Outcome = ray.get(reference)
         return outcome
     except ray.exceptions.TaskCancelledError:
+        # Ray drops what a cancelled task returns.
+        with suppress(DamagedError):
+            if (now := status.read(job.folder)) and now.state == "stopped":
+                return Outcome(job.name, now.state, now.error or "", now.status or 1, job.folder / LOG)
         return Outcome(job.name, "not run", "", 1, job.folder)
+    except ray.exceptions.NodeDiedError:
+        return None
     except ray.exceptions.RayError as error:
         message = f"its worker ended early: {type(error).__name__} (out of memory?)"
     return lost(job, message, job.folder / LOG)

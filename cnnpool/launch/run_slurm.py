@@ -7,8 +7,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -164,7 +165,8 @@ class Sweep:
         while True:
             chunk = waiting[: self._most]
             try:
-                with self._executor.batch():
+                # submitit prints what sbatch says, too.
+                with redirect_stderr(StringIO()), self._executor.batch():
                     submitted = [self._executor.submit(Task(job, Path.cwd(), self._threads)) for job in chunk]
                 break
             except FailedJobError as error:

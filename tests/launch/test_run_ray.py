@@ -30,10 +30,16 @@ class TaskCancelledError(RayError):
     pass
 
 
+class NodeDiedError(RayError):
+    pass
+
+
 class Ray:
     """Runs the tasks when they are waited for; ``ends`` says how, by the operator."""
 
-    exceptions = SimpleNamespace(RayError=RayError, TaskCancelledError=TaskCancelledError)
+    exceptions = SimpleNamespace(
+        RayError=RayError, TaskCancelledError=TaskCancelledError, NodeDiedError=NodeDiedError
+    )
 
     def __init__(self, ends):
         self.ends, self.asked, self.cancelled, self.down = ends, {}, [], False
@@ -72,6 +78,12 @@ def cancelled(job):
     raise TaskCancelledError
 
 
+def saved(job):
+    job.folder.mkdir(parents=True)
+    status.write(job.folder, "stopped", "stopped by SIGINT at step 3", 130)
+    raise TaskCancelledError
+
+
 def stopped(job):
     os.kill(os.getpid(), signal.SIGTERM)
     return done(job)
@@ -103,14 +115,44 @@ def test_a_worker_that_dies_is_one_failed_job_and_the_others_are_told(call, ray,
 
 
 def test_a_signal_cancels_what_runs_and_waits_for_it(call, ray):
-    fake = ray(max=stopped, avg=cancelled, sum=cancelled)
-    status, out, _ = call("train", *RAY, *call.quick)
+    fake = ray(max=stopped, avg=cancelled, sum=saved)
+    status, out, err = call("train", *RAY, *call.quick)
     assert status == 128 + signal.SIGTERM
     assert [(reference.split("/")[2].split("+")[0], force) for reference, force in fake.cancelled] == [
         ("avg", False),
         ("sum", False),
     ]
-    assert "3 jobs: 1 done, 2 not run" in out and fake.down
+    assert "3 jobs: 1 done, 1 stopped, 1 not run" in out and "by SIGINT at step 3" in err and fake.down
+
+
+def test_a_job_whose_machine_is_lost_is_tried_once_more(call, ray):
+    tried = []
+
+    def unlucky(job, times):
+        tried.append(job.settings["pool"]["name"])
+        if tried.count(tried[-1]) <= times:
+            raise NodeDiedError
+        return done(job)
+
+    ray(max=lambda job: unlucky(job, 1), avg=lambda job: unlucky(job, 2), sum=done)
+    status, out, err = call("train", *RAY, *call.quick)
+    assert (
+        status == 1 and "3 jobs: " in out and "2 done" in out and sorted(tried) == 2 * ["avg"] + 2 * ["max"]
+    )
+    assert "/avg" in err and "its machine left the cluster" in err and err.count("\n") == 1
+
+
+def test_processors_that_no_machine_has_are_named(capfd):
+    machines = [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False, "Resources": {"CPU": 9.0}}]
+    ray = SimpleNamespace(nodes=lambda: machines)
+    run_ray._find_room(ray, False, 2, 0)
+    assert not capfd.readouterr().err
+    run_ray._find_room(ray, False, 3, 0)
+    assert capfd.readouterr().err.startswith(
+        "launch.threads=3, launch.gpus=0: jobs wait, no machine has more"
+    )
+    with pytest.raises(ValueError, match=r"launch.gpus=1: this machine has 2 processors and 0 devices"):
+        run_ray._find_room(ray, True, 1, 1)
 
 
 def test_what_ray_cannot_do_is_refused(call, ray):

@@ -150,8 +150,8 @@ def test_sbatch_gets_what_was_asked_for_and_its_refusal_is_a_line(command, in_a_
 
     def script(*options):
         assert command("train", "-m", "launch=slurm", "seed=0,1,2", *ONE, *options) == 2
-        err = capfd.readouterr().err.splitlines()[-1]
-        assert err == "error: launch=slurm: the queue refuses: sbatch: error: invalid partition"
+        err = capfd.readouterr().err
+        assert err == "error: launch=slurm: the queue refuses: sbatch: error: invalid partition\n"
         lines = (in_a_folder / "script").read_text().splitlines()
         return {line.removeprefix("#SBATCH --") for line in lines if line.startswith("#SBATCH --")}
 
