@@ -140,7 +140,8 @@ def of_histories(
 
 def _caption(shown: Sequence[History], seeds: bool, going: bool) -> str:
     """How the curves are drawn, and the faults of their files."""
-    drawn = "mean over seeds, 95 % t interval; a gap where a run lacks the epoch"
+    point = shown[0].labels[0] if shown else "epoch"
+    drawn = f"mean over seeds, 95 % t interval; a gap where a run lacks the {point}"
     drawn = "a line per seed" if seeds else drawn
     dotted = " Dotted: runs that are not finished." if going else ""
     problems = [problem for history in shown for problem in history.problems]

@@ -57,7 +57,7 @@ export function controls(place, content, jobs, state, set) {
   const mode = (text, value) => h("button", { type: "button", "aria-pressed": String(state.seeds === value), "data-focus": `mode ${text}`, onclick: () => set({ seeds: value }) }, text);
   fill(place,
     folders.length > 2 && select("Folder", state.folder, folders, (folder) => set({ folder, baseline: "", open: "", where: [] })),
-    select("Measure", state.metric, metrics, (metric) => set({ metric })),
+    select("Measure", metrics.some((one) => one.value === state.metric) ? state.metric : content.metric?.key ?? state.metric, metrics, (metric) => set({ metric })),
     labels.length > 1 && select("Baseline", content.baseline ?? state.baseline, labels.sort().map((value) => ({ value, text: value })), (baseline) => set({ baseline })),
     grouping(content, state, set, opened), filter(content, state, set, opened),
     h("div", { class: "control modes", role: "group", "aria-label": "Seeds or means" }, mode("means", ""), mode("seeds", "1")));

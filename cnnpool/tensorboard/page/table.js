@@ -86,7 +86,7 @@ export function comparison(place, content, state, set) {
         some && head(difference), some && scale(steps, "difference and interval"), some && head(p), some && head(verdict))),
       h("tbody", {}, body))),
     [...content.single, content.ranking].map((one) => h("p", { class: "note" }, one)),
-    content.notes.length && h("details", { class: "notes" }, h("summary", {}, `${content.notes.length} ${content.notes.length > 1 ? "warnings" : "warning"}`),
+    content.notes.length > 0 && h("details", { class: "notes" }, h("summary", {}, `${content.notes.length} ${content.notes.length > 1 ? "warnings" : "warning"}`),
       h("ul", {}, content.notes.map((note) => h("li", {}, note)))));
 }
 
