@@ -108,7 +108,7 @@ def _apart(first: Run, second: Run) -> str:
     where = shlex.quote(f"{key}={as_text(second.setting(key))}")
     return (
         f"they differ in {', '.join(differing[:3])}{more} ({key}: {values}): keep one by --where {where}, "
-        f"or tell them apart by --by pool,{key}"
+        f"or tell them apart by --by {'' if logged([first]) else 'pool,'}{key}"
     )
 
 

@@ -112,7 +112,7 @@ def _files(folder: Path, files: Sequence[str], wanted: Collection[str] | None) -
             problems.append(_events(folder / name, wanted, prefix, points))
     settings = _parameters(home / HPARAMS)
     tables = [_table(folder / name) for name in others]
-    curves = [one for one in tables if one.step and not one.seed]
+    curves = [one for one in tables if one.column(STEPS) and not one.column(SEEDS)]
     if len(curves) == 1:
         _rows(curves[0], curves[0].rows, wanted, points)
         problems.append(curves[0].problem)
@@ -175,11 +175,8 @@ def _events(path: Path, wanted: Collection[str] | None, prefix: str, points: Poi
         return str(error)
     # Of protobuf, which is no dependency of its own, and of sizes that no memory holds.
     except Exception as error:
-        return str(
-            damaged(
-                path, f"record {records + 1}: {' '.join(str(error).split())[:80] or type(error).__name__}"
-            )
-        )
+        reason = " ".join(str(error).split())[:80] or type(error).__name__
+        return str(damaged(path, f"record {records + 1}: {reason}"))
     if done == size and records:
         return ""
     return f"{path}: cut or damaged after {records} records" if size else f"{path} is empty"
@@ -206,19 +203,7 @@ class _Table:
     rows: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     problem: str = ""
 
-    @property
-    def step(self) -> str:
-        return self._first(STEPS)
-
-    @property
-    def seed(self) -> str:
-        return self._first(SEEDS)
-
-    @property
-    def group(self) -> str:
-        return self._first(GROUPS)
-
-    def _first(self, names: Sequence[str]) -> str:
+    def column(self, names: Sequence[str]) -> str:
         known = {name.lower(): name for name in reversed(self.header)}
         return next((known[name] for name in names if name in known), "")
 
@@ -245,13 +230,12 @@ def _rows(
     table: _Table, rows: Iterable[tuple[int, dict[str, str]]], wanted: Collection[str] | None, points: Points
 ) -> None:
     """Add the numbers of rows to ``points``; without a column of steps each row is a step."""
+    at = table.column(STEPS)
     for line, row in rows:
-        step = _number(row.get(table.step, "")) if table.step else float(line)
-        for tag, text in row.items():
-            value = _number(text)
-            if value is None or step is None or not math.isfinite(step) or tag == table.step:
-                continue
-            if wanted is None or tag in wanted:
+        step = _number(row[at]) if at else float(line)
+        for tag in row if wanted is None else wanted:
+            value = _number(row.get(tag, ""))
+            if value is not None and step is not None and math.isfinite(step) and tag != at:
                 _keep(points, tag, int(step), float(line), value)
 
 
@@ -260,20 +244,19 @@ def _logs(table: _Table, wanted: Collection[str] | None) -> Iterator[Log]:
     if not table.rows:
         yield Log(table.path, problem=table.problem, state="damaged")
         return
-    groups: dict[tuple[str, ...], list[tuple[int, dict[str, str]]]] = {}
+    step, seed, group = (table.column(names) for names in (STEPS, SEEDS, GROUPS))
     texts = [name for name in table.header if any(_number(row[name]) is None for _, row in table.rows)]
-    names = [table.seed, *([table.group] if table.group else texts)]
+    by = [group] if group else [name for name in texts if name != seed]
+    groups: dict[tuple[str, ...], list[tuple[int, dict[str, str]]]] = {}
     for line, row in table.rows:
-        own = (row.get(name, "") for name in names)
-        key = () if table.step and not table.seed else tuple(own) if table.step else (str(line),)
-        groups.setdefault(key, []).append((line, row))
+        own = tuple(row[name] for name in (seed, *by)) if seed else ()
+        groups.setdefault(own if step else (str(line),), []).append((line, row))
     for place, (key, rows) in enumerate(groups.items()):
         points: Points = {}
         _rows(table, rows, wanted, points)
         path = Path(f"{table.path}:{rows[0][0]}") if key else table.path.with_suffix("")
         settings = {name: text.strip() for name, text in rows[0][1].items()} if key else {}
-        by = [name for name in names if name != table.seed and key]
-        yield _log(path, points, settings, table.problem * (not place), by=by)
+        yield _log(path, points, settings, table.problem * (not place), by=by if key else ())
 
 
 def _number(text: str) -> float | None:

@@ -322,3 +322,19 @@ def test_the_tables_of_a_report_are_read_again_with_the_same_numbers(shelf, tmp_
     assert "other, are left out: cnnpool's own runs are compared" in caplog.text
     with pytest.raises(ValueError, match="is a run of cnnpool: --best"):
         cnnpool.compare(shelf.root, best="max")
+
+
+def test_csv_files_may_be_a_run_each_or_hold_the_steps_of_many(tmp_path):
+    for group, some in ACCURACIES.items():
+        for seed, x in enumerate(some):
+            rows(tmp_path / "each" / f"{group}_seed{seed}.csv", "Epoch;acc", "1;0", f"2;{x}")
+    lines = [
+        f"{g},{s},{k},{x * k}" for g, some in ACCURACIES.items() for s, x in enumerate(some) for k in (0, 1)
+    ]
+    rows(tmp_path / "long.csv", "model,seed,epoch,acc", *lines)
+    whole = cnnpool.compare(table(tmp_path / "runs.csv"), "acc")
+    for path in (tmp_path / "each", tmp_path / "long.csv"):
+        found = cnnpool.compare(path, "acc")
+        assert [(one["choice"], one["mean"], one["p"]) for one in found] == [
+            (one["choice"], one["mean"], one["p"]) for one in whole
+        ]
