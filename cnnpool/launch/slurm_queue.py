@@ -1,6 +1,5 @@
 """SLURM's queue by its own commands: which jobs are in it, what it allows, and how a job of it ends."""
 
-import getpass
 import os
 import re
 import subprocess
@@ -71,7 +70,7 @@ class Queue:
 
 def own() -> list[str]:
     """The ids of this user's jobs of ours that wait or run."""
-    listed = ask("squeue", "-h", "-r", "-u", getpass.getuser(), "-n", NAME, "-o", "%i")
+    listed = ask("squeue", "-h", "-r", "-u", str(os.getuid()), "-n", NAME, "-o", "%i")
     return (listed or "").split()
 
 

@@ -257,6 +257,21 @@ def test_a_signal_cancels_the_jobs_which_save(tmp_path):
     assert json.loads((folder / "status.json").read_text())["state"] == "stopped"
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not slurm_queue.ask("sinfo", "-h"), reason="needs a SLURM cluster that answers sinfo")
+def test_on_slurm_itself_a_job_queued_again_goes_on_and_a_cancelled_one_is_told(tmp_path):
+    options = ["launch.cluster=slurm", "launch.mem_gb=1", "launch.jobs=1", "fit.epochs=400", "seed=0,1"]
+    with sweep(*options) as process:
+        folder = endless(tmp_path)
+        first, second = sorted(slurm_queue.own(), key=lambda number: int(number.rpartition("_")[2]))[-2:]
+        for words in (("scancel", second), ("scontrol", "requeue", first)):
+            subprocess.run(words, check=True)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1 and "1 done" in out and "1 failed" in out, err
+    assert "seed1: ended early on its node" in err
+    assert json.loads((folder / "results.json").read_text())["epochs"] == 400
+
+
 def sweep(*options):
     quick = ["data.limit=64", "model.width=2", "fit.pictures=false", "probe=none"]
     command = [sys.executable, "-m", "cnnpool", "train", *LOCAL, *options, *quick]
