@@ -90,4 +90,4 @@ def comes_back() -> bool:
     facts = dict(re.findall(r"(\w+)=(\S+)", shown or ""))
     if facts.get("JobState") == "RUNNING" and facts.get("PreemptTime", "None") != "None":
         return ask("scontrol", "requeue", job) is not None
-    return facts.get("JobState") in ("PENDING", "REQUEUED", "PREEMPTED", "NODE_FAIL")
+    return int(facts.get("Restarts", 0)) > int(os.environ.get("SLURM_RESTART_COUNT", 0))

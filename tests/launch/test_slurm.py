@@ -152,9 +152,9 @@ def test_a_reason_to_wait_that_does_not_pass_is_said_once(capfd, monkeypatch):
 
 SHOWN = {
     "JobState=RUNNING Restarts=0 PreemptTime=2026-01-01T00:00:00 Requeue=1": True,
-    "JobState=PENDING Restarts=1 PreemptTime=None": True,
-    "JobState=RUNNING PreemptTime=None": False,
-    "JobState=CANCELLED PreemptTime=None": False,
+    "JobState=COMPLETING Restarts=2 PreemptTime=None": True,
+    "JobState=RUNNING Restarts=1 PreemptTime=None": False,
+    "JobState=COMPLETING Restarts=1 PreemptTime=None": False,
     "": False,
 }
 
@@ -163,6 +163,7 @@ SHOWN = {
 def test_a_job_that_gives_way_leaves_no_result_and_a_cancelled_one_does(tmp_path, monkeypatch, shown, again):
     asked = []
     monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     monkeypatch.setattr(slurm_queue, "ask", lambda *words: asked.append(words) or shown)
     stop = Outcome("a", "stopped", "", 128 + signal.SIGTERM, tmp_path)
     monkeypatch.setattr(run_slurm, "run", lambda job: stop)
