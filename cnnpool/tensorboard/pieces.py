@@ -133,7 +133,8 @@ def _studies(studies: Sequence[Watched[Live]], root: Path) -> list[dict[str, Any
 
 
 def _study(study: Watched[Live], live: Live, root: Path) -> dict[str, Any]:
-    state = "done" if live.verdict else "running" if study.lives else "stopped"
+    # A study whose time was over before a round was has come to no end.
+    state = "done" if live.verdict and live.rounds else "running" if study.lives else "stopped"
     passed = max(0.0, time.time() - live.time) if state == "running" else 0.0
     return {
         "folder": below(study.path.parent, root),

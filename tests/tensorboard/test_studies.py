@@ -65,6 +65,12 @@ def test_a_study_is_followed_until_it_has_ended_or_is_gone(shelf, tab, study):
     assert tab.json("/jobs")["studies"] == []
 
 
+def test_a_study_without_a_round_is_not_done(shelf, tab, study):
+    study(rounds=0, verdict="No winner: keep what you have.").release()
+    [found] = tab.json("/jobs")["studies"]
+    assert found["state"] == "stopped" and found["verdict"].startswith("No winner")
+
+
 def test_studies_that_go_on_come_first_then_the_latest(tab, study):
     study("one", time=100.0).release()
     study("two", time=200.0).release()
