@@ -1,10 +1,72 @@
 """Maxima of 2x2 tiles and their gradients: the window that nearly every network has."""
 
-from numba import uint8
+from numba import int16, uint8
 
-from cnnpool.pool.cpu.loops.intrinsics import beats, greater_strided, load, store
+from cnnpool.pool.cpu.loops.intrinsics import alike, beats, greater_strided, load, store
 from cnnpool.pool.cpu.loops.signatures import Address, Number, compiled
-from cnnpool.pool.cpu.loops.simd_rows import STRIP, best_of, suit
+from cnnpool.pool.cpu.loops.simd_rows import (
+    FEW,
+    LANES,
+    STRIP,
+    best_of,
+    best_of_eight_tiles,
+    best_of_four_tiles,
+    gradient_of_eight_tiles,
+    gradient_of_four_tiles,
+    suit,
+)
+
+
+@compiled
+def _best(
+    x: Address, upper: int, lower: int, y: Address, winners: Address, out: int, columns: int, like: Number
+) -> None:
+    """A row of tiles; the last eight or four may begin within those before."""
+    if columns >= FEW and not alike(int16(0), like):
+        if columns < LANES:
+            for c in range(0, columns, FEW):
+                k = min(c, columns - FEW)
+                best_of_four_tiles(x, upper + 2 * k, lower + 2 * k, y, winners, out + k, like)
+            return
+        for c in range(0, columns, LANES):
+            k = min(c, columns - LANES)
+            best_of_eight_tiles(x, upper + 2 * k, lower + 2 * k, y, winners, out + k, like)
+        return
+    for c in range(columns):
+        best, place = load(x, upper + 2 * c, like), uint8(0)
+        value = load(x, upper + 2 * c + 1, like)
+        take = greater_strided(value, best)
+        best, place = value if take else best, uint8(1) if take else place
+        value = load(x, lower + 2 * c, like)
+        take = greater_strided(value, best)
+        best, place = value if take else best, uint8(2) if take else place
+        value = load(x, lower + 2 * c + 1, like)
+        take = greater_strided(value, best)
+        store(y, out + c, value if take else best)
+        store(winners, out + c, uint8(3) if take else place)
+
+
+@compiled
+def _given(
+    grad: Address, winners: Address, source: int, out: Address, target: int, half: int, columns: int,
+    zero: Number,
+) -> None:  # fmt: skip
+    """The gradients of the upper or lower ``half`` of a row of tiles, as ``_best`` takes them together."""
+    if columns >= LANES:
+        for c in range(0, columns, LANES):
+            k = min(c, columns - LANES)
+            gradient_of_eight_tiles(grad, winners, source + k, out, target + 2 * k, half, zero)
+        return
+    if columns >= FEW:
+        for c in range(0, columns, FEW):
+            k = min(c, columns - FEW)
+            gradient_of_four_tiles(grad, winners, source + k, out, target + 2 * k, half, zero)
+        return
+    left, right = uint8(2 * half), uint8(2 * half + 1)
+    for c in range(columns):
+        value, place = load(grad, source + c, zero), load(winners, source + c, left)
+        store(out, target + 2 * c, value if place == left else zero)
+        store(out, target + 2 * c + 1, value if place == right else zero)
 
 
 @compiled
@@ -17,18 +79,7 @@ def forward(
         for row in range(rows):
             upper, out = (plane * height + 2 * row) * width, (plane * rows + row) * columns
             lower = upper + width
-            for c in range(columns):
-                best, place = load(x, upper + 2 * c, like), uint8(0)
-                value = load(x, upper + 2 * c + 1, like)
-                take = greater_strided(value, best)
-                best, place = value if take else best, uint8(1) if take else place
-                value = load(x, lower + 2 * c, like)
-                take = greater_strided(value, best)
-                best, place = value if take else best, uint8(2) if take else place
-                value = load(x, lower + 2 * c + 1, like)
-                take = greater_strided(value, best)
-                store(y, out + c, value if take else best)
-                store(winners, out + c, uint8(3) if take else place)
+            _best(x, upper, lower, y, winners, out, columns, like)
 
 
 @compiled
@@ -41,13 +92,8 @@ def backward(
         for row in range(rows):
             source = (plane * rows + row) * columns
             for half in range(2):
-                # One row at a time: two rows of stores in one loop are not vectorised.
                 target = (plane * height + 2 * row + half) * width
-                left, right = uint8(2 * half), uint8(2 * half + 1)
-                for c in range(columns):
-                    value, place = load(grad, source + c, zero), load(winners, source + c, left)
-                    store(out, target + 2 * c, value if place == left else zero)
-                    store(out, target + 2 * c + 1, value if place == right else zero)
+                _given(grad, winners, source, out, target, half, columns, zero)
                 if width % 2:
                     store(out, target + width - 1, zero)
         if height % 2:
