@@ -195,16 +195,15 @@ def best_of(typing: Any, x: Any, cells: Any, y: Any, winners: Any, out: Any, lik
     return types.void(types.int64, cells, *[types.int64] * 3, like), generate
 
 
-def _tiles(lanes: int) -> tuple[Any, Any]:
-    """Two intrinsics for ``lanes`` neighbouring tiles of 2x2: their maxima and winners, and their gradients.
+def _bytes(lanes: int, number: int) -> Any:
+    return cgutils.ir.Constant(cgutils.ir.VectorType(cgutils.ir.IntType(8), lanes), [number] * lanes)
+
+
+def _best_of_tiles(lanes: int) -> Any:
+    """The maxima and the winners of ``lanes`` neighbouring tiles of 2x2.
 
     Loops over short rows of tiles are not vectorised by the compiler, or leave a remainder that is slower.
     """
-    turns = pattern([place for lane in range(lanes) for place in (lane, lanes + lane)])
-    byte = cgutils.ir.VectorType(cgutils.ir.IntType(8), lanes)
-
-    def constant(number: int) -> Any:
-        return cgutils.ir.Constant(byte, [number] * lanes)
 
     def best(typing: Any, x: Any, upper: Any, lower: Any, y: Any, winners: Any, out: Any, like: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -217,18 +216,25 @@ def _tiles(lanes: int) -> tuple[Any, Any]:
                 for first in (0, 1):
                     places = pattern(list(range(first, 2 * lanes, 2)))
                     cells.append(builder.shuffle_vector(both, both, places))
-            value, place = cells[0], constant(0)
+            value, place = cells[0], _bytes(lanes, 0)
             number = value if isinstance(like, types.Float) else wide(builder, value)
             for n, other in enumerate(cells[1:], 1):
                 among = other if isinstance(like, types.Float) else wide(builder, other)
                 take = larger(builder, among, number)
                 value, number = builder.select(take, other, value), builder.select(take, among, number)
-                place = builder.select(take, constant(n), place)
+                place = builder.select(take, _bytes(lanes, n), place)
             builder.store(value, vector_at(context, builder, args[3], args[5], like, lanes), align=size)
             builder.store(place, vector_at(context, builder, args[4], args[5], types.uint8, lanes), align=1)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 6, like), generate
+
+    return intrinsic(best)
+
+
+def _gradient_of_tiles(lanes: int) -> Any:
+    """The gradients of one row of ``lanes`` neighbouring tiles of 2x2."""
+    turns = pattern([place for lane in range(lanes) for place in (lane, lanes + lane)])
 
     def given(
         typing: Any, grad: Any, winners: Any, source: Any, out: Any, target: Any, half: Any, zero: Any
@@ -242,7 +248,7 @@ def _tiles(lanes: int) -> tuple[Any, Any]:
             lower = builder.trunc(args[5], cgutils.ir.IntType(1))
             sides = []
             for column in (0, 1):
-                mine = builder.select(lower, constant(2 + column), constant(column))
+                mine = builder.select(lower, _bytes(lanes, 2 + column), _bytes(lanes, column))
                 sides.append(builder.select(builder.icmp_unsigned("==", place, mine), value, nothing))
             both = builder.shuffle_vector(*sides, turns)
             builder.store(both, vector_at(context, builder, args[3], args[4], zero, 2 * lanes), align=size)
@@ -250,9 +256,9 @@ def _tiles(lanes: int) -> tuple[Any, Any]:
 
         return types.void(*[types.int64] * 6, zero), generate
 
-    return intrinsic(best), intrinsic(given)
+    return intrinsic(given)
 
 
 FEW = LANES // 2
-best_of_eight_tiles, gradient_of_eight_tiles = _tiles(LANES)
-best_of_four_tiles, gradient_of_four_tiles = _tiles(FEW)
+best_of_eight_tiles, gradient_of_eight_tiles = _best_of_tiles(LANES), _gradient_of_tiles(LANES)
+best_of_four_tiles, gradient_of_four_tiles = _best_of_tiles(FEW), _gradient_of_tiles(FEW)
