@@ -20,8 +20,8 @@ ENDED = {
     "NODE_FAIL",
     "OUT_OF_MEMORY",
     "PREEMPTED",
+    "TIMEOUT",
 }
-ENDED |= {"TIMEOUT"}
 TO_COME = {"BeginTime", "Cleaning", "Dependency", "JobArrayTaskLimit", "None", "Priority", "Resources"}
 """Reasons to wait that pass by themselves."""
 

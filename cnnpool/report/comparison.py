@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from cnnpool.quantity import Quantity
 from cnnpool.registry import did_you_mean
@@ -52,7 +53,7 @@ class Comparison:
         """The measure at ``key`` of these runs."""
         return measure(key, self.quantities)
 
-    @property
+    @cached_property
     def each(self) -> "list[Comparison]":
         """The comparison in each measure that was asked for."""
         return [self, *(replace(self, metric=one, rows=judged(self, one)) for one in self.also)]

@@ -201,12 +201,12 @@ def _folders(root: Path, logs: list[Files]) -> Iterable[Path]:
     os.scandir(root).close()
     for folder, below, files in os.walk(root, onerror=_warn):
         marks = {layout.RESULTS, layout.METRICS, layout.STATUS} & set(files)
+        names = log_files(files, below)
         if marks or Path(folder, layout.SETTINGS, "config.yaml").is_file():
             yield Path(folder)
-        elif (names := log_files(files, below)) and not is_report(Path(folder)):
+        elif names and not is_report(Path(folder)):
             logs.append((root, Path(folder), names))
-        whole = log_files(files, below) in WHOLE
-        below[:] = [] if whole else sorted(name for name in below if not name.startswith("."))
+        below[:] = [] if names in WHOLE else sorted(name for name in below if not name.startswith("."))
 
 
 def is_report(folder: Path) -> bool:

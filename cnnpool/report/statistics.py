@@ -164,9 +164,9 @@ def superiority_interval(differences: Sequence[float], n: int | None = None) -> 
     n, share = len(differences) if n is None else n, superiority(differences)
     if not n:
         return math.nan, math.nan
-    wins, tail = n * share, LEVEL / 2
-    low = float(betaincinv(wins, n - wins + 1, tail)) if wins else 0.0
-    high = float(betaincinv(wins + 1, n - wins, 1 - tail)) if wins < n else 1.0
+    wins, side = n * share, LEVEL / 2
+    low = float(betaincinv(wins, n - wins + 1, side)) if wins else 0.0
+    high = float(betaincinv(wins + 1, n - wins, 1 - side)) if wins < n else 1.0
     return low, high
 
 
