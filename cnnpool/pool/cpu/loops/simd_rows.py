@@ -6,6 +6,7 @@ rows at once. With a stride of 2 a row is deinterleaved: its even and its odd co
 padding, go to one half each, so that neighbouring windows' values for one cell are adjacent.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from numba import types, uint16
@@ -168,6 +169,27 @@ def suit(channels: int, like: Number) -> bool:
     return alike(uint16(0), like) and channels >= STRIP and channels % VECTOR != 0
 
 
+def _bytes(lanes: int, number: int) -> Any:
+    return cgutils.ir.Constant(cgutils.ir.VectorType(cgutils.ir.IntType(8), lanes), [number] * lanes)
+
+
+def _first_best(builder: Any, like: Any, cells: Iterable[Any], lanes: int) -> tuple[Any, Any]:
+    """The maximum of vectors, and the number of the one that wins, a byte each, as ``beats`` has it.
+
+    A vector is taken when its turn comes: if nine were loaded before, registers would not hold them.
+    """
+    best = largest = place = None
+    for n, value in enumerate(cells):
+        among = value if isinstance(like, types.Float) else wide(builder, value)
+        if n == 0:
+            best, largest, place = value, among, _bytes(lanes, 0)
+            continue
+        take = larger(builder, among, largest)
+        best, largest = builder.select(take, value, best), builder.select(take, among, largest)
+        place = builder.select(take, _bytes(lanes, n), place)
+    return best, place
+
+
 @intrinsic
 def best_of(typing: Any, x: Any, cells: Any, y: Any, winners: Any, out: Any, like: Any) -> Any:
     """The maxima of ``cells``, where a strip begins in each, and which cell wins, as ``beats`` has it."""
@@ -177,26 +199,17 @@ def best_of(typing: Any, x: Any, cells: Any, y: Any, winners: Any, out: Any, lik
             # Branches that are never taken are compiled too.
             return context.get_dummy_value()
         x, starts, y, winners, out, _ = args
-        size, byte = size_of(context, like), cgutils.ir.VectorType(cgutils.ir.IntType(8), STRIP)
-        best = number = place = None
-        for n, start in enumerate(cgutils.unpack_tuple(builder, starts)):
-            value = builder.load(vector_at(context, builder, x, start, like, STRIP), align=size)
-            among, here = wide(builder, value), cgutils.ir.Constant(byte, [n] * STRIP)
-            if best is None:
-                best, number, place = value, among, here
-                continue
-            take = larger(builder, among, number)
-            best, number = builder.select(take, value, best), builder.select(take, among, number)
-            place = builder.select(take, here, place)
+        size = size_of(context, like)
+        cells = (
+            builder.load(vector_at(context, builder, x, start, like, STRIP), align=size)
+            for start in cgutils.unpack_tuple(builder, starts)
+        )
+        best, place = _first_best(builder, like, cells, STRIP)
         builder.store(best, vector_at(context, builder, y, out, like, STRIP), align=size)
         builder.store(place, vector_at(context, builder, winners, out, types.uint8, STRIP), align=1)
         return context.get_dummy_value()
 
     return types.void(types.int64, cells, *[types.int64] * 3, like), generate
-
-
-def _bytes(lanes: int, number: int) -> Any:
-    return cgutils.ir.Constant(cgutils.ir.VectorType(cgutils.ir.IntType(8), lanes), [number] * lanes)
 
 
 def _best_of_tiles(lanes: int) -> Any:
@@ -216,13 +229,7 @@ def _best_of_tiles(lanes: int) -> Any:
                 for first in (0, 1):
                     places = pattern(list(range(first, 2 * lanes, 2)))
                     cells.append(builder.shuffle_vector(both, both, places))
-            value, place = cells[0], _bytes(lanes, 0)
-            number = value if isinstance(like, types.Float) else wide(builder, value)
-            for n, other in enumerate(cells[1:], 1):
-                among = other if isinstance(like, types.Float) else wide(builder, other)
-                take = larger(builder, among, number)
-                value, number = builder.select(take, other, value), builder.select(take, among, number)
-                place = builder.select(take, _bytes(lanes, n), place)
+            value, place = _first_best(builder, like, cells, lanes)
             builder.store(value, vector_at(context, builder, args[3], args[5], like, lanes), align=size)
             builder.store(place, vector_at(context, builder, args[4], args[5], types.uint8, lanes), align=1)
             return context.get_dummy_value()
