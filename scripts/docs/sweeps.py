@@ -9,13 +9,14 @@ import subprocess
 import sys
 
 CIFAR = ("data.root=cifar10-jpeg",)
-RATES = {"0.03": "blur,conv_blur", "0.06": "conv_pool,strided", "0.12": "aps,avg,max,max_blur,subsample"}
 SWEEPS = {
-    "mnist_few": [("probe=none",)],
     "mnist_operators": [()],
-    "cifar_plain": [CIFAR],
+    "mnist_few": [
+        ("fit.max_steps=200,1000",),
+        ("fit.max_steps=5000",),
+        ("data.limit=100,300,3000,10000", "fit.max_steps=200"),
+    ],
     "cifar_circular": [CIFAR],
-    "cifar_operators": [(*CIFAR, f"fit.lr={rate}", f"pool={pools}") for rate, pools in RATES.items()],
 }
 """Experiment -> what else each of its commands says; the cheapest first."""
 
