@@ -17,6 +17,7 @@ SYNONYMS = {
     "kernel": "kernel_size",
     "size": "kernel_size",
     "learning_rate": "lr",
+    "learn_rate": "lr",
     "max_epochs": "epochs",
     "num_epochs": "epochs",
     "wd": "weight_decay",

@@ -45,6 +45,7 @@ HINTS = {
     "model=resnet18": "model=torchvision:resnet18",
     "pool.size=3": "did you mean 'pool.kernel_size'?",
     "fit.learning_rate=1": "did you mean 'fit.lr'?",
+    "fit.learn_rate=1": "did you mean 'fit.lr'?",
     "trainer=gpu": "fit.devices=N",
     "callbacks=a": "did you mean 'callback'?",
     "logger=wandb": "log=NAME",
