@@ -174,14 +174,14 @@ class Loader(DataLoader[Batch]):
     """A ``DataLoader`` of whole batches that knows its position, ``state_dict``, and can go on from it.
 
     Its iterations are generators: nothing is read before the first batch is asked for, since Lightning
-    begins an iteration before it sets the epoch. Without workers, batches that take long are made in a
-    thread, which needs no copy of the images and no start of a process.
+    begins an iteration before it sets the epoch. Batches that take long are made in a thread, which needs no
+    copy of the images and no start of a process: with two worker processes, images of a folder came at 0.5 to
+    0.9 times the rate (two cores, 960 photographs).
 
     Args:
         images: makes the batches.
         sampler: the order.
         batch_size: images per batch, >= 1.
-        num_workers: processes that make batches; 0 for a thread of this one.
 
     Raises:
         ValueError: if there would be no batch at all.
@@ -191,14 +191,12 @@ class Loader(DataLoader[Batch]):
     sampler: EpochSampler
     batch_size: int
 
-    def __init__(self, images: ImageDataset, sampler: EpochSampler, *, batch_size: int, num_workers: int = 0):
+    def __init__(self, images: ImageDataset, sampler: EpochSampler, *, batch_size: int):
         # A generator of its own: each iteration draws from it, from torch's global one else.
         super().__init__(
             images,
             batch_size=batch_size,
             sampler=sampler,
-            num_workers=num_workers,
-            persistent_workers=num_workers > 0,
             collate_fn=as_it_is,
             generator=torch.Generator(),
         )
@@ -210,7 +208,7 @@ class Loader(DataLoader[Batch]):
         self._handed_out = self.sampler.start // self.batch_size
         batches: Iterator[Batch] = super().__iter__()
         made = batches
-        if not self.num_workers and (ahead := self.dataset.ahead(self.batch_size)):
+        if ahead := self.dataset.ahead(self.batch_size):
             count = range(len(self) - self._handed_out)
             batches = in_threads(lambda _: next(made), count, ahead=ahead, workers=1)
         for batch in batches:

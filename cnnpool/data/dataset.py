@@ -80,7 +80,6 @@ class Dataset:
         shard: tuple[int, int] = (0, 1),
         parts: int = 1,
         channels_last: bool = True,
-        num_workers: int = 0,
     ) -> Loader:
         """Shuffled and augmented; a last batch that is not full is left out, unless it is the only one.
 
@@ -88,7 +87,6 @@ class Dataset:
             shard: (rank, world) of this process; all of them together take the batch asked for.
             parts: into which each process splits its share of a batch, >= 1.
             channels_last: memory format of the images.
-            num_workers: processes that make batches, >= 0.
 
         Raises:
             ValueError: if there would be no batch, or a batch cannot be divided.
@@ -116,7 +114,7 @@ class Dataset:
             channels_last=channels_last,
         )
         order = EpochSampler(len(self.train), seed=self.seed, shuffle=True, shard=shard, multiple=batch_size)
-        return Loader(images, order, batch_size=batch_size // parts, num_workers=num_workers)
+        return Loader(images, order, batch_size=batch_size // parts)
 
     def _augmentation(self) -> Callable[[Tensor, Draws], Tensor] | None:
         """The change of training images; None for none.

@@ -20,17 +20,13 @@ class Images(LightningDataModule):
         dataset: the images.
         accumulate: parts into which each batch is split, as ``fit.accumulate`` says, >= 1.
         channels_last: memory format of the images.
-        num_workers: processes that make training batches, >= 0; they change no bit.
     """
 
-    def __init__(
-        self, dataset: Dataset, *, accumulate: int = 1, channels_last: bool = True, num_workers: int = 0
-    ):
+    def __init__(self, dataset: Dataset, *, accumulate: int = 1, channels_last: bool = True):
         super().__init__()
         self.dataset = dataset
         self.accumulate = accumulate
         self.channels_last = channels_last
-        self.num_workers = num_workers
         self._loader: Loader | None = None
         self._position: dict[str, int] = {}
 
@@ -73,10 +69,7 @@ class Images(LightningDataModule):
 
     def _train_loader(self) -> Loader:
         return self.dataset.train_loader(
-            shard=self._shard,
-            parts=self.accumulate,
-            channels_last=self.channels_last,
-            num_workers=self.num_workers,
+            shard=self._shard, parts=self.accumulate, channels_last=self.channels_last
         )
 
     def _on_device(self, loader: Loader) -> Loader:

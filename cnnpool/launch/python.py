@@ -72,13 +72,12 @@ def load(path: str | Path) -> "Classifier":
     return Classifier.load_from_checkpoint(path / layout.CHECKPOINTS / layout.LAST if path.is_dir() else path)
 
 
-def datamodule(name: str, *, seed: int = 0, num_workers: int = 0, **options: Any) -> "Images":
+def datamodule(name: str, *, seed: int = 0, **options: Any) -> "Images":
     """The images of the data set ``name``, as ``cnnpool train data=NAME seed=SEED`` takes them.
 
     Args:
         name: a stem of ``conf/data``, such as ``"mnist"``.
         seed: of the validation cut, the orders and the augmentation.
-        num_workers: processes that make training batches, >= 0; they change no bit.
         options: of the data set, such as ``batch_size=128`` or ``root="data"``.
 
     Raises:
@@ -90,7 +89,7 @@ def datamodule(name: str, *, seed: int = 0, num_workers: int = 0, **options: Any
     given = (f"data.{key}={json.dumps(value, default=str)}" for key, value in options.items())
     # Composed for what the data set demands, and taken as given: Hydra reads some characters in another way.
     chosen = _job([f"data={name}", *given]).settings["data"] | options
-    return Images(data.build(**chosen, seed=seed), num_workers=num_workers)
+    return Images(data.build(**chosen, seed=seed))
 
 
 def classifier(*overrides: str, seed: int = 0) -> "Classifier":

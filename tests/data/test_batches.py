@@ -163,16 +163,6 @@ def test_the_augmentation_of_an_image_depends_on_seed_epoch_and_its_index_alone(
         assert sum(torch.equal(other[label], image) for label, image in whole.items()) < 20
 
 
-@pytest.mark.slow
-def test_the_number_of_workers_changes_no_bit():
-    images = ImageDataset(split(23), seed=3, augment=partial(augment, shift=1, flip=True), **PLAIN)
-    epochs = []
-    for workers in (0, 2):
-        batches = Loader(images, EpochSampler(23, seed=3, shuffle=True), batch_size=5, num_workers=workers)
-        epochs.append([batch for epoch in range(2) for batch in epoch_of(batches, epoch)])
-    assert same(*epochs)
-
-
 @pytest.mark.parametrize("world", [2, 3])
 def test_shards_share_out_the_images(world):
     shards = [loader(split(20), batch_size=4, shuffle=True, shard=(r, world), **PLAIN) for r in range(world)]
