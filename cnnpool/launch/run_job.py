@@ -14,7 +14,7 @@ from cnnpool.launch.finished import finished
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.recipe import Recipe
 from cnnpool.run_folder import layout, status
-from cnnpool.run_folder.errors import InUseError, LostError, OccupiedError
+from cnnpool.run_folder.errors import DamagedError, InUseError, LostError, OccupiedError
 from cnnpool.run_folder.folder_lock import held, refuse_foreign
 from cnnpool.run_folder.log import logged
 from cnnpool.run_folder.results import Results
@@ -78,6 +78,14 @@ def failed(job: Job, error: BaseException) -> Outcome:
 def stopped(job: Job, stop: Stopped) -> Outcome:
     """The outcome of a job that a signal ended."""
     return _outcome(job, "stopped", f"{stop}; the same command goes on from there", stop.status)
+
+
+def unreported(job: Job) -> Outcome:
+    """The outcome of a job that returned none: stopped where its folder says so, else not run."""
+    with suppress(DamagedError):
+        if (now := status.read(job.folder)) and now.state == "stopped":
+            return Outcome(job.name, now.state, now.error or "", now.status or 1, job.folder / layout.LOG)
+    return Outcome(job.name, "not run", "", 1, job.folder)
 
 
 def lost(job: Job, message: str, log: Path) -> Outcome:

@@ -5,7 +5,6 @@ import os
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +12,7 @@ from typing import Annotated, Any
 from annotated_types import Ge, Le
 
 from cnnpool.launch.job import Job, Outcome, Workers
-from cnnpool.launch.run_job import already, lost, run
-from cnnpool.run_folder import status
-from cnnpool.run_folder.errors import DamagedError
+from cnnpool.launch.run_job import already, lost, run, unreported
 from cnnpool.run_folder.layout import LOG
 from cnnpool.system.signals import Signals, Stopped
 
@@ -140,10 +137,7 @@ def _outcome(ray: Any, reference: Any, job: Job) -> Outcome | None:
         return outcome
     except ray.exceptions.TaskCancelledError:
         # Ray drops what a cancelled task returns.
-        with suppress(DamagedError):
-            if (now := status.read(job.folder)) and now.state == "stopped":
-                return Outcome(job.name, now.state, now.error or "", now.status or 1, job.folder / LOG)
-        return Outcome(job.name, "not run", "", 1, job.folder)
+        return unreported(job)
     except ray.exceptions.NodeDiedError:
         return None
     except ray.exceptions.RayError as error:

@@ -233,7 +233,10 @@ def _outcome(submitted: Any, job: Job, state: str, stop: Stopped | None) -> Outc
             return outcome
     if stop:
         return None
-    message = f"ended early on its node, {state or 'by an error'}; the same command goes on"
+    if state == slurm_queue.LOST:
+        message = "left the queue without a result (cancelled?); the same command goes on"
+    else:
+        message = f"ended early on its node, {state or 'by an error'}; the same command goes on"
     return lost(job, message, Path(submitted.paths.stderr))
 
 

@@ -11,6 +11,8 @@ from cnnpool.system.progress import make_way
 NAME = "cnnpool"
 """Of every job in the queue."""
 ANSWER_S = 60
+LOST = "lost"
+"""The state of a job that the queue does not list any more."""
 ENDED = {
     "BOOT_FAIL",
     "CANCELLED",
@@ -59,7 +61,7 @@ class Queue:
         self._say(reason for state, reason in found.values() if state == "PENDING")
         gone = {one for one in ids if one not in found or found[one][0] in ENDED}
         twice, self._absent = gone & self._absent, gone
-        return {one: found[one][0] if one in found else "lost" for one in (twice if sure else gone)}
+        return {one: found[one][0] if one in found else LOST for one in (twice if sure else gone)}
 
     def _say(self, reasons: Iterable[str]) -> None:
         for reason in sorted(set(reasons) - TO_COME - self._said):

@@ -11,6 +11,7 @@ from pathlib import Path
 from cnnpool import registry
 from cnnpool.launch.job import Job, Outcome
 from cnnpool.launch.run_here import run_here, run_local
+from cnnpool.launch.run_job import unreported
 from cnnpool.run_folder.layout import LOG
 from cnnpool.run_folder.plan import planned
 from cnnpool.schema import ROOMS
@@ -38,7 +39,7 @@ def run_all(jobs: Sequence[Job]) -> int:
     outcomes += [Outcome(job.name, "failed", job.mistake, 2, job.folder / LOG) for job in jobs if job.mistake]
     reported = {outcome.run for outcome in outcomes}
     rest = [job for job in jobs if job.name not in reported]
-    return conclude([*outcomes, *(Outcome(job.name, "not run", "", 1, job.folder) for job in rest)], status)
+    return conclude([*outcomes, *map(unreported, rest)], status)
 
 
 def outcomes_of(jobs: Sequence[Job]) -> Iterator[Outcome]:

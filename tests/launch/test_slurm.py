@@ -14,6 +14,7 @@ from submitit.core.utils import DelayedSubmission, JobPaths, cloudpickle_dump
 
 from cnnpool.launch import run_slurm, slurm_queue
 from cnnpool.launch.job import Job, Outcome
+from cnnpool.run_folder import status as run_status
 
 PATIENCE_S = 300
 LOCAL = ["-m", "launch=slurm", "launch.cluster=local", "launch.threads=1"]
@@ -52,6 +53,10 @@ class Cluster:
         for number, (count, _) in enumerate(self.submitted(), 1):
             yield from (f"{number}_{index}" if count > 1 else f"{number}" for index in range(count))
 
+    def job(self, number):
+        paths = JobPaths(self.folder / "outputs" / ".slurm", number)
+        return DelayedSubmission.load(paths.submitted_pickle).function.job
+
     def ask(self, *words):
         if words[0] == "scontrol":
             return "MaxArraySize            = 4\n"
@@ -66,7 +71,7 @@ class Cluster:
     def line(self, number, state):
         paths = JobPaths(self.folder / "outputs" / ".slurm", number)
         if state == "DONE" and not paths.result_pickle.exists():
-            job = DelayedSubmission.load(paths.submitted_pickle).function.job
+            job = self.job(number)
             cloudpickle_dump(("success", Outcome(job.name, "done", "", 0, job.folder)), paths.result_pickle)
         return "" if state == "GONE" else f"{number}|{state.replace('DONE', 'COMPLETED')}|None\n"
 
@@ -105,7 +110,8 @@ def test_a_job_that_the_queue_lost_twice_has_failed_and_one_on_its_way_back_has_
     )  # fmt: skip
     status, out, err = seeds(call, 3)
     assert status == 1 and "3 jobs: 2 done, 1 failed" in out
-    assert err.count("\n") == 1 and "seed1: ended early on its node, lost; the same command goes on" in err
+    assert err.count("\n") == 1
+    assert "seed1: left the queue without a result (cancelled?); the same command goes on" in err
     assert made.submitted() == [(3, 3)]
 
 
@@ -124,9 +130,17 @@ def test_a_user_who_may_submit_few_jobs_submits_few_at_a_time(call, cluster):
 
 def test_a_signal_cancels_all_jobs_at_once_and_waits_for_those_that_save(call, cluster, tmp_path):
     made = cluster("PENDING", ["RUNNING"] + ["PENDING"] * 2, ["RUNNING"] + ["CANCELLED"] * 2, ["DONE"])
-    made.at_look[2] = lambda: os.kill(os.getpid(), signal.SIGINT)
-    status, out, _ = seeds(call, 3)
-    assert status == 128 + signal.SIGINT and "3 jobs: 1 done, 2 not run" in out
+
+    def saved_and_interrupted():
+        folder = made.job("1_1").folder
+        folder.mkdir(parents=True)
+        run_status.write(folder, "stopped", "stopped by SIGUSR2 at step 7", 140)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    made.at_look[2] = saved_and_interrupted
+    status, out, err = seeds(call, 3)
+    assert status == 128 + signal.SIGINT and "3 jobs: 1 done, 1 stopped, 1 not run" in out
+    assert "seed1: by SIGUSR2 at step 7" in err
     assert (tmp_path / "cancelled").read_text() == "1_0 1_1 1_2\n"
 
 
