@@ -219,5 +219,12 @@ def _record(config: DictConfig, overrides: Sequence[Override]) -> None:
     own = [override for override in overrides if not override.is_hydra_override()]
     rules = config.hydra.job.config.override_dirname
     named = sorted(line_of(override) for override in own if override.key_or_group not in rules.exclude_keys)
-    config.hydra.overrides.task = list(map(line_of, own))
+    lines = list(map(line_of, own))
+    if len(config.hydra.overrides.task) != len(lines):
+        config.hydra.overrides.task = lines
+    # Of a job that is like an earlier one most lines are there already, and setting one takes time.
+    task = config.hydra.overrides.task
+    for place, line in enumerate(lines):
+        if task[place] != line:
+            task[place] = line
     config.hydra.job.override_dirname = rules.item_sep.join(named).replace("=", rules.kv_sep)
