@@ -41,11 +41,7 @@ def overrides_of(label: str) -> tuple[str, ...]:
 class Network:
     """The network, data and recipe that all candidates share, as a command line gives them.
 
-    Args:
-        overrides: KEY=VALUE, as typed, without those of ``choose``.
-        config_dir: a folder with choices of the user's own.
-        config_name: the file to begin with.
-        first_seed: of the first round.
+    Its overrides are KEY=VALUE, as typed, without those of ``choose``.
     """
 
     overrides: tuple[str, ...] = ()
@@ -114,15 +110,10 @@ class Network:
 
 @dataclass
 class Arm:
-    """The runs of one candidate.
+    """The runs of one candidate, named as on the command line, such as ``max+kernel_size=3``, below ``out``.
 
-    Args:
-        label: as the command line names it, such as ``max+kernel_size=3``.
-        network: that it stands in.
-        out: folder below which its runs lie.
-        tuned: overrides that its tries have found best.
-        ahead: seeds composed at a time, since several take hardly more time than one.
-        failed: why it is out of the study, in one line, or nothing.
+    ``tuned`` are the overrides that its tries have found best, ``ahead`` the seeds composed at a time, since
+    several take hardly more time than one, and ``failed`` says why it is out of the study.
     """
 
     label: str

@@ -89,13 +89,7 @@ class Clock:
 
 @dataclass
 class Batch:
-    """The jobs that run now, as a display needs them.
-
-    Args:
-        title: such as ``round 3 of at most 12``.
-        jobs: with the place of the candidate that each belongs to.
-        ended: outcomes so far, by name.
-    """
+    """The jobs that run now, each with the place of its candidate, and by name the outcomes so far."""
 
     title: str
     jobs: list[tuple[int, Job]]
@@ -109,14 +103,7 @@ class Batch:
 
 @dataclass
 class Driver:
-    """Runs a study to its end.
-
-    Args:
-        study: the study.
-        clock: counts its time.
-        watch: called with where the study stands, and with what runs then, if anything.
-        run: jobs in, outcomes out as they end.
-    """
+    """Runs a study to its end; ``watch`` is called with where it stands, and what runs then, if anything."""
 
     study: Study
     clock: Clock
@@ -124,10 +111,7 @@ class Driver:
     run: Callable[[Sequence[Job]], Iterator[Outcome]] = outcomes_of
 
     def drive(self) -> tuple[View, str]:
-        """Run all that is missing.
-
-        Returns:
-            Where the study stands then, and why it ended: the view's ``finished``, or ``budget``.
+        """Run all that is missing; where the study stands then, and why it ended: ``finished`` or ``budget``.
 
         Raises:
             ValueError: if no candidate can run, all for the same reason.

@@ -61,21 +61,15 @@ class Ledger(BaseModel, strict=True, allow_inf_nan=False):
 
 
 def opened(folder: Path, design: Mapping[str, Any]) -> Ledger:
-    """The ledger of the study in ``folder``, a new one where there is none.
+    """The ledger of the study in ``folder``, which is ``held``; a new one where there is none.
 
     Raises:
-        ValueError: if the folder holds another study, is damaged, or cannot be written.
+        ValueError: if the folder holds another study, or its file is damaged.
     """
     path = folder / FILE
-    found = Ledger(folder=folder, design=design)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            found = _read(path, design)
-        found.sessions += 1
-        found.save()
-    except OSError as error:
-        raise _unwritable(error) from None
+    found = _read(path, design) if path.exists() else Ledger(folder=folder, design=design)
+    found.sessions += 1
+    found.save()
     return found
 
 
@@ -92,12 +86,8 @@ def held(folder: Path) -> FileLock:
     except Timeout:
         raise ValueError(f"{folder} is in use by another cnnpool choose: wait for it, or stop it") from None
     except OSError as error:
-        raise _unwritable(error) from None
+        raise ValueError(f"{error.filename}: {error.strerror}; choose another choose.out=") from None
     return found
-
-
-def _unwritable(error: OSError) -> ValueError:
-    return ValueError(f"{error.filename}: {error.strerror}; choose another folder by choose.out=")
 
 
 def _read(path: Path, design: Mapping[str, Any]) -> Ledger:
@@ -108,7 +98,7 @@ def _read(path: Path, design: Mapping[str, Any]) -> Ledger:
         # Every field, so that none falls back to its default.
         known = {name: content[name] for name in Ledger.model_fields.keys() - {"folder"}}
         found = Ledger(folder=path.parent, **known)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(
             f"{path} is damaged: delete it to go on with the runs that are there (their time is forgotten)"
         ) from None

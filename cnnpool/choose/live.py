@@ -3,7 +3,6 @@
 import shutil
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from threading import Lock
 from typing import TextIO
@@ -15,9 +14,6 @@ from cnnpool.choose import page
 from cnnpool.choose.drive import Batch
 from cnnpool.choose.live_file import FILE, Live, content
 from cnnpool.choose.study import Study, View
-from cnnpool.launch.job import Job
-from cnnpool.run_folder import metrics, status
-from cnnpool.run_folder.errors import DamagedError
 from cnnpool.system.atomic import write_bytes
 from cnnpool.system.progress import duration
 
@@ -58,8 +54,7 @@ class Display:
     def __init__(self, study: Study, stream: TextIO | None = None):
         self._study, self._stream = study, stream or sys.stdout
         self._live = self._stream.isatty()
-        self._view: View | None = None
-        self._batch: Batch | None = None
+        self._now: tuple[View, Batch | None] | None = None
         self._lines = 0
         self._told: set[int] = set()
         self._drawing = Lock()
@@ -72,7 +67,7 @@ class Display:
 
     def show(self, view: View, batch: Batch | None) -> None:
         """Take note of where the study stands, and of what runs."""
-        self._view, self._batch = view, batch
+        self._now = view, batch
         self._write(snapshot(self._study, view, batch))
         if self._live:
             self.tick()
@@ -89,12 +84,12 @@ class Display:
 
     def tick(self) -> None:
         """Redraw the table, on a terminal."""
-        if self._live and self._view is not None:
-            self._draw(self._text(self._view, self._batch))
+        if self._live and (now := self._now):
+            self._draw(self._text(*now))
 
     def close(self) -> None:
         """Remove the table, to make room for what the command says at its end."""
-        self._view = None
+        self._now = None
         if self._lines:
             self._draw("")
 
@@ -107,17 +102,13 @@ class Display:
             self._lines = text.count("\n")
 
     def _text(self, view: View, batch: Batch | None) -> str:
-        size = shutil.get_terminal_size((100, 24))
-        now = _running(batch) if batch else {}
-        lines = tables.text(page.columns(self._study, view, now)).splitlines()[: size.lines - 3]
+        size, study = shutil.get_terminal_size((100, 24)), self._study
+        done = f"{page.rounds(view.done)} done"
+        said = f"{batch.title}: {len(batch.ended)} of {len(batch.jobs)} runs" if batch else done
+        head = f"{said}; {_spent(study)}, {duration(max(study.left_s, 0))} left"
+        lines = tables.text(page.columns(study, view)).splitlines()[: size.lines - 3]
         # A line that wraps would be drawn over.
-        return "".join(f"{line[: size.columns - 1]}\n" for line in [self._head(view, batch), "", *lines])
-
-    def _head(self, view: View, batch: Batch | None) -> str:
-        time = f"{_spent(self._study)}, {duration(max(self._study.left_s, 0))} left"
-        if batch is None:
-            return f"{page.rounds(view.done)} done; {time}"
-        return f"{batch.title}: {len(batch.ended)} of {len(batch.jobs)} runs; {time}"
+        return "".join(f"{line[: size.columns - 1]}\n" for line in [head, "", *lines])
 
     def _log(self, view: View) -> None:
         """For a log: the round that is complete, and who has gone since the last one."""
@@ -137,28 +128,3 @@ class Display:
 
 def _spent(study: Study) -> str:
     return f"{duration(study.ledger.spent_s)} of {duration(study.options.budget_s)}"
-
-
-def _running(batch: Batch) -> Mapping[int, str]:
-    """Candidate -> how far its run has come, of those that run now or have run."""
-    found: dict[int, str] = {}
-    waiting = {place for place, job in batch.jobs if job.name not in batch.ended}
-    for place, job in batch.jobs:
-        if place not in waiting and not batch.failure(job):
-            found[place] = "done, others go on"
-        elif job.name not in batch.ended and place not in found and (message := _progress(job)):
-            found[place] = message
-    return found
-
-
-def _progress(job: Job) -> str:
-    try:
-        now = status.read(job.folder)
-    except DamagedError:
-        return ""
-    if now is None or now.state != "running":
-        return ""
-    records = metrics.read(job.folder).records
-    epochs = job.settings.get("fit", {}).get("epochs")
-    done = int(records[-1]["epoch"]) if records else 0
-    return f"trains: epoch {min(done + 1, epochs or done + 1)} of {epochs}"

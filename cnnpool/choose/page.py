@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from cnnpool.choose.rounds import FIRST_ROUND, LEVEL, Array
 from cnnpool.choose.study import Study, View, run_s
 from cnnpool.quantity import fraction
 from cnnpool.report.columns import NONE, interval, mean_sd
-from cnnpool.report.document import agreed
+from cnnpool.report.document import ran
 from cnnpool.report.measure import Measure
 from cnnpool.report.plots import Plot
 from cnnpool.report.render import rendered
@@ -38,13 +38,7 @@ DROPPED = "no better than the best"
 
 @dataclass(frozen=True)
 class Ending:
-    """How a study ended.
-
-    Args:
-        view: where it stood then.
-        reason: a key of ``ENDS``.
-        command: the words that started it.
-    """
+    """How a study ended: where it stood, a key of ``ENDS``, and the words that had started it."""
 
     view: View
     reason: str
@@ -63,14 +57,8 @@ def order(view: View) -> list[int]:
     return sorted(range(len(view.values)), key=key)
 
 
-def columns(study: Study, view: View, now: Mapping[int, str] | None = None) -> list[Column]:
-    """Candidate, seeds, metric, distance to the best, cost, and whether it is left.
-
-    Args:
-        study: its candidates and metric.
-        view: where it stands.
-        now: candidate -> what it does just now.
-    """
+def columns(study: Study, view: View) -> list[Column]:
+    """Candidate, seeds, metric, distance to the best, cost, and whether it is left."""
     places, metric = order(view), study.metric
     losses, costs = [view.state.loss[i] for i in places], [view.costs[i] for i in places]
     step = f" ({metric.step_unit})" if metric.step_unit else ""
@@ -82,7 +70,7 @@ def columns(study: Study, view: View, now: Mapping[int, str] | None = None) -> l
         Column(f"behind the best{step}", [_behind(study, view, i) for i in places]),
         Column(f"at most{step}", [_unless_nan(metric, loss) for loss in losses]),
         Column(study.cost.header, [_unless_nan(study.cost, cost) for cost in costs]),
-        Column("", [(now or {}).get(i) or fate(view, i) for i in places], words=True),
+        Column("", [fate(view, i) for i in places], words=True),
     ]
 
 
@@ -273,14 +261,7 @@ def _undecided(study: Study, view: View) -> list[tuple[str, str]]:
         if math.isfinite(loss):
             margin = _amount(study, study.options.margin)
             message += f", at most {_amount(study, loss)} behind the best: not shown to be within {margin}"
-        needed = _forecast(study, view, s)
-        if needed > MOST:
-            message += f"; more than {MOST} rounds would be needed to tell, if it stays so"
-        elif not math.isnan(needed):
-            message += f"; about {needed:.0f} rounds would tell, if it stays so"
         found.append((study.arms[i].label, message))
-    if leader not in view.state.not_worse and found:
-        found.append((study.arms[leader].label, "has the best mean; that it is the best is not shown"))
     return found
 
 
@@ -297,19 +278,10 @@ def _on_test(study: Study, view: View) -> list[Column]:
 
 
 def _provenance(study: Study, runs: Sequence[Results]) -> list[tuple[str, str]]:
-    environment = agreed([one.environment for one in runs])
-    hashes = sorted({str(one.data_sha256)[:12] for one in runs})
-    ended = sorted(str(one.finished) for one in runs if one.finished)
-    machine = ", ".join(f"{key} {value}" for key, value in environment.items())
     firsts = [job for arm in study.arms for job in arm.jobs([study.first_seed])]
     typed = " ".join(study.arms[0].network.overrides) or "the defaults"
     own = next(filter(None, (job.on_recipe for job in firsts)), "")
-    return [
-        ("Network and recipe", f"{typed}; {own}" if own else typed),
-        ("Data", f"sha256 {', '.join(hashes)}" if hashes else "unknown"),
-        ("Machine and versions", machine or "unknown"),
-        ("Finished", f"{ended[0]} to {ended[-1]}" if ended else "nothing"),
-    ]
+    return [("Network and recipe", f"{typed}; {own}" if own else typed), *(ran(runs) if runs else [])]
 
 
 def _lead(view: View, place: int, other: int) -> Summary:

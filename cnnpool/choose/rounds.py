@@ -75,7 +75,6 @@ class State:
     """The evidence after some rounds.
 
     Args:
-        done: rounds.
         left: candidates that nothing is shown against.
         drops: the others, in the order in which they were dropped.
         not_worse: those left whose loss against every other one left is below the margin.
@@ -84,7 +83,6 @@ class State:
             unit; NaN before the first look and for dropped ones.
     """
 
-    done: int
     left: tuple[int, ...]
     drops: tuple[Drop, ...]
     not_worse: tuple[int, ...]
@@ -119,14 +117,8 @@ def follow(values: Array, rule: Rule) -> Course:
 
     Args:
         values: (studies, candidates, rounds done), as for :func:`replay`.
-
-    Raises:
-        ValueError: if the shape does not fit the rule.
     """
     studies, candidates, rounds = values.shape
-    if candidates != rule.candidates or rounds > rule.rounds:
-        wanted = f"({rule.candidates}, at most {rule.rounds})"
-        raise ValueError(f"values must be {wanted}, got ({candidates}, {rounds})")
     shape = (studies, candidates)
     course = Course(
         left=np.isfinite(values).sum(2) > 0 if rounds else np.ones(shape, dtype=bool),
@@ -151,9 +143,6 @@ def replay(values: Array, rule: Rule) -> State:
         values: (candidates, rounds done), higher is better; NaN where a candidate was dropped before, or
             did not finish. Tests of a pair use the rounds that both have; a candidate without any value is
             neither left nor dropped.
-
-    Raises:
-        ValueError: if the shape does not fit the rule.
     """
     course = follow(values[None], rule)
     left, ended, bound = course.left[0], course.ended[0], course.bound[0]
@@ -165,7 +154,7 @@ def replay(values: Array, rule: Rule) -> State:
     loss = np.where(left, np.max(np.where(left[None], bound, -np.inf), 1), np.nan)
     kept = tuple(int(i) for i in np.flatnonzero(left))
     good = tuple(i for i in kept if loss[i] < rule.margin or len(kept) == 1)
-    return State(values.shape[1], kept, drops, good, str(course.finished[0]), tuple(map(float, loss)))
+    return State(kept, drops, good, str(course.finished[0]), tuple(map(float, loss)))
 
 
 def recommend(state: State, values: Array, costs: Sequence[float]) -> int | None:

@@ -25,18 +25,7 @@ HOPE = 1.5
 
 @dataclass
 class Study:
-    """All that the rounds need.
-
-    Args:
-        options: how to compare.
-        metric: by which, with a direction that is better.
-        cost: by which the cheapest is found; less is better.
-        arms: the candidates.
-        ledger: what was fixed, and the time taken.
-        first_seed: of the first round.
-        settings: of a candidate's first run.
-        warnings: that the report repeats, a line each.
-    """
+    """All that the rounds need, with the settings of a candidate's first run and warnings for the report."""
 
     options: Options
     metric: Measure

@@ -130,30 +130,26 @@ def labels(groups: list[list[Run]], by: Sequence[str]) -> list[str]:
     The stages of a probed model are its modules with all their settings: named only where labels would be
     the same without them.
     """
-    short = _labels(groups, by, modules=False)
-    return short if len(set(short)) == len(short) else _labels(groups, by, modules=True)
+    for modules in (False, True):
+        columns = [_column(groups, key, modules=modules) for key in by]
+        found = [printable(" / ".join(parts)) for parts in zip(*columns, strict=True)]
+        if len(set(found)) == len(found):
+            break
+    return found
 
 
-def _labels(groups: list[list[Run]], by: Sequence[str], *, modules: bool) -> list[str]:
-    columns = []
-    for key in by:
-        if key in NAMED:
-            nodes = [getattr(runs[0].results, key) for runs in groups]
-            column = [
-                node["name"] + _options(node, _telling(node, nodes) | _asked(runs, key))
-                for node, runs in zip(nodes, groups, strict=True)
-            ]
-            if key == "pool":
-                column = [
-                    label if runs[0].results.examined and not modules else label + _stages(runs, groups)
-                    for label, runs in zip(column, groups, strict=True)
-                ]
-        else:
-            # A room's name says by itself what it is of.
-            prefix = "" if key.removesuffix(".name") in (*NAMED, "group") else f"{key}="
-            column = [prefix + as_text(runs[0].setting(key)) for runs in groups]
-        columns.append(column)
-    return [printable(" / ".join(parts)) for parts in zip(*columns, strict=True)]
+def _column(groups: list[list[Run]], key: str, *, modules: bool) -> list[str]:
+    if key not in NAMED:
+        # A room's name says by itself what it is of.
+        prefix = "" if key.removesuffix(".name") in (*NAMED, "group") else f"{key}="
+        return [prefix + as_text(runs[0].setting(key)) for runs in groups]
+    nodes = [getattr(runs[0].results, key) for runs in groups]
+    column = []
+    for node, runs in zip(nodes, groups, strict=True):
+        label = node["name"] + _options(node, _telling(node, nodes) | _asked(runs, key))
+        staged = key == "pool" and (modules or not runs[0].results.examined)
+        column.append(label + _stages(runs, groups) if staged else label)
+    return column
 
 
 def _stages(runs: list[Run], groups: list[list[Run]]) -> str:
@@ -179,9 +175,7 @@ def _asked(runs: list[Run], prefix: str) -> set[str]:
 
 
 def _options(node: Mapping[str, Any], keys: set[str]) -> str:
-    shown = [
-        f"{key}={as_text(node.get(key, UNSET))}" for key in sorted(keys - {"name"}) if key in node or keys
-    ]
+    shown = [f"{key}={as_text(node.get(key, UNSET))}" for key in sorted(keys - {"name"})]
     return f"({', '.join(shown)})" if shown else ""
 
 

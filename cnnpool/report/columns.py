@@ -1,13 +1,10 @@
 """A comparison as columns of text, and as records of plain numbers."""
 
 import math
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.crossed import Crossed
 from cnnpool.report.measure import Measure
-from cnnpool.report.notes import MARKED, SIGN, header, seeds_of
 from cnnpool.report.pairwise import Row
 from cnnpool.report.statistics import LEAST_PAIRS, Summary
 from cnnpool.tables import Column
@@ -23,24 +20,16 @@ def main_columns(comparison: Comparison) -> list[Column]:
     return [
         choice_column(comparison),
         Column("n", [f"{r.summary.n} ({len(r.broken)} NaN)" if r.broken else str(r.summary.n) for r in rows]),
-        Column(
-            f"{header(metric, comparison.loaded)}, mean ± sd", [mean_sd(metric, row.summary) for row in rows]
-        ),
+        Column(f"{metric.header}, mean ± sd", [mean_sd(metric, row.summary) for row in rows]),
         Column("95 % CI", [interval(metric, row.summary) for row in rows]),
         Column(f"difference{step} [95 % CI]", [_difference(metric, row) for row in rows]),
-        Column("p (Holm)", [probability(row.versus.p_holm) if row.versus else NONE for row in rows]),
+        Column("p (Holm)", [probability(row.versus.pair.adjusted) if row.versus else NONE for row in rows]),
         Column("verdict", [row.verdict for row in rows], words=True),
     ]
 
 
-def measure_columns(comparison: Comparison) -> list[Column]:
-    """Choice, then the mean of every other measure."""
-    others = [_means(comparison, one) for one in comparison.measures]
-    return [choice_column(comparison), *others] if others else []
-
-
 def measure_tables(comparison: Comparison) -> list[list[Column]]:
-    """The same in tables that a page is wide enough for; those of cost come last."""
+    """The means of the other measures in tables that a page is wide enough for; those of cost come last."""
     groups = [[one for one in comparison.measures if one.quantity.is_cost == cost] for cost in (False, True)]
     parts = [group[i : i + WIDEST] for group in groups for i in range(0, len(group), WIDEST)]
     return [[choice_column(comparison), *(_means(comparison, one) for one in part)] for part in parts]
@@ -50,17 +39,10 @@ def pair_columns(comparison: Comparison) -> list[Column]:
     """Choice, then what else is known of its difference to the baseline."""
     rows, metric = comparison.rows[1:], comparison.metric
     pairs = [row.versus for row in rows if row.versus]
-    sense = "higher" if metric.sense == 0 else "better"
     columns = [
         Column("choice", [row.choice.label for row in rows], words=True),
         Column("pairs", [str(one.summary.n) for one in pairs]),
-        Column("p, not corrected", [probability(one.p) for one in pairs]),
-        *[Column("p (sign flip)", [probability(one.p_sign_flip) for one in pairs])] * comparison.paired,
-        Column("effect size d", [_plain(one.d) for one in pairs]),
-        Column(
-            f"probability of being {sense} with another seed [95 % CI]",
-            [_share(one.superiority, one.superiority_interval) for one in pairs],
-        ),
+        Column("p, not corrected", [probability(one.pair.p) for one in pairs]),
         Column(
             f"smallest difference detectable with 80 % power ({metric.step_unit or 'units'})",
             [NONE if math.isnan(one.detectable) else metric.format(one.detectable) for one in pairs],
@@ -72,46 +54,11 @@ def pair_columns(comparison: Comparison) -> list[Column]:
     return columns if rows else []
 
 
-def image_columns(comparison: Comparison) -> list[Column]:
-    """Choice, then of its accuracy and of its difference the parts of the standard error; the intervals too.
-
-    None without per-image results.
-    """
-    rows, metric = comparison.rows, comparison.metric
-    if not any(row.crossed for row in rows):
-        return []
-    step = f" ({metric.step_unit})" if metric.step_unit else ""
-    pairs = [(row.versus.summary, row.versus.crossed) if row.versus else (None, None) for row in rows]
-    return [
-        choice_column(comparison),
-        *_parts(metric, "mean", [(row.summary, row.crossed) for row in rows], sign=False),
-        *_parts(metric, f"difference{step}", pairs, sign=True),
-    ]
-
-
-def _parts(
-    metric: Measure, name: str, found: Sequence[tuple[Summary | None, Crossed | None]], *, sign: bool
-) -> Iterator[Column]:
-    """The standard errors of means from seeds and from images, and the interval over seeds alone."""
-    errors = [error for _, error in found]
-    yield Column(f"{name}: error from seeds", [metric.format(e.by_seed) if e else NONE for e in errors])
-    yield Column("from test images", [metric.format(e.by_image) if e else NONE for e in errors])
-    ends = [
-        (s.mean - e.half_of_seeds, s.mean + e.half_of_seeds) if s is not None and e else None
-        for s, e in found
-    ]
-    yield Column("95 % CI over seeds alone", [_between(metric, both, sign=sign) for both in ends])
-
-
 def interval(metric: Measure, s: Summary, *, sign: bool = False) -> str:
     """The 95 % interval, of a difference where it has a ``sign``; none of fewer than two values."""
-    return _between(metric, (s.low, s.high), sign=sign)
-
-
-def _between(metric: Measure, ends: tuple[float, float] | None, *, sign: bool = False) -> str:
-    if ends is None or any(map(math.isnan, ends)):
+    if math.isnan(s.low):
         return NONE
-    low, high = ends if sign else (metric.within(ends[0]), metric.within(ends[1]))
+    low, high = (s.low, s.high) if sign else (metric.within(s.low), metric.within(s.high))
     return f"[{metric.format(low, sign=sign)}, {metric.format(high, sign=sign)}]"
 
 
@@ -122,10 +69,7 @@ def choice_column(comparison: Comparison) -> Column:
 
 def _means(comparison: Comparison, one: Measure) -> Column:
     cells = [_mean(one, row.others[one.key], len(row.choice.runs)) for row in comparison.rows]
-    if one.key.startswith(MARKED):
-        pairs = zip(cells, comparison.rows, strict=True)
-        cells = [f"{cell} {SIGN}" if seeds_of(row) else cell for cell, row in pairs]
-    return Column(header(one, comparison.loaded), cells)
+    return Column(one.header, cells)
 
 
 def ranking(comparison: Comparison) -> str:
@@ -176,15 +120,10 @@ def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
         "difference_ci_high": v and v.summary.high,
         "se_seeds": row.crossed and row.crossed.by_seed,
         "se_images": row.crossed and row.crossed.by_image,
-        "difference_se_seeds": v and v.crossed and v.crossed.by_seed,
-        "difference_se_images": v and v.crossed and v.crossed.by_image,
-        "p": v and v.p,
-        "p_sign_flip": v and v.p_sign_flip,
-        "p_holm": v and v.p_holm,
-        "effect_size_d": v and v.d,
-        "superiority": v and v.superiority,
-        "superiority_low": v and v.superiority_interval[0],
-        "superiority_high": v and v.superiority_interval[1],
+        "difference_se_seeds": v and v.pair.crossed and v.pair.crossed.by_seed,
+        "difference_se_images": v and v.pair.crossed and v.pair.crossed.by_image,
+        "p": v and v.pair.p,
+        "p_holm": v and v.pair.adjusted,
         "detectable": v and v.detectable,
         "needed": v and (v.needed if math.isfinite(v.needed) else math.nan),
         "verdict": row.verdict,
@@ -252,13 +191,5 @@ def _mean(one: Measure, s: Summary, runs: int) -> str:
     return one.format(s.mean) + (f" (n={s.n})" if s.n != runs else "")
 
 
-def _share(value: float, ends: tuple[float, float]) -> str:
-    return NONE if math.isnan(value) else f"{value:.2f} [{ends[0]:.2f}, {ends[1]:.2f}]"
-
-
 def _count(value: float) -> str:
     return NONE if math.isnan(value) else "> 1,000" if math.isinf(value) else f"{value:.0f}"
-
-
-def _plain(value: float) -> str:
-    return NONE if math.isnan(value) else f"{value:.2f}"

@@ -4,6 +4,7 @@ import argparse
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +45,7 @@ def main(argv: list[str]) -> int:
             value = Value(arguments.best, arguments.mean_of_last)
             runs = read(arguments.runs, arguments.metric, arguments.by, value, progress.step)
         if arguments.status:
-            _say(_status(runs))
+            sys.stdout.write(_status(runs))
         else:
             _compare(arguments, runs, argv)
     except ValueError as error:
@@ -94,7 +95,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
         from cnnpool.report.comparison import compare
         from cnnpool.report.plots import NAMES, draw
         from cnnpool.report.plots.learning_curve import history
-        from cnnpool.report.plots.styles import BEST, shown
+        from cnnpool.report.plots.styles import shown
 
     first = Path(arguments.runs[0])
     folder = Path(arguments.out or (first if first.is_dir() else first.parent) / "report")
@@ -109,7 +110,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
         margin=arguments.margin,
     )
     histories, plots = {}, []
-    drawn = shown(comparison, BEST)
+    drawn = shown(comparison)
     with Progress("reading metrics", len(drawn), "choices") as progress:
         for row in drawn:
             histories[row.choice.label] = history(list(row.choice.runs.values()), comparison.metric.key)
@@ -118,58 +119,25 @@ def _compare(arguments: argparse.Namespace, runs: list[Run], argv: list[str]) ->
     comparison = replace(comparison, notes=[*comparison.notes, *problems])
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     width = shutil.get_terminal_size(SIZE).columns
-    _say(render.text(comparison, width=width, colour=colour, whole=arguments.all))
+    sys.stdout.write(render.text(comparison, width=width, colour=colour, whole=arguments.all))
+    sys.stdout.flush()
     with Progress("drawing", len(NAMES), "figures") as progress:
         for plot in draw(comparison, histories):
             plots.append(plot)
             progress.step()
     render.write(comparison, folder, argv, plots)
-    _say(f"\nreport: {folder / 'report.html'}\n")
-    if not arguments.no_board:
-        _say(_board(comparison.compared))
-
-
-def _board(runs: Sequence[Run]) -> str:
-    """How to look at the comparison of ``runs`` in TensorBoard's tab, or why there is nothing to look at."""
-    root = root_of(runs)
-    if any(":" in run.folder.name or not run.folder.is_dir() for run in logged(runs)):
-        return ""
-    if root is None:
-        return "no TensorBoard: the runs have no folder in common\n"
-    return f"{next_lines(('tensorboard', '--logdir', from_here(root)))}{'':6}{BOARD}\n"
-
-
-def root_of(runs: Sequence[Run]) -> Path | None:
-    """The deepest folder above all ``runs`` and their choices; None if that is the whole disk, or none is."""
-    try:
-        common = Path(os.path.commonpath([run.folder.resolve().parent for run in runs]))
-    except ValueError:
-        return None
-    if {run.folder.resolve() for run in runs} == {common / f"seed{run.seed}" for run in runs}:
-        # One choice alone: others are to lie beside it.
-        common = common.parent
-    return common if common != Path(common.anchor) else None
+    sys.stdout.write(f"\nreport: {folder / 'report.html'}\n\n")
+    paths = [Path(one).resolve() for one in arguments.runs]
+    root = Path(os.path.commonpath(paths))
+    if not arguments.no_board and all(map(Path.is_dir, paths)) and root != root.parent:
+        sys.stdout.write(f"{next_lines(('tensorboard', '--logdir', from_here(root)))}{'':6}{BOARD}\n")
 
 
 def _status(runs: Sequence[Run]) -> str:
     rows = [(str(run.folder), run.state, str(run.seed) if run.found else "") for run in runs]
     columns = tables.from_rows(("run", "state", "seed"), rows, numbers=["seed"])
-    states = dict.fromkeys(run.state for run in runs)
-    counts = ", ".join(f"{sum(run.state == state for run in runs)} {state}" for state in states)
-    reasons = "".join(f"  {run.folder}: {' '.join(run.reason.split())}\n" for run in runs if run.reason)
-    return (
-        tables.text(columns, shutil.get_terminal_size(SIZE).columns)
-        + f"\n{len(runs)} runs: {counts}\n{reasons}"
-    )
-
-
-def _say(text: str) -> None:
-    encoding = sys.stdout.encoding or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        text = text.encode("utf-8", "backslashreplace").decode()
-        if encoding.lower() != "utf-8":
-            text = text.replace("±", "+-").replace("–", "-").encode(encoding, "replace").decode(encoding)
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    states = Counter(run.state for run in runs)
+    counts = ", ".join(f"{count} {state}" for state, count in states.items())
+    reasons = [tables.printable(f"{run.folder}: {run.reason}") for run in runs if run.reason]
+    table = tables.text(columns, shutil.get_terminal_size(SIZE).columns)
+    return f"{table}\n{len(runs)} runs: {counts}\n" + "".join(f"  {one}\n" for one in reasons)

@@ -47,8 +47,8 @@ def select(runs: Sequence[Run], where: Sequence[str]) -> list[Run]:
     """
     kept = list(runs)
     for condition in where:
-        key, equals, wanted = condition.partition("=")
-        if not (key and equals and wanted):
+        key, _, wanted = condition.partition("=")
+        if not (key and wanted):
             raise ValueError(f"--where {condition!r} is not KEY=VALUE, e.g. --where data=mnist")
         known = {name for run in runs for name in run.settings} | {*NAMED, "seed"}
         if key not in known:
@@ -81,8 +81,9 @@ def refuse(runs: Sequence[Run], by: Sequence[str], allow: Sequence[str]) -> list
             raise ValueError(f"--allow {key}: no run has this key; {did_you_mean(key, known)}")
     noted, refused = [], {}
     for key in known:
-        values = _values(runs, table, key)
-        if len(values) < 2 or key in SILENT or any(_covers(name, key) for name in by):
+        if key in SILENT or _own(key) or any(_covers(name, key) for name in by):
+            continue
+        if len(values := _values(runs, table, key)) < 2:
             continue
         if any(_covers(name, key) for name in allow) or (
             key not in CODE and any(_covers(f, key) for f in FREE)
@@ -110,18 +111,10 @@ def _covers(name: str, key: str) -> bool:
 def _values(runs: Sequence[Run], table: Sequence[Mapping[str, Any]], key: str) -> dict[str, list[Run]]:
     """Value as text -> the runs that have it."""
     values: dict[str, list[Run]] = {}
-    measured = key.startswith(MEASURED)
-    if _own(key):
-        return values
-    texts: dict[str, str] = {}
     for run, flat in zip(runs, table, strict=True):
         # A run with a probe switched off has no setting of it that could disagree.
-        if key in flat or not measured:
-            value = flat.get(key, UNSET)
-            known = repr(value)
-            if known not in texts:
-                texts[known] = as_text(value)
-            values.setdefault(texts[known], []).append(run)
+        if key in flat or not key.startswith(MEASURED):
+            values.setdefault(as_text(flat.get(key, UNSET)), []).append(run)
     return values
 
 
@@ -140,7 +133,8 @@ def _shortest(refused: dict[str, dict[str, list[Run]]]) -> dict[str, dict[str, l
 def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> str:
     lines = [f"these runs cannot be compared, they differ in {', '.join(refused)}"]
     for key, values in list(refused.items())[:3]:
-        listed = "; ".join(f"{value[:24]} in {_some(runs)}" for value, runs in list(values.items())[:4])
+        some = list(values.items())[:4]
+        listed = "; ".join(f"{value[:24]} ({len(own)}x, such as {own[0].folder})" for value, own in some)
         lines.append(f"  {key}: {listed}{'; ...' if len(values) > 4 else ''}")
     key, values = next(iter(refused.items()))
     short = key.removesuffix(".name")
@@ -149,11 +143,6 @@ def _refusal(refused: dict[str, dict[str, list[Run]]], by: Sequence[str]) -> str
         f"or mix them knowingly: --allow {short}"
     )
     return "\n".join(lines)
-
-
-def _some(runs: list[Run]) -> str:
-    more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
-    return f"{runs[0].folder}{more}"
 
 
 def text_at(run: Run, key: str) -> str:

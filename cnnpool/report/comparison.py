@@ -12,7 +12,7 @@ from cnnpool.report.choice import Choice, baseline, group, varying
 from cnnpool.report.comparable import refuse, select
 from cnnpool.report.foreign import logged
 from cnnpool.report.measure import SHORT, Measure, columns, known_keys, measure, quantities_of
-from cnnpool.report.notes import MARK, loaded, observe
+from cnnpool.report.notes import loaded, observe
 from cnnpool.report.pairwise import LEAST_DECIDED, Decisions, Row, Versus, decide, verdict
 from cnnpool.report.runs import Run, finished, keys_of
 
@@ -81,13 +81,7 @@ def compare(
 
     Args:
         runs: as found by ``cnnpool.report.find``; the unfinished are listed, not compared.
-        by: keys that make a choice; empty for what differs among pool, readout and model.
-        where: conditions ``key=value`` that a run must meet.
-        metric: dotted key of results.json; ``*`` for the mean over stages; several by commas; empty for
-            test.accuracy, or a likely one of other programs.
-        against: label or name of the baseline; None for max, else the first.
-        allow: keys that may differ among the runs without being a choice.
-        margin: a smaller difference is none that matters, in the unit of the results.
+        by, where, metric, against, allow, margin: as of :func:`cnnpool.report.table.compare`.
 
     Raises:
         ValueError: if runs cannot be compared, or a key, condition, metric or baseline is not there.
@@ -118,7 +112,7 @@ def compare(
     paired = foreign.paired([choice.runs for choice in choices])
     rows = _rows(choices, chosen, measures, named, paired, margin)
     why = loaded(kept, [chosen, *measures])
-    notes = differing + observe(runs, kept, rows, chosen, measures, paired) + [f"{MARK} {why}"] * bool(why)
+    notes = differing + observe(runs, kept, rows, chosen, measures, paired) + [why] * bool(why)
     said = foreign.understood([choice.runs for choice in choices], [one.key for one in wanted])
     found = Comparison(chosen, by, rows, measures, quantities, notes, why, list(runs), named)
     return replace(found, paired=paired, margin=margin, understood=said, also=tuple(also))
@@ -165,7 +159,7 @@ def _rows(
         if ranked:
             row = replace(row, rank=decisions.rank(place, len(rows), metric.sense))
         if place:
-            versus = _versus(row, base, decisions, place, metric, paired)
+            versus = _versus(row, base, decisions, place, paired)
             broken = len({*row.broken, *base.broken}) if paired else len(row.broken) + len(base.broken)
             row = replace(row, versus=versus, verdict=verdict(versus, metric, broken, margin))
         found.append(row)
@@ -185,39 +179,25 @@ def _row(choice: Choice, metric: Measure, measures: list[Measure]) -> Row:
     return replace(row, summary=statistics.summarise(list(row.finite.values())))
 
 
-def _versus(row: Row, base: Row, decisions: Decisions, place: int, metric: Measure, paired: bool) -> Versus:
+def _versus(row: Row, base: Row, decisions: Decisions, place: int, paired: bool) -> Versus:
     pair = decisions.between(place, 0)
-    error = pair.crossed if pair else None
+    error = pair.crossed
+    own, other = row.finite, base.finite
     if paired:
-        shared = sorted(row.finite.keys() & base.finite.keys())
-        differences = every = [row.finite[seed] - base.finite[seed] for seed in shared]
+        differences = [own[seed] - other[seed] for seed in sorted(own.keys() & other.keys())]
         summary, freedom = _widened(statistics.summarise(differences), error), None
-        d = statistics.paired_d(differences)
     else:
-        differences = [value - base.summary.mean for value in row.finite.values()]
-        every = [value - other for value in row.finite.values() for other in base.finite.values()]
-        summary, freedom = statistics.apart(list(row.finite.values()), list(base.finite.values()))
-        pooled = math.hypot(row.summary.sd, base.summary.sd) / math.sqrt(2)
-        d = summary.mean / pooled if pooled else math.nan
-    few = summary.n < LEAST_DECIDED
-    better = [-x for x in every] if metric.sense < 0 else every
+        differences = [value - base.summary.mean for value in own.values()]
+        summary, freedom = statistics.apart(list(own.values()), list(other.values()))
     # Equal differences have no spread: how small a difference they could show is not known.
     sd = error.error * math.sqrt(summary.n) if error else summary.sd
-    unknown, family = few or not sd, len(decisions.pairs)
-    groups = 1 if paired else 2
+    unknown, family = summary.n < LEAST_DECIDED or not sd, len(decisions.pairs)
     return Versus(
         differences=differences,
         summary=summary,
-        p=pair.p if pair else math.nan,
-        p_sign_flip=statistics.sign_flip_p(differences) if paired and not few else math.nan,
-        p_holm=pair.adjusted if pair else math.nan,
+        pair=pair,
         # More seeds are no remedy for few test images.
-        needed=math.nan if unknown or error else statistics.needed(summary.mean, sd, family, groups),
-        d=math.nan if few else d,
-        superiority=statistics.superiority(better),
-        superiority_interval=statistics.superiority_interval(better, summary.n),
+        needed=math.nan if unknown or error else statistics.needed(summary.mean, sd, family, 2 - paired),
         family=family,
         detectable=math.nan if unknown else statistics.detectable(sd, summary.n, family, freedom),
-        within=pair.within if pair else math.nan,
-        crossed=error,
     )

@@ -29,13 +29,9 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Crossed:
-    """How far the mean of a table of seeds and images may lie from that over all seeds and images.
+    """How far the mean of a table of seeds, >= 3, and images, >= 2, may lie from that over all of them.
 
-    Args:
-        seeds: rows of the table, >= 3.
-        images: its columns, >= 2.
-        by_seed: standard error from the seeds and what they draw, such as training images.
-        by_image: standard error from the test images.
+    Standard errors from the seeds and what they draw, such as training images, and from the test images.
     """
 
     seeds: int
@@ -56,13 +52,9 @@ class Crossed:
 
     @property
     def half(self) -> float:
-        """Half of the 95 % interval."""
-        return max(self.half_of_seeds, float(stdtrit(self.freedom, 1 - LEVEL / 2)) * self.error)
-
-    @property
-    def half_of_seeds(self) -> float:
-        """Half of the 95 % t interval over the seeds alone."""
-        return float(stdtrit(self.seeds - 1, 1 - LEVEL / 2)) * self.by_seed
+        """Half of the 95 % interval, never less than that of the t interval over the seeds alone."""
+        over_seeds = float(stdtrit(self.seeds - 1, 1 - LEVEL / 2)) * self.by_seed
+        return max(over_seeds, float(stdtrit(self.freedom, 1 - LEVEL / 2)) * self.error)
 
     def p(self, mean: float) -> float:
         """Two-sided p-value of mean 0."""

@@ -7,10 +7,11 @@ from cnnpool.quantity import Quantity
 from cnnpool.report.columns import interval, probability, ranking
 from cnnpool.report.comparison import Comparison, judged
 from cnnpool.report.measure import Measure
-from cnnpool.report.notes import MARKED, sizes
+from cnnpool.report.notes import sizes
 from cnnpool.report.pairwise import LEAST_DECIDED, SHOWN
 from cnnpool.report.runs import as_text, recipe
-from cnnpool.report.statistics import EXACT_PAIRS, LEVEL
+from cnnpool.report.statistics import LEVEL
+from cnnpool.run_folder.results import Results
 
 LISTED = 4
 """Choices whose difference a sentence of the headline gives."""
@@ -33,18 +34,11 @@ def contents(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-OVER_IMAGES = (
-    "The intervals and verdicts above cover other seeds and other test images. Here is how much of the "
-    "standard error comes from the seeds (initial weights, order, augmentation, training images where "
-    "data.limit draws them) and how much from the test images, and the interval if these were all there are."
-)
-
-
 def headline(comparison: Comparison) -> list[str]:
     """Three sentences: which choices differ from the baseline in the metric, in consistency and in cost."""
     rows = comparison.rows
     measures = {one.key: one for one in comparison.measures}
-    shift = next((one for key, one in measures.items() if key.startswith(MARKED)), None)
+    shift = next((one for key, one in measures.items() if key.startswith("invariance.consistency")), None)
     every = {one.key: one for one in (comparison.metric, *comparison.also, shift) if one}
     found = [comparison.understood] * bool(comparison.understood)
     found += [_differences(comparison, one) for one in every.values()]
@@ -99,14 +93,15 @@ def _size(comparison: Comparison, one: Measure) -> str:
 
 def single_pairs(comparison: Comparison) -> list[str]:
     """A sentence on each choice whose own interval excludes 0 while its corrected verdict shows nothing."""
-    rows = [(row, row.versus) for row in comparison.rows if row.versus and row.verdict not in SHOWN]
-    return [
-        f"{row.choice.label}: the interval of this pair alone excludes 0 (p = {probability(versus.p)}), but "
-        f"of {versus.family} comparisons some would do so by chance: corrected for them, p = "
-        f"{probability(versus.p_holm)}, so no difference is shown."
-        for row, versus in rows
-        if versus.p < LEVEL <= versus.p_holm
-    ]
+    found = []
+    for row in comparison.rows:
+        if row.versus and row.verdict not in SHOWN and (pair := row.versus.pair).p < LEVEL <= pair.adjusted:
+            found.append(
+                f"{row.choice.label}: the interval of this pair alone excludes 0 (p = {probability(pair.p)})"
+                f", but of {row.versus.family} comparisons some would do so by chance: corrected for them, p "
+                f"= {probability(pair.adjusted)}, so no difference is shown."
+            )
+    return found
 
 
 def method(comparison: Comparison) -> list[tuple[str, str]]:
@@ -127,14 +122,12 @@ def method(comparison: Comparison) -> list[tuple[str, str]]:
         "over the seeds); of all else they are t intervals over the seeds, which decide initial weights, "
         "order and augmentation. Tables end them at 0 and 100 %."
     )
-    pairing, of = "Paired by seed, and by test image.", "the difference"
-    flips = f"The sign-flip test stands beside it unadjusted, exact up to {EXACT_PAIRS} pairs. "
+    pairing = "Paired by seed, and by test image."
     if comparison.understood:
         measure, pairing = comparison.understood, "Paired by seed."
         intervals = "95 %, t intervals over the runs of a choice."
     if not comparison.paired:
         pairing = "Between independent runs, by Welch's t test (1947) and its interval."
-        flips, of = "", "the runs"
     margin = "half a point" if comparison.margin is None else comparison.metric.format(comparison.margin)
     return [
         ("Measure", measure),
@@ -142,9 +135,8 @@ def method(comparison: Comparison) -> list[tuple[str, str]]:
         (
             "Differences",
             f"{pairing} p (Holm): two-sided test with the standard errors of the intervals, adjusted by "
-            f"Holm over {family}; where all differences are equal, no smaller than that of the sign-flip "
-            f"test. Each measure is corrected by itself. {flips}Effect size d: mean difference in standard "
-            f"deviations of {of}.",
+            f"Holm over {family}; where all differences are equal, that of an exact permutation test. Each "
+            "measure is corrected by itself.",
         ),
         (
             "Words",
@@ -160,11 +152,14 @@ def method(comparison: Comparison) -> list[tuple[str, str]]:
 
 def provenance(comparison: Comparison) -> list[tuple[str, str]]:
     """Term and value of what the runs were and where they ran."""
-    results = [run.results for run in comparison.compared]
     seeds = sorted({seed for row in comparison.rows for seed in row.choice.runs})
-    ran = ("Runs", f"{len(results)} compared, {len(comparison.runs)} found")
-    if comparison.understood:
-        return [ran, *[("Seeds", ", ".join(map(str, seeds)))] * comparison.paired]
+    found = [("Runs", f"{len(comparison.compared)} compared, {len(comparison.runs)} found")]
+    found += [("Seeds", ", ".join(map(str, seeds)))] * comparison.paired
+    return found if comparison.understood else found + ran([run.results for run in comparison.compared])
+
+
+def ran(results: Sequence[Results]) -> list[tuple[str, str]]:
+    """Term and value of the data, the recipe and the machine of runs of cnnpool, and when they finished."""
     images = sorted({one.images_of for one in results})
     hashes = sorted({(one.data_sha256 or "unknown")[:12] for one in results})
     epochs = sorted({str(one.epochs if one.epochs is not None else "unknown") for one in results})
@@ -172,8 +167,6 @@ def provenance(comparison: Comparison) -> list[tuple[str, str]]:
     machine = [f"{key} {value}" for key, value in agreed([one.environment for one in results]).items()]
     times = sorted(one.finished for one in results if one.finished)
     return [
-        ran,
-        ("Seeds", ", ".join(map(str, seeds))),
         ("Data", f"{', '.join(images)}, sha256 {', '.join(hashes)}"),
         ("Epochs", ", ".join(epochs)),
         ("Recipe", ", ".join(recipes) or "unknown"),

@@ -5,7 +5,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,10 @@ NUMBERED = re.compile(
 LOWER = re.compile(r"loss|err(or)?|nll|perplexity|ppl|r?mse|mae|wer|cer|fid|bpc|regret", re.IGNORECASE)
 PREFERRED = ("test.*acc", "val.*acc", "acc", "test", "val", "")
 """Of tags, the first that fits the first of these is compared if none is named."""
+Ready = Sequence[tuple[Log, tuple[str, ...]]]
+"""Logs, each with the parts of its path below the folder that was asked for."""
+Known = dict[str, str]
+"""Facts on a run from its path, its columns or its parameters."""
 
 
 @dataclass(frozen=True)
@@ -83,21 +87,16 @@ LAST = Value()
 
 @dataclass(frozen=True)
 class Logged(Run):
-    """A run of another program.
+    """A run of another program: ``by`` are the keys of its facts, ``parts``, that make its group.
 
-    Args:
-        parts: what its path, its columns or its parameters say of it.
-        by: the keys of these that make its group.
-        numbered: where its seed comes from; empty if it has none, and ``seed`` only counts.
-        series: tag -> steps and values.
-        value: how the number that is compared was read.
+    ``numbered`` says where its seed comes from; empty if it has none, and ``seed`` only counts.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
     by: tuple[str, ...] = ("group",)
     numbered: str = ""
     series: Mapping[str, Series] = field(default_factory=dict, repr=False)
-    value: Value = field(default_factory=Value)
+    value: Value = LAST
 
     @cached_property
     def settings(self) -> Mapping[str, Any]:
@@ -134,7 +133,14 @@ def read(
     """
     files: list[Files] = []
     if runs := find(paths, each, files):
-        _refuse_mix(runs, files, by, value)
+        if value != LAST or _is_pattern(by):
+            raise ValueError(
+                f"{runs[0].folder} is a run of cnnpool: --best, --last, --mean-of-last and patterns of --by "
+                "are for logs of other programs, so give the folder of these alone"
+            )
+        if files:
+            left = f"logs of other programs in {len(files)} folders, such as {files[0][1]}, are left out"
+            log.warning("%s: cnnpool's own runs are compared", left)
         return runs
     metrics = keys_of(metric)
     if not metrics:
@@ -152,32 +158,6 @@ def read(
     return grouped(logs, metrics, by, value)
 
 
-def _refuse_mix(runs: Sequence[Run], files: Sequence[Files], by: str, value: Value) -> None:
-    """Raise for what runs of cnnpool do not know, and say that logs beside them are left out."""
-    if value != LAST or "{" in by or "(?P<" in by:
-        raise ValueError(
-            f"{runs[0].folder} is a run of cnnpool: --best, --last, --mean-of-last and patterns of --by are "
-            "for logs of other programs, so give the folder of these alone"
-        )
-    if files:
-        said = (
-            "logs of other programs in %d folders, such as %s, are left out: cnnpool's own runs are compared"
-        )
-        log.warning(said, len(files), files[0][1])
-
-
-def _whole(logs: Iterable[tuple[Path, Log]]) -> Iterator[tuple[Path, Log]]:
-    """The logs, of one path one: Keras has two folders for a run."""
-    found: dict[Path, tuple[Path, Log]] = {}
-    for root, one in logs:
-        if one.path in found:
-            other = found[one.path][1]
-            problem = "; ".join(filter(None, [other.problem, one.problem]))
-            one = replace(one, series={**other.series, **one.series}, problem=problem)
-        found[one.path] = root, one
-    yield from found.values()
-
-
 def likely(tags: Iterable[str]) -> str:
     """The tag that is compared if none is named: an accuracy on other data than those of training, if any."""
     every = sorted(tags)
@@ -186,12 +166,6 @@ def likely(tags: Iterable[str]) -> str:
             if re.search(wanted, tag, re.IGNORECASE):
                 return tag
     raise ValueError("no numbers in the first log: name a metric by --metric")
-
-
-Ready = Sequence[tuple[Log, tuple[str, ...]]]
-"""Logs, each with the parts of its path below the folder that was asked for."""
-Known = dict[str, str]
-"""Facts on a run from its path, its columns or its parameters."""
 
 
 def grouped(
@@ -214,7 +188,7 @@ def grouped(
             runs.append(Run(one.path, state, reason))
     if not ready:
         return runs
-    known, keys, numbered = _by_pattern(ready, by) if "{" in by or "(?P<" in by else _by_keys(ready, by)
+    known, keys, numbered = _by_pattern(ready, by) if _is_pattern(by) else _by_keys(ready, by)
     values = [{tag: value.of(series) for tag, series in one.series.items()} for one, _ in ready]
     quantities = _described(values, metrics, value)
     counts: Counter[tuple[str, ...]] = Counter()
@@ -235,6 +209,18 @@ def grouped(
     return runs
 
 
+def _whole(logs: Iterable[tuple[Path, Log]]) -> Iterable[tuple[Path, Log]]:
+    """The logs, of one path one: Keras has two folders for a run."""
+    found: dict[Path, tuple[Path, Log]] = {}
+    for root, one in logs:
+        if one.path in found:
+            other = found[one.path][1]
+            problem = "; ".join(filter(None, [other.problem, one.problem]))
+            one = replace(one, series={**other.series, **one.series}, problem=problem)
+        found[one.path] = root, one
+    return found.values()
+
+
 def _described(
     runs: Sequence[Mapping[str, float]], metrics: Sequence[str], value: Value
 ) -> dict[str, dict[str, Any]]:
@@ -248,8 +234,22 @@ def _described(
     return found
 
 
+def _is_pattern(by: str) -> bool:
+    return "{" in by or "(?P<" in by
+
+
 def _by_pattern(ready: Ready, by: str) -> tuple[list[Known | None], tuple[str, ...], str]:
-    pattern = _pattern(by)
+    """By a regular expression, or a pattern whose parts in braces stand for text without a slash."""
+    text = by
+    if "(?P<" not in by:
+        plain, *rest = re.split(r"\{(\w+)\}", by)
+        text = re.escape(plain)
+        for name, plain in zip(rest[::2], rest[1::2], strict=True):
+            text += f"(?P<{name}>{r'[0-9]{1,18}' if name == 'seed' else '[^/]+?'}){re.escape(plain)}"
+    try:
+        pattern = re.compile(f"(?:^|(?<=/)){text}(?=/|$)")
+    except re.error as error:
+        raise ValueError(f"--by {by}: {error}") from None
     found = [pattern.search("/".join(parts)) for _, parts in ready]
     if not any(found):
         raise ValueError(f"--by {by}: no path fits it, such as {'/'.join(ready[0][1])}")
@@ -263,20 +263,6 @@ def _by_pattern(ready: Ready, by: str) -> tuple[list[Known | None], tuple[str, .
     return known, keys, "the seed" * _numbered(one for one in known if one is not None)
 
 
-def _pattern(by: str) -> re.Pattern[str]:
-    """A regular expression of a pattern whose parts in braces stand for text without a slash."""
-    text = by
-    if "(?P<" not in by:
-        plain, *rest = re.split(r"\{(\w+)\}", by)
-        text = re.escape(plain)
-        for name, plain in zip(rest[::2], rest[1::2], strict=True):
-            text += f"(?P<{name}>{r'[0-9]{1,18}' if name == 'seed' else '[^/]+?'}){re.escape(plain)}"
-    try:
-        return re.compile(f"(?:^|(?<=/)){text}(?=/|$)")
-    except re.error as error:
-        raise ValueError(f"--by {by}: {error}") from None
-
-
 def _by_keys(ready: Ready, by: str) -> tuple[list[Known | None], tuple[str, ...], str]:
     """By the keys ``by``; without any, tables by their own columns, others by folders, or by what differs."""
     folders, numbers = _folders([parts if log.named else parts[:-1] for log, parts in ready])
@@ -287,10 +273,12 @@ def _by_keys(ready: Ready, by: str) -> tuple[list[Known | None], tuple[str, ...]
     keys = tuple(keys_of(by))
     for key in keys:
         if not any(key in one for one in known):
-            names = {name for one in known for name in one}
-            raise ValueError(f"--by {key}: no run has this key; {did_you_mean(key, names)}")
+            every = {name for one in known for name in one}
+            raise ValueError(f"--by {key}: no run has this key; {did_you_mean(key, every)}")
     if not keys and len({one["group"] for one in known}) < 2:
-        keys = _differing(known)
+        # Settings in which runs differ, but not all of them, as they do in a name.
+        names = dict.fromkeys(name for one in known for name in one if name.lower() not in SEEDS)
+        keys = tuple(key for key in names if 1 < len({one.get(key) for one in known}) < len(known))
     numbered = "the seed" * _numbered(known)
     if not numbered and None not in numbers:
         known = [one | {"seed": str(number)} for one, number in zip(known, numbers, strict=True)]
@@ -307,12 +295,6 @@ def _settings(log: Log) -> Known:
 def _numbered(known: Iterable[Known]) -> bool:
     """Whether every run has a whole number as its seed."""
     return all(re.fullmatch(r"[0-9]{1,18}(\.0*)?", one.get("seed", "")) for one in known)
-
-
-def _differing(known: Sequence[Known]) -> tuple[str, ...]:
-    """The settings in which runs differ, but not all of them, as they do in a name."""
-    names = dict.fromkeys(name for one in known for name in one if name.lower() not in SEEDS)
-    return tuple(name for name in names if 1 < len({one.get(name) for one in known}) < len(known))
 
 
 def _folders(paths: Sequence[tuple[str, ...]]) -> tuple[list[str], list[int | None]]:
@@ -346,8 +328,8 @@ def short(label: str, runs: Iterable[Run], tag: str) -> list[str]:
     """A sentence if some runs of a group end at an earlier step than most of them: they may be unfinished."""
     ends = {run.folder: run.series[tag][0][-1] for run in logged(runs) if tag in run.series}
     usual = max(ends.values(), key=[*ends.values()].count, default=0)
-    early = {folder: step for folder, step in ends.items() if step < usual}
-    listed = ", ".join(f"{folder} at step {step}" for folder, step in [*early.items()][:3])
+    early = [f"{folder} at step {step}" for folder, step in ends.items() if step < usual]
+    listed = ", ".join(early[:3])
     said = f"{label}: {len(early)} of {len(ends)} runs end before step {usual}, such as {listed}: unfinished?"
     return [said] * bool(early)
 

@@ -87,8 +87,8 @@ def measure(key: str, quantities: Iterable[Quantity]) -> Measure:
 def quantities_of(runs: Sequence[Run]) -> list[Quantity]:
     """The quantities that the runs declare; for older runs, what the probes declare today."""
     found: dict[str, Quantity] = {}
-    # Runs found on disk share them, see ``runs.sharing``.
-    for quantities in {id(run.results.quantities): run.results.quantities for run in runs}.values():
+    # Runs have much the same, which are slow to check.
+    for quantities in {repr(run.results.quantities): run.results.quantities for run in runs}.values():
         for one in from_records(quantities):
             found.setdefault(one.key, one)
     bare = any(not run.results.quantities for run in runs)
@@ -107,8 +107,7 @@ def quantities_of(runs: Sequence[Run]) -> list[Quantity]:
 def known_keys(runs: Iterable[Run], quantities: Sequence[Quantity]) -> list[str]:
     """Every key of a measured number in any of ``runs``, in the order of ``quantities``."""
     keys = dict.fromkeys(key for run in runs for key in run.numbers)
-    places = {key: place for key in keys if (place := _place(key, quantities)) is not None}
-    return sorted(places, key=places.__getitem__)
+    return list(dict.fromkeys(key for one in quantities for key in keys if one.values(key) is not None))
 
 
 def columns(keys: Iterable[str], quantities: Sequence[Quantity]) -> list[Measure]:
@@ -130,10 +129,6 @@ def columns(keys: Iterable[str], quantities: Sequence[Quantity]) -> list[Measure
             name = one.key if one.by_px else one.filled(values | {"stage": "*"})
             found[name] = Measure(one.filled(values | {"stage": "*"}), one)
     return sorted(found.values(), key=lambda one: (one.quantity.is_cost, one.quantity.by_stage))
-
-
-def _place(key: str, quantities: Sequence[Quantity]) -> int | None:
-    return next((place for place, one in enumerate(quantities) if one.values(key) is not None), None)
 
 
 def _lookup(node: Any, path: list[str]) -> Iterator[float]:

@@ -10,10 +10,6 @@ from cnnpool.report.runs import Run
 
 MORE, EQUAL = 0.1, 0.05
 """Shares of a cost: from here on a win is named as one that takes more; up to here costs are equal."""
-SIGN = "*"
-MARKED = "invariance.consistency"
-"""First part of the keys of the measures that it makes empty."""
-MARK = "†"
 LOADED = 0.1
 """Share of the processors taken by other programs above which a time says little."""
 
@@ -28,13 +24,7 @@ def observe(
 ) -> list[str]:
     """Sentences on runs that are missing or damaged, values that are no numbers, unpaired seeds, dirty code.
 
-    Args:
-        runs: all that were found.
-        kept: those that are compared.
-        rows: the comparison, its baseline first.
-        metric: what is compared.
-        measures: the others.
-        paired: whether equal seeds are pairs.
+    Of all ``runs`` found, ``kept`` are those compared in ``metric``; ``rows`` has the baseline first.
     """
     notes = [
         f"{run.folder}: {run.state}{': ' * bool(run.reason)}{run.reason}"
@@ -51,12 +41,11 @@ def observe(
         unpaired = sorted(row.finite.keys() ^ rows[0].finite.keys())
         if unpaired and paired:
             notes.append(f"{label}: seed {_list(unpaired)} without a partner, not in the difference")
-    notes += [
-        f"{row.choice.label} {SIGN}: seems to answer one class for all images with seed {_list(seeds)}; "
-        "consistency says nothing there"
-        for row in rows
-        if (seeds := seeds_of(row))
-    ]
+        if seeds := [seed for seed, run in row.choice.runs.items() if predicts_one_class(run)]:
+            notes.append(
+                f"{label}: seems to answer one class for all images with seed {_list(seeds)}; consistency "
+                "says nothing there"
+            )
     notes += _more_cost(rows, measures) + _windows(rows) + _padding(kept)
     if any(run.results.environment.get("dirty") for run in kept):
         notes.append("some runs came from a working tree with uncommitted changes")
@@ -127,13 +116,8 @@ def predicts_one_class(run: Run) -> bool:
     return len(counts) > 1 and round(accuracy * sum(counts)) in counts
 
 
-def seeds_of(row: Row) -> list[int]:
-    """The seeds of the choice whose network predicts one class."""
-    return [seed for seed, run in row.choice.runs.items() if predicts_one_class(run)]
-
-
 def loaded(runs: Sequence[Run], measures: Sequence[Measure]) -> str:
-    """One sentence on the timed of ``measures``, to stand beside ``MARK``; empty if they can be trusted.
+    """Why the timed of ``measures`` are not to be trusted, in a sentence; empty if they are.
 
     Times can be trusted if every run says that other programs took little of the machine while it trained.
     """
@@ -151,8 +135,3 @@ def loaded(runs: Sequence[Run], measures: Sequence[Measure]) -> str:
     missing = len(loads) - len(known)
     silent = f"{missing} of {len(loads)} runs do not say how busy the machine was"
     return f"{timed}: not known to be reliable, since {silent}"
-
-
-def header(one: Measure, why: str) -> str:
-    """The header of a column, marked if its times are not to be trusted for the reason ``why``."""
-    return f"{one.header} {MARK}" if why and one.quantity.timed else one.header

@@ -18,19 +18,12 @@ from cnnpool import tables
 from cnnpool.json_text import finite
 from cnnpool.report import columns, document
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.notes import MARK
 from cnnpool.report.plots import Plot
 from cnnpool.report.runs import COMMAND, REPORT, is_report
 from cnnpool.system.atomic import write_bytes
 
 MOST_NOTES = 3
 COLOURS = {"better": "\x1b[32m", "higher": "\x1b[32m", "worse": "\x1b[31m", "lower": "\x1b[31m"}
-SIGNS = {"better": "+", "higher": "+", "worse": "−", "lower": "−"}
-FITTED = r"""\resizebox*{!}{\ifdim\totalheight>\textheight\textheight\else\totalheight\fi}{%
-\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"""
-ALPHABET = (
-    "% and \\usepackage[T1]{fontenc}; letters that it lacks need lualatex or xelatex, and a font with them\n"
-)
 
 
 def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequence[Plot]) -> None:
@@ -39,28 +32,20 @@ def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequ
     Raises:
         ValueError: if the folder cannot be written.
     """
-    put(
-        {
-            REPORT: _json(comparison, argv),
-            **pages(comparison, plots, argv),
-            "table.csv": tables.csv(columns.records(comparison)),
-            "runs.csv": tables.csv(columns.runs(comparison)),
-            **({"correct.csv": tables.csv(answers)} if (answers := columns.correct(comparison)) else {}),
-            "table.tex": latex(comparison),
-        },
-        plots,
-        folder,
-    )
+    files = {
+        REPORT: _json(comparison, argv),
+        **pages(comparison, plots, argv),
+        "table.csv": tables.csv(columns.records(comparison)),
+        "runs.csv": tables.csv(columns.runs(comparison)),
+        "table.tex": latex(comparison),
+    }
+    if answers := columns.correct(comparison):
+        files["correct.csv"] = tables.csv(answers)
+    put(files, plots, folder)
 
 
 def pages(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) -> dict[str, str]:
-    """report.md and report.html.
-
-    Args:
-        comparison: what they are about.
-        plots: the figures, already drawn.
-        argv: the arguments of the command that made them.
-    """
+    """report.md and report.html, with ``plots`` and the arguments of the command that made them."""
     return rendered(
         "report",
         "compare.jinja",
@@ -68,10 +53,7 @@ def pages(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) ->
         mains=[columns.main_columns(one) for one in comparison.each],
         baseline=comparison.baseline.choice.label,
         pairs=columns.pair_columns(comparison),
-        over_images=document.OVER_IMAGES,
-        images=columns.image_columns(comparison),
         measures=columns.measure_tables(comparison),
-        loaded=comparison.loaded and f"{MARK} {comparison.loaded}.",
         plots=plots,
         command=shlex.join([*COMMAND, *argv]),
     )
@@ -80,20 +62,16 @@ def pages(comparison: Comparison, plots: Sequence[Plot], argv: Sequence[str]) ->
 def rendered(stem: str, template: str, **values: Any) -> dict[str, str]:
     """A template as Markdown, with pictures in files beside it, and as HTML with style and pictures inside.
 
-    Args:
-        stem: of the two files' names.
-        template: a file that calls the macros of ``blocks.md`` or ``blocks.html`` as ``show``.
-        values: that it needs, ``title`` among them.
+    It calls the macros of ``blocks.md`` or ``blocks.html`` as ``show``; a title is among ``values``.
     """
-    return {f"{stem}.{kind}": _rendered(kind, template, values) for kind in ("md", "html")}
-
-
-def _rendered(kind: str, template: str, values: Mapping[str, Any]) -> str:
-    environment = _environment(kind)
-    show: Any = environment.get_template(f"blocks.{kind}").module
-    body = environment.get_template(template).render(show=show, **values)
-    # Names of folders need not be UTF-8.
-    return str(show.page(values["title"], body)).encode("utf-8", "backslashreplace").decode()
+    found = {}
+    for kind in ("md", "html"):
+        show: Any = _environment(kind).get_template(f"blocks.{kind}").module
+        body = _environment(kind).get_template(template).render(show=show, **values)
+        # Names of folders need not be UTF-8.
+        page = str(show.page(values["title"], body)).encode("utf-8", "backslashreplace")
+        found[f"{stem}.{kind}"] = page.decode()
+    return found
 
 
 @cache
@@ -122,21 +100,9 @@ def _environment(kind: str) -> Environment:
 
 
 def latex(comparison: Comparison) -> str:
-    """The tables of the report as ``tabular`` environments no larger than a page, verdicts as signs.
-
-    The preamble needs booktabs and graphicx, for names with letters that are not ASCII a font encoding too.
-    """
-    mains = []
-    for one in comparison.each:
-        *numbers, verdicts = columns.main_columns(one)
-        signs = [SIGNS.get(verdict, "" if verdict == "baseline" else "o") for verdict in verdicts.cells]
-        mains.append([*numbers, tables.Column("", signs, words=True)])
-    body = "\n\\bigskip\n\n".join(
-        f"\\noindent{FITTED}\n{tables.latex(one)}}}}}\n"
-        for one in [*mains, *columns.measure_tables(comparison)]
-    )
-    letters = "" if body.isascii() else ALPHABET
-    return f"% needs \\usepackage{{booktabs,graphicx}}; + better, - worse, o not shown\n{letters}{body}"
+    """The tables of the report as ``tabular`` environments; the preamble needs booktabs."""
+    every = [*map(columns.main_columns, comparison.each), *columns.measure_tables(comparison)]
+    return "% needs \\usepackage{booktabs}\n" + "\n\\bigskip\n\n".join(map(tables.latex, every))
 
 
 def text(comparison: Comparison, *, width: int, colour: bool, whole: bool = False) -> str:
@@ -148,21 +114,19 @@ def text(comparison: Comparison, *, width: int, colour: bool, whole: bool = Fals
         colour: verdicts in green and red.
         whole: the other measures and every note, too.
     """
-    said = document.headline(comparison)
-    shown = "".join(f"{_filled(one, width)}\n" for one in said)
+    shown = "".join(f"{_filled(one, width)}\n" for one in document.headline(comparison))
     for one in comparison.each:
         shown += f"\n{tables.text(columns.main_columns(one), width)}\n"
     remarks = [*document.single_pairs(comparison), columns.ranking(comparison)]
     shown += "".join(f"{_filled(one, width)}\n" for one in remarks)
-    others = columns.measure_columns(comparison)
-    if whole and others:
-        shown += f"\n{tables.text(others, width)}"
+    if whole:
+        shown += "".join(f"\n{tables.text(one, width)}" for one in columns.measure_tables(comparison))
     if comparison.notes:
         first = comparison.notes if whole else comparison.notes[:MOST_NOTES]
         rest = len(comparison.notes) - len(first)
-        shown += "\nnotes\n" + "".join(f"  {note}\n" for note in first)
+        shown += "\nnotes\n" + "".join(f"  {tables.printable(note)}\n" for note in first)
         shown += f"  and {rest} more: --all, or the report\n" if rest else ""
-    if others and not whole:
+    if comparison.measures and not whole:
         shown += f"\n{len(comparison.measures)} more measures: --all, or the report\n"
     if not colour:
         return shown
@@ -225,14 +189,7 @@ def _json(comparison: Comparison, argv: Sequence[str]) -> str:
         "metric": comparison.metric.key,
         "by": comparison.by,
         "baseline": comparison.baseline.choice.label,
-        "choices": [
-            record | {"values": row.values}
-            for record, row in zip(
-                columns.records(comparison),
-                [row for one in comparison.each for row in one.rows],
-                strict=True,
-            )
-        ],
+        "choices": columns.records(comparison),
         "notes": comparison.notes,
         "runs": [
             {"folder": str(run.folder), "state": run.state, "reason": run.reason} for run in comparison.runs

@@ -39,16 +39,10 @@ Series = tuple["array[int]", "array[float]"]
 
 @dataclass(frozen=True)
 class Log:
-    """One training as another program logged it.
+    """One training as another program logged it: the wanted tags, and its parameters or columns.
 
-    Args:
-        path: its folder or file; of a row of a table with the line.
-        series: tag -> what was logged, of the tags that were wanted.
-        settings: parameters, or the columns of its row, as text.
-        by: those of ``settings`` that make a group, where a table tells.
-        named: whether its path may say which group it is of; random names do not.
-        problem: what of it could not be read, in a line.
-        state: done, or why it has not finished.
+    ``by`` are those that make a group, where a table tells; ``named`` says whether the path may, which
+    random names may not. A problem is what could not be read, a state other than done why it is not finished.
     """
 
     path: Path
@@ -63,9 +57,7 @@ class Log:
 def log_files(files: Iterable[str], below: Collection[str]) -> list[str]:
     """Those of a folder's ``files`` that hold scalars; of a run of MLflow or W&B the one that names it.
 
-    Args:
-        files: names in the folder.
-        below: names of the folders in it.
+    ``below`` are the names of the folders in it.
     """
     names = sorted(files)
     if META in names:
@@ -83,35 +75,21 @@ def is_log(name: str) -> bool:
 def read(folder: Path, files: Sequence[str], wanted: Collection[str] | None = None) -> list[Log]:
     """The logs in the ``files`` of ``folder`` that :func:`log_files` named; damaged ones with their reason.
 
-    Args:
-        folder: of the files.
-        files: names.
-        wanted: tags to read; None for all.
+    ``wanted`` are the tags to read; None for all.
     """
-    try:
-        if files == [META]:
-            return [_mlflow(folder, wanted)]
-        if files == [SUMMARY]:
-            return [_wandb(folder, wanted)]
-    except DamagedError as error:
-        return [Log(folder, problem=str(error), state="damaged")]
-    return _files(folder, files, wanted)
-
-
-def _files(folder: Path, files: Sequence[str], wanted: Collection[str] | None) -> list[Log]:
-    """Event files and a single CSV with steps are one run; other CSV files are a run, or a run a row."""
+    if files in WHOLE:
+        try:
+            return [(_mlflow if files == [META] else _wandb)(folder, wanted)]
+        except DamagedError as error:
+            return [Log(folder, problem=str(error), state="damaged")]
+    # Event files and a single CSV with steps are one run; other CSV files are a run, or a run a row.
     points: Points = {}
     prefix, home = "", folder
     if folder.name in HALVES and any("tfevents" in name for name in files):
         prefix, home = f"{folder.name}/", folder.parent
-    problems, others = [], []
-    for name in files:
-        if name.endswith(".csv"):
-            others.append(name)
-        else:
-            problems.append(_events(folder / name, wanted, prefix, points))
-    settings = _parameters(home / HPARAMS)
-    tables = [_table(folder / name) for name in others]
+    tables = [_table(folder / name) for name in files if name.endswith(".csv")]
+    events = [name for name in files if not name.endswith(".csv")]
+    problems = [_events(folder / name, wanted, prefix, points) for name in events]
     curves = [one for one in tables if one.column(STEPS) and not one.column(SEEDS)]
     if len(curves) == 1:
         _rows(curves[0], curves[0].rows, wanted, points)
@@ -119,8 +97,7 @@ def _files(folder: Path, files: Sequence[str], wanted: Collection[str] | None) -
         tables.remove(curves[0])
     logs = []
     if points or any(problems) or len(tables) < len(files):
-        problem = "; ".join(filter(None, problems))
-        logs.append(_log(home, points, settings, problem))
+        logs.append(_log(home, points, _parameters(home / HPARAMS), "; ".join(filter(None, problems))))
     return logs + [log for one in tables for log in _logs(one, wanted)]
 
 
@@ -133,13 +110,11 @@ def _log(
     by: Sequence[str] = (),
     named: bool = True,
 ) -> Log:
-    series = {tag: _series(own) for tag, own in points.items()}
+    series: dict[str, Series] = {}
+    for tag, own in points.items():
+        steps = sorted(own)
+        series[tag] = array("q", steps), array("d", [own[step][1] for step in steps])
     return Log(path, series, settings, by, named, problem, "done" if series or not problem else "damaged")
-
-
-def _series(own: Mapping[int, tuple[float, float]]) -> Series:
-    steps = sorted(own)
-    return array("q", steps), array("d", [own[step][1] for step in steps])
 
 
 def _keep(points: Points, tag: str, step: int, at: float, value: float) -> None:

@@ -1,20 +1,16 @@
-"""Numbers from few seeds: t intervals, sign-flip tests, Holm's correction, power."""
+"""Numbers from few seeds: t intervals and tests, Holm's correction, power."""
 
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import betaincinv, nctdtrinc, stdtr, stdtrit
+from scipy.special import nctdtrinc, stdtr, stdtrit
 
 LEVEL = 0.05
 POWER = 0.8
 LEAST_PAIRS = 6
-EXACT_PAIRS = 16
-RESAMPLES = 100_000
 
 
 @dataclass(frozen=True)
@@ -31,12 +27,10 @@ class Summary:
 def summarise(values: Sequence[float]) -> Summary:
     """Mean, standard deviation and 95 % t interval of ``values``: mean -+ t(n-1) sd / sqrt(n)."""
     x = np.asarray(values, dtype=np.float64)
-    mean = float(x.mean()) if x.size else math.nan
-    if x.size < 2:
-        return Summary(x.size, mean, math.nan, math.nan, math.nan)
-    sd = float(x.std(ddof=1))
-    half = float(stdtrit(x.size - 1, 1 - LEVEL / 2)) * sd / math.sqrt(x.size)
-    return Summary(x.size, mean, sd, mean - half, mean + half)
+    if not x.size:
+        return Summary(0, *[math.nan] * 4)
+    mean, low, high = spread(x[:, None])[:, 0].tolist()
+    return Summary(x.size, mean, float(x.std(ddof=1)) if x.size > 1 else math.nan, low, high)
 
 
 def spread(values: np.ndarray) -> np.ndarray:
@@ -44,10 +38,10 @@ def spread(values: np.ndarray) -> np.ndarray:
 
     NaN in a column with a NaN; low and high are NaN for a single run.
     """
-    mean = values.mean(0)
-    if len(values) < 2:
-        return np.array([mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)])
-    half = stdtrit(len(values) - 1, 1 - LEVEL / 2) * values.std(0, ddof=1) / math.sqrt(len(values))
+    n, mean = len(values), values.mean(0)
+    half = np.full_like(mean, np.nan)
+    if n > 1:
+        half = stdtrit(n - 1, 1 - LEVEL / 2) * values.std(0, ddof=1) / math.sqrt(n)
     return np.array([mean, mean - half, mean + half])
 
 
@@ -65,14 +59,18 @@ def gap(first: Sequence[float], second: Sequence[float] | None = None) -> Gap:
 
     NaN from fewer than two values.
     """
-    parts = [(len(x), float(np.var(x, ddof=1)) / len(x)) for x in (first, second or ()) if len(x) > 1]
-    if len(parts) < (1 if second is None else 2):
-        mean = float(np.mean(first) - (np.mean(second) if second else 0)) if first else math.nan
+    groups = [first] if second is None else [first, second]
+    means = [sum(x) / len(x) if x else math.nan for x in groups]
+    mean = means[0] if second is None else means[0] - means[1]
+    if any(len(x) < 2 for x in groups):
         return Gap(mean, math.nan, math.nan)
+    # In plain Python: of a hundred choices there are 4,950 pairs of a few seeds.
+    squares = [sum((value - m) * (value - m) for value in x) for x, m in zip(groups, means, strict=True)]
+    parts = [(len(x), square / (len(x) - 1) / len(x)) for x, square in zip(groups, squares, strict=True)]
     variance = sum(part for _, part in parts)
-    below = sum(part**2 / (n - 1) for n, part in parts)
-    freedom = variance**2 / below if below else float(sum(n - 1 for n, _ in parts))
-    return Gap(float(np.mean(first) - (np.mean(second) if second else 0)), math.sqrt(variance), freedom)
+    below = sum(part * part / (n - 1) for n, part in parts)
+    freedom = variance * variance / below if below else float(sum(n - 1 for n, _ in parts))
+    return Gap(mean, math.sqrt(variance), freedom)
 
 
 def apart(first: Sequence[float], second: Sequence[float]) -> tuple[Summary, float]:
@@ -92,43 +90,6 @@ def tail(distance: float, error: float, freedom: float) -> float:
     return float(stdtr(freedom, -distance / error))
 
 
-def shuffle_p(first: Sequence[float], second: Sequence[float]) -> float:
-    """Two-sided p-value of two groups, each of equal values: the share of ways to deal them out so far apart.
-
-    2 / C(n + m, n), or 1 if all values are equal; the sign-flip test's counterpart without pairs.
-    """
-    return min(1.0, 2 / math.comb(len(first) + len(second), len(first))) if first[0] != second[0] else 1.0
-
-
-def sign_flip_p(differences: Sequence[float]) -> float:
-    """Two-sided p-value of mean 0 when each paired difference could as well have the other sign.
-
-    Exact over all 2^n sign patterns up to n = 16; above, 100,000 patterns drawn with a fixed seed, the
-    observed one counted among them, so that p is never 0.
-    """
-    d = np.asarray(differences, dtype=np.float64)
-    n = d.size
-    # Patterns that reach the observed sum in another order of addition must count as equal.
-    least = abs(d.sum()) - 1e-12 * np.abs(d).sum()
-    signs = _signs(n)
-    if n <= EXACT_PAIRS:
-        return float(np.mean(np.abs(signs @ d) >= least))
-    # In parts: as floating-point numbers the signs take eight times the memory.
-    parts = np.split(signs, RESAMPLES // 1000)
-    reached = sum(int(np.count_nonzero(np.abs(part @ d) >= least)) for part in parts)
-    return (reached + 1) / (RESAMPLES + 1)
-
-
-@lru_cache(maxsize=1)
-def _signs(n: int) -> NDArray[np.int8]:
-    """(patterns, n) of 1 and -1; all choices of a comparison are as a rule compared over as many pairs."""
-    if n <= EXACT_PAIRS:
-        return (1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)).astype(np.int8)
-    generator = np.random.default_rng(0)
-    parts = [generator.integers(0, 2, (1000, n)).astype(np.int8) for _ in range(RESAMPLES // 1000)]
-    return 1 - 2 * np.concatenate(parts)
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm-adjusted p-values, in the given order: reject where below the level (Holm 1979)."""
     adjusted = [0.0] * len(p_values)
@@ -137,37 +98,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         floor = max(floor, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = floor
     return adjusted
-
-
-def paired_d(differences: Sequence[float]) -> float:
-    """Effect size: mean difference in standard deviations of the difference; NaN where that is 0/0."""
-    d = summarise(differences)
-    if d.n < 2:
-        return math.nan
-    if d.sd == 0:
-        return math.copysign(math.inf, d.mean) if d.mean else math.nan
-    return d.mean / d.sd
-
-
-def superiority(differences: Sequence[float]) -> float:
-    """P(A > B): the share of pairs with a positive difference, a tie counting one half."""
-    d = np.asarray(differences, dtype=np.float64)
-    return float((np.sign(d).sum() / d.size + 1) / 2) if d.size else math.nan
-
-
-def superiority_interval(differences: Sequence[float], n: int | None = None) -> tuple[float, float]:
-    """The 95 % interval of P(A > B) for another pair (Clopper & Pearson 1934), a tie counting one half.
-
-    Of all pairs between independent groups ``n`` is the size of the smaller one: the variance of their share
-    is at most that of so many pairs (van Dantzig 1951).
-    """
-    n, share = len(differences) if n is None else n, superiority(differences)
-    if not n:
-        return math.nan, math.nan
-    wins, side = n * share, LEVEL / 2
-    low = float(betaincinv(wins, n - wins + 1, side)) if wins else 0.0
-    high = float(betaincinv(wins + 1, n - wins, 1 - side)) if wins < n else 1.0
-    return low, high
 
 
 def detectable(sd: float, n: int, comparisons: int = 1, freedom: float | None = None) -> float:

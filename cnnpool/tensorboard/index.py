@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from cnnpool.choose import live_file
 from cnnpool.choose.live_file import Live
@@ -35,10 +35,7 @@ Signature = tuple[Stamp, ...]
 class Found:
     """A run's folder, a sweep's plan, a study of ``cnnpool choose``, or a folder with logs of other programs.
 
-    Args:
-        kind: which of them.
-        path: of the folder or file.
-        signature: another one whenever something of it has changed.
+    Its signature is another one whenever something of it has changed.
     """
 
     kind: Kind
@@ -48,15 +45,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Watched(Generic[Content]):
-    """A file that a process writes while it lives, as it is now.
-
-    Args:
-        path: of the file.
-        signature: another one whenever it has changed.
-        lives: whether the process that wrote it goes on.
-        content: None where it is damaged, or gone.
-        reason: why it is damaged, in one line.
-    """
+    """A file that a process writes while it ``lives``; one without content is damaged or gone."""
 
     path: Path
     signature: Signature
@@ -67,15 +56,13 @@ class Watched(Generic[Content]):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All runs at one moment, in the order of their folders.
+    """All runs at one moment, in the order of their folders, with the plans of sweeps and the studies.
 
     Args:
         version: another number whenever anything has changed.
         results: another number whenever a finished run has come, gone or changed.
         runs: each with its folder below the root.
         changed: folder -> when a file of it was last written, in seconds since 1970.
-        sweeps: those that left a plan.
-        studies: those of ``cnnpool choose``.
     """
 
     version: int
@@ -98,7 +85,6 @@ class Index:
         self._lock = threading.Lock()
         self._known: dict[Path, tuple[Signature, Run]] = {}
         self._logs: dict[Path, tuple[Signature, list[Log]]] = {}
-        self._descriptions: list[dict[str, Any]] = []
         self._next = self._next_glance = 0.0
         self._found = False
         # Two servers, one after the other on the same port, should not agree by chance.
@@ -163,7 +149,7 @@ class Index:
         # A killed process leaves all files as they are.
         if known and known[0] == one.signature and known[1].state != "running":
             return known[1]
-        return runs.sharing(runs.read(one.path), self._descriptions)
+        return runs.read(one.path)
 
 
 def scan(root: Path) -> Iterator[Found]:

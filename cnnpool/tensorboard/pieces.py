@@ -4,14 +4,15 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from cnnpool.choose.live_file import Live
-from cnnpool.report.columns import image_columns, main_columns, measure_tables, pair_columns, records
+from cnnpool.report.columns import main_columns, measure_tables, pair_columns, records
 from cnnpool.report.comparable import SILENT, text_at
 from cnnpool.report.comparison import Comparison
-from cnnpool.report.document import OVER_IMAGES, contents, defined, method
+from cnnpool.report.document import contents, defined, method
 from cnnpool.report.foreign import logged
 from cnnpool.report.measure import Measure, known_keys
 from cnnpool.report.pairwise import Row
@@ -61,11 +62,6 @@ def jobs(now: Snapshot, root: Path) -> dict[str, Any]:
 def below(path: Path, root: Path) -> str:
     """``path`` below ``root``, with forward slashes."""
     return path.relative_to(root).as_posix()
-
-
-def cells(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """A table as plain data for the page."""
-    return [{"header": one.header, "cells": one.cells, "words": one.words} for one in columns]
 
 
 def folders(runs: Sequence[Run], root: Path) -> list[dict[str, Any]]:
@@ -136,23 +132,8 @@ def _study(study: Watched[Live], live: Live, root: Path) -> dict[str, Any]:
     # A study whose time was over before a round was has come to no end.
     state = "done" if live.verdict and live.rounds else "running" if study.lives else "stopped"
     passed = max(0.0, time.time() - live.time) if state == "running" else 0.0
-    return {
-        "folder": below(study.path.parent, root),
-        "state": state,
-        "said": live.said,
-        "rounds": live.rounds,
-        "planned": live.planned,
-        "ended": live.ended,
-        "asked": live.asked,
-        "spent": min(live.spent_s + passed, live.budget_s) if passed else live.spent_s,
-        "budget": live.budget_s,
-        "time": live.time,
-        "columns": cells(live.candidates),
-        "trained": list(live.trained),
-        "left": list(live.left),
-        "gone": [list(one) for one in live.gone],
-        "verdict": live.verdict,
-    }
+    spent = min(live.spent_s + passed, live.budget_s) if passed else live.spent_s
+    return asdict(live) | {"folder": below(study.path.parent, root), "state": state, "spent_s": spent}
 
 
 def pieces(view: View, root: Path) -> dict[str, Any]:
@@ -222,10 +203,6 @@ def _tables(comparison: Comparison) -> list[dict[str, Any]]:
         title = f"Against {comparison.baseline.choice.label}"
         pairs = pair_columns(comparison)
         found.append(_table("pairs", title, pairs, ["", *[words["Differences"]] * (len(pairs) - 1)]))
-    if images := image_columns(comparison):
-        found.append(
-            _table("images", "With other test images", images, ["", *[OVER_IMAGES] * (len(images) - 1)])
-        )
     return found
 
 
@@ -235,8 +212,8 @@ def _definition(measure: Measure) -> str:
 
 
 def _table(kind: str, title: str, columns: Sequence[Column], helps: Sequence[str]) -> dict[str, Any]:
-    helped = zip(cells(columns), helps, strict=True)
-    return {"kind": kind, "title": title, "columns": [one | {"help": text} for one, text in helped]}
+    helped = zip(columns, helps, strict=True)
+    return {"kind": kind, "title": title, "columns": [asdict(one) | {"help": text} for one, text in helped]}
 
 
 def _metrics(comparison: Comparison) -> list[dict[str, str]]:

@@ -19,12 +19,10 @@ from cnnpool.json_text import finite
 from cnnpool.report import render
 from cnnpool.report.columns import records
 from cnnpool.report.columns import runs as run_records
-from cnnpool.report.foreign import logged
-from cnnpool.report.plots import PAINTERS
-from cnnpool.report.plots.learning_curve import History, history, of_histories
+from cnnpool.report.plots import PAINTERS, Plot, plot
+from cnnpool.report.plots.learning_curve import history, of_histories
 from cnnpool.report.plots.stages import stages_of
-from cnnpool.report.plots.styles import MOST, THEMES, shown, style_of, vector
-from cnnpool.report.runs import Run
+from cnnpool.report.plots.styles import MOST, THEMES, shown, style_of
 from cnnpool.tensorboard.index import Index, Snapshot
 from cnnpool.tensorboard.pieces import jobs, pieces
 from cnnpool.tensorboard.view import Compared, Palette, Query, View, chosen, inside, query, view
@@ -45,14 +43,7 @@ FIGURES = dict.fromkeys([*PAINTERS, LEARNING])
 
 @dataclass(frozen=True)
 class Asked:
-    """One figure.
-
-    Args:
-        name: one of ``FIGURES``.
-        theme: light or dark.
-        stage: the only one to show; empty for all.
-        seeds: of learning curves, a line per seed.
-    """
+    """A figure of ``FIGURES``, of one stage where it names one, of learning curves with a line per seed."""
 
     name: str
     theme: str = "light"
@@ -84,7 +75,7 @@ class Plugin(TBPlugin):  # type: ignore[misc]
     def __init__(self, context: TBContext):
         self.index = Index(Path(os.path.expanduser(context.logdir)))
         self._compared, self._answers = cached(32), cached(16)
-        self._figures, self._histories = cached(96), cached(256)
+        self._figures = cached(96)
         self._palettes: dict[tuple[str, ...], Palette] = {}
 
     def is_active(self) -> bool:
@@ -130,30 +121,27 @@ class Plugin(TBPlugin):  # type: ignore[misc]
 
     def figure(self, request: Request) -> Response:
         """One figure with its caption; null if the runs hold no numbers for it."""
-        drawn = self._drawn(request)
-        if drawn is None:
+        if (drawn := self._drawn(request)) is None:
             return _json({"svg": None})
-        return _json({"caption": drawn[0], "svg": base64.b64encode(drawn[1]).decode("ascii")})
+        return _json({"caption": drawn.caption, "svg": base64.b64encode(drawn.svg).decode("ascii")})
 
     def svg(self, request: Request) -> Response:
         """One figure as a file."""
-        drawn = self._drawn(request)
-        name = chosen(request.args, "name", FIGURES)
-        return _attached(drawn[1] if drawn else b"", f"{name}.svg", "image/svg+xml", found=bool(drawn))
+        name, drawn = chosen(request.args, "name", FIGURES), self._drawn(request)
+        return _attached(drawn.svg if drawn else None, f"{name}.svg", "image/svg+xml")
 
     def download(self, request: Request) -> Response:
         """A table of the comparison as a file, as ``cnnpool compare`` writes it."""
         comparison = self._view(self.index.snapshot(), query(request.args)).compared.comparison
         name = request.path.rpartition("/")[2]
         if comparison is None:
-            return _attached(b"", name, "text/plain", found=False)
+            return _attached(None, name, "text/plain")
         if name == "table.tex":
             return _attached(render.latex(comparison).encode(), name, "application/x-tex")
         rows = records(comparison) if name == "table.csv" else run_records(comparison)
         return _attached(tables.csv(rows).encode(), name, "text/csv")
 
-    def _drawn(self, request: Request) -> tuple[str, bytes] | None:
-        """Caption and SVG; None if the runs hold no numbers for it."""
+    def _drawn(self, request: Request) -> Plot | None:
         arguments, now = request.args, self.index.snapshot()
         wanted = query(arguments)
         found = self._view(now, wanted)
@@ -167,9 +155,8 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         # Runs that go on are in the learning curves alone.
         version = now.version if asked.name == LEARNING else now.results
         paint = partial(self._painted, found, asked)
-        drawn: tuple[str, bytes] | None = self._figures(
-            Task((version, wanted, asked), lambda: vector(paint, asked.theme))
-        )
+        make = partial(plot, asked.name, paint, asked.theme, ["svg"])
+        drawn: Plot | None = self._figures(Task((version, wanted, asked), make))
         return drawn
 
     def _painted(self, found: View, asked: Asked) -> tuple[Figure, str] | None:
@@ -183,20 +170,11 @@ class Plugin(TBPlugin):  # type: ignore[misc]
         comparison = found.compared.comparison
         rows = shown(comparison) if comparison else []
         tag = comparison.metric.key if comparison else ""
-        finished = {row.choice.label: self._history(list(row.choice.runs.values()), tag) for row in rows}
-        # Of runs that go on, nothing is kept: after their next epoch it is another history.
+        finished = {row.choice.label: history(list(row.choice.runs.values()), tag) for row in rows}
         others = [label for label in found.going if label not in finished][: MOST - len(finished)]
         going = {label: history(runs) for label, runs in found.going.items() if label in (*finished, *others)}
         styles = {label: style_of(place) for place, label in enumerate(found.palette)}
-        base = comparison.baseline.choice.label if comparison else ""
-        return of_histories(finished, styles, base, going=going, seeds=asked.seeds)
-
-    def _history(self, runs: Sequence[Run], tag: str) -> History:
-        if logged(runs):
-            return history(runs, tag)
-        key = tuple((run.folder, run.results.finished) for run in runs)
-        made: History = self._histories(Task(key, lambda: history(runs)))
-        return made
+        return of_histories(finished, styles, going, seeds=asked.seeds)
 
     def _view(self, now: Snapshot, wanted: Query) -> View:
         def once(by: Sequence[str], make: Callable[[], Compared]) -> Compared:
@@ -227,11 +205,8 @@ def _text(content: Mapping[str, Any]) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def _attached(content: bytes, name: str, kind: str, *, found: bool = True) -> Response:
+def _attached(content: bytes | None, name: str, kind: str) -> Response:
+    if content is None:
+        return Response("The runs hold no numbers for this.\n", 404, HEADERS, content_type="text/plain")
     headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(
-        content if found else b"The runs hold no numbers for this.\n",
-        status=200 if found else 404,
-        content_type=kind if found else "text/plain",
-        headers=headers,
-    )
+    return Response(content, content_type=kind, headers=headers)

@@ -29,12 +29,7 @@ INHERIT = "inherit"
 
 @dataclass(frozen=True)
 class Query:
-    """Which runs are compared, and how.
-
-    Args:
-        folder: below the log folder, whose runs are compared; empty for all.
-        by, where, metric, baseline, allow: as of ``cnnpool compare``; empty for its defaults.
-    """
+    """Which runs are compared, those in a folder below the log folder, and how, as by ``cnnpool compare``."""
 
     folder: str = ""
     by: tuple[str, ...] = ()
@@ -70,13 +65,7 @@ def inside(runs: Sequence[Run], root: Path, folder: str) -> list[Run]:
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison, or why there is none.
-
-    Args:
-        comparison: None if there is none.
-        refusal: why, in a sentence or a few lines.
-        differing: key -> its values, if the runs differ in what they may not differ in.
-    """
+    """A comparison, or the refusal of one, with the values of the keys in which runs may not differ."""
 
     comparison: Comparison | None = None
     refusal: str = ""
@@ -85,13 +74,9 @@ class Compared:
 
 @dataclass(frozen=True)
 class View:
-    """One comparison and what belongs to it.
+    """Runs in the query's folder, the comparison of those that are finished, and by label those that go on.
 
-    Args:
-        runs: in the query's folder, in any state.
-        compared: those that are finished.
-        going: label -> its runs that are not finished, ``found`` being what they were asked.
-        palette: labels in the order of their colours.
+    ``found`` of a run that goes on is what it was asked; the palette has the labels in the order of colours.
     """
 
     runs: list[Run]
@@ -136,7 +121,8 @@ def view(
     if any(not known([*done, *begun], key) for key in query.by):
         return View(list(runs), compared, {}, ())
     going = _going(compared.comparison, begun, by)
-    order = palette(by).add([*_everywhere(done, by), *_labels(compared.comparison), *going])
+    named = [row.choice.label for row in compared.comparison.rows] if compared.comparison else []
+    order = palette(by).add([*_everywhere(done, by), *named, *going])
     if compared.comparison:
         compared = replace(compared, comparison=replace(compared.comparison, palette=order))
     return View(list(runs), compared, going, order)
@@ -167,10 +153,6 @@ def _keys(done: Sequence[Run], begun: Sequence[Run]) -> list[str]:
         return among
     names = {key: {getattr(run.results, key)["name"] for run in [*done, *begun]} for key in ROOMS}
     return [key for key in ROOMS if key in among or len(names[key]) > 1]
-
-
-def _labels(comparison: Comparison | None) -> list[str]:
-    return [row.choice.label for row in comparison.rows] if comparison else []
 
 
 def _everywhere(runs: Sequence[Run], by: Sequence[str]) -> list[str]:

@@ -132,34 +132,17 @@ def test_a_log_gets_a_line_a_round_and_one_for_each_drop(make_study, bench):
     assert len(lines) == found.done + 1 and "\x1b" not in stream.getvalue()
 
 
-@pytest.fixture
-def drawn_on(make_study, bench, monkeypatch):
-    """A function of a terminal's width: all that a study of three rounds writes there."""
-
-    def draw(columns):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        study, stream = make_study(margin=0.0, rounds=3), Terminal()
-        screen = Display(study, stream)
-        with Clock(study, screen.tick) as clock:
-            Driver(study, clock, screen.show, bench(flat)).drive()
-        screen.close()
-        return stream.getvalue()
-
-    return draw
-
-
-def test_a_terminal_gets_a_table_that_is_redrawn_in_place(drawn_on):
-    drawn = drawn_on(60)
+def test_a_terminal_gets_a_table_that_is_redrawn_in_place(make_study, bench, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    study, stream = make_study(margin=0.0, rounds=3), Terminal()
+    screen = Display(study, stream)
+    with Clock(study, screen.tick) as clock:
+        Driver(study, clock, screen.show, bench(flat)).drive()
+    screen.close()
+    drawn = stream.getvalue()
     assert "round 2 of at most 3: 1 of 2 runs; " in drawn and "s of 60 min, " in drawn
     assert visible(drawn) == drawn, "standard output would show these commands as text"
     pictures = list(terminal(drawn))
     # Header, empty line, the table's header and rule, two candidates.
     assert max(map(len, pictures)) == 6 and pictures[-1] == []
     assert max(len(line) for picture in pictures for line in picture) < 60
-
-
-def test_a_candidate_that_has_run_does_not_wait(drawn_on):
-    pictures = terminal(drawn_on(120))
-    first = next(picture for picture in pictures if "1 of 2 runs" in "".join(picture[:1]))
-    fates = [re.split(r"\s{2,}", line.strip())[-1] for line in first[4:]]
-    assert sorted(fates) == ["done, others go on", "waits"]

@@ -100,11 +100,6 @@ def test_a_candidate_without_results_is_neither_dropped_nor_recommended():
     assert recommend(state, values, [1.0, 0.1, 1.0]) == 0
 
 
-def test_values_of_another_study_are_refused():
-    with pytest.raises(ValueError, match=r"values must be \(3, at most 6\), got \(2, 6\)"):
-        replay(np.array([LOSER, LEADER]), Rule(candidates=3, rounds=6))
-
-
 STUDIES, CANDIDATES, ROUNDS = 2000, 6, 12
 DRAWS = {
     "normal": lambda generator, size: generator.standard_normal(size),

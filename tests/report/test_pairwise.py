@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cnnpool.report.pairwise import decide, paired_t_p
+from cnnpool.report.pairwise import decide
 from cnnpool.report.statistics import holm
 
 TRIALS = 400
@@ -100,10 +100,15 @@ def test_p_is_scipys_paired_t_test_adjusted_over_all_pairs():
     assert found.between(2, 0).mean == pytest.approx((table[2] - table[0]).mean())
 
 
-def test_equal_differences_have_no_scale_so_signs_decide():
-    assert paired_t_p(np.array([[0.01] * 3])) == [2 / 2**3]
-    assert paired_t_p(np.array([[0.9 - 0.8, 0.8 - 0.7, 0.7 - 0.6, 0.6 - 0.5]])) == [2 / 2**4]
-    assert paired_t_p(np.zeros((2, 5))).tolist() == [1.0, 1.0]
+def test_without_any_spread_the_exact_permutation_test_decides():
+    def p(first, second, **options):
+        return decide([dict(enumerate(first)), dict(enumerate(second))], **options).pairs[0, 1].p
+
+    assert p([0.9, 0.8, 0.7, 0.6], [0.8, 0.7, 0.6, 0.5]) == 2 / 2**4
+    assert p([0.9, 0.8, 0.7], [0.9, 0.8, 0.7]) == 1
+    # Of the 20 ways to deal out six values as three and three, two are as far apart.
+    assert p([0.9] * 3, [0.8] * 3, paired=False) == 2 / 20
+    assert p([0.1] * 3, [0.1] * 6, paired=False) == 1
 
 
 def test_two_seeds_decide_nothing_and_unshared_seeds_do_not_count():

@@ -50,14 +50,3 @@ def test_paths_that_hold_no_run_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="is not a folder"):
         find([tmp_path / "file"])
-
-
-def test_runs_share_one_description_of_their_numbers(shelf):
-    for seed in range(3):
-        shelf.put(seed=seed)
-    shelf.put(seed=3, quantities={"test.accuracy": {"title": "accuracy", "definition": "d"}})
-    counted = []
-    runs = sorted(find([shelf.root], lambda: counted.append(1)), key=lambda run: run.seed)
-    assert runs[0].results.quantities is runs[1].results.quantities is runs[2].results.quantities
-    assert runs[3].results.quantities == {"test.accuracy": {"title": "accuracy", "definition": "d"}}
-    assert len(counted) == 4

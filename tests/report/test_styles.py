@@ -9,7 +9,7 @@ from cnnpool.report.columns import main_columns
 from cnnpool.report.comparison import compare
 from cnnpool.report.plots import draw
 from cnnpool.report.plots.learning_curve import history
-from cnnpool.report.plots.styles import BEST, COLOURS, MOST, ON_DARK, of_all, shown, style_of, styles_of
+from cnnpool.report.plots.styles import COLOURS, MOST, ON_DARK, of_all, shown, style_of, styles_of
 
 # To linear light, to cones, to OKLab (Ottosson 2020); deficits of full severity (Machado et al. 2009).
 CONES = [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
@@ -74,25 +74,17 @@ def test_of_many_choices_the_baseline_and_the_best_are_shown_in_colours_of_their
     assert len({of_each[label].colour for label in labels}) == MOST
     assert of_each.keys() == {row.choice.label for row in many.rows}
     assert of_all(many) == " Shown: max and the 11 best of the 29 others; tables hold all."
-    assert [row.choice.label for row in shown(many, BEST)] == ["max", *(f"p{n}" for n in range(25, 30))]
 
 
 def test_every_figure_of_many_choices_says_which_it_shows_and_tables_hold_all(many):
-    rows = {row.choice.label: history(list(row.choice.runs.values())) for row in shown(many, BEST)}
+    rows = {row.choice.label: history(list(row.choice.runs.values())) for row in shown(many)}
     plots = list(draw(many, rows))
-    assert {one.name for one in plots} == {
-        "accuracy",
-        "differences",
-        "gradient",
-        "shift",
-        "learning",
-        "pareto",
-    }
-    panels = ("shift", "learning")
+    assert [one.name for one in plots] == [
+        *("differences", "accuracy", "gradient", "shift", "learning", "pareto"),
+    ]
+    best = {f"p{n}" for n in range(19, 30)}
     for one in plots:
-        few = BEST if one.name in panels else MOST
-        assert f"Shown: max and the {few - 1} best of the 29 others; tables hold all." in one.caption
+        assert "Shown: max and the 11 best of the 29 others; tables hold all." in one.caption
         named = set(re.findall(r"<!-- (p\d\d|max) \(n=2\) -->", one.svg.decode()))
-        best = {f"p{n}" for n in range(31 - few, 30)}
         assert named == (best if one.name == "differences" else {"max", *best}), one.name
     assert len(main_columns(many)[0].cells) == 30

@@ -1,6 +1,5 @@
 """A headless Chromium, driven by the DevTools protocol over pipes: no package is needed for it."""
 
-import base64
 import contextlib
 import json
 import os
@@ -133,11 +132,6 @@ class Browser:
             self.call(
                 "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=number, **more
             )
-
-    def picture(self, path):
-        """Write what the window shows as a PNG."""
-        content = self.call("Page.captureScreenshot", format="png")["data"]
-        path.write_bytes(base64.b64decode(content))
 
     def close(self):
         self._process.kill()

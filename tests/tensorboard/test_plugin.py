@@ -94,15 +94,6 @@ def test_logs_of_other_programs_are_compared_as_compare_does_and_read_again_when
     assert main_table(tab.json("/comparison"))["choice"] == ["max"]
 
 
-def test_runs_that_say_which_images_they_got_right_have_a_table_of_it(shelf, tab):
-    for pool, bits in {"max": b"\xe0", "avg": b"\x90"}.items():
-        for seed in range(3):
-            right = {"images": 4, "bits": base64.b64encode(bits).decode()}
-            shelf.put(pool=pool, seed=seed, accuracy=bits[0].bit_count() / 4, correct=right)
-    [table] = [one for one in tab.json("/comparison")["tables"] if one["kind"] == "images"]
-    assert len(table["columns"]) == 7 and all(column["help"] for column in table["columns"][1:])
-
-
 def test_the_table_and_the_numbers_are_those_of_table_csv(shelf, tab):
     shelf.sweep(max=[0.9, 0.8, 0.85], avg=[0.7, 0.65, 0.6])
     content = tab.json("/comparison")

@@ -42,8 +42,8 @@ def test_a_study_that_goes_on_is_shown_with_what_is_left_of_its_budget(shelf, ta
     )
     assert (found["rounds"], found["planned"], found["ended"], found["asked"]) == (3, 9, 1, 2)
     # Time since it was written counts.
-    assert found["budget"] == 600 and found["spent"] == pytest.approx(90, abs=5)
-    assert found["columns"][0] == {"header": "candidate", "cells": ["max", "avg"], "words": True}
+    assert found["budget_s"] == 600 and found["spent_s"] == pytest.approx(90, abs=5)
+    assert found["candidates"][0] == {"header": "candidate", "cells": ["max", "avg"], "words": True}
     assert (found["trained"], found["left"]) == ([3, 3], [True, False])
     assert found["gone"] == [["avg", "after round 3: worse than max"]]
     held.release()
@@ -58,7 +58,7 @@ def test_a_study_is_followed_until_it_has_ended_or_is_gone(shelf, tab, study):
     third = tab.json("/jobs")
     assert [one["studies"][0]["state"] for one in (first, second, third)] == ["running", "stopped", "done"]
     assert first["version"] < second["version"] < third["version"]
-    assert second["studies"][0]["spent"] == 60
+    assert second["studies"][0]["spent_s"] == 60
     assert third["studies"][0]["verdict"] == "Recommended: max."
     done.release()
     (shelf.root / "choose/digits" / FILE).unlink()

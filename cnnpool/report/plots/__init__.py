@@ -18,7 +18,6 @@ PAINTERS: dict[str, Painter] = {
     "accuracy": choices.accuracy,
     "routing": maps.routing,
     "gradient": stages.gradient,
-    "winners": maps.winners,
     "shift": stages.shift,
     "maps": maps.shifts,
     "headlines": stages.headlines,

@@ -1,37 +1,30 @@
 """Learning curves: validation accuracy over the epochs, with an interval over the seeds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from cnnpool.report.comparison import Comparison
 from cnnpool.report.foreign import logged
 from cnnpool.report.plots import panels
-from cnnpool.report.plots.panels import Band
-from cnnpool.report.plots.styles import BEST, Style, of_all, shown, style_of, styles_of
+from cnnpool.report.plots.styles import Style, of_all, shown, styles_of
 from cnnpool.report.runs import Run
 from cnnpool.report.statistics import spread
 from cnnpool.run_folder import metrics
-from cnnpool.run_folder.metrics import Record
 
 ACCURACY = "val/accuracy"
+FEW = 5
+"""Lines with intervals that a panel can hold; of more, the means alone."""
 
 
 @dataclass(frozen=True)
 class History:
-    """The way of several runs.
+    """The validation accuracies of runs, 0..1, by epoch: mean and interval, (3, epochs), and of ``each``.
 
-    Args:
-        epochs: at which any of the runs has a validation accuracy.
-        accuracy: (3, epochs) of it, 0..1, NaN where a run that has some lacks the epoch.
-        each: epoch -> validation accuracy, of every run that has one.
-        problems: a line on each file of which some is lost.
-        labels: of both axes.
-        scale: factor of what is drawn.
+    NaN where a run that has some lacks the epoch. Of other programs any scalar by step, ``scale`` 1.
     """
 
     epochs: list[int]
@@ -53,7 +46,11 @@ def history(runs: Sequence[Run], tag: str = "") -> History:
         series = [dict(zip(*run.series[tag], strict=True)) for run in others if tag in run.series]
         return History(*_together(series), labels=("step", tag), scale=1)
     every = [metrics.read(run.folder) for run in runs]
-    epochs, band, accuracies = _together([found for one in every if (found := _accuracy(one.records))])
+    # Of an epoch the last validation accuracy.
+    found = [
+        {line["epoch"]: float(line[ACCURACY]) for line in one.records if ACCURACY in line} for one in every
+    ]
+    epochs, band, accuracies = _together(list(filter(None, found)))
     return History(epochs, np.clip(band, 0, 1), accuracies, [one.problem for one in every if one.problem])
 
 
@@ -64,115 +61,53 @@ def _together(found: list[dict[int, float]]) -> tuple[list[int], np.ndarray, lis
     return epochs, spread(table) if found else np.empty((3, 0)), found
 
 
-def _accuracy(records: Sequence[Record]) -> dict[int, float]:
-    """Epoch -> the last validation accuracy in it."""
-    return {record["epoch"]: float(record[ACCURACY]) for record in records if ACCURACY in record}
-
-
 def learning(comparison: Comparison, histories: Mapping[str, History]) -> tuple[Figure, str] | None:
-    """All choices in one panel if they are few, else a panel for each with the baseline in grey."""
-    labels = [row.choice.label for row in shown(comparison, BEST)]
-    base, styles = comparison.baseline.choice.label, styles_of(comparison)
-    painted = of_histories({label: histories[label] for label in labels}, styles, base)
-    return painted and (painted[0], painted[1] + of_all(comparison, BEST))
+    """The curves of the choices that figures show."""
+    labels = [row.choice.label for row in shown(comparison)]
+    painted = of_histories({label: histories[label] for label in labels}, styles_of(comparison))
+    return painted and (painted[0], painted[1] + of_all(comparison))
 
 
 def of_histories(
     histories: Mapping[str, History],
     styles: Mapping[str, Style],
-    base: str,
-    *,
     going: Mapping[str, History] | None = None,
+    *,
     seeds: bool = False,
 ) -> tuple[Figure, str] | None:
-    """The curves of some choices; None if no run has more than one epoch.
+    """The curves of some choices in one panel; None if no run has more than one epoch.
 
-    Args:
-        histories: by the label of the choice.
-        styles: of each.
-        base: the label in grey where each choice has a panel of its own.
-        going: the histories of runs that are not finished; they are in no mean.
-        seeds: a line for each run in place of mean and interval.
+    Runs that are not finished, ``going``, are in no mean; with ``seeds`` each run has a line in its place.
     """
-    going = going or {}
     # One point is no curve.
-    labels = [
-        label
-        for label in dict.fromkeys([*histories, *going])
-        if any(label in some and len(some[label].epochs) > 1 for some in (histories, going))
-    ]
-    if not labels:
+    done = {label: one for label, one in histories.items() if len(one.epochs) > 1}
+    running = {label: one for label, one in (going or {}).items() if len(one.epochs) > 1}
+    every = [*done.values(), *running.values()]
+    if not every:
         return None
-    names = {label: f"{label} ({_counted(histories.get(label), going.get(label))})" for label in labels}
-    one = next(iter([*histories.values(), *going.values()]))
-    (x_label, y_label), scale = one.labels, one.scale
-    few = len(labels) <= panels.FEW
-    if few:
-        figure, [axes] = panels.grid(1, 7.5, 4)
-        every = [axes] * len(labels)
-    else:
-        figure, every = panels.grid(len(labels), 2.4, 2.1)
-    for axes, label in zip(every, labels, strict=True):
-        if not few and base in histories and label != base:
-            panels.reference(axes, histories[base].epochs, scale * histories[base].accuracy[0])
-        if label in histories and seeds:
-            _lines(axes, histories[label], styles[label], names[label])
-        elif label in histories:
-            own = histories[label]
-            panels.with_band(axes, own.epochs, scale * own.accuracy, styles[label], names[label])
-        if label in going:
-            _lines(axes, going[label], replace(styles[label], dash=":", mark=""), names[label])
-        if not few:
-            panels.title(axes, names[label])
-        axes.xaxis.set_major_locator(MaxNLocator("auto" if few else 5, integer=True))
-    if few:
-        # Labels of the figure would lie on its legend.
-        axes.set(xlabel=x_label, ylabel=y_label)
-        panels.legend(figure, panels.drawn(*every))
-    else:
-        figure.supxlabel(x_label, fontsize="medium")
-        figure.supylabel(y_label, fontsize="medium")
-    grey = f" Grey: {base}." if base in histories and not few else ""
-    shown = [histories[label] for label in labels if label in histories]
-    what = "Validation accuracy" if scale == 100 else y_label
-    return figure, f"{what} per {x_label}: {_caption(shown, seeds, bool(going))}{grey}"
-
-
-def _caption(shown: Sequence[History], seeds: bool, going: bool) -> str:
-    """How the curves are drawn, and the faults of their files."""
-    point = shown[0].labels[0] if shown else "epoch"
-    drawn = f"mean over seeds, 95 % t interval; a gap where a run lacks the {point}"
-    drawn = "a line per seed" if seeds else drawn
-    dotted = " Dotted: runs that are not finished." if going else ""
-    problems = [problem for history in shown for problem in history.problems]
-    lost = f" {'; '.join(problems)}." if problems else ""
-    return f"{drawn}.{dotted}{lost}"
-
-
-def _counted(history: History | None, going: History | None) -> str:
-    parts = [f"n={history.runs}"] if history else []
-    return ", ".join([*parts, *([f"{going.runs} running"] if going else [])])
-
-
-def _lines(axes: Axes, history: History, style: Style, name: str) -> None:
-    for values in history.each:
-        epochs = sorted(values)
-        scaled = [history.scale * values[epoch] for epoch in epochs]
-        axes.plot(epochs, scaled, style.dash, color=style.colour, linewidth=1.1, label=name)
-
-
-def curves(series: Mapping[str, tuple[Sequence[int], Band]], x_label: str, y_label: str) -> Figure:
-    """A line per name over whole numbers with a band, in one panel.
-
-    Args:
-        series: name -> (x, (3, x): mean, low, high).
-        x_label: below.
-        y_label: beside, with its unit.
-    """
+    (x_label, y_label), scale = every[0].labels, every[0].scale
     figure, [axes] = panels.grid(1, 7.5, 4)
-    for place, (name, (x, band)) in enumerate(series.items()):
-        panels.with_band(axes, x, band, style_of(place), name)
+
+    def lines(one: History, colour: str, dash: str, name: str) -> None:
+        for values in one.each:
+            x = sorted(values)
+            axes.plot(x, [scale * values[at] for at in x], dash, color=colour, linewidth=1.1, label=name)
+
+    few = len(done) <= FEW
+    for label, one in done.items():
+        name, style = f"{label} (n={one.runs})", styles[label]
+        if seeds:
+            lines(one, style.colour, style.dash, name)
+        else:
+            band = one.accuracy if few else one.accuracy[[0, 0, 0]]
+            panels.with_band(axes, one.epochs, scale * band, style, name)
+    for label, one in running.items():
+        lines(one, styles[label].colour, ":", f"{label} ({one.runs} running)")
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes.set(xlabel=x_label, ylabel=y_label)
     panels.legend(figure, panels.drawn(axes))
-    return figure
+    what = "Validation accuracy" if scale == 100 else y_label
+    mean = f"mean over seeds{', 95 % t interval' * few}; a gap where a run lacks the {x_label}"
+    dotted = " Dotted: runs that are not finished." if running else ""
+    lost = "".join(f" {problem}." for one in every for problem in one.problems)
+    return figure, f"{what} per {x_label}: {'a line per seed' if seeds else mean}.{dotted}{lost}"

@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,8 +11,6 @@ from matplotlib.figure import Figure
 
 from cnnpool.report.plots.styles import Style
 
-FEW = 5
-"""Lines with intervals that one panel can hold; with more, each has a panel of its own."""
 ACROSS = 4
 GREY = "#9a9a9a"
 LABEL = 34
@@ -61,19 +59,6 @@ def with_band(axes: Axes, x: Sequence[float], band: Band, style: Style, name: st
     axes.fill_between(x, low, high, color=style.colour, alpha=0.15, linewidth=0)
 
 
-def with_bars(axes: Axes, x: np.ndarray, band: Band, style: Style, name: str = "") -> None:
-    """A line of means and its intervals as bars."""
-    mean, low, high = band
-    half = np.nan_to_num([mean - low, high - mean])
-    line: dict[str, Any] = {"ls": style.dash, "marker": style.mark, "color": style.colour, "markersize": 5}
-    axes.errorbar(x, mean, half, label=name, capsize=3, **line)
-
-
-def reference(axes: Axes, x: Sequence[float], mean: np.ndarray, dash: str = "-") -> None:
-    """The baseline's means, behind those of another choice."""
-    axes.plot(x, mean, dash, color=GREY, linewidth=1.2, zorder=1.5)
-
-
 def plain_ticks(axes: Axes, most: int = 6) -> None:
     """No offset such as "+9.8e1" at the axis' end, which is misread; at most so many steps."""
     axes.ticklabel_format(axis="x", useOffset=False)
@@ -81,27 +66,15 @@ def plain_ticks(axes: Axes, most: int = 6) -> None:
 
 
 def within(move: Callable[..., object], have: tuple[float, float], limits: tuple[float, float]) -> None:
-    """End an axis a little beyond the possible values, where it goes on: no accuracy is -20 %.
-
-    Args:
-        move: the method of the axes that sets both ends.
-        have: both ends.
-        limits: the smallest and the largest possible value.
-    """
+    """End an axis by ``move`` a little beyond the possible values, where it goes on: no accuracy is -20 %."""
     room = 0.03 * (have[1] - have[0])
     move(max(have[0], limits[0] - room), min(have[1], limits[1] + room))
 
 
-def legend(figure: Figure, entries: Mapping[str, Any], place: Literal["lower", "upper"] = "lower") -> None:
-    """One legend below or above the panels, in as many columns as its longest name allows.
-
-    Args:
-        figure: it is of.
-        entries: label -> what was drawn.
-        place: where; a label of all panels stands below.
-    """
+def legend(figure: Figure, entries: Mapping[str, Any]) -> None:
+    """One legend below the panels, in as many columns as its longest name allows."""
     longest = max(map(len, entries))
-    where: Any = f"outside {place} center"
+    where: Any = "outside lower center"
     figure.legend(
         handles=list(entries.values()),
         labels=list(entries),

@@ -1,11 +1,10 @@
 """Figures of every downsampling stage: the gradient it withholds, its answer to a shift."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from cnnpool.quantity import Quantity, find
 from cnnpool.report import statistics
@@ -14,13 +13,12 @@ from cnnpool.report.measure import Measure
 from cnnpool.report.plots import panels
 from cnnpool.report.plots.choices import ROW, name_rows
 from cnnpool.report.plots.panels import Band
-from cnnpool.report.plots.styles import BEST, DASHES, MARKS, MOST, Style, of_all, shown, styles_of
+from cnnpool.report.plots.styles import Style, of_all, shown, styles_of
 
 Table = dict[str, Band]
 """Label -> mean, low and high at every key."""
 DIGITS = 4
 """Of a distance in pixels."""
-SHIFT = "shift of the input (px)"
 FIGURED = ("gradient", "invariance", "train", "val", "test")
 """Sections of results.json that have figures of their own."""
 
@@ -53,7 +51,8 @@ def _headlines(comparison: Comparison, wanted: Callable[[str], bool]) -> tuple[F
             half = np.nan_to_num([[mean - low], [high - mean]])
             mark, colour = styles[label].mark, styles[label].colour
             axes.errorbar(mean, row, xerr=half, fmt=mark, color=colour, capsize=3, markersize=6)
-        labels = names(comparison, table, one.key)
+        counts = {row.choice.label: len(read(row.choice, one)) for row in comparison.rows}
+        labels = [f"{label} (n={counts[label]})" for label in table]
         name_rows(axes, labels)
         stage = of_key[one.key].get("stage")
         panels.title(axes, f"stage {stage}" if stage and len(quantities) == 1 else one.header)
@@ -70,7 +69,7 @@ def _headlines(comparison: Comparison, wanted: Callable[[str], bool]) -> tuple[F
 
 
 def shift(comparison: Comparison) -> tuple[Figure, str] | None:
-    """Each quantity of the stages by distance: a panel per stage, or one per choice if these are many."""
+    """Each quantity of the stages by distance: a panel per stage, in it a line per choice."""
     declared = [one for one in comparison.quantities if one.by_stage and one.by_px and one.shown == "compare"]
     found: dict[str, tuple[list[int], Table]] = {}
     captions, short = [], {one.key: one.title.partition(" at <px>")[0] for one in declared}
@@ -79,21 +78,15 @@ def shift(comparison: Comparison) -> tuple[Figure, str] | None:
         for stage in stages_of(comparison):
             own = {int(at["px"]): key for key, at in of_key.items() if at["stage"] == stage and _is_px(at)}
             distances = sorted(own)
-            if table := spreads(comparison, [own[px] for px in distances], BEST):
+            if table := spreads(comparison, [own[px] for px in distances]):
                 where = f"stage {stage}" if len(declared) == 1 else f"{short[one.key]}, stage {stage}"
                 found[where] = distances, table
         captions.append(f"{short[one.key].capitalize()}: {one.definition}")
     if not found:
         return None
-    caption = f"{' '.join(captions)} Mean over seeds and 95 % t interval."
-    labels = list(dict.fromkeys(label for _, table in found.values() for label in table))
-    styles, counted = styles_of(comparison), {row.choice.label: row.choice.counted for row in comparison.rows}
-    axis = " or ".join(short.values())
-    if len(labels) <= panels.FEW:
-        return by_stage(found, styles, counted, axis), caption + of_all(comparison, BEST)
-    base = comparison.baseline.choice.label
-    figure = by_choice(found, labels, base, styles, counted, axis)
-    return figure, f"{caption} Grey: {base}.{of_all(comparison, BEST)}"
+    counted = {row.choice.label: row.choice.counted for row in comparison.rows}
+    figure = by_stage(found, styles_of(comparison), counted, " or ".join(short.values()))
+    return figure, f"{' '.join(captions)} Mean over seeds and 95 % t interval.{of_all(comparison)}"
 
 
 def by_stage(
@@ -106,52 +99,25 @@ def by_stage(
     labels = list(dict.fromkeys(label for _, table in found.values() for label in table))
     figure, every = panels.grid(len(found), 2.9, 3.2)
     for axes, (where, (x, table)) in zip(every, found.items(), strict=True):
-        for label, band in table.items():
-            nudge = 0.02 * (labels.index(label) - (len(labels) - 1) / 2)
-            panels.with_bars(axes, np.array(x) + nudge, band, styles[label], shown_as[label])
+        for label, (mean, low, high) in table.items():
+            at, style = np.array(x) + 0.02 * (labels.index(label) - (len(labels) - 1) / 2), styles[label]
+            half = np.nan_to_num([mean - low, high - mean])
+            look: dict[str, Any] = {"ls": style.dash, "marker": style.mark, "color": style.colour}
+            axes.errorbar(at, mean, half, label=shown_as[label], capsize=3, markersize=5, **look)
         axes.set_xticks(x)
         panels.title(axes, where)
-        axes.set_xlabel(SHIFT)
+        axes.set_xlabel("shift of the input (px)")
     every[0].set_ylim(bottom=0)
     every[0].set_ylabel(axis)
     panels.legend(figure, panels.drawn(*every))
     return figure
 
 
-def by_choice(
-    found: Mapping[str, tuple[list[int], Table]],
-    labels: Sequence[str],
-    base: str,
-    styles: Mapping[str, Style],
-    shown_as: Mapping[str, str],
-    axis: str,
-) -> Figure:
-    """A panel per choice, in it a line per stage; the baseline's lines in grey."""
-    figure, every = panels.grid(len(labels), 2.4, 2.2)
-    entries = {}
-    for place, (where, (x, table)) in enumerate(found.items()):
-        dash, mark = DASHES[place % len(DASHES)], MARKS[place % len(MARKS)]
-        entries[where] = Line2D([], [], color=matplotlib.rcParams["lines.color"], ls=dash, marker=mark)
-        for axes, label in zip(every, labels, strict=True):
-            if label != base and base in table:
-                panels.reference(axes, x, table[base][0], dash)
-            if label in table:
-                panels.with_bars(axes, np.array(x), table[label], Style(styles[label].colour, mark, dash))
-            axes.set_xticks(x)
-    for axes, label in zip(every, labels, strict=True):
-        panels.title(axes, shown_as[label])
-    every[0].set_ylim(bottom=0)
-    figure.supxlabel(SHIFT, fontsize="medium")
-    figure.supylabel(axis, fontsize="medium")
-    panels.legend(figure, entries, "upper")
-    return figure
-
-
-def spreads(comparison: Comparison, keys: Sequence[str], most: int = MOST) -> Table:
+def spreads(comparison: Comparison, keys: Sequence[str]) -> Table:
     """Label -> (3, keys), in the unit shown and within the possible values, of choices that have any key."""
     table = {}
     measures = [comparison.measure(key) for key in keys]
-    for row in shown(comparison, most):
+    for row in shown(comparison):
         found = [list(read(row.choice, one).values()) for one in measures]
         if any(found):
             columns = [statistics.spread(np.array([values or [np.nan]]).T)[:, 0] for values in found]
@@ -161,13 +127,6 @@ def spreads(comparison: Comparison, keys: Sequence[str], most: int = MOST) -> Ta
             ]
             table[row.choice.label] = np.array(ended).T
     return table
-
-
-def names(comparison: Comparison, labels: Sequence[str] | Table, key: str) -> list[str]:
-    """The labels, each with the number of runs that have the number at ``key``."""
-    one = comparison.measure(key)
-    counts = {row.choice.label: len(read(row.choice, one)) for row in comparison.rows}
-    return [f"{label} (n={counts[label]})" for label in labels]
 
 
 def placed(comparison: Comparison, declared: Sequence[Quantity]) -> dict[str, dict[str, str]]:

@@ -5,7 +5,7 @@ Figures name a colour by its place, "C3": their theme decides what it is.
 
 import io
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -37,9 +37,7 @@ ON_DARK = (
 MARKS = "osD^vPX*<>"
 DASHES = ("-", "--", "-.", ":")
 MOST = 12
-"""Choices that a figure with a line or an entry of the legend for each can hold."""
-BEST = 6
-"""Of more than ``MOST`` choices, those that have a panel each: nobody compares more."""
+"""Choices that a figure can hold: the baseline and the best of the others."""
 THEMES = {
     "light": {"axes.prop_cycle": cycler(color=COLOURS), "lines.color": "#555555"},
     # Transparent, for the dark pages of TensorBoard.
@@ -74,8 +72,6 @@ DRAWING = threading.RLock()
 PAD = 0.15
 """Inches around what is drawn."""
 DPI = 150
-PIXELS = 4_000_000
-"""Of the largest PNG; a comparison of a hundred choices is drawn more coarsely."""
 
 
 @dataclass(frozen=True)
@@ -95,19 +91,13 @@ def style_of(index: int) -> Style:
     return Style(f"C{index % len(COLOURS)}", mark, DASHES[(index // 7 + lap) % len(DASHES)])
 
 
-def shown(comparison: Comparison, most: int = MOST) -> list[Row]:
-    """The baseline and the best of the others by the metric's mean, in the comparison's order.
-
-    All choices if there are no more than ``MOST``, else ``most``; neither sense better, the first of them.
-    """
+def shown(comparison: Comparison) -> list[Row]:
+    """At most ``MOST`` rows: the baseline and the best others, or the first if neither sense is better."""
     first, *others = comparison.rows
-    sense = comparison.metric.sense
-    if sense:
-        known = [row for row in others if row.summary.n]
-        others = sorted(known, key=lambda row: -sense * row.summary.mean)
-    best = {row.choice.label for row in [first, *others[: most - 1]]}
-    few = len(comparison.rows) <= MOST
-    return [row for row in comparison.rows if few or row.choice.label in best]
+    if (sense := comparison.metric.sense) and len(comparison.rows) > MOST:
+        others = sorted((row for row in others if row.summary.n), key=lambda row: -sense * row.summary.mean)
+    best = {row.choice.label for row in [first, *others[: MOST - 1]]}
+    return [row for row in comparison.rows if row.choice.label in best]
 
 
 def styles_of(comparison: Comparison) -> Mapping[str, Style]:
@@ -121,9 +111,9 @@ def styles_of(comparison: Comparison) -> Mapping[str, Style]:
     return {label: style_of(index) for index, label in enumerate(labels)}
 
 
-def of_all(comparison: Comparison, most: int = MOST) -> str:
+def of_all(comparison: Comparison) -> str:
     """Says in a caption which choices a figure of ``shown`` shows; empty if these are all."""
-    rows = shown(comparison, most)
+    rows = shown(comparison)
     if len(rows) == len(comparison.rows):
         return ""
     base, kind = comparison.baseline.choice.label, "best" if comparison.metric.sense else "first"
@@ -137,31 +127,23 @@ class Plot:
 
     name: str
     caption: str
-    png: bytes
-    svg: bytes
+    png: bytes = b""
+    svg: bytes = b""
 
 
-def plot(name: str, paint: Painter) -> Plot | None:
-    """The figure of ``paint`` in the report's style, with its caption; None if it draws nothing.
+def plot(
+    name: str, paint: Painter, theme: str = "light", kinds: Sequence[str] = ("png", "svg")
+) -> Plot | None:
+    """The figure of ``paint`` in one of ``THEMES``, with its caption; None if it draws nothing.
 
-    Both files are cut to what is drawn, no label of it cut.
+    Its files, of which those not among ``kinds`` are empty, are cut to what is drawn, no label of it cut.
     """
-    with themed():
-        if (painted := paint()) is None:
-            return None
-        figure, caption = painted
-        box = bounds(figure)
-        dpi = min(DPI, (PIXELS / (box.width * box.height)) ** 0.5)
-        return Plot(name, caption, png=_file(figure, "png", box, dpi), svg=_file(figure, "svg", box, dpi))
-
-
-def vector(paint: Painter, theme: str) -> tuple[str, bytes] | None:
-    """Caption and SVG alone of the figure of ``paint``, in one of ``THEMES``; None if it draws nothing."""
     with themed(theme):
         if (painted := paint()) is None:
             return None
         figure, caption = painted
-        return caption, _file(figure, "svg", bounds(figure), DPI)
+        box = bounds(figure)
+        return Plot(name, caption, **{kind: _file(figure, kind, box) for kind in kinds})
 
 
 @contextmanager
@@ -183,9 +165,9 @@ def bounds(figure: Figure) -> Bbox:
     return figure.get_tightbbox(renderer).padded(PAD)
 
 
-def _file(figure: Figure, kind: str, box: Bbox, dpi: float) -> bytes:
+def _file(figure: Figure, kind: str, box: Bbox) -> bytes:
     stream = io.BytesIO()
     # No date inside, so that the same runs give the same file.
     metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {}
-    figure.savefig(stream, format=kind, dpi=dpi, bbox_inches=box, metadata=metadata)
+    figure.savefig(stream, format=kind, dpi=DPI, bbox_inches=box, metadata=metadata)
     return stream.getvalue()

@@ -14,7 +14,7 @@ function bar(label, value, most, words) {
 
 function candidates(study) {
   const rounds = Math.max(1, ...study.trained, study.planned ?? 0);
-  const [first, ...others] = study.columns;
+  const [first, ...others] = study.candidates;
   const head = (one) => h("th", { scope: "col", class: one.words ? "words" : "" }, one.header || "state");
   return h("div", { class: "wide" }, h("table", {},
     h("thead", {}, h("tr", {}, head(first), h("th", { scope: "col", class: "words" }, "rounds"), others.map(head))),
@@ -34,7 +34,7 @@ function study(one) {
     h("p", { class: "verdict" }, one.verdict || `${left} of ${one.left.length} candidates are left. ${now}${stopped}`),
     h("div", { class: "measures" },
       bar("Rounds", one.rounds, one.planned, planned),
-      bar("Budget", one.spent, one.budget, `${span(one.spent)} of ${span(one.budget)}, ${span(Math.max(0, one.budget - one.spent))} left`)),
+      bar("Budget", one.spent_s, one.budget_s, `${span(one.spent_s)} of ${span(one.budget_s)}, ${span(Math.max(0, one.budget_s - one.spent_s))} left`)),
     candidates(one),
     one.gone.length > 0 && h("dl", {}, one.gone.map(([name, why]) => [h("dt", {}, name), h("dd", {}, why)])),
   ];
