@@ -41,12 +41,7 @@ def build(name: str, *, seed: int = 0, **options: Any) -> Dataset:
 
 
 def identity(name: str, **options: Any) -> str:
-    """The ``sha256`` that :func:`build` would give the data set, whatever the seed.
-
-    Raises:
-        ValueError: for an unknown name or option, or a value out of range.
-        DataError: if the files are missing, damaged or inconsistent.
-    """
+    """The ``sha256`` that :func:`build` would give the data set, whatever the seed; raises as that."""
     source = registry.construct(DATASETS, "datasets", name, **options)
     return digest(source.read(), source)
 

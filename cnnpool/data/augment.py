@@ -18,127 +18,6 @@ RATIO = 4 / 3
 TRIES = 10
 
 
-def translate(x: Tensor, offset: Tensor, *, margin: int, fill: Literal["zero", "reflect"]) -> Tensor:
-    """Move each image by its own whole number of pixels: y[r, c] = x[r - dy, c - dx].
-
-    Args:
-        x: images, (N, C, H, W), any dtype.
-        offset: (dy, dx) of each image, (N, 2), integers in [-margin, margin]; positive is down and right.
-        margin: largest offset, 0 <= margin < min(H, W).
-        fill: what stands where nothing is left: zero, or the image reflected about its border pixel.
-
-    Returns:
-        A fresh tensor like ``x``, in channels_last memory format.
-    """
-    padded = _pad(x.permute(0, 2, 3, 1), margin, fill).contiguous()
-    return _cut_out(padded, margin - offset, (x.shape[2], x.shape[3])).permute(0, 3, 1, 2)
-
-
-def random_cut(x: Tensor, draws: Draws, size: tuple[int, int]) -> Tensor:
-    """A part of ``size``, (H, W), of each image of ``x``, (N, C, H', W'), at a random place."""
-    room = torch.tensor(x.shape[2:]) - torch.tensor(size) + 1
-    corner = (draws.rand(2) * room).long()
-    pixels = x.permute(0, 2, 3, 1).contiguous()
-    return _cut_out(pixels, _send(corner, x.device), size).permute(0, 3, 1, 2)
-
-
-def centre(x: Tensor, size: tuple[int, int]) -> Tensor:
-    """The central part of ``size``, (H, W), of each image of ``x``, (N, C, H', W'), as a view.
-
-    Of an odd margin, the smaller half is above and left, but for torchvision's rounding of halves to even.
-    """
-    top, left = (round((have - want) / 2) for have, want in zip(x.shape[2:], size, strict=True))
-    return x[:, :, top : top + size[0], left : left + size[1]]
-
-
-def resized_crop(
-    x: Tensor, draws: Draws, scale: tuple[float, float], size: tuple[int, int] | None = None
-) -> Tensor:
-    """A random part of each image (Szegedy 2015, arXiv:1409.4842), resized (bilinear, antialiased).
-
-    Args:
-        x: images, (N, C, H, W), uint8.
-        draws: of these images; the only source of chance.
-        scale: the part's smallest and largest share of the area, in (0, 1].
-        size: (H, W) of the result; None for that of ``x``.
-
-    Returns:
-        A fresh tensor, (N, C, H, W), in channels_last memory format.
-    """
-    whole = (x.shape[2], x.shape[3])
-    size = size or whole
-    out = torch.empty((*x.shape[:2], *size), dtype=x.dtype, device=x.device)
-    out = out.contiguous(memory_format=torch.channels_last)
-    for i, (top, left, height, width) in enumerate(boxes(len(x), whole, draws, scale).tolist()):
-        part = x[i : i + 1, :, top : top + height, left : left + width]
-        if x.device.type == "cpu":
-            out[i] = F.interpolate(part, size, mode="bilinear", antialias=True)[0]
-        else:
-            # There is no antialiased resizing of whole numbers elsewhere.
-            resized = F.interpolate(part.float(), size, mode="bilinear", antialias=True)
-            out[i] = resized.round_().clamp_(0, 255)[0]
-    return out
-
-
-def boxes(count: int, size: tuple[int, int], draws: Draws, scale: tuple[float, float]) -> Tensor:
-    """(top, left, height, width) of a random part of each image, (count, 4), as torchvision draws them.
-
-    Area uniform, logarithm of the shape uniform; after ten parts that do not fit, the central one of the
-    nearest shape.
-    """
-    height, width = size
-    shares, shapes, places = draws.rand(3, TRIES).unbind(1)
-    area = height * width * (scale[0] + (scale[1] - scale[0]) * shares)
-    ratio = RATIO ** (2 * shapes - 1)
-    sizes = torch.stack(((area / ratio).sqrt(), (area * ratio).sqrt()), -1).round().long()
-    fits = ((sizes >= 1) & (sizes <= torch.tensor([height, width]))).all(-1)
-    first = fits.int().argmax(1)
-    rows = torch.arange(count)
-    whole = torch.tensor(
-        [min(height, round(width * RATIO)), min(width, round(height * RATIO))], dtype=torch.int64
-    )
-    found = fits.any(1)
-    chosen = torch.where(found[:, None], sizes[rows, first], whole)
-    room = torch.tensor([height, width]) - chosen + 1
-    corner = torch.where(found[:, None], (places[:, :2] * room).floor().long(), (room - 1) // 2)
-    return torch.cat((corner, chosen), 1)
-
-
-def _cut_out(pixels: Tensor, corner: Tensor, size: tuple[int, int]) -> Tensor:
-    """The window of ``size`` at ``corner``, (N, 2), of each image of ``pixels``, (N, H, W, C), contiguous."""
-    (n, rows, _, channels), (height, width) = pixels.shape, size
-    row = pixels.shape[2] * channels
-    # Every window of H rows by W*C values is a view that begins at some value: to pick one per image is a
-    # copy of long runs, ten times as fast as gathering pixels.
-    begins = pixels.numel() - (height - 1) * row - width * channels + 1
-    windows = pixels.flatten().as_strided((max(begins, 0), height, width * channels), (1, row, 1))
-    top, left = corner.unbind(1)
-    begin = (torch.arange(n, device=pixels.device) * rows + top) * row + left * channels
-    return windows.index_select(0, begin).view(n, height, width, channels)
-
-
-def mirror(x: Tensor, chosen: Tensor) -> Tensor:
-    """Mirror left and right the images where ``chosen``, (N,) of bool, is true.
-
-    Returns:
-        A fresh tensor like ``x``, in channels_last memory format.
-    """
-    flip = flip_copies if x.device.type == "cpu" else flip_pixels
-    return flip(x.permute(0, 2, 3, 1).contiguous(), chosen).permute(0, 3, 1, 2)
-
-
-def flip_copies(pixels: Tensor, chosen: Tensor) -> Tensor:
-    """``mirror`` of (N, H, W, C) by copies of whole images: on a CPU several times as fast as by pixels."""
-    mirrored = pixels.index_select(0, chosen.nonzero().squeeze(1)).flip(2)
-    place = torch.where(chosen, chosen.cumsum(0) + (len(chosen) - 1), torch.arange(len(chosen)))
-    return torch.cat((pixels, mirrored)).index_select(0, place)
-
-
-def flip_pixels(pixels: Tensor, chosen: Tensor) -> Tensor:
-    """``mirror`` of (N, H, W, C) without asking how many are chosen, for which a GPU would have to wait."""
-    return torch.where(chosen.view(-1, 1, 1, 1), pixels.flip(2), pixels)
-
-
 def augment(
     x: Tensor,
     draws: Draws,
@@ -153,39 +32,111 @@ def augment(
 ) -> Tensor:
     """Random changes of each image: its part, its mirror image, its place, then its colours.
 
-    An option that is off draws nothing.
+    An option that is off draws nothing; each says in ``cnnpool.data.Source`` how it acts.
 
     Args:
         x: images, (N, C, H, W), uint8; any dtype for ``crop``, ``shift`` and ``flip``.
         draws: of these images; the only source of chance, so that any device sees the same draws.
-        crop: reflected pixels on every side to crop from, >= 0.
-        shift: largest translation in pixels, >= 0, zeros where nothing is left.
-        flip: mirror with probability 1/2.
-        random_resized_crop: a part of this share of the area (smallest, largest), resized; None for none.
-        auto_augment: a policy of ``cnnpool.data.auto_augment``; None for none.
-        color_jitter: largest relative change of brightness, contrast and saturation, 0 to 1.
-        size: (H, W) of the result, a random part unless ``random_resized_crop`` makes it; None for that of
-            ``x``.
+        size: (H, W) of the result; None for that of ``x``.
     """
+    whole = (x.shape[2], x.shape[3])
+    size = size or whole
     if random_resized_crop is not None:
         x = resized_crop(x, draws, random_resized_crop, size)
-    elif size is not None and size != tuple(x.shape[2:]):
-        x = random_cut(x, draws, size)
+    elif size != whole:
+        room = torch.tensor(whole) - torch.tensor(size) + 1
+        corner = (draws.rand(2) * room).long()
+        x = _cut_out(x.permute(0, 2, 3, 1).contiguous(), send(corner, x.device), size)
     if flip:
-        x = mirror(x, _send(draws.rand().lt(0.5), x.device))
+        x = mirror(x, send(draws.rand().lt(0.5), x.device))
     steps: tuple[tuple[int, Literal["reflect", "zero"]], ...] = ((crop, "reflect"), (shift, "zero"))
     for margin, fill in steps:
         if margin:
             offset = draws.randint(-margin, margin + 1, 2)
-            x = translate(x, _send(offset, x.device), margin=margin, fill=fill)
+            x = translate(x, send(offset, x.device), margin=margin, fill=fill)
     if auto_augment is not None:
         x = by_policy(x, draws, auto_augment)
     return jitter(x, draws, color_jitter) if color_jitter else x
 
 
-def _send(draws: Tensor, device: torch.device) -> Tensor:
-    """``draws`` on ``device``; to a GPU from pinned memory, since any other waits for all it has to do."""
-    return draws.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else draws.to(device)
+def send(values: Tensor, device: torch.device) -> Tensor:
+    """``values`` on ``device``; to a GPU from pinned memory, since any other waits for all it has to do."""
+    if device.type == "cuda" and values.device.type == "cpu":
+        values = values.pin_memory()
+    return values.to(device, non_blocking=True)
+
+
+def centre(x: Tensor, size: tuple[int, int]) -> Tensor:
+    """The central part of ``size``, (H, W), of each image of ``x``, (N, C, H', W'), as a view.
+
+    Of an odd margin, the smaller half is above and left, but for torchvision's rounding of halves to even.
+    """
+    top, left = (round((have - want) / 2) for have, want in zip(x.shape[2:], size, strict=True))
+    return x[:, :, top : top + size[0], left : left + size[1]]
+
+
+def resized_crop(x: Tensor, draws: Draws, scale: tuple[float, float], size: tuple[int, int]) -> Tensor:
+    """A random part of each image (Szegedy 2015, arXiv:1409.4842), resized (bilinear, antialiased).
+
+    Its share of the area lies in ``scale``, (smallest, largest).
+    """
+    out = torch.empty((*x.shape[:2], *size), dtype=x.dtype, device=x.device)
+    out = out.contiguous(memory_format=torch.channels_last)
+    for i, (top, left, height, width) in enumerate(boxes(len(x), x.shape[2:], draws, scale).tolist()):
+        part = x[i : i + 1, :, top : top + height, left : left + width]
+        if x.device.type == "cpu":
+            out[i] = F.interpolate(part, size, mode="bilinear", antialias=True)[0]
+        else:
+            # There is no antialiased resizing of whole numbers elsewhere.
+            resized = F.interpolate(part.float(), size, mode="bilinear", antialias=True)
+            out[i] = resized.round_().clamp_(0, 255)[0]
+    return out
+
+
+def boxes(count: int, size: tuple[int, ...], draws: Draws, scale: tuple[float, float]) -> Tensor:
+    """(top, left, height, width) of a random part of each image, (count, 4), as torchvision draws them.
+
+    Area uniform, logarithm of the shape uniform; after ten parts that do not fit, the central one of the
+    nearest shape.
+    """
+    height, width = size
+    shares, shapes, places = draws.rand(3, TRIES).unbind(1)
+    area = height * width * (scale[0] + (scale[1] - scale[0]) * shares)
+    ratio = RATIO ** (2 * shapes - 1)
+    sizes = torch.stack(((area / ratio).sqrt(), (area * ratio).sqrt()), -1).round().long()
+    fits = ((sizes >= 1) & (sizes <= torch.tensor(size))).all(-1)
+    first = fits.int().argmax(1)
+    whole = torch.tensor([min(height, round(width * RATIO)), min(width, round(height * RATIO))])
+    found = fits.any(1)[:, None]
+    chosen = torch.where(found, sizes[torch.arange(count), first], whole)
+    room = torch.tensor(size) - chosen + 1
+    corner = torch.where(found, (places[:, :2] * room).floor().long(), (room - 1) // 2)
+    return torch.cat((corner, chosen), 1)
+
+
+def mirror(x: Tensor, chosen: Tensor) -> Tensor:
+    """``x`` with the images mirrored left and right where ``chosen``, (N,) of bool, is true."""
+    pixels = x.permute(0, 2, 3, 1).contiguous()
+    if x.device.type != "cpu":
+        # Without asking how many are chosen, for which a GPU would have to wait.
+        return torch.where(chosen.view(-1, 1, 1, 1), pixels.flip(2), pixels).permute(0, 3, 1, 2)
+    # By copies of whole images, several times as fast as by pixels.
+    mirrored = pixels.index_select(0, chosen.nonzero().squeeze(1)).flip(2)
+    place = torch.where(chosen, chosen.cumsum(0) + (len(chosen) - 1), torch.arange(len(chosen)))
+    return torch.cat((pixels, mirrored)).index_select(0, place).permute(0, 3, 1, 2)
+
+
+def translate(x: Tensor, offset: Tensor, *, margin: int, fill: Literal["zero", "reflect"]) -> Tensor:
+    """Each image moved by its own whole number of pixels: y[r, c] = x[r - dy, c - dx].
+
+    Args:
+        x: images, (N, C, H, W), any dtype.
+        offset: (dy, dx) of each image, (N, 2), integers in [-margin, margin]; positive is down and right.
+        margin: largest offset, 0 <= margin < min(H, W).
+        fill: what stands where nothing is left: zero, or the image reflected about its border pixel.
+    """
+    padded = _pad(x.permute(0, 2, 3, 1), margin, fill).contiguous()
+    return _cut_out(padded, margin - offset, (x.shape[2], x.shape[3]))
 
 
 def _pad(pixels: Tensor, margin: int, fill: str) -> Tensor:
@@ -199,3 +150,16 @@ def _pad(pixels: Tensor, margin: int, fill: str) -> Tensor:
     rows = torch.arange(-margin, height + margin, device=pixels.device).abs()
     rows = height - 1 - (height - 1 - rows).abs()
     return torch.cat((*before, pixels, *after), 2).index_select(1, rows)
+
+
+def _cut_out(pixels: Tensor, corner: Tensor, size: tuple[int, int]) -> Tensor:
+    """(N, C, *size): the window at ``corner``, (N, 2), of each image of ``pixels``, (N, H, W, C)."""
+    (n, rows, _, channels), (height, width) = pixels.shape, size
+    row = pixels.shape[2] * channels
+    # Every window of H rows by W*C values is a view that begins at some value: to pick one per image is a
+    # copy of long runs, ten times as fast as gathering pixels.
+    begins = pixels.numel() - (height - 1) * row - width * channels + 1
+    windows = pixels.flatten().as_strided((max(begins, 0), height, width * channels), (1, row, 1))
+    top, left = corner.unbind(1)
+    begin = (torch.arange(n, device=pixels.device) * rows + top) * row + left * channels
+    return windows.index_select(0, begin).view(n, height, width, channels).permute(0, 3, 1, 2)

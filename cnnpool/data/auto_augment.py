@@ -20,6 +20,8 @@ BINS = 30
 STRENGTH = 9
 """Of RandAugment, in ``BINS``."""
 OPERATIONS = {"randaugment": 2, "trivialaugment": 1}
+Operation = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
+"""Of images, each with a strength of 0 to 1 and a sign, and whether ranges are wide."""
 
 
 def auto_augment(x: Tensor, draws: Draws, policy: Policy) -> Tensor:
@@ -41,9 +43,6 @@ def auto_augment(x: Tensor, draws: Draws, policy: Policy) -> Tensor:
     return x
 
 
-Operation = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
-
-
 def _factor(change: Callable[[Tensor, Tensor], Tensor]) -> Operation:
     """``change`` by a factor up to 0.9 (wide: 0.99) below or above 1."""
     return lambda x, strength, sign, wide: change(x, 1 + sign * strength * (0.99 if wide else 0.9))
@@ -54,11 +53,10 @@ def _shear(axis: int) -> Operation:
 
     def shear(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
         amount = sign * strength * (0.99 if wide else 0.3)
-        half = x.shape[2 + axis] / 2
-        theta = _identity(len(x))
+        theta = _identity(x)
         theta[:, axis, 1 - axis] = amount
-        theta[:, axis, 2] = amount * half
-        return warp(x, theta)
+        theta[:, axis, 2] = amount * (x.shape[2 + axis] / 2)
+        return _warp(x, theta)
 
     return shear
 
@@ -68,9 +66,9 @@ def _translate(axis: int) -> Operation:
 
     def translate(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
         most = 32.0 if wide else 150 / 331 * x.shape[3 - axis]
-        theta = _identity(len(x))
+        theta = _identity(x)
         theta[:, axis, 2] = -(sign * strength * most).trunc()
-        return warp(x, theta)
+        return _warp(x, theta)
 
     return translate
 
@@ -78,10 +76,10 @@ def _translate(axis: int) -> Operation:
 def rotate(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
     """A rotation about the centre by up to 30 (wide: 135) degrees."""
     angle = sign * strength * math.radians(135 if wide else 30)
-    theta = _identity(len(x))
+    theta = _identity(x)
     theta[:, 0, 0], theta[:, 0, 1] = angle.cos(), -angle.sin()
     theta[:, 1, 0], theta[:, 1, 1] = angle.sin(), angle.cos()
-    return warp(x, theta)
+    return _warp(x, theta)
 
 
 def posterize(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
@@ -107,19 +105,18 @@ def autocontrast(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tenso
 
 def equalize(x: Tensor, strength: Tensor, sign: Tensor, wide: bool) -> Tensor:
     """Each channel's values replaced by their rank, as Pillow does it."""
-    n, channels, height, width = x.shape
-    values = x.reshape(n * channels, height * width).long()
-    counts = torch.zeros(n * channels, 256, dtype=torch.int64, device=x.device)
-    counts.scatter_add_(1, values, torch.ones_like(values))
-    last = counts.gather(1, values.amax(1, keepdim=True))
-    step = (height * width - last) // 255
-    below = counts.cumsum(1) - counts
-    table = ((below + step // 2) // step.clamp(min=1)).clamp(max=255)
-    table = torch.where(step > 0, table, torch.arange(256, device=x.device))
-    return table.gather(1, values).to(torch.uint8).view(x.shape)
+    from torchvision.transforms.v2.functional import equalize_image
+
+    equal: Tensor = equalize_image(x)
+    return equal
 
 
-def warp(x: Tensor, theta: Tensor) -> Tensor:
+def _identity(x: Tensor) -> Tensor:
+    """For each image of ``x`` the map of ``_warp`` that changes nothing."""
+    return torch.eye(2, 3).repeat(len(x), 1, 1)
+
+
+def _warp(x: Tensor, theta: Tensor) -> Tensor:
     """The pixel of ``x`` nearest to where ``theta`` takes each place of the result; black outside.
 
     Args:
@@ -127,17 +124,12 @@ def warp(x: Tensor, theta: Tensor) -> Tensor:
         theta: (N, 2, 3): from (x, y, 1) in the result to (x, y) in the image, in pixels from the centre.
     """
     height, width = x.shape[2:]
-    theta = theta.clone()
     theta[:, 0, 1] *= height / width
     theta[:, 1, 0] *= width / height
     theta[:, 0, 2] *= 2 / width
     theta[:, 1, 2] *= 2 / height
     grid = F.affine_grid(theta.to(x.device), list(x.shape), align_corners=False)
     return F.grid_sample(x.float(), grid, mode="nearest", align_corners=False).to(torch.uint8)
-
-
-def _identity(count: int) -> Tensor:
-    return torch.eye(2, 3).repeat(count, 1, 1)
 
 
 TABLE: dict[str, Operation] = {

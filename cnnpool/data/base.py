@@ -26,8 +26,7 @@ class Split:
     """Images and their classes, in memory or read from where they lie.
 
     Args:
-        images: uint8, (N, C, H, W), kept in channels_last memory format (the bytes lie as N, H, W, C); or
-            rows to read them from.
+        images: uint8, (N, C, H, W), kept in channels_last memory format; or rows to read them from.
         labels: int64, (N,), each the index of a class.
 
     Raises:
@@ -58,12 +57,12 @@ class Split:
 
     @property
     def images(self) -> Tensor:
-        """All images, (N, C, H, W), as they lie in memory; those that do not are all read."""
+        """All images, (N, C, H, W); those that are not in memory are read."""
         return self.pixels.permute(0, 3, 1, 2)
 
     @property
     def pixels(self) -> Tensor:
-        """All images as they lie in memory, (N, H, W, C), contiguous; those that do not are all read."""
+        """The same as they lie in memory, (N, H, W, C), contiguous."""
         return self.rows.whole()
 
     def to(self, device: torch.device) -> "Split":

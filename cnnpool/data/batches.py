@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-from cnnpool.data.augment import centre
+from cnnpool.data.augment import centre, send
 from cnnpool.data.base import Split
 from cnnpool.data.sampling import Draws, generator
 from cnnpool.data.threads import in_threads
@@ -55,8 +55,11 @@ class ImageDataset(Dataset[Batch]):
         self.size = height, width = size or split.shape[1:]
         self.split, self.seed, self.augment, self.mix = split, seed, augment, mix
         self.channels_last = channels_last
+        scale = 1 / (255 * torch.tensor(std, dtype=torch.float64))
+        bias = -255 * torch.tensor(mean, dtype=torch.float64) * scale
+        # Repeated for every value of an image: a broadcast over 3 channels does not vectorise.
         self._scale, self._bias = (
-            v.repeat(height * width).to(split.labels.device) for v in _normalisation(mean, std)
+            one.float().repeat(height * width).to(split.labels.device) for one in (scale, bias)
         )
 
     def __len__(self) -> int:
@@ -72,17 +75,13 @@ class ImageDataset(Dataset[Batch]):
         index = torch.tensor([number for _, number in items])
         here = index.to(self.split.labels.device)
         pixels, labels = self.split.rows.read(here), self.split.labels.index_select(0, here)
-        images, labels = self._images(self._sent(pixels), epoch, index), self._sent(labels)
+        images = self._images(send(pixels, self.device), epoch, index)
+        labels = send(labels, self.device)
         # Apart from the augmentation, whose draws it leaves as they are.
         return self.mix(images, labels, generator(self.seed, *items[0], 1)) if self.mix else (images, labels)
 
     def move(self, device: torch.device, *, images: bool = True) -> None:
-        """Make the batches on ``device`` from now on: of the same draws.
-
-        Args:
-            device: that takes the batches.
-            images: whether all images are kept there too; else each batch is sent when it is needed.
-        """
+        """Make the batches on ``device`` from now on; with ``images`` all of these are kept there too."""
         if images:
             self.split = self.split.to(device)
         self._scale, self._bias = self._scale.to(device), self._bias.to(device)
@@ -99,11 +98,6 @@ class ImageDataset(Dataset[Batch]):
         # Of numbers that take four times the memory of pixels, no more than one at a time.
         slow = self.device.type == "cpu" and batch_size * math.prod(self.split.shape) >= SLOW
         return 1 if slow else 0
-
-    def _sent(self, values: Tensor) -> Tensor:
-        if self.device.type == "cuda" and values.device.type == "cpu":
-            values = values.pin_memory()
-        return values.to(self.device, non_blocking=True)
 
     def _images(self, pixels: Tensor, epoch: int, index: Tensor) -> Tensor:
         images = pixels.permute(0, 3, 1, 2)
@@ -131,8 +125,8 @@ class EpochSampler(DistributedSampler[Item]):
         images: number of them, >= 1.
         seed: of the orders.
         shuffle: a new order every epoch; false for the images' own order.
-        shard: (rank, world): every world-th image of the order, from rank on, for one of several processes.
-            Shuffled shards are of equal length (up to world - 1 images are left out), others cover all.
+        shard: (rank, world): every world-th image of the order, from rank on. Shuffled shards are of equal
+            length (up to world - 1 images are left out), others cover all.
         multiple: images are left out of each epoch until their number is a multiple of this, >= 1.
     """
 
@@ -177,11 +171,6 @@ class Loader(DataLoader[Batch]):
     begins an iteration before it sets the epoch. Batches that take long are made in a thread, which needs no
     copy of the images and no start of a process: with two worker processes, images of a folder came at 0.5 to
     0.9 times the rate (two cores, 960 photographs).
-
-    Args:
-        images: makes the batches.
-        sampler: the order.
-        batch_size: images per batch, >= 1.
 
     Raises:
         ValueError: if there would be no batch at all.
@@ -238,12 +227,3 @@ class Loader(DataLoader[Batch]):
 def as_it_is(batch: Any) -> Any:
     """``batch``, which is whole already: the ``collate_fn`` of loaders of ``ImageDataset``."""
     return batch
-
-
-def _normalisation(mean: Sequence[float], std: Sequence[float]) -> tuple[Tensor, Tensor]:
-    """The factor and the summand of each channel that normalise values of 0 to 255.
-
-    They are repeated for every value of an image: a broadcast over 3 channels does not vectorise.
-    """
-    scale = 1 / (255 * torch.tensor(std, dtype=torch.float64))
-    return scale.float(), (-255 * torch.tensor(mean, dtype=torch.float64) * scale).float()

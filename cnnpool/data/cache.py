@@ -9,7 +9,6 @@ import logging
 import os
 import shutil
 import zipfile
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from errno import ENOSPC
@@ -23,8 +22,8 @@ from filelock import FileLock
 from cnnpool.data.base import Raw, Split
 from cnnpool.data.decode import Header
 from cnnpool.data.errors import DataError
-from cnnpool.data.images import GIB, Anew, Pictures, decoded
-from cnnpool.data.rows import File, InMemory, Rows, Shape, Stored, sums_of
+from cnnpool.data.images import GIB, Pictures, decoded
+from cnnpool.data.rows import File, InMemory, Rows, Shape, Stored
 from cnnpool.system.atomic import beside, explained, flush_folder, rename, replacing
 from cnnpool.system.hardware import free_memory
 from cnnpool.system.progress import Progress
@@ -40,20 +39,14 @@ _log = logging.getLogger(__name__)
 def cached(path: Path, key: str, make: Callable[[Path | None], Raw], stream: Stream = "auto") -> Raw:
     """The data kept in ``path`` under ``key``, else what ``make`` gives, kept for the next time.
 
-    Of several processes one makes it while the others wait. Where nothing can be written (no right, no room)
-    the data is made and not kept.
-
-    Args:
-        path: file of the pixels; its folder is created.
-        key: changes when the data would; a file with another key is replaced.
-        make: given the file to write pixels into, or None; data that does not lie there is not kept.
-        stream: true to hold no pixels in memory, false to hold all, auto to hold what fits well.
+    Of several processes one makes it while the others wait. ``make`` is given the file to write pixels into,
+    or None where nothing can be written; what does not lie there is not kept. ``stream`` is true to hold no
+    pixels in memory, false to hold all, auto to hold what fits well.
 
     Raises:
-        DataError: if all shall be held in memory, and do not fit.
+        DataError: if images that shall be held in memory do not fit.
     """
-    raw = _load(path, key, stream)
-    if raw is not None:
+    if raw := _load(path, key, stream):
         return raw
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,15 +58,10 @@ def cached(path: Path, key: str, make: Callable[[Path | None], Raw], stream: Str
         return _held(make(None), stream)
     part = beside(path, "cache")
     try:
-        raw = _load(path, key, stream)
-        if raw is None:
-            raw = make(part)
-            _save(path, part, key, raw)
-            raw = _held(replace(raw, known_sha256=raw.sha256), stream)
+        return _load(path, key, stream) or _held(_saved(path, part, key, make(part)), stream)
     finally:
         part.unlink(missing_ok=True)
         lock.release()
-    return raw
 
 
 def _load(path: Path, key: str, stream: Stream) -> Raw | None:
@@ -113,17 +101,17 @@ def _load(path: Path, key: str, stream: Stream) -> Raw | None:
         return None
 
 
-def _save(path: Path, part: Path, key: str, raw: Raw) -> None:
-    """Describe the pixels in ``part`` and rename both files. Needs the lock.
+def _saved(path: Path, part: Path, key: str, raw: Raw) -> Raw:
+    """``raw``, its pixels in ``part`` described and both files renamed. Needs the lock.
 
     A process killed here leaves the old pair, or one whose digest is wrong.
     """
-    file = getattr(raw.train.rows, "store", None)
-    if not isinstance(file, File):
-        return
+    raw = replace(raw, known_sha256=raw.sha256)
     arrays: dict[str, Any] = {}
     for name, split in raw.splits.items():
-        assert isinstance(split.rows, Stored)
+        if not isinstance(split.rows, Stored):
+            return raw
+        file = split.rows.file
         arrays |= {
             f"{name}.places": split.rows.places.numpy(),
             f"{name}.sums": split.rows.row_sums.numpy(),
@@ -142,39 +130,27 @@ def _save(path: Path, part: Path, key: str, raw: Raw) -> None:
         file.path = path
     except OSError as error:
         _log.warning(NOT_KEPT, path.parent, explained(error, path).strerror)
+    return raw
 
 
 def decoded_rows(
-    pictures: Pictures, headers: Mapping[int, Header], shape: Shape, *, part: Path | None, stream: Stream
+    pictures: Pictures, headers: Mapping[int, Header], shape: Shape, part: Path | None
 ) -> tuple[Rows, dict[int, str]]:
-    """Rows of the images in ``headers`` that can be read, in the file ``part`` where the disk has room.
-
-    Without room, images are held in memory if they fit there twice, as a run needs while it starts, and are
-    else decoded anew each time they are needed.
-
-    Args:
-        pictures: all images.
-        headers: of those to be decoded, by place.
-        shape: (H, W, C) of a row.
-        part: file to write; None if nothing can be written.
-        stream: true to hold none in memory; false to hold all.
+    """Rows of the images in ``headers`` that can be read, in the file ``part`` or, at need, in memory.
 
     Returns:
-        The rows in the order of ``headers``, and why the others cannot be read, by place.
+        The rows, (H, W, C) each, in the order of ``headers``, and why the others cannot be read, by place.
 
     Raises:
-        DataError: if all shall be held in memory, and do not fit; if the disk fails.
+        DataError: if they fit on neither; if the disk fails.
     """
     count, nbytes = len(headers), len(headers) * shape[0] * shape[1] * shape[2]
-    if stream is False:
-        _check_memory(count, shape)
     sums: list[np.ndarray] = []
     unreadable: dict[int, str] = {}
 
     def readable() -> Iterator[np.ndarray]:
-        made = decoded(pictures, headers, shape, lambda pixels: (pixels, sums_of(pixels)))
         with Progress("decoding", count, "images") as progress:
-            for place, found in zip(headers, made, strict=True):
+            for place, found in zip(headers, decoded(pictures, headers, shape), strict=True):
                 progress.step()
                 if isinstance(found, str):
                     unreadable[place] = found
@@ -182,64 +158,36 @@ def decoded_rows(
                     sums.append(found[1])
                     yield found[0]
 
-    store: File | Anew
-    if part is not None and _has_room(part, nbytes):
-        store = _written(part, readable())
-        places = list(range(len(sums)))
-    elif stream is False or (stream == "auto" and _fits(nbytes, 2)):
+    if part is None or shutil.disk_usage(part.parent).free < nbytes:
+        if part is not None:
+            full = explained(OSError(ENOSPC, os.strerror(ENOSPC)), part, nbytes)
+            _log.warning(NOT_KEPT, part.parent, full.strerror)
+        _check_memory(nbytes)
         pixels = torch.empty((count, *shape), dtype=torch.uint8)
         for row, image in enumerate(readable()):
             pixels.numpy()[row] = image
         return InMemory(pixels[: len(sums)]), unreadable
-    else:
-        store = Anew(pictures, headers)
-        deque(readable(), maxlen=0)
-        places = [place for place in headers if place not in unreadable]
-    row_sums = np.array(sums, np.int64).reshape(-1, 2, shape[2])
-    return Stored(
-        store, shape, torch.tensor(places, dtype=torch.int64), torch.from_numpy(row_sums)
-    ), unreadable
-
-
-def _written(part: Path, images: Iterator[np.ndarray]) -> File:
-    """The file ``part`` of ``images``, one after another.
-
-    Raises:
-        DataError: if the disk is full or fails.
-    """
     try:
         with part.open("wb") as file:
-            for pixels in images:
-                file.write(np.ascontiguousarray(pixels).data)
-        return File(part)
+            for image in readable():
+                file.write(np.ascontiguousarray(image).data)
+        written = File(part)
     except OSError as error:
         raise DataError(
             f"cannot write {part} ({error.strerror}): make room there, or keep the images elsewhere by "
             "XDG_CACHE_HOME"
         ) from error
-
-
-def _has_room(part: Path, nbytes: int) -> bool:
-    """Whether the disk has room for a file of ``nbytes``; a warning says that it has none."""
-    if shutil.disk_usage(part.parent).free >= nbytes:
-        return True
-    error = explained(OSError(ENOSPC, os.strerror(ENOSPC)), part, nbytes)
-    _log.warning(NOT_KEPT, part.parent, error.strerror)
-    return False
+    row_sums = torch.from_numpy(np.array(sums, np.int64).reshape(-1, 2, shape[2]))
+    return Stored(written, shape, torch.arange(len(sums)), row_sums), unreadable
 
 
 def _held(raw: Raw, stream: Stream) -> Raw:
-    """``raw`` in memory, unless ``stream`` is true or it takes more than a quarter of the free memory.
-
-    Raises:
-        DataError: if all shall be held in memory, and do not fit.
-    """
+    """``raw`` in memory, unless ``stream`` is true or it takes more than a quarter of the free memory."""
     splits = raw.splits
     nbytes = sum(split.rows.nbytes for split in splits.values())
     if raw.in_memory or stream is True or (stream == "auto" and not _fits(nbytes, SHARE)):
         return raw
-    if stream is False:
-        _check_memory(sum(map(len, splits.values())), raw.train.rows.shape)
+    _check_memory(nbytes)
     held = {part: Split(InMemory(split.rows.whole()), split.labels) for part, split in splits.items()}
     return replace(raw, train=held["train"], test=held["test"], val=held.get("val"))
 
@@ -249,12 +197,11 @@ def _fits(nbytes: int, times: int) -> bool:
     return free is None or times * nbytes <= free
 
 
-def _check_memory(images: int, shape: Shape) -> None:
-    """Raise unless so many images fit into memory twice, as they lie there while a run cuts its splits."""
-    nbytes = images * shape[0] * shape[1] * shape[2]
+def _check_memory(nbytes: int) -> None:
+    """Raise unless so many bytes fit into memory twice, as pixels lie there while a run cuts its splits."""
     if not _fits(nbytes, 2):
         raise DataError(
-            f"{images:,} images of {shape[0]}x{shape[1]} take {2 * nbytes / GIB:.1f} GiB of memory while a "
-            f"run starts, and {max(free_memory() or 0, 0) / GIB:.1f} GiB are free: read them from disk by "
-            "data.stream=auto, or lower data.size"
+            f"the images take {2 * nbytes / GIB:.1f} GiB of memory while a run starts, and "
+            f"{max(free_memory() or 0, 0) / GIB:.1f} GiB are free: read them from disk by data.stream=auto, "
+            f"which needs {nbytes / GIB:.1f} GiB there, or lower data.size"
         )

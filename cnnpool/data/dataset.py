@@ -1,19 +1,18 @@
 """From a data set as published to what a run trains on: the validation cut, the statistics, the batches."""
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from cnnpool.data.augment import CHANGES, augment
 from cnnpool.data.base import Raw, Source, Split
-from cnnpool.data.batches import Batch, EpochSampler, ImageDataset, Loader
+from cnnpool.data.batches import EpochSampler, ImageDataset, Loader
 from cnnpool.data.errors import DataError
 from cnnpool.data.mix import mix
-from cnnpool.data.sampling import Draws, seed_of, stratified
+from cnnpool.data.sampling import seed_of, stratified
 
 LIMIT = 1
 """Tells the draw of ``limit`` from that of the validation cut."""
@@ -29,15 +28,13 @@ class Dataset:
         name: as in ``DATASETS``.
         classes: their names; a label is an index into them.
         train: the training images left after the validation cut, and after ``limit``.
-        val: cut from the published training images, stratified by class, by ``seed``, or published apart from
-            them; may be empty.
+        val: cut from them, stratified by class, by ``seed``, or published apart; may be empty.
         test: the published test images, untouched.
         mean, std: per channel, over all pixels of ``train``, in units where white is 1; exact sums.
         sha256: identity of the published data (and of ``limit``, where it takes effect), whatever the seed.
         seed: of the validation cut and the batches.
         source: the options it was built with.
-        notes: what a user should know of how the images were read, a sentence each.
-        skipped: files that were left out since they cannot be read -> why.
+        notes, skipped: as of ``Raw``.
     """
 
     name: str
@@ -50,8 +47,8 @@ class Dataset:
     sha256: str
     seed: int
     source: Source
-    notes: tuple[str, ...] = ()
-    skipped: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...]
+    skipped: Mapping[str, str]
 
     @property
     def num_classes(self) -> int:
@@ -89,7 +86,7 @@ class Dataset:
             channels_last: memory format of the images.
 
         Raises:
-            ValueError: if there would be no batch, or a batch cannot be divided.
+            ValueError: if there would be no batch, a batch cannot be divided, or an image is too small.
         """
         source, world = self.source, shard[1]
         if source.batch_size % (world * parts):
@@ -103,49 +100,19 @@ class Dataset:
             batch_size = own // parts * parts
         if not batch_size:
             raise ValueError(f"{len(self.train)} training images give {world} x {parts} parts no image each")
-        images = ImageDataset(
-            self.train,
-            mean=self.mean,
-            std=self.std,
-            seed=self.seed,
-            augment=self._augmentation(),
-            mix=self._mixing(),
-            size=self.size,
-            channels_last=channels_last,
-        )
+        images = self._images(self.train, channels_last)
+        changes, most = {name: getattr(source, name) for name in CHANGES}, min(self.size)
+        for key in ("crop", "shift"):
+            if changes[key] >= most:
+                raise ValueError(f"data.{key} must be at least 0 and less than {most}, got {changes[key]}")
+        if any(changes.values()) or self.size != self.train.shape[1:]:
+            images.augment = partial(augment, size=self.size, **changes)
+        if source.mixup or source.cutmix:
+            images.mix = partial(
+                mix, num_classes=self.num_classes, mixup=source.mixup, cutmix=source.cutmix
+            )
         order = EpochSampler(len(self.train), seed=self.seed, shuffle=True, shard=shard, multiple=batch_size)
         return Loader(images, order, batch_size=batch_size // parts)
-
-    def _augmentation(self) -> Callable[[Tensor, Draws], Tensor] | None:
-        """The change of training images; None for none.
-
-        Raises:
-            ValueError: if the images are too small for it.
-        """
-        options = {name: getattr(self.source, name) for name in CHANGES}
-        for key in ("crop", "shift"):
-            if options[key] >= min(self.size):
-                most = min(self.size)
-                raise ValueError(f"data.{key} must be at least 0 and less than {most}, got {options[key]}")
-        is_whole = self.size == tuple(self.train.shape[1:])
-        return partial(augment, size=self.size, **options) if any(options.values()) or not is_whole else None
-
-    def _mixing(self) -> Callable[[Tensor, Tensor, torch.Generator], Batch] | None:
-        """The mixing of training images with others of their batch; None for none."""
-        mixup, cutmix = self.source.mixup, self.source.cutmix
-        if not (mixup or cutmix):
-            return None
-        return partial(mix, num_classes=self.num_classes, mixup=mixup, cutmix=cutmix)
-
-    def val_loader(self, *, shard: tuple[int, int] = (0, 1), channels_last: bool = True) -> Loader | None:
-        """Every validation image once, in order, as it is; None if ``val_size`` is 0."""
-        return (
-            self.plain_loader(self.val, shard=shard, channels_last=channels_last) if len(self.val) else None
-        )
-
-    def test_loader(self, *, shard: tuple[int, int] = (0, 1), channels_last: bool = True) -> Loader:
-        """Every test image once, in order, as it is."""
-        return self.plain_loader(self.test, shard=shard, channels_last=channels_last)
 
     def plain_loader(
         self,
@@ -156,15 +123,16 @@ class Dataset:
         batch_size: int | None = None,
     ) -> Loader:
         """Every image of ``split`` once, in order, normalised and nothing else."""
-        size = batch_size or self.source.eval_batch_size or _eval_batch_size(*self.size)
-        images = ImageDataset(
-            split, mean=self.mean, std=self.std, size=self.size, channels_last=channels_last
-        )
+        height, width = self.size
+        fits = max(1, min(EVAL_IMAGES, EVAL_IMAGES * EVAL_SIDE**2 // (height * width)))
+        size = batch_size or self.source.eval_batch_size or fits
+        images = self._images(split, channels_last)
         return Loader(images, EpochSampler(len(split), shard=shard), batch_size=size)
 
-
-def _eval_batch_size(height: int, width: int) -> int:
-    return max(1, min(EVAL_IMAGES, EVAL_IMAGES * EVAL_SIDE**2 // (height * width)))
+    def _images(self, split: Split, channels_last: bool) -> ImageDataset:
+        return ImageDataset(
+            split, mean=self.mean, std=self.std, seed=self.seed, size=self.size, channels_last=channels_last
+        )
 
 
 def assemble(name: str, source: Source, *, seed: int) -> Dataset:
@@ -213,9 +181,7 @@ def assemble(name: str, source: Source, *, seed: int) -> Dataset:
 def digest(raw: Raw, source: Source) -> str:
     """Identity of the images and labels that runs with the options of ``source`` train and test on.
 
-    Args:
-        raw: what ``source`` reads.
-        source: of its options only ``limit`` and ``limit_seed`` count, where they take effect.
+    Of its options only ``limit`` and ``limit_seed`` count, where they take effect.
     """
     if source.limit is None or source.limit >= len(raw.train) - _cut_size(raw, source):
         return raw.sha256
@@ -249,13 +215,11 @@ def _cut_size(raw: Raw, source: Source) -> int:
 
 
 def _check(name: str, raw: Raw) -> None:
-    others = {"test": raw.test} | ({"validation": raw.val} if raw.val is not None else {})
-    for part, split in {"training": raw.train, **others}.items():
+    for part, split in raw.splits.items():
         if not len(split):
             raise DataError(f"{name} has no {part} images")
         low, high = split.labels.aminmax()
         if low < 0 or high >= len(raw.classes):
             raise DataError(f"{name}: {part} labels go from {low} to {high}, not 0 to {len(raw.classes) - 1}")
-    for part, split in others.items():
         if raw.train.shape != split.shape:
-            raise DataError(f"{name}: training images are {raw.train.shape}, {part} images {split.shape}")
+            raise DataError(f"{name}: train images are {raw.train.shape}, {part} images {split.shape}")

@@ -4,9 +4,9 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from errno import EACCES, ELOOP, ENOENT, EPERM
 from io import BytesIO
+from typing import NamedTuple
 
 import numpy as np
 import PIL
@@ -26,7 +26,6 @@ GAP = 3
 """An image is read at a reduced size of at least this many times the pixels asked for in H and W."""
 STRIP = 1 << 20
 """Pixels that are converted at once."""
-DEEPEST = (1 << 16) - 1
 BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}
 """Bytes of a pixel in memory; 4 in all other modes."""
 TURNS = {3: 2, 4: 2, 5: -1, 6: -1, 7: 1, 8: 1}
@@ -42,22 +41,11 @@ Picture = str | bytes | Image.Image
 """A file's path, its content, or an image that somebody else has decoded."""
 
 
-@dataclass(frozen=True)
-class Header:
-    """An image as its first bytes describe it.
-
-    Args:
-        size: (H, W), seen upright.
-        nbytes: memory that its pixels take while it is read whole.
-    """
+class Header(NamedTuple):
+    """An image by its first bytes: (H, W) seen upright, and memory of its pixels while it is read whole."""
 
     size: Size
     nbytes: int
-
-    @property
-    def pixels(self) -> int:
-        """H * W."""
-        return self.size[0] * self.size[1]
 
 
 def reason(error: Exception) -> str:
@@ -105,20 +93,17 @@ def opened(picture: Picture) -> AbstractContextManager[Image.Image]:
 
 
 def read_header(picture: Picture) -> Header:
-    """Size and memory of the image, without its pixels.
-
-    Raises:
-        Exception: nearly any, by the format of a damaged file.
-    """
+    """Size and memory of the image, without its pixels. Raises nearly anything, by the format of the file."""
     with opened(picture) as image:
         width, height = image.size
-        sideways = _orientation(image) in SIDEWAYS if _says_orientation(image) else False
-        nbytes = width * height * BYTES.get(image.mode, 4)
-    return Header((width, height) if sideways else (height, width), nbytes)
+        # Pillow applies TIFF's itself; in a PNG it may stand behind the pixels, which would be read for it.
+        is_known = image.format != "TIFF" and (image.format != "PNG" or "exif" in image.info)
+        size = _as_stored((height, width), _orientation(image) if is_known else 1)
+        return Header(size, width * height * BYTES.get(image.mode, 4))
 
 
 def decode(picture: Picture, size: Size, channels: int) -> np.ndarray:
-    """The pixels of an image, uint8, (H, W, C).
+    """The pixels of an image, uint8, (H, W, C). Raises nearly anything, by the format of the file.
 
     Its central part of the shape of ``size``, to the nearest pixel, is resized with antialiasing (bicubic).
     Much larger images are averaged over whole numbers of pixels first, JPEG's while they are decoded.
@@ -128,9 +113,6 @@ def decode(picture: Picture, size: Size, channels: int) -> np.ndarray:
         picture: the image.
         size: (H, W).
         channels: 3 for colour, 1 for grey.
-
-    Raises:
-        Exception: nearly any, by the format of a damaged file.
     """
     with opened(picture) as image:
         orientation, full, scale = 1, image.size, 1.0
@@ -160,12 +142,7 @@ def decode(picture: Picture, size: Size, channels: int) -> np.ndarray:
 
 
 def centre(whole: tuple[int, int], size: Size) -> tuple[int, int, int, int]:
-    """Left, top, right and bottom of the central part of an image that has the shape of ``size``.
-
-    Args:
-        whole: (W, H) of the image.
-        size: (H, W) to be brought to.
-    """
+    """Left, top, right, bottom of the central part, in the shape of ``size``, (H, W), of (W, H) ``whole``."""
     ratio, wanted = whole[0] / whole[1], size[1] / size[0]
     width = max(1, round(wanted * whole[1] if ratio > wanted else whole[0]))
     height = max(1, round(whole[0] / wanted if ratio < wanted else whole[1]))
@@ -180,12 +157,6 @@ def _as_stored(size: Size, orientation: int) -> Size:
 def _wanted(size: Size) -> tuple[int, int]:
     """(W, H) of the smallest picture to be read."""
     return GAP * size[1], GAP * size[0]
-
-
-def _says_orientation(image: Image.Image) -> bool:
-    """Whether the orientation is known without the pixels, and not applied by Pillow itself."""
-    # In a PNG it may stand behind the pixels, which would be read for it.
-    return image.format != "TIFF" and (image.format != "PNG" or "exif" in image.info)
 
 
 def _orientation(image: Image.Image) -> int:
@@ -215,22 +186,15 @@ def _reduced(image: Image.Image, wanted: tuple[int, int], channels: int) -> tupl
 
 
 def _opaque(strip: Image.Image) -> Image.Image:
+    """``strip`` over white; a grey one of 16 bits in 8, v / 257 rounded."""
     if strip.mode.startswith(("I", "F")):
-        return _eight_bits(strip)
-    if strip.mode == "LAB":
-        # Pillow has no way from there to grey.
-        return strip.convert("RGB")
+        values = np.asarray(strip)
+        if values.dtype.kind not in "iu" or values.min() < 0 or values.max() >= 1 << 16:
+            raise ValueError("its values are not those of 8 or 16 bits: save it with 8 or 16 bits a channel")
+        grey = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
+        grey[values == strip.info.get("transparency", -1)] = 255
+        return Image.fromarray(grey)
     if not strip.has_transparency_data:
         return strip
     strip = strip.convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", strip.size, "white"), strip)
-
-
-def _eight_bits(strip: Image.Image) -> Image.Image:
-    """A grey image of 16 bits in 8, v / 257 rounded, and white where it is transparent."""
-    values = np.asarray(strip)
-    if values.dtype.kind not in "iu" or values.min() < 0 or values.max() > DEEPEST:
-        raise ValueError("its values are not those of 8 or 16 bits: save it with 8 or 16 bits per channel")
-    grey = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
-    grey[values == strip.info.get("transparency", -1)] = 255
-    return Image.fromarray(grey)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
+from typing import Any
 
 from torch.utils.data import ConcatDataset
 
 from cnnpool.data.decode import MADE_BY, Picture
 from cnnpool.data.errors import DataError
-from cnnpool.data.image_source import NAMES, Found, ImageSource, Origin, cache_folder, stamp
+from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp
 from cnnpool.data.images import Pictures
 from cnnpool.registry import did_you_mean
 
@@ -46,7 +46,6 @@ class HuggingFace(ImageSource):
     train: str | None = None
     val: str | None = None
     test: str | None = None
-    channels: Literal[1, 3] | None = None
 
     def origin(self) -> Origin:
         root = Path(self.root).expanduser().absolute()
@@ -61,16 +60,12 @@ class HuggingFace(ImageSource):
             cache_folder(root) / f"huggingface-{name}",
             stamp(f"2 {words}", Path(os.sep), files),
             partial(_listed, parts, image, label, self.path),
+            "test" in parts,
             [f"{self.path} by datasets: {counts}; images in {image}, classes in {label}"],
-            f"{parts['test'].split} holds the test images" if "test" in parts else "",
         )
 
     def _load(self) -> Mapping[str, Any]:
-        """Split -> its images, downloaded where they are not in the library's cache.
-
-        Raises:
-            DataError: if the package is missing, or they cannot be had.
-        """
+        """Split -> its images, downloaded where they are not in the library's cache."""
         try:
             import datasets
         except ImportError:
@@ -102,12 +97,12 @@ class HuggingFace(ImageSource):
             if name not in found:
                 raise ValueError(f"data.{part} must be a split, got {name!r}; {did_you_mean(name, found)}")
         free = found.keys() - asked.values()
+        if len(found) == 1 and not asked:
+            return {"train": next(iter(found.values()))}
         parts = {}
         for part, usual in NAMES.items():
             if name := asked.get(part) or next((one for one in usual if one in free), ""):
                 parts[part] = found[name]
-        if "train" not in parts and len(found) == 1:
-            parts = {"train": next(iter(found.values()))}
         if "train" not in parts:
             raise DataError(
                 f"{self.path} has no split called train, but {', '.join(found)}: choose one by data.train"
@@ -118,13 +113,7 @@ class HuggingFace(ImageSource):
 
 
 class Column:
-    """(image, label) of every row of a split.
-
-    Args:
-        rows: a ``datasets.Dataset`` whose images stay encoded.
-        image, label: its columns.
-        numbers: value of the label -> its number.
-    """
+    """(image, label) of every row of a split, whose images stay encoded; ``numbers`` has those of labels."""
 
     def __init__(self, rows: Any, image: str, label: str, numbers: Mapping[Any, int]):
         self.rows, self.image, self.label, self.numbers = rows, image, label, numbers
@@ -153,33 +142,25 @@ class Column:
 
 
 def _columns(features: Mapping[str, Any], image: str | None, label: str | None) -> tuple[str, str]:
-    """The columns of images and of classes.
-
-    Raises:
-        ValueError: naming the option, for one that does not exist, or where several could be meant.
-    """
+    """The columns of images and of classes; a ValueError names the option that must choose one of several."""
     from datasets import ClassLabel, Image, Value
 
     found = []
     for option, asked, kind, usual in (("image", image, Image, IMAGES), ("label", label, ClassLabel, LABELS)):
-        if asked is not None and asked not in features:
-            raise ValueError(
-                f"data.{option} must be a column, got {asked!r}; {did_you_mean(asked, features)}"
-            )
         likely = [name for name, one in features.items() if isinstance(one, kind)]
-        likely = [asked] if asked else likely or [name for name in usual if name in features]
+        likely = likely or [name for name in usual if name in features]
+        if asked is not None:
+            likely = [asked] if asked in features else []
         if len(likely) != 1:
-            raise ValueError(
-                f"data.{option}={asked} names no column, and {'several' if likely else 'none'} may be meant; "
-                f"choose from {', '.join(likely or features)}"
-            )
+            choices = ", ".join(likely or features)
+            raise ValueError(f"data.{option} must name a column, got {asked}: choose from {choices}")
         found += likely
     if not isinstance(features[found[1]], ClassLabel | Value):
         raise ValueError(f"data.label must be a column of names or numbers, got {found[1]!r}")
     return found[0], found[1]
 
 
-def _listed(parts: Mapping[str, Any], image: str, label: str, title: str) -> Found:
+def _listed(parts: Mapping[str, Any], image: str, label: str, title: str) -> Pictures:
     from datasets import ClassLabel, Image
 
     kind = parts["train"].features[label]
@@ -190,11 +171,9 @@ def _listed(parts: Mapping[str, Any], image: str, label: str, title: str) -> Fou
         values = sorted({value for part in parts.values() for value in part.unique(label)} - {None})
         names = [str(value) for value in values]
         numbers = {value: number for number, value in enumerate(values)}
-    columns = [
-        Column(
-            part.select_columns([image, label]).cast_column(image, Image(decode=False)), image, label, numbers
-        )
-        for part in parts.values()
-    ]
-    counts = {part: len(column) for part, column in zip(parts, columns, strict=True)}
-    return Found(Pictures(ConcatDataset(columns), title), counts, names)  # type: ignore[arg-type]
+    columns = []
+    for part in parts.values():
+        rows = part.select_columns([image, label]).cast_column(image, Image(decode=False))
+        columns.append(Column(rows, image, label, numbers))
+    counts = dict(zip(parts, map(len, columns), strict=True))
+    return Pictures(ConcatDataset(columns), counts, names, title)  # type: ignore[arg-type]

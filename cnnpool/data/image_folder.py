@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -11,11 +11,11 @@ from unicodedata import normalize
 
 from cnnpool.data.decode import MADE_BY, SUFFIXES
 from cnnpool.data.errors import DataError
-from cnnpool.data.image_source import NAMES, Found, ImageSource, Origin, cache_folder, stamp
+from cnnpool.data.image_source import NAMES, ImageSource, Origin, cache_folder, stamp
 from cnnpool.data.images import Pictures
 from cnnpool.tables import printable
 
-EXPECTED = "train/CLASS and test/CLASS (or val/CLASS), or all of them in CLASS"
+LAYOUT = "data.root must hold folders train/CLASS and test/CLASS (or val/CLASS) of images, or CLASS alone"
 SYSTEM = frozenset(
     ("@eadir", "#recycle", "#snapshot", "$recycle.bin", "__macosx", "lost+found", "system volume information")
 )
@@ -46,55 +46,29 @@ class ImageFolder(ImageSource):
 
     def origin(self) -> Origin:
         root = Path(self.root).expanduser().absolute()
-        layout = find_images(root)
-        listings = layout.parts.values()
-        paths = (path for listing in listings for paths in listing.values() for path in paths)
+        parts, notes = find_images(root)
+        classes = tuple(parts["train"])
+        items = [
+            (path, label)
+            for listing in parts.values()
+            for label, name in enumerate(classes)
+            for path in listing.get(name, [])
+        ]
+        counts = {part: sum(map(len, listing.values())) for part, listing in parts.items()}
         return Origin(
             root,
             cache_folder(root),
-            stamp(f"4 {MADE_BY} {self.max_megapixels}", root, paths),
-            partial(_listed, layout),
-            layout.notes(),
-            f"{printable(layout.folders['test'])}/ holds the test images" if "test" in layout.parts else "",
+            stamp(f"4 {MADE_BY} {self.max_megapixels}", root, (path for path, _ in items)),
+            partial(Pictures, items, counts, classes),
+            "test" in parts,
+            notes,
         )
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The splits and classes found below a data set's root.
+def find_images(root: Path) -> tuple[dict[str, Listing], list[str]]:
+    """Every image below ``root`` by split and class, each class's sorted by path, and notes on what is there.
 
-    Args:
-        parts: ``train``, ``test`` and perhaps ``val``, each with its images; only ``train`` where the test
-            images are still to be cut from it.
-        folders: the name of each part's folder; empty where the classes lie in the root itself.
-        ignored: kind of thing -> how many of it were left alone.
-    """
-
-    parts: dict[str, Listing]
-    folders: dict[str, str]
-    ignored: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The names of the classes, in alphabetical order."""
-        return tuple(self.parts["train"])
-
-    def notes(self) -> list[str]:
-        """A sentence on where the images lie, and one on what was left alone."""
-        count = len(self.classes)
-        text = f"{count} {'class' if count == 1 else 'classes'}"
-        names = ", ".join(f"{printable(name)}/" for name in self.folders.values())
-        text += f" in {names}" if names else ", each in a folder of its own" if count > 1 else ""
-        if self.folders.get("test", "test").lower() not in NAMES["test"]:
-            text += f"; {self.folders['test']}/ holds the test images"
-        counts = [f"{kind} ({count:,})" for kind, count in sorted(self.ignored.items()) if count]
-        return [text, f"left alone: {', '.join(counts)}"] if counts else [text]
-
-
-def find_images(root: Path) -> Layout:
-    """Every image below ``root``, by split and class, each class's sorted by path.
-
-    Folders within a class are read too, and symbolic links followed.
+    The splits are train, test and perhaps val, or train alone where the test images are yet to be cut.
 
     Raises:
         DataError: if images are missing, a folder cannot be read, or links go in a circle.
@@ -103,8 +77,11 @@ def find_images(root: Path) -> Layout:
     folders, images = _entries(root, ignored)
     splits = _splits(root, folders)
     if not splits:
-        _check_single(root, folders)
-        return Layout({"train": _classes(root, folders, images, ignored, empty=True)}, {}, ignored)
+        inner = folders[0] if len(folders) == 1 else ""
+        if inner and any(name.lower() in NAMES["train"] for name in _entries(root / inner, Counter())[0]):
+            raise DataError(f"{root} holds a single folder, which holds train/: use data.root={root / inner}")
+        parts = {"train": _classes(root, folders, images, ignored, empty=True)}
+        return parts, _notes(len(parts["train"]), splits, ignored)
     ignored["other folders"] += len(folders) - len(splits)
     ignored["images in no class's folder"] += len(images)
     parts = {}
@@ -116,14 +93,22 @@ def find_images(root: Path) -> Layout:
                 f"{root / name / unknown[0]} is a class that {root / splits['train']} lacks: "
                 "put training images of it there, or remove it"
             )
-    return Layout(parts, splits, ignored)
+    return parts, _notes(len(parts["train"]), splits, ignored)
+
+
+def _notes(count: int, splits: dict[str, str], ignored: Counter[str]) -> list[str]:
+    """A sentence on where the images of ``count`` classes lie, and one on what was left alone."""
+    text = f"{count} {'class' if count == 1 else 'classes'}"
+    names = ", ".join(f"{printable(name)}/" for name in splits.values())
+    text += f" in {names}" if names else ", each in a folder of its own" if count > 1 else ""
+    if splits.get("test", "test").lower() not in NAMES["test"]:
+        text += f"; {splits['test']}/ holds the test images"
+    counts = [f"{kind} ({count:,})" for kind, count in sorted(ignored.items()) if count]
+    return [text, f"left alone: {', '.join(counts)}"] if counts else [text]
 
 
 def _splits(root: Path, folders: list[str]) -> dict[str, str]:
-    """Part -> its folder, in the order train, val, test; empty where ``root`` holds classes.
-
-    Without a test folder the validation images are the test images.
-    """
+    """Part -> its folder, in the order train, val, test; empty where ``root`` holds classes."""
     named = [name for name in folders if any(name.lower() in names for names in NAMES.values())]
     held = [name for name in named if _entries(root / name, Counter())[0]]
     unsorted = [name for name in named if name not in held]
@@ -139,33 +124,17 @@ def _splits(root: Path, folders: list[str]) -> dict[str, str]:
         if len(same) > 1:
             raise DataError(f"{root} holds both {same[0]}/ and {same[1]}/: keep one of them")
         found |= dict.fromkeys([part], same[0]) if same else {}
-    if not found:
-        return {}
     others = [name for name in folders if name not in held]
-    if "train" not in found:
-        raise DataError(
-            f"cannot read {root / 'train'} (there is none beside {held[0]}/): "
-            f"data.root must hold the images of each class in {EXPECTED}"
-        )
+    if found and "train" not in found:
+        raise DataError(f"{root / 'train'} is missing beside {held[0]}/: {LAYOUT}")
     if len(found) == 1 and others:
         raise DataError(
-            f"cannot read {root / 'test'} (beside {found['train']}/ there is neither test/ nor val/, but "
-            f"{printable(others[0])}/): data.root must hold the images of each class in {EXPECTED}, or in "
-            f"{found['train']}/CLASS and nothing else"
+            f"beside {root / found['train']} there is neither test/ nor val/, but {printable(others[0])}/: "
+            f"{LAYOUT}"
         )
     if "test" not in found and "val" in found:
         found["test"] = found.pop("val")
     return found
-
-
-def _check_single(root: Path, folders: list[str]) -> None:
-    """Raise where ``root`` holds nothing but the folder that was meant."""
-    if len(folders) == 1:
-        below = _entries(root / folders[0], Counter())[0]
-        if any(name.lower() in NAMES["train"] for name in below):
-            raise DataError(
-                f"{root} holds a single folder, which holds train/: use data.root={root / folders[0]}"
-            )
 
 
 def _classes(
@@ -176,11 +145,6 @@ def _classes(
     A class is known by its name in composed Unicode: macOS writes accents apart, and other systems do not.
     """
     ignored["images in no class's folder"] += len(loose)
-    if not names:
-        raise DataError(
-            f"{folder} holds no folder: put the images of each class into a folder of its own, or "
-            "name another by data.root=FOLDER"
-        )
     listing: Listing = {}
     for name in sorted(names, key=partial(normalize, "NFC")):
         if paths := sorted(_walk(folder / name, ignored, ())):
@@ -191,8 +155,8 @@ def _classes(
             raise DataError(f"{folder / name} holds no image: fill or remove it")
     if not listing:
         raise DataError(
-            f"{folder} holds no image: put the images of each class into a folder of its own, or name "
-            "another by data.root=FOLDER"
+            f"{folder} holds no folder of images: put the images of each class into a folder of its own, or "
+            "name another by data.root=FOLDER"
         )
     return listing
 
@@ -215,10 +179,7 @@ def _entries(folder: Path, ignored: Counter[str]) -> tuple[list[str], list[str]]
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
-        raise DataError(
-            f"cannot read {folder} ({error.strerror}): data.root must hold the images of each class in "
-            f"{EXPECTED}"
-        ) from error
+        raise DataError(f"cannot read {folder} ({error.strerror}): {LAYOUT}") from error
     for entry in entries:
         suffix = os.path.splitext(entry.name)[1].lower()
         is_folder = _is(entry.is_dir)
@@ -232,9 +193,8 @@ def _entries(folder: Path, ignored: Counter[str]) -> tuple[list[str], list[str]]
             # A broken link to an image is an image that cannot be read, and is named as such.
             images.append(entry.path)
         else:
-            ignored[
-                suffix if suffix.isascii() and suffix.isprintable() and suffix else "files without suffix"
-            ] += 1
+            is_plain = suffix.isascii() and suffix.isprintable() and suffix
+            ignored[suffix if is_plain else "files without suffix"] += 1
     return sorted(folders), images
 
 
@@ -244,15 +204,3 @@ def _is(asked: Callable[[], bool]) -> bool:
     except OSError:
         # A link to itself.
         return False
-
-
-def _listed(layout: Layout) -> Found:
-    """The images of every part, by class."""
-    items = [
-        (path, label)
-        for listing in layout.parts.values()
-        for label, name in enumerate(layout.classes)
-        for path in listing.get(name, [])
-    ]
-    counts = {part: sum(map(len, listing.values())) for part, listing in layout.parts.items()}
-    return Found(Pictures(items), counts, layout.classes)

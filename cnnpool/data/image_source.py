@@ -16,11 +16,10 @@ from annotated_types import Ge, Gt, Le, Lt
 from cnnpool.bounds import Seed
 from cnnpool.data.base import Raw, Source, Split, ValSize
 from cnnpool.data.cache import Stream, cached, decoded_rows
-from cnnpool.data.decode import Header, Size, quiet_pillow
+from cnnpool.data.decode import Size, quiet_pillow
 from cnnpool.data.errors import DataError
-from cnnpool.data.images import GIB, Anew, Pictures, between, commonest_size, survey
+from cnnpool.data.images import GIB, Pictures, between, commonest_size, survey
 from cnnpool.data.sampling import cut
-from cnnpool.system.progress import Progress
 from cnnpool.tables import printable
 
 NAMES = {
@@ -34,21 +33,6 @@ TestSize = Annotated[float, Gt(0), Lt(1)]
 
 
 @dataclass(frozen=True)
-class Found:
-    """All images of a data set.
-
-    Args:
-        pictures: of train, val and test, one part after another.
-        counts: part -> its images, in that order; only ``train`` where test images are still to be cut.
-        names: of the classes, by label; a label without a name is named by its number.
-    """
-
-    pictures: Pictures
-    counts: Mapping[str, int]
-    names: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class Origin:
     """A data set before any image of it is read.
 
@@ -57,16 +41,16 @@ class Origin:
         folder: where decoded images are kept.
         key: changes when images, labels or names do.
         listed: finds all images.
+        has_test: whether test images come apart from the others, and are not to be cut from them.
         notes: what a user should know, a sentence each.
-        test: what holds the test images, as a clause; empty where they are to be cut from the others.
     """
 
     root: Path
     folder: Path
     key: str
-    listed: Callable[[], Found]
-    notes: Sequence[str] = ()
-    test: str = ""
+    listed: Callable[[], Pictures]
+    has_test: bool
+    notes: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,59 +113,38 @@ class ImageSource(Source):
         notes = [*origin.notes, *raw.notes]
         if raw.skipped:
             notes.append(_left_out(raw.skipped, origin, skip=self.skip_unreadable))
-        if not origin.test:
+        if not origin.has_test:
             raw = self._cut(raw)
             notes.append(
                 f"test images: {100 * self.test_size:g} % of each class (data.test_size), drawn by "
                 f"data.split_seed={self.split_seed}"
             )
-        elif unused := [
-            name for name in ("test_size", "split_seed") if getattr(self, name) != getattr(ImageSource, name)
-        ]:
-            notes.append(
-                f"no effect: {' and '.join(f'data.{name}={getattr(self, name)}' for name in unused)}, since "
-                f"{origin.test}"
-            )
         if not raw.in_memory:
-            notes.append(_streamed(raw, path))
+            gib = sum(split.rows.nbytes for split in raw.splits.values()) / GIB
+            notes.append(f"not held in memory ({gib:.2g} GiB): each batch is read from {path}")
         return replace(raw, notes=tuple(notes))
 
     def _decode(self, origin: Origin, part: Path | None) -> Raw:
-        """All images that can be read, in the file ``part`` where the disk has room for them; without test
-        images where they are still to be cut off.
-        """
-        listing = origin.listed()
-        pictures, ends = listing.pictures, np.cumsum([0, *listing.counts.values()]).tolist()
+        """All images that can be read, pixels in ``part``; no test images where they are yet to be cut."""
+        pictures = origin.listed()
+        ends = np.cumsum([0, *pictures.counts.values()]).tolist()
         with quiet_pillow():
-            headers, unreadable = self._headers(pictures)
+            headers, unreadable = survey(pictures, self.max_megapixels)
             size, why = self._size([header.size for place, header in headers.items() if place < ends[1]])
             shape = (*size, self.channels or (1 if pictures.is_grey() else 3))
-            rows, others = decoded_rows(pictures, headers, shape, part=part, stream=self.stream)
+            rows, others = decoded_rows(pictures, headers, shape, part)
         places = [place for place in headers if place not in others]
         used = np.unique(pictures.labels[pictures.labels >= 0])
-        kept = torch.from_numpy(np.searchsorted(used, pictures.labels[places]))
-        parts = {}
-        for name, first, end in zip(listing.counts, ends, ends[1:], strict=False):
+        labels = torch.from_numpy(np.searchsorted(used, pictures.labels[places]))
+        parts = {"test": Split(rows.take(slice(0)), labels[:0])}
+        for name, first, end in zip(pictures.counts, ends, ends[1:], strict=False):
             bounds = slice(*np.searchsorted(places, (first, end)).tolist())
-            parts[name] = Split(rows.take(bounds), kept[bounds])
-        none = slice(0, 0)
-        test = parts.get("test", Split(rows.take(none), kept[none]))
-        skipped = {pictures.name(i, origin.root): why for i, why in sorted((unreadable | others).items())}
+            parts[name] = Split(rows.take(bounds), labels[bounds])
+        names = pictures.classes
+        classes = tuple(names[label] if label < len(names) else str(label) for label in used.tolist())
         notes = (_sizes(size, why, [headers[place].size for place in places]),) if places else ()
-        return Raw(_names(listing.names, used), parts["train"], test, parts.get("val"), notes, skipped)
-
-    def _headers(self, pictures: Pictures) -> tuple[dict[int, Header], dict[int, str]]:
-        """Of all images by place, and why others cannot be used."""
-        headers: dict[int, Header] = {}
-        unreadable: dict[int, str] = {}
-        with Progress("looking at images", len(pictures), "files") as progress:
-            for place, found in enumerate(survey(pictures, self.max_megapixels)):
-                progress.step()
-                if isinstance(found, str):
-                    unreadable[place] = found
-                else:
-                    headers[place] = found
-        return headers, unreadable
+        skipped = {pictures.name(i, origin.root): why for i, why in sorted((unreadable | others).items())}
+        return Raw(classes, parts["train"], parts["test"], parts.get("val"), notes, skipped)
 
     def _size(self, training: Sequence[Size]) -> tuple[Size, str]:
         """(H, W) to bring all images to, and why."""
@@ -206,26 +169,13 @@ def _pair(size: int | Size) -> Size:
     return (size, size) if isinstance(size, int) else size
 
 
-def _names(names: Sequence[str], used: np.ndarray) -> tuple[str, ...]:
-    """The names of the labels that are used."""
-    return tuple(names[label] if label < len(names) else str(label) for label in used.tolist())
-
-
 def _sizes(size: Size, why: str, sizes: Sequence[Size]) -> str:
-    resized = [own for own in sizes if own != tuple(size)]
-    text = f"size: {size[0]}x{size[1]} ({why}); "
+    """A note on the size, and on how many of the images, of these ``sizes``, are resized."""
+    text, resized = f"size: {size[0]}x{size[1]} ({why}); ", [own for own in sizes if own != tuple(size)]
     if not resized:
         return f"{text}every image has it"
-    count = f"{len(resized):,} of {len(sizes):,}" if len(resized) < len(sizes) else f"all {len(sizes):,}"
-    text += f"{count} images are resized, {between(resized)}"
-    return f"{text}, and their centre is cut out"
-
-
-def _streamed(raw: Raw, path: Path) -> str:
-    gib = sum(split.rows.nbytes for split in raw.splits.values()) / GIB
-    if not isinstance(getattr(raw.train.rows, "store", None), Anew):
-        return f"not held in memory ({gib:.2g} GiB): each batch is read from {path}"
-    return f"neither memory nor disk has room for {gib:.2g} GiB: each batch is decoded from its files"
+    count = f"{len(resized):,} of {len(sizes):,}"
+    return f"{text}{count} images are resized, {between(resized)}, and their centre is cut out"
 
 
 def cache_folder(root: Path) -> Path:
@@ -266,14 +216,11 @@ def _left_out(skipped: Mapping[str, str], origin: Origin, *, skip: bool) -> str:
         place = f"see {listed}"
     except OSError as error:
         place = f"their list cannot be kept in {listed.parent}: {error.strerror}"
-    count = len(skipped)
     if skip:
-        images = "1 image" if count == 1 else f"{count:,} images"
-        return f"{images} left out, which cannot be read (data.skip_unreadable): {place}"
+        return f"left out, since they cannot be read: {len(skipped):,} of the images, {place}"
     path, why = next(iter(skipped.items()))
-    more = f" and {count - 1:,} more ({place})" if count > 1 else ""
-    them = "what cannot be read" if more else "it"
+    more = f" and {len(skipped) - 1:,} more ({place})" if len(skipped) > 1 else ""
     raise DataError(
-        f"cannot decode {origin.root / path} ({why}){more}: repair or remove {them}, or go on without it by "
-        "data.skip_unreadable=true"
+        f"cannot decode {origin.root / path} ({why}){more}: repair or remove what cannot be read, or go on "
+        "without it by data.skip_unreadable=true"
     )

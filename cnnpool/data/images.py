@@ -1,19 +1,20 @@
 """Many images to pixels of one size: surveyed and decoded in all cores, the unreadable ones set apart."""
 
+import math
 import os
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import numpy as np
-from PIL import Image
 
 from cnnpool.data.decode import Header, Picture, Size, decode, is_passing, opened, read_header, reason
 from cnnpool.data.errors import DataError
-from cnnpool.data.rows import CHUNK, Shape
-from cnnpool.data.threads import Budget, cores, in_threads
+from cnnpool.data.rows import CHUNK, Shape, sums_of
+from cnnpool.data.threads import Budget, in_threads
+from cnnpool.system.load import usable
+from cnnpool.system.progress import Progress
 
 LARGEST = 512
 """Pixels of H and W up to which a size is chosen without being asked for."""
@@ -41,25 +42,20 @@ class Pictures:
 
     Args:
         items: images with their labels, read from several threads at once.
+        counts: part -> its images, in the order train, val, test; only train where a test is yet to be cut.
+        classes: their names, by label; a label without a name is named by its number.
         title: of the data set, in messages on images without a path.
-
-    Attributes:
-        labels: int64, (N,); -1 for an image that was not opened yet.
     """
 
-    def __init__(self, items: Items, title: str = ""):
-        self.items, self.title = items, title
+    def __init__(
+        self, items: Items, counts: Mapping[str, int], classes: Sequence[str] = (), title: str = ""
+    ):
+        self.items, self.counts, self.classes, self.title = items, counts, classes, title
         self.labels = np.full(len(items), -1, np.int64)
-
-    def __len__(self) -> int:
-        return len(self.items)
+        """-1 for an image that was not opened yet."""
 
     def open(self, place: int) -> Picture:
-        """The image at ``place``; its label is noted.
-
-        Raises:
-            Exception: nearly any, by the data set.
-        """
+        """The image at ``place``, whose label is noted. Raises nearly anything, by the data set."""
         picture, label = self.items[place]
         if label is None or int(label) < 0:
             raise DataError(f"{self._named(place, picture)} has no label")
@@ -107,84 +103,52 @@ class Pictures:
             return reason(error)
 
 
-def survey(pictures: Pictures, max_megapixels: int, workers: int | None = None) -> Iterator[Header | str]:
-    """The header of every image, or why it cannot be used, since it has more than ``max_megapixels`` too."""
+def survey(
+    pictures: Pictures, max_megapixels: int, workers: int | None = None
+) -> tuple[dict[int, Header], dict[int, str]]:
+    """By place the header of each image, and why others, larger ones too, cannot be used."""
 
     def look(place: int) -> Header | str:
         header = pictures.attempt(place, read_header)
-        if isinstance(header, str) or header.pixels <= max_megapixels * MEGA:
+        if isinstance(header, str) or (megapixels := math.prod(header.size) / MEGA) <= max_megapixels:
             return header
         return (
-            f"{header.pixels / MEGA:,.0f} megapixels, more than data.max_megapixels={max_megapixels}: "
+            f"{megapixels:,.0f} megapixels, more than data.max_megapixels={max_megapixels}: "
             f"shrink it, or raise that (reading it takes {header.nbytes / GIB:.1f} GiB)"
         )
 
-    return in_threads(look, range(len(pictures)), ahead=AHEAD, workers=workers)
+    headers: dict[int, Header] = {}
+    unreadable: dict[int, str] = {}
+    count = len(pictures.items)
+    with Progress("looking at images", count, "files") as progress:
+        for place, found in enumerate(in_threads(look, range(count), ahead=AHEAD, workers=workers)):
+            progress.step()
+            if isinstance(found, str):
+                unreadable[place] = found
+            else:
+                headers[place] = found
+    return headers, unreadable
 
 
 def decoded(
-    pictures: Pictures,
-    headers: Mapping[int, Header],
-    shape: Shape,
-    make: Callable[[np.ndarray], Made],
-    workers: int | None = None,
-) -> Iterator[Made | str]:
-    """``make`` of the pixels of each image in ``headers``, or why it cannot be read, in that order.
-
-    Args:
-        pictures: all images.
-        headers: by place among them.
-        shape: (H, W, C) of all, see ``cnnpool.data.decode.decode``.
-        make: called in the thread that decoded them.
-        workers: threads; None for one for each core. They change no bit.
+    pictures: Pictures, headers: Mapping[int, Header], shape: Shape, workers: int | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray] | str]:
+    """Pixels, (H, W, C), and sums of each image in ``headers``, or why it cannot be read, in that order.
 
     Raises:
         DataError: if memory is short or a disk fails.
     """
 
-    def work(place: int) -> Made | str:
+    def pixels_and_sums(picture: Picture) -> tuple[np.ndarray, np.ndarray]:
+        pixels = decode(picture, shape[:2], shape[2])
+        return pixels, sums_of(pixels)
+
+    def work(place: int) -> tuple[np.ndarray, np.ndarray] | str:
         with _budget.taken(headers[place].nbytes):
-            return pictures.attempt(place, lambda picture: make(decode(picture, shape[:2], shape[2])))
+            return pictures.attempt(place, pixels_and_sums)
 
-    ahead = max(cores(), min(AHEAD, CHUNK // (shape[0] * shape[1] * shape[2])))
+    ahead = max(len(usable()), min(AHEAD, CHUNK // (shape[0] * shape[1] * shape[2])))
     return in_threads(work, headers, ahead=ahead, workers=workers)
-
-
-class Anew:
-    """Rows decoded in all cores whenever they are read, where neither memory nor disk has room for pixels.
-
-    Args:
-        pictures: of the whole data set.
-        headers: by place among them; a row's number in this store is that place.
-    """
-
-    def __init__(self, pictures: Pictures, headers: Mapping[int, Header]):
-        self.pictures, self.headers = pictures, headers
-        self.states = {place: pictures.attempt(place, _state) for place in headers}
-
-    def read(self, places: np.ndarray, shape: Shape) -> np.ndarray:
-        """The rows at ``places``: see ``Store``."""
-        if Image.MAX_IMAGE_PIXELS is not None:
-            # For good: batches are read in other threads, where neither can be set for a while only.
-            Image.MAX_IMAGE_PIXELS = None
-            warnings.filterwarnings("ignore", module=r"PIL\.")
-        headers = {place: self.headers[place] for place in places.tolist()}
-        pixels = np.empty((len(places), *shape), np.uint8)
-        for place, image in zip(headers, decoded(self.pictures, headers, shape, np.asarray), strict=True):
-            if isinstance(image, str):
-                raise DataError(f"cannot read {self.pictures.name(place)} any more ({image}): run again")
-            if self.pictures.attempt(place, _state) != self.states[place]:
-                raise DataError(f"{self.pictures.name(place)} was changed while it was in use: run again")
-            pixels[places == place] = image
-        return pixels
-
-
-def _state(picture: Picture) -> tuple[int, int]:
-    """Size and time of change of an image's file; zeros for an image without one."""
-    if not isinstance(picture, str):
-        return 0, 0
-    status = os.stat(picture)
-    return status.st_size, status.st_mtime_ns
 
 
 def commonest_size(sizes: Sequence[Size]) -> tuple[Size, str]:

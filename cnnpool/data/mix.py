@@ -26,9 +26,7 @@ def mix(
         images: (N, C, H, W), floating point.
         labels: (N,), indices of classes.
         generator: on the CPU; the only source of chance.
-        num_classes: number of classes.
-        mixup: alpha of Mixup, which blends whole images; 0 for none.
-        cutmix: alpha of CutMix, which pastes a rectangle of the other image; 0 for none.
+        mixup, cutmix: their alphas; 0 for none.
 
     Returns:
         The mixed images, and the share of each class in them, (N, num_classes), float32.

@@ -14,9 +14,7 @@ LEFT_OUT = 0.1
 STRONG = 5
 """Times as many training images as the smallest class has, from which on the largest is warned of."""
 LONGEST = 16
-"""Classes up to which all are listed; of more, the largest and the smallest."""
-
-
+"""Classes that are listed at most, the largest ones."""
 _described: set[tuple[str, tuple[str, ...]]] = set()
 """Data sets that this process has described: the jobs of a sweep mostly share theirs."""
 
@@ -51,18 +49,19 @@ def lines(dataset: Dataset) -> Iterator[str]:
 
 def warnings(dataset: Dataset) -> Iterator[str]:
     """Sentences on classes that are alone, missing or much larger than another, and on copied images."""
-    names, counts = dataset.classes, dataset.counts
+    names, counts = [tables.printable(name) for name in dataset.classes], dataset.counts
     if len(names) == 1:
         yield f"{dataset.name}: there is one class only, so any network is right about every image"
     for part, sizes in counts.items():
         missing = [name for name, size in zip(names, sizes, strict=True) if not size]
         if sum(sizes) and missing:
-            yield f"{dataset.name}: no {part} image of {', '.join(map(tables.printable, missing))}"
-    least, most = ((size, names[place]) for size, place in _ends(counts["train"]))
-    if least[0] and most[0] > STRONG * least[0]:
+            yield f"{dataset.name}: no {part} image of {', '.join(missing)}"
+    train = counts["train"]
+    least, most = min(train), max(train)
+    if least and most > STRONG * least:
         yield (
-            f"{dataset.name}: the classes are unbalanced, {most[0]:,} training images of "
-            f"{tables.printable(most[1])} but {least[0]:,} of {tables.printable(least[1])}: see the balanced "
+            f"{dataset.name}: the classes are unbalanced, {most:,} training images of "
+            f"{names[train.index(most)]} but {least:,} of {names[train.index(least)]}: see the balanced "
             "accuracy and that of each class beside the accuracy"
         )
     if count := copies(dataset.test.rows, dataset.train.rows):
@@ -72,26 +71,13 @@ def warnings(dataset: Dataset) -> Iterator[str]:
         )
 
 
-def _ends(sizes: list[int]) -> list[tuple[int, int]]:
-    """(size, place) of the smallest class and of the largest."""
-    placed = [(size, place) for place, size in enumerate(sizes)]
-    return [min(placed), max(placed, key=lambda one: (one[0], -one[1]))]
-
-
 def _table(dataset: Dataset) -> list[tables.Column]:
+    """The images of each class, the largest first."""
     counts = dataset.counts
-    places = sorted(range(dataset.num_classes), key=lambda place: (-counts["train"][place], place))
-    shown: list[int | None] = [*sorted(places)]
-    if len(places) > LONGEST:
-        half = LONGEST // 2
-        shown = [*places[:half], None, *places[-half:]]
-    headers = {
-        "class": dataset.classes,
-        **{part: [f"{n:,}" for n in sizes] for part, sizes in counts.items()},
-    }
-    return [
-        tables.Column(
-            header, ["..." if place is None else cells[place] for place in shown], words=header == "class"
-        )
-        for header, cells in headers.items()
-    ]
+    order = sorted(range(dataset.num_classes), key=lambda place: (-counts["train"][place], place))
+    places = order[:LONGEST]
+    more = [] if len(order) <= LONGEST else [f"and {len(order) - LONGEST} more"]
+    columns = [tables.Column("class", [dataset.classes[place] for place in places] + more, words=True)]
+    for part, sizes in counts.items():
+        columns.append(tables.Column(part, [f"{sizes[place]:,}" for place in places] + [""] * len(more)))
+    return columns

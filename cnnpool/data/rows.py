@@ -1,4 +1,4 @@
-"""Pixels of a split as rows that are read by their number: from memory, from a file, or decoded each time."""
+"""Pixels of a split as rows that are read by their number, from memory or from a file."""
 
 import os
 import weakref
@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -21,12 +20,7 @@ CHUNK = 1 << 24
 
 
 class Rows(ABC):
-    """Images as rows of uint8 pixels, (H, W, C) each.
-
-    Args:
-        shape: (H, W, C) of a row.
-        in_memory: whether they are held in memory, so that any of them is at hand at once.
-    """
+    """Images as rows of uint8 pixels, (H, W, C) each."""
 
     shape: Shape
     in_memory: bool = False
@@ -60,14 +54,10 @@ class Rows(ABC):
         height, width, channels = self.shape
         return len(self) * height * width * channels
 
-    @property
-    def at_once(self) -> int:
-        """Rows of ``CHUNK`` bytes, at least one."""
-        return max(1, CHUNK * len(self) // max(1, self.nbytes))
-
     def chunks(self) -> Iterator[Tensor]:
-        """All rows in order, some at a time: (B, H, W, C) each."""
-        return map(self.read, torch.arange(len(self)).split(self.at_once))
+        """All rows in order, about ``CHUNK`` bytes at a time: (B, H, W, C) each."""
+        at_once = max(1, CHUNK * len(self) // max(1, self.nbytes))
+        return map(self.read, torch.arange(len(self)).split(at_once))
 
     def whole(self) -> Tensor:
         """All rows in memory, (N, H, W, C)."""
@@ -110,45 +100,24 @@ class InMemory(Rows):
         # 11 divides no usual width, so that the bytes are not all of the same columns.
         return self.pixels.flatten(1)[:, ::11]
 
-    def chunks(self) -> Iterator[Tensor]:
-        return iter(self.pixels.split(self.at_once))
-
     def whole(self) -> Tensor:
         return self.pixels
 
 
-class Store(Protocol):
-    """Keeps the pixels of many rows somewhere."""
-
-    def read(self, places: np.ndarray, shape: Shape) -> np.ndarray:
-        """The rows at ``places``, (B,), as (B, H, W, C) of uint8.
-
-        Raises:
-            DataError: if they cannot be read any more.
-        """
-
-
 class Stored(Rows):
-    """Rows that are read from where they lie, with the sums of each at hand.
+    """Rows of a file, each known by its place there, (N,), with what ``sums`` adds up, (N, 2, C) of int64."""
 
-    Args:
-        store: that has them.
-        shape: (H, W, C) of a row.
-        places: of each row its number in the store, (N,) of int64.
-        row_sums: of each row what ``sums`` adds up, (N, 2, C) of int64.
-    """
-
-    def __init__(self, store: Store, shape: Shape, places: Tensor, row_sums: Tensor):
-        self.store, self.shape, self.places, self.row_sums = store, shape, places, row_sums
+    def __init__(self, file: "File", shape: Shape, places: Tensor, row_sums: Tensor):
+        self.file, self.shape, self.places, self.row_sums = file, shape, places, row_sums
 
     def __len__(self) -> int:
         return len(self.places)
 
     def read(self, index: Tensor) -> Tensor:
-        return torch.from_numpy(self.store.read(self.places[index].numpy(), self.shape))
+        return torch.from_numpy(self.file.read(self.places[index].numpy(), self.shape))
 
     def take(self, index: Tensor | slice) -> "Stored":
-        return Stored(self.store, self.shape, self.places[index], self.row_sums[index])
+        return Stored(self.file, self.shape, self.places[index], self.row_sums[index])
 
     def sums(self) -> Tensor:
         return self.row_sums.sum(0).double()
@@ -163,9 +132,6 @@ class File:
     Not mapped: mapped pages count as memory of the process, and a file that another program cuts short would
     kill it.
 
-    Args:
-        path: of the file.
-
     Raises:
         OSError: if it cannot be opened.
     """
@@ -176,10 +142,15 @@ class File:
         weakref.finalize(self, os.close, self.descriptor)
 
     def read(self, places: np.ndarray, shape: Shape) -> np.ndarray:
-        """The rows at ``places``: see ``Store``."""
+        """The rows at ``places``, (B,), as (B, H, W, C) of uint8.
+
+        Raises:
+            DataError: if they cannot be read any more.
+        """
         pixels = np.empty((len(places), *shape), np.uint8)
         # Neighbours in the file at one go.
-        for begin, end in zip(*_runs(places), strict=True):
+        cuts = (np.flatnonzero(np.diff(places) != 1) + 1).tolist()
+        for begin, end in zip([0, *cuts], [*cuts, len(places)], strict=True) if len(places) else ():
             self._fill(pixels[begin:end].reshape(-1).data, int(places[begin]) * int(np.prod(shape)))
         return pixels
 
@@ -193,12 +164,6 @@ class File:
             if not count:
                 raise DataError(f"{self.path} ended too early: it was changed by another program; run again")
             done += count
-
-
-def _runs(places: np.ndarray) -> tuple[list[int], list[int]]:
-    """Where runs of consecutive numbers begin and end."""
-    cuts = (np.flatnonzero(np.diff(places) != 1) + 1).tolist()
-    return ([0, *cuts], [*cuts, len(places)]) if len(places) else ([], [])
 
 
 def sums_of(pixels: np.ndarray) -> np.ndarray:

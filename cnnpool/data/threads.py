@@ -1,6 +1,5 @@
 """Work in threads whose results come in order, and a budget of memory that threads share."""
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -8,13 +7,10 @@ from contextlib import contextmanager
 from threading import Condition
 from typing import TypeVar
 
+from cnnpool.system.load import usable
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_threads(
@@ -22,13 +18,9 @@ def in_threads(
 ) -> Iterator[Result]:
     """``work`` of every item, in the order of ``items``; an error is raised where its result is due.
 
-    Args:
-        work: done in a thread.
-        items: taken as they are worked on.
-        ahead: results that are made before they are asked for, >= 0.
-        workers: threads; None for one for each core.
+    Up to ``ahead`` results are made before they are asked for, by ``workers`` threads; None for one a core.
     """
-    pool = ThreadPoolExecutor(workers or cores(), thread_name_prefix="cnnpool-data")
+    pool = ThreadPoolExecutor(workers or len(usable()), thread_name_prefix="cnnpool-data")
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -42,11 +34,7 @@ def in_threads(
 
 
 class Budget:
-    """Memory that threads share: each waits until there is room for what it takes.
-
-    Args:
-        total: of all that run at once; work that takes more runs alone.
-    """
+    """Memory that threads share: each waits for room, and work that takes more than ``total`` runs alone."""
 
     def __init__(self, total: int):
         self._total = self._free = total

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from torch.utils.data import ConcatDataset
 
 from cnnpool.data.decode import MADE_BY
-from cnnpool.data.image_source import Found, ImageSource, Origin, cache_folder, stamp
+from cnnpool.data.image_source import ImageSource, Origin, cache_folder, stamp
 from cnnpool.data.images import Pictures
 from cnnpool.data.published import FETCH, obtained
 from cnnpool.registry import did_you_mean
@@ -40,13 +40,10 @@ WHOLE: Mapping[str, Arguments] = {"train": {}}
 
 @dataclass(frozen=True)
 class TorchvisionSet:
-    """A class of ``torchvision.datasets``.
+    """A class of ``torchvision.datasets``: files that it keeps below its root, arguments of its parts.
 
-    Args:
-        files: what it keeps below its root.
-        parts: part -> arguments of the constructor, in the order train, val, test.
-        variants: name -> further arguments; the first is the default. Empty where there is only one.
-        manual: where to get files that torchvision does not download.
+    ``variants`` has further arguments by name, the first the default; ``manual`` says where to get what
+    torchvision does not download.
     """
 
     files: tuple[str, ...]
@@ -114,14 +111,10 @@ class Torchvision(ImageSource):
         variant: of a data set that comes in several: EMNIST balanced, byclass, bymerge, letters, digits,
             mnist; DTD 1 to 10; FGVCAircraft variant, family, manufacturer; Imagenette full, 320px, 160px;
             Places365 256px, large; null for the first of these.
-
-    Raises:
-        ValueError: for a data set or a variant that does not exist.
     """
 
     dataset: str
     variant: str | int | None = None
-    channels: Literal[1, 3] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -162,19 +155,17 @@ class Torchvision(ImageSource):
             folder,
             stamp(head, root, _files(root, self._set.files)),
             lambda: self._listed(parts or self._parts(root)),
+            "test" in self._set.parts,
             [f"{self._title} of torchvision, in {root}"],
-            f"{self.dataset} has test images of its own" if "test" in self._set.parts else "",
         )
 
-    def _listed(self, parts: dict[str, Any]) -> Found:
+    def _listed(self, parts: dict[str, Any]) -> Pictures:
         datasets = list(parts.values())
         names = getattr(datasets[0], "classes", getattr(datasets[0], "categories", ()))
-        return Found(
-            Pictures(ConcatDataset(datasets), self._title),
-            {part: len(dataset) for part, dataset in parts.items()},
-            # Of ImageNet's synonyms the first.
-            [str(name[0]) if isinstance(name, tuple) else str(name) for name in names],
-        )
+        # Of ImageNet's synonyms the first.
+        classes = [str(name[0]) if isinstance(name, tuple) else str(name) for name in names]
+        counts = {part: len(dataset) for part, dataset in parts.items()}
+        return Pictures(ConcatDataset(datasets), counts, classes, self._title)
 
     def _parts(self, root: Path) -> dict[str, Any]:
         """The data set of every part, downloaded first where that is asked for and needed."""
@@ -193,17 +184,13 @@ class Torchvision(ImageSource):
 
         kind, entry = getattr(datasets, self.dataset), self._set
         common = dict(entry.variants.get(self._variant, {}))
-        if _takes(kind, "loader"):
+        # By the constructors of its bases too, to which it hands arguments on.
+        if any("loader" in inspect.signature(base).parameters for base in kind.__mro__[:-1]):
             # The path instead of the image: files are decoded here, in all cores, to the size asked for.
             common["loader"] = str
         if download:
             common["download"] = True
         return {part: kind(root, **common, **arguments) for part, arguments in entry.parts.items()}
-
-
-def _takes(kind: type, argument: str) -> bool:
-    """Whether the constructor of ``kind`` or of a base, which it hands arguments on to, has ``argument``."""
-    return any(argument in inspect.signature(one).parameters for one in kind.__mro__[:-1])
 
 
 def _files(root: Path, names: tuple[str, ...]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import torch
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
-from cnnpool.data import Dataset, Loader
+from cnnpool.data import Dataset, Loader, Split
 from cnnpool.data.batches import Batch, as_it_is
 
 
@@ -44,11 +44,10 @@ class Images(LightningDataModule):
         return self._loader
 
     def val_dataloader(self) -> Loader | list[Loader]:
-        loader = self.dataset.val_loader(shard=self._shard, channels_last=self.channels_last)
-        return self._on_device(loader) if loader else []
+        return self._plain(self.dataset.val) if len(self.dataset.val) else []
 
     def test_dataloader(self) -> Loader:
-        return self._on_device(self.dataset.test_loader(shard=self._shard, channels_last=self.channels_last))
+        return self._plain(self.dataset.test)
 
     def predict_dataloader(self) -> DataLoader[Batch]:
         """The test images: predictions stand in the order of ``dataset.test``."""
@@ -71,6 +70,10 @@ class Images(LightningDataModule):
         return self.dataset.train_loader(
             shard=self._shard, parts=self.accumulate, channels_last=self.channels_last
         )
+
+    def _plain(self, split: Split) -> Loader:
+        loader = self.dataset.plain_loader(split, shard=self._shard, channels_last=self.channels_last)
+        return self._on_device(loader)
 
     def _on_device(self, loader: Loader) -> Loader:
         device = self.trainer.strategy.root_device if self.trainer else torch.device("cpu")

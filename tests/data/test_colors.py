@@ -26,11 +26,6 @@ def test_a_change_is_that_of_torchvision(name, channels):
     assert difference.max() <= 1 and (difference > 0).float().mean() < 0.03
 
 
-def test_small_images_are_not_sharpened():
-    x = images(size=(2, 5))
-    assert torch.equal(colors.sharpness(x, torch.zeros(6)), x)
-
-
 def test_jitter_draws_a_factor_for_each_image_within_the_strength():
     grey = torch.full((400, 3, 4, 4), 100, dtype=torch.uint8)
     found = color_jitter(grey, draws(len(grey), 1), 0.4)

@@ -41,7 +41,7 @@ def test_evaluation_sees_what_torchvisions_preset_gives(root):
     )
     paths = sorted((root / "test").glob("*/*.png"))
     expected = torch.stack([preset(Image.open(path)) for path in paths]).float() / 255
-    found = torch.cat([images for images, _ in dataset.test_loader()])
+    found = torch.cat([images for images, _ in dataset.plain_loader(dataset.test)])
     shape = (1, 3, 1, 1)
     found = found * torch.tensor(dataset.std).view(shape) + torch.tensor(dataset.mean).view(shape)
     assert found.shape == expected.shape == (12, 3, 28, 28)
@@ -53,7 +53,8 @@ def test_the_network_and_its_probes_see_the_part(root):
     dataset = build(root, size=(24, 28))
     assert dataset.size == (24, 28) and dataset.train.shape == (3, 32, 32)
     assert sample(dataset, dataset.test).images.shape == (12, 3, 24, 28)
-    for batches in (dataset.train_loader(), dataset.val_loader(), dataset.test_loader()):
+    plain = (dataset.plain_loader(split) for split in (dataset.val, dataset.test))
+    for batches in (dataset.train_loader(), *plain):
         for images, _ in batches:
             assert images.shape[1:] == (3, 24, 28)
             assert images.is_contiguous(memory_format=torch.channels_last)

@@ -1,11 +1,10 @@
-"""Images that are not held in memory: the same bits, from a file or decoded anew."""
+"""Images that are not held in memory: the same bits, read from a file."""
 
 import itertools
 import os
 import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +14,12 @@ from PIL import Image
 
 from cnnpool import data
 from cnnpool.data import DataError, ImageFolder, cache
-from cnnpool.data.images import Anew
-from cnnpool.data.rows import File
 from cnnpool.fit.probe_batch import sample
 
-KINDS = {"memory": type(None), "file": File, "anew": Anew}
 LAYOUTS = {"two parts": ("train", "test"), "three parts": ("train", "val", "test"), "classes": ("",)}
 
 
-def fill(root: Path, parts: tuple[str, ...], each: int = 9) -> Path:
+def fill(root: Path, parts: tuple[str, ...] = ("train", "test"), each: int = 9) -> Path:
     rng = np.random.default_rng(0)
     for part, name, i in itertools.product(parts, ("ant", "bee"), range(each)):
         path = root / part / name / f"{i}.{'png' if i % 2 else 'jpg'}"
@@ -32,32 +28,16 @@ def fill(root: Path, parts: tuple[str, ...], each: int = 9) -> Path:
     return root
 
 
-def full(path):
-    return shutil._ntuple_diskusage(10, 10, 0)
-
-
 @pytest.fixture(params=LAYOUTS)
 def root(tmp_path, request):
     return fill(tmp_path / "images", LAYOUTS[request.param])
 
 
-@pytest.fixture
-def build(monkeypatch):
-    """``build(root, kind, **options)``: a data set whose images are read as ``kind`` says."""
-
-    def build(root, kind, **options):
-        options = {"batch_size": 4, "eval_batch_size": 5, "val_size": 4, "size": 8, **options}
-        with monkeypatch.context() as patch:
-            if kind == "anew":
-                patch.setattr(cache.shutil, "disk_usage", full)
-                for kept in root.glob(".cnnpool-cache/*.images"):
-                    kept.unlink()
-            dataset = data.build("image_folder", root=str(root), stream=kind != "memory", seed=3, **options)
-        for split in (dataset.train, dataset.test):
-            assert type(getattr(split.rows, "store", None)) is KINDS[kind]
-        return dataset
-
-    return build
+def build(root, stream, **options):
+    options = {"batch_size": 4, "eval_batch_size": 5, "val_size": 4, "size": 8, **options}
+    dataset = data.build("image_folder", root=str(root), stream=stream, seed=3, **options)
+    assert dataset.train.rows.in_memory == dataset.test.rows.in_memory != stream
+    return dataset
 
 
 def epochs(batches, count: int = 2) -> list[torch.Tensor]:
@@ -72,36 +52,35 @@ def same(first, second) -> bool:
     return len(first) == len(second) and all(map(torch.equal, first, second))
 
 
-@pytest.mark.parametrize("kind", ["file", "anew"])
-def test_streamed_images_give_the_bits_of_those_in_memory(root, build, kind):
+def test_streamed_images_give_the_bits_of_those_in_memory(root):
     options = {"crop": 2, "shift": 1, "flip": True}
-    expected, streamed = build(root, "memory", **options), build(root, kind, **options)
+    expected, streamed = build(root, False, **options), build(root, True, **options)
     # Twice, for the second time the file and what is remembered of it are there.
-    for found in (streamed, build(root, kind, **options)):
+    for found in (streamed, build(root, True, **options)):
         assert found.sha256 == expected.sha256
         assert (found.mean, found.std, found.counts) == (expected.mean, expected.std, expected.counts)
         assert (found.size, found.in_channels) == (expected.size, expected.in_channels)
     for shard in ((0, 1), (0, 2), (1, 2)):
-        for name in ("train_loader", "val_loader", "test_loader"):
-            own, other = (getattr(each, name)(shard=shard) for each in (expected, streamed))
-            assert same(epochs(own), epochs(other))
+        own, other = (each.train_loader(shard=shard) for each in (expected, streamed))
+        assert same(epochs(own), epochs(other))
+        for split in ("val", "test"):
+            plain = (each.plain_loader(getattr(each, split), shard=shard) for each in (expected, streamed))
+            assert same(*map(epochs, plain))
     for split in ("train", "val", "test"):
         own, other = (sample(each, getattr(each, split)) for each in (expected, streamed))
         assert same(own, other)
 
 
-@pytest.mark.parametrize("kind", ["file", "anew"])
-def test_limit_and_identity_are_those_in_memory(root, build, kind):
-    expected, streamed = (build(root, each, limit=6) for each in ("memory", kind))
+def test_limit_and_identity_are_those_in_memory(root):
+    expected, streamed = (build(root, each, limit=6) for each in (False, True))
     assert len(streamed.train) == 6 and streamed.sha256 == expected.sha256
     assert torch.equal(streamed.train.images, expected.train.images)
     assert (streamed.mean, streamed.std) == (expected.mean, expected.std)
 
 
-@pytest.mark.parametrize("kind", ["file", "anew"])
 @pytest.mark.parametrize("stop", [0, 1, 3])
-def test_a_streamed_run_resumed_after_any_batch_sees_exactly_the_rest(tmp_path, build, kind, stop):
-    dataset = build(fill(tmp_path / "images", ("train", "test")), kind, flip=True, crop=1, batch_size=3)
+def test_a_streamed_run_resumed_after_any_batch_sees_exactly_the_rest(tmp_path, stop):
+    dataset = build(fill(tmp_path / "images"), True, flip=True, crop=1, batch_size=3)
     whole = dataset.train_loader()
     whole.sampler.set_epoch(1)
     expected = list(whole)
@@ -116,15 +95,13 @@ def test_a_streamed_run_resumed_after_any_batch_sees_exactly_the_rest(tmp_path, 
     assert all(same(own, other) for own, other in zip(rest, expected[stop:], strict=True))
 
 
-def test_unreadable_images_are_left_out_of_a_file_as_of_memory(tmp_path, build):
-    root = fill(tmp_path / "images", ("train", "test"))
+def test_unreadable_images_are_left_out_of_a_file_as_of_memory(tmp_path):
+    root = fill(tmp_path / "images")
     for path in (root / "train" / "ant" / "0.jpg", root / "test" / "bee" / "8.jpg"):
         path.write_bytes(path.read_bytes()[:100])
-    found = {kind: build(root, kind, skip_unreadable=True) for kind in KINDS}
-    assert len({each.sha256 for each in found.values()}) == 1
-    assert {len(each.skipped) for each in found.values()} == {2}
-    assert same(*(epochs(found[kind].train_loader()) for kind in ("memory", "file")))
-    assert same(*(epochs(found[kind].train_loader()) for kind in ("memory", "anew")))
+    memory, file = (build(root, stream, skip_unreadable=True) for stream in (False, True))
+    assert memory.sha256 == file.sha256 and len(memory.skipped) == len(file.skipped) == 2
+    assert same(epochs(memory.train_loader()), epochs(file.train_loader()))
 
 
 def read(root, **options):
@@ -135,7 +112,7 @@ NBYTES = 36 * 8 * 8 * 3
 
 
 def test_more_than_a_quarter_of_the_free_memory_is_read_from_disk(tmp_path, monkeypatch):
-    root = fill(tmp_path / "images", ("train", "test"))
+    root = fill(tmp_path / "images")
     monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: 4 * NBYTES)
     assert read(root).in_memory and not read(root, stream=True).in_memory
     monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: 4 * NBYTES - 1)
@@ -143,58 +120,44 @@ def test_more_than_a_quarter_of_the_free_memory_is_read_from_disk(tmp_path, monk
     assert not streamed.in_memory and read(root, stream=False).in_memory
     path = root / ".cnnpool-cache" / "3x8.images"
     assert streamed.notes[-1] == f"not held in memory (6.4e-06 GiB): each batch is read from {path}"
+    monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: 2 * NBYTES - 1)
+    with pytest.raises(DataError, match=r"the images take 0.0 GiB of memory .*by data.stream=auto"):
+        read(root, stream=False)
     monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: None)
     assert read(root).in_memory
 
 
-def test_without_room_on_disk_images_are_held_in_memory_while_they_fit(tmp_path, monkeypatch, caplog):
-    root = fill(tmp_path / "images", ("train", "test"))
-    monkeypatch.setattr(cache.shutil, "disk_usage", full)
+def test_without_room_on_disk_images_are_held_in_memory_if_they_fit_there(tmp_path, monkeypatch, caplog):
+    root = fill(tmp_path / "images")
+    monkeypatch.setattr(cache.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 0))
     monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: 2 * NBYTES)
-    assert read(root).in_memory
+    for stream in ("auto", True):
+        assert read(root, stream=stream).in_memory
     assert "cannot keep decoded images in" in caplog.text and "No space left on device" in caplog.text
     assert not list(root.glob(".cnnpool-cache/*.images*[!k]"))
     monkeypatch.setattr("cnnpool.data.cache.free_memory", lambda: 2 * NBYTES - 1)
-    assert isinstance((raw := read(root)).train.rows.store, Anew)
-    assert raw.notes[-1] == (
-        "neither memory nor disk has room for 6.4e-06 GiB: each batch is decoded from its files"
-    )
-    with pytest.raises(DataError, match=r"36 images of 8x8 take 0.0 GiB .*by data.stream=auto"):
-        read(root, stream=False)
+    with pytest.raises(DataError, match=r"the images take 0.0 GiB of memory"):
+        read(root)
 
 
-def test_a_file_that_changes_while_it_is_decoded_anew_is_named(tmp_path, build):
-    root = fill(tmp_path / "images", ("train", "test"))
-    dataset = build(root, "anew")
-    os.utime(root / "test" / "bee" / "8.jpg", (0, 0))
-    with pytest.raises(DataError, match=r"test/bee/8.jpg was changed while it was in use: run again"):
-        list(dataset.test_loader())
-    (root / "test" / "ant" / "0.jpg").unlink()
-    with pytest.raises(DataError, match=r"cannot read .*ant/0.jpg any more \(No such file"):
-        list(dataset.test_loader())
-
-
-def test_a_cache_that_is_made_anew_meanwhile_changes_nothing_for_a_run(tmp_path, build):
-    root = fill(tmp_path / "images", ("train", "test"))
-    dataset = build(root, "file")
+def test_a_cache_that_is_made_anew_meanwhile_changes_nothing_for_a_run(tmp_path):
+    root = fill(tmp_path / "images")
+    dataset = build(root, True)
     expected = epochs(dataset.train_loader())
     (root / "train" / "ant" / "9.jpg").write_bytes((root / "train" / "ant" / "8.jpg").read_bytes())
-    assert build(root, "file").sha256 != dataset.sha256
+    assert build(root, True).sha256 != dataset.sha256
     assert same(epochs(dataset.train_loader()), expected)
 
 
-def test_reading_leaves_the_global_generator_and_the_main_threads_warnings_alone(tmp_path, build):
-    dataset = build(fill(tmp_path / "images", ("train", "test")), "anew", flip=True)
+def test_reading_leaves_the_global_generator_alone(tmp_path):
+    dataset = build(fill(tmp_path / "images"), True, flip=True)
     state = torch.get_rng_state()
-    with pytest.warns(UserWarning, match="mine") as caught:
-        for _ in dataset.train_loader():
-            warnings.warn("mine", stacklevel=1)
-    assert len(caught) == len(dataset.train_loader())
+    list(dataset.train_loader())
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_batches_of_streamed_images_are_made_where_they_are_needed(tmp_path, build):
-    dataset = build(fill(tmp_path / "images", ("train", "test")), "file", flip=True)
+def test_batches_of_streamed_images_are_made_where_they_are_needed(tmp_path):
+    dataset = build(fill(tmp_path / "images"), True, flip=True)
     for keep in (True, False):
         batches = dataset.train_loader()
         batches.dataset.move(torch.device("meta"), images=keep)
@@ -204,11 +167,11 @@ def test_batches_of_streamed_images_are_made_where_they_are_needed(tmp_path, bui
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_gpu_gets_the_batches_of_a_cpu(tmp_path, build):
-    root = fill(tmp_path / "images", ("train", "test"))
-    expected = epochs(build(root, "memory", flip=True, crop=2).train_loader())
-    for kind, keep in itertools.product(KINDS, (True, False)):
-        moved = build(root, kind, flip=True, crop=2).train_loader()
+def test_a_gpu_gets_the_batches_of_a_cpu(tmp_path):
+    root = fill(tmp_path / "images")
+    expected = epochs(build(root, False, flip=True, crop=2).train_loader())
+    for stream, keep in itertools.product((False, True), (True, False)):
+        moved = build(root, stream, flip=True, crop=2).train_loader()
         moved.dataset.move(torch.device("cuda"), images=keep)
         for own, other in zip(epochs(moved), expected, strict=True):
             assert own.device.type == "cuda"
@@ -225,7 +188,8 @@ before = peak()
 # Once to decode, once to read what was decoded: 172 MiB of pixels.
 for _ in range(2):
     dataset = data.build("image_folder", root=sys.argv[1], stream=True, **options)
-    for batches in (dataset.train_loader(), dataset.val_loader(), dataset.test_loader()):
+    plain = (dataset.plain_loader(split) for split in (dataset.val, dataset.test))
+    for batches in (dataset.train_loader(), *plain):
         for batch in batches:
             pass
     print(peak() - before)

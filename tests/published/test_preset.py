@@ -49,7 +49,7 @@ def test_images_are_those_that_torchvision_itself_would_test_on(tmp_path):
     chosen = sized(settings(FOLDER | {"root": str(tmp_path)}, arch="swin_t", weights="default"))
     dataset = data.build(**chosen, val_size=0)
     dataset = dataclasses.replace(dataset, mean=preset.mean, std=preset.std)
-    ours = next(iter(dataset.test_loader()))[0]
+    ours = next(iter(dataset.plain_loader(dataset.test)))[0]
     transform = torchvision.models.Swin_T_Weights.DEFAULT.transforms()
     theirs = transform(image)
     assert ours.shape == (2, 3, 224, 224)
