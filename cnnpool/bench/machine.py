@@ -13,15 +13,9 @@ from cnnpool.system.hardware import commit, keep_memory, processor, usable
 
 
 def prepare(threads: int | None, device: str, *, plain: bool = False) -> torch.device:
-    """As in training: so many threads, and freed memory stays in the process (see docs/performance.md).
+    """The ``device``, current if it is a GPU, with so many threads of torch; None: its own number.
 
-    Args:
-        threads: of torch; None for as many as it has by itself.
-        device: its name.
-        plain: leave memory as a process has it that sets nothing.
-
-    Returns:
-        The device, current if it is a GPU.
+    As in training, freed memory stays in the process (see docs/performance.md), unless ``plain``.
 
     Raises:
         ValueError: if there is no such device.

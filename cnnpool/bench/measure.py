@@ -27,15 +27,11 @@ BLOCK_SECONDS, LEAST_STEPS = {"cpu": 5e-4, "cuda": 5e-3}, {"cpu": 1, "cuda": 10}
 def in_turn(
     calls: dict[str, Call], repeat: int, device: torch.device = CPU, steps: int = 1
 ) -> dict[str, list[float]]:
-    """Seconds per step of each of ``calls``, ``repeat`` times, one after the other and back again.
+    """Seconds per step, of which a call makes ``steps``, of each of ``calls``, ``repeat`` times in turn.
 
     A time is the least of a few, so that another process on the same core must interrupt all of them to be
-    seen; short calls are timed in blocks.
-
-    Args:
-        device: where they work. A GPU is waited for before a block and at its end, so that a time is of
-            launching or of work, whichever takes longer.
-        steps: that one call makes.
+    seen; short calls are timed in blocks. A GPU is waited for before a block and at its end, so that a time
+    is of launching or of work, whichever takes longer.
     """
     blocks = {name: _block(call, device, steps) for name, call in calls.items()}
     seconds: dict[str, list[float]] = {name: [] for name in calls}
@@ -47,11 +43,10 @@ def in_turn(
 
 
 def singles(calls: dict[str, Call], count: int) -> dict[str, dict[str, float]]:
-    """``count`` single calls of each of ``calls`` on the CPU, in turn.
+    """Median and 90th percentile of ``count`` single calls of each of ``calls`` on the CPU, in turn.
 
-    Returns:
-        The name of each -> ``median_ms`` and ``p90_ms``, the 90th percentile; and ``page_faults`` a call,
-        where the system counts them: memory that was given back to it and is fetched again.
+    ``page_faults`` a call, where the system counts them, are of memory that was given back to it and is
+    fetched again.
     """
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     faults = dict.fromkeys(calls, 0)

@@ -51,11 +51,7 @@ class Case(NamedTuple):
 
 
 def cases(shapes: str, only: list[str], device: torch.device = CPU) -> list[Case]:
-    """All cases of a suite, or those of the operators ``only``: by name, or by the first word of it.
-
-    Args:
-        shapes: small, default or all.
-        device: whose maps: a GPU's are larger.
+    """All cases of ``shapes``, or those of the operators ``only``, by name or by its first word.
 
     Raises:
         ValueError: for an unknown operator.
@@ -136,7 +132,7 @@ def _forward(ours: Function, theirs: Function, x: Tensor, repeat: int) -> dict[s
 
 
 class MissingError(Exception):
-    """A rival that cannot be measured here; the message says why."""
+    """Why a rival cannot be measured here."""
 
 
 class _Module(nn.Module):

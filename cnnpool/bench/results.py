@@ -33,14 +33,7 @@ def record(
     device: "torch.device",
     out: Path | None,
 ) -> None:
-    """Print the lines of ``rows`` and write the rows to ``out``, each as soon as it is measured.
-
-    Args:
-        rows: measured lazily, each with its line for the terminal.
-        suite: its name.
-        command: the command that measures.
-        device: where it measures.
-        out: file for the results, in JSON.
+    """Print the line of each of ``rows``, and write the rows to ``out``, JSON, as soon as they are measured.
 
     Raises:
         ValueError: if ``out`` cannot be written.

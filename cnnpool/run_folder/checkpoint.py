@@ -34,12 +34,7 @@ METRICS = "Checkpoints"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint of a run.
-
-    Args:
-        path: its file.
-        content: Lightning's, with our entry.
-    """
+    """A checkpoint of a run: its file and its content, which is Lightning's with our entry."""
 
     path: Path
     content: dict[str, Any]
@@ -56,12 +51,7 @@ class Checkpoint:
 
 
 def header(asked: Mapping[str, Any], kernels: str) -> dict[str, Any]:
-    """The entry of a checkpoint that tells its run; the steps and sums of the epoch come beside it.
-
-    Args:
-        asked: the settings that decide the result.
-        kernels: the compiled ones that are in use.
-    """
+    """The entry of a checkpoint that tells its run; steps and sums of the epoch come beside it."""
     return {
         "schema": SCHEMA,
         "version": __version__,
@@ -77,7 +67,7 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
 
     Raises:
         LostError: if the run's folder is gone.
-        OSError: naming the file, and a disk that is full; what stood there still does.
+        OSError: naming the file; what stood there still does.
     """
     try:
         path.parent.mkdir(exist_ok=True)
@@ -128,8 +118,7 @@ def latest(folder: Path) -> Checkpoint | None:
         DamagedError: if there are checkpoints, and all are damaged.
     """
     errors = []
-    for name in (layout.LAST, layout.PREVIOUS):
-        path = folder / name
+    for path in (folder / layout.LAST, folder / layout.PREVIOUS):
         if not path.exists():
             continue
         try:
@@ -139,9 +128,9 @@ def latest(folder: Path) -> Checkpoint | None:
         except DamagedError as error:
             errors.append(error)
             continue
-        if name != layout.LAST:
+        if path.name != layout.LAST:
             why = errors[0] if errors else f"no {layout.LAST}"
-            log.warning("%s; going on from %s, one checkpoint earlier", why, name)
+            log.warning("%s; going on from %s, one checkpoint earlier", why, path.name)
         return Checkpoint(path, content)
     if errors:
         raise DamagedError(f"{errors[0]}: delete it to train anew")

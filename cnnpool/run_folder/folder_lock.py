@@ -19,13 +19,7 @@ HARMLESS = {layout.LOG, layout.OUTPUT, layout.LOCK}
 
 @dataclass(frozen=True)
 class Held:
-    """A folder that this process holds.
-
-    Args:
-        folder: of the run.
-        made: the folders that were made for it, the deepest first.
-        before: what it held before.
-    """
+    """A folder that this process holds, folders ``made`` for it, deepest first, and what it had before."""
 
     folder: Path
     made: list[Path]
@@ -70,10 +64,7 @@ def held(folder: Path) -> Iterator[Held]:
 
 
 def abandoned(folder: Path, now: status.Status) -> bool:
-    """Whether the run in ``folder`` was killed: ``now`` is running, but its machine, this one, has no holder.
-
-    Of a run on another machine, or of an earlier version, nobody can tell: False.
-    """
+    """Whether the run in ``folder`` was killed: ``now`` is running here, but no process holds the folder."""
     here = now.state == "running" and now.machine == platform.node()
     return here and is_locked(folder / layout.LOCK) is False
 
@@ -90,11 +81,7 @@ def _usable() -> Iterator[None]:
 
 @_usable()
 def refuse_foreign(folder: Path) -> None:
-    """Raise unless ``folder`` is a run's, empty, or missing.
-
-    Raises:
-        OccupiedError: naming what it holds, or why it cannot be looked into.
-    """
+    """Raise OccupiedError unless ``folder`` is a run's, empty, or missing; HARMLESS files may be there."""
     # Unlike ``resolve``, this takes links that lead in a circle; ``stat`` then names them.
     place, home = os.path.realpath(folder), os.path.realpath(os.path.expanduser("~"))
     with suppress(FileNotFoundError):

@@ -27,10 +27,9 @@ MARK = ".cnnpool"
 
 
 def begin(folder: Path) -> str:
-    """Make ``folder`` a run's; what killed processes of the same run left unfinished there goes.
+    """Make ``folder`` a run's, without what killed processes of the run left unfinished; returns its name.
 
-    Returns:
-        The run's own random name; empty if a power cut has damaged it.
+    The run's own random name is empty if a power cut has damaged it.
     """
     if not _name(folder):
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -45,16 +44,11 @@ def begin(folder: Path) -> str:
 
 
 def refuse_lost(folder: Path, name: str, files: Sequence[str] = ()) -> None:
-    """Raise unless ``folder`` is still that of the run called ``name`` and holds ``files``.
-
-    Raises:
-        LostError: naming what is gone.
-    """
+    """Raise LostError unless ``folder`` is still that of the run called ``name`` and holds ``files``."""
     if _name(folder) != name:
         raise lost(folder)
-    for file in files:
-        if not (folder / file).exists():
-            raise lost(folder / file)
+    if gone := [file for file in files if not (folder / file).exists()]:
+        raise lost(folder / gone[0])
 
 
 def lost(path: Path) -> LostError:

@@ -16,11 +16,7 @@ DOWNLOADS = "cnnpool.data.published"
 
 
 class RunLog(logging.FileHandler):
-    """A log file that ends no run where it cannot be written, and commands no terminal that it is shown on.
-
-    Args:
-        path: made at the first message.
-    """
+    """A log file that ends no run where it cannot be written, and commands no terminal that shows it."""
 
     failure: OSError | None = None
     """The first error."""
@@ -70,12 +66,7 @@ class Sparse(logging.Filter):
 
 @contextmanager
 def logged(folder: Path, *, sparse: bool = False) -> Iterator[RunLog]:
-    """Log into the run's file while the job runs; its folder may be removed afterwards.
-
-    Args:
-        folder: of the run.
-        sparse: whether standard output gets a line a minute only, and warnings.
-    """
+    """Log into the run's file while the job runs; if ``sparse``, stdout gets a line a minute and warnings."""
     console, file = logging.StreamHandler(sys.stdout), RunLog(folder / layout.LOG)
     # On a terminal a progress bar may stand in the line; the next batch draws it again below.
     wiped = CLEAR if sys.stdout.isatty() else ""

@@ -21,11 +21,7 @@ Record = dict[str, Any]
 
 
 class MetricsFile:
-    """The file of one run that appends to it.
-
-    Args:
-        folder: of the run.
-        kept_bytes: that a checkpoint counts on, from the first on; what a stopped run wrote later is dropped.
+    """The file of one run that appends to it, from ``kept_bytes`` on: what was written later is dropped.
 
     Raises:
         DamagedError: if the file is shorter than that.

@@ -26,12 +26,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Plan:
-    """A sweep, as its file has it.
-
-    Args:
-        jobs: folder of each run -> its part of the command line, in the order in which they begin. Folders
-            are relative to that in which ``FOLDER`` lies.
-    """
+    """A sweep: folder of each run, relative to that of ``FOLDER`` -> its part of the command line."""
 
     jobs: Annotated[dict[str, list[str]], MinLen(1)]
 

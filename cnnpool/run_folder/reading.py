@@ -37,12 +37,7 @@ def read_bytes(path: Path) -> bytes | None:
 
 
 def regular(path: Path) -> os.stat_result:
-    """The state of the file ``path``.
-
-    Raises:
-        DamagedError: if it is no regular file, or too long.
-        OSError: if there is none.
-    """
+    """The state of the file ``path``; a DamagedError if it is no regular file or too long."""
     found = path.stat()
     # Opening a pipe would wait for its writer.
     if not stat.S_ISREG(found.st_mode):
@@ -55,12 +50,8 @@ def regular(path: Path) -> os.stat_result:
 def read_json(path: Path, checked: Callable[[Any], T]) -> T | None:
     """The content of ``path`` as ``checked`` makes it of its JSON; None where there is no file.
 
-    Args:
-        path: file.
-        checked: raises ValueError for content that cannot be.
-
     Raises:
-        DamagedError: if the file cannot be read, or is not as it was written.
+        DamagedError: if the file cannot be read, or ``checked`` raises ValueError.
     """
     content = read_bytes(path)
     try:

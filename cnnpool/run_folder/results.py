@@ -97,12 +97,7 @@ SCORES = {"accuracy": (0.0, 1.0), "loss": (0.0, 1e308)}
 
 
 def write(folder: Path, results: Results) -> Path:
-    """Write ``results`` into ``folder`` atomically.
-
-    Raises:
-        ValueError: if a probe's section has the name of something else.
-        OSError: naming the file.
-    """
+    """Write ``results`` into ``folder`` atomically; an OSError names the file."""
     path = folder / RESULTS
     content = to_json(results)
     write_json(path, {**content, CHECKSUM: checksum(content)}, maker=temp_prefix(folder))
@@ -119,11 +114,7 @@ def read(folder: Path) -> Results | None:
 
 
 def to_json(results: Results) -> dict[str, Any]:
-    """The content of the file without the checksum: every section beside the facts.
-
-    Raises:
-        ValueError: if a section has the name of a fact.
-    """
+    """The content of the file without the checksum; a ValueError if a section has the name of a fact."""
     taken = sorted(results.measured.keys() & {*FACTS, "schema", CHECKSUM, "measured"})
     if taken:
         raise ValueError(f"a probe cannot have the section {taken[0]!r}, which is a fact of every run")
@@ -138,11 +129,7 @@ def to_json(results: Results) -> dict[str, Any]:
 
 
 def from_json(content: Any) -> Results:
-    """The results that ``content``, read from a file, holds.
-
-    Raises:
-        ValueError: saying what is wrong with it.
-    """
+    """The results that ``content``, read from a file, holds; a ValueError says what is wrong with it."""
     if not isinstance(content, dict):
         raise ValueError("not a JSON object")
     if content.get("schema") != SCHEMA:
@@ -156,15 +143,10 @@ def from_json(content: Any) -> Results:
 
 
 def at_chance(accuracy: float, counts: Sequence[int]) -> bool:
-    """Whether always naming the commonest class would have reached ``accuracy``.
+    """Whether always naming the commonest class would have reached ``accuracy``, 0..1.
 
-    Args:
-        accuracy: share of the test images classified correctly, 0..1.
-        counts: test images of each class.
-
-    Returns:
-        True where the accuracy lies no more than two standard errors (binomial, of so many images) above the
-        share of the commonest class; False where all images have one class.
+    ``counts`` are the test images of each class. The accuracy may lie two standard errors (binomial, of so
+    many images) above the share of the commonest class. False where all images have one class.
     """
     total, most = sum(counts), max(counts)
     share = most / total
@@ -181,11 +163,7 @@ def packed(correct: "np.ndarray") -> dict[str, Any]:
 
 
 def unpacked(record: Mapping[str, Any]) -> "np.ndarray":
-    """The argument of :func:`packed`, from its record.
-
-    Raises:
-        ValueError: if the record is not one.
-    """
+    """The argument of :func:`packed`, from its record; a ValueError if it is none."""
     import numpy as np
 
     try:
@@ -199,11 +177,7 @@ def unpacked(record: Mapping[str, Any]) -> "np.ndarray":
 
 
 def checksum(content: Mapping[str, Any]) -> str:
-    """The sha256 of ``content`` as JSON, independent of the order of keys and of white space.
-
-    Raises:
-        ValueError: if a number is not finite.
-    """
+    """The sha256 of ``content`` as JSON, independent of the order of keys and of white space."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

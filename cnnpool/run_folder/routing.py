@@ -22,13 +22,7 @@ UNPACKED = 1 << 26
 
 @dataclass(frozen=True)
 class Routing:
-    """Images and what reached them.
-
-    Args:
-        images: (N, H, W, 1 or 3), uint8.
-        shares: by stage (N, H', W'), 0..1: the share of a position's channels that get gradient at the
-            stage's input.
-    """
+    """Images, (N, H, W, 1 or 3) of uint8, and by stage, (N, H', W'), the share of channels with gradient."""
 
     images: np.ndarray
     shares: dict[str, np.ndarray]

@@ -21,12 +21,10 @@ class Status:
     """The state of a run: what it does, or how it ended.
 
     Args:
-        state: running, done, stopped by a signal, or failed.
         error: why it stopped or failed, in one line.
         status: the exit status that goes with it.
-        pid: of the process that wrote the status.
+        pid, machine: of the process that wrote the status.
         time: of writing, in seconds since 1970.
-        machine: that the process ran on, by its name in the network.
     """
 
     state: State

@@ -15,10 +15,7 @@ FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Part(io.BufferedWriter):
-    """A file that is being written, and remembers why a write failed.
-
-    A writer that is not Python, such as ``torch.save``, reports that only as an error of its own.
-    """
+    """A file that remembers why a write failed, which ``torch.save`` reports only as an error of its own."""
 
     error: OSError | None = None
     given = 0
@@ -37,10 +34,8 @@ class Part(io.BufferedWriter):
 def replacing(path: Path, *, maker: str = "", flush: bool = True) -> Iterator[Part]:
     """A new file beside ``path`` that takes its place when the block ends; if it fails, nothing has changed.
 
-    Args:
-        path: the file to make or to replace, in a folder that exists.
-        maker: goes into the new file's name, so that what a killed process leaves is known as its own.
-        flush: wait until the disk has the content; without that, a power cut may leave an empty file.
+    ``maker`` goes into its name, so that what a killed process leaves is known as its own. ``flush`` waits
+    until the disk has the content; without that, a power cut may leave an empty file.
 
     Raises:
         OSError: naming ``path`` and, where a disk is full, that disk and the room that it lacks.
@@ -78,11 +73,7 @@ def write_text(path: Path, text: str, *, maker: str = "", flush: bool = True) ->
 
 
 def write_json(path: Path, content: Mapping[str, Any], *, maker: str = "", flush: bool = True) -> None:
-    """Let ``path`` hold ``content`` as JSON; the rest as in :func:`replacing`.
-
-    Raises:
-        ValueError: for a number that is not finite, which JSON has no word for.
-    """
+    """Let ``path`` hold ``content`` as JSON; a ValueError for a number that is not finite."""
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n", maker=maker, flush=flush)
 
 
@@ -116,13 +107,7 @@ class WriteError(OSError):
 
 
 def explained(error: OSError, path: Path, needed: int = 0) -> WriteError:
-    """The same error about the file ``path``, with the disk's name and its room if that is the reason.
-
-    Args:
-        error: raised when ``path`` was written.
-        path: the file.
-        needed: bytes that the file takes at least.
-    """
+    """The same error about ``path``, of ``needed`` bytes at least; of a full disk, with its name and room."""
     message = error.strerror or str(error)
     if error.errno in FULL:
         disk = next(place for place in (path.absolute(), *path.absolute().parents) if place.is_mount())

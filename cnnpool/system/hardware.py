@@ -36,11 +36,7 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def usable(device: str) -> torch.device:
-    """The device of this name, with its number, once torch has reached it.
-
-    Raises:
-        ValueError: if there is no such device; one line that names the option ``--device`` and what there is.
-    """
+    """The device of this name, with its number; a ValueError names those that there are if it is none."""
     try:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError) as error:
@@ -77,9 +73,6 @@ def free_memory(root: Path = Path("/")) -> int | None:
     """Bytes that a process may still take without swapping, as Linux estimates them; None elsewhere.
 
     A container's own limit counts too (cgroup v2), of which cached files take nothing.
-
-    Args:
-        root: where proc/ and sys/ are mounted.
     """
     try:
         free = 1024 * _numbers(root / "proc/meminfo")["MemAvailable:"]
@@ -124,11 +117,7 @@ def keep_memory() -> bool:
 
 
 def release_memory(*, garbage: bool = True) -> bool:
-    """Give what is free back to the kernel. Returns whether there was any: only with glibc.
-
-    Args:
-        garbage: collect garbage before, which takes a tenth of a second.
-    """
+    """Give what is free back to the kernel, after ``garbage`` is collected; whether there was any."""
     if garbage:
         gc.collect()
     libc = _libc()

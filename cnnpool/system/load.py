@@ -13,10 +13,8 @@ WORKING = (0, 1, 2, 5, 6, 7)
 class Stopwatch:
     """Seconds between ``start`` and ``stop``, and the processor time that other programs took meanwhile.
 
-    The processors are those that this process may run on. Other users of a GPU are not seen.
-
-    Args:
-        processes: that share the work alike, of which this is one.
+    The processors are those that this process may run on, one of ``processes`` that share the work alike.
+    Other users of a GPU are not seen.
     """
 
     def __init__(self, processes: int = 1):

@@ -21,11 +21,7 @@ def lock(path: Path) -> FileLock:
 
 
 def is_locked(path: Path) -> bool | None:
-    """Whether a process of this machine holds a lock on ``path``.
-
-    Returns:
-        None where nobody can tell: without such a file, and on a disk or a system without locks.
-    """
+    """Whether a process of this machine holds a lock on ``path``; None where nobody can tell."""
     if fcntl is None:
         return None
     try:

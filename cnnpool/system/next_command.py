@@ -11,11 +11,7 @@ BOARD = "http://localhost:6006/#downsampling"
 
 
 def next_lines(*commands: Sequence[str]) -> str:
-    """``next: cnnpool compare outputs/mnist``, and a line for each further command.
-
-    Args:
-        commands: words, the first of them the name of a program.
-    """
+    """``next: cnnpool compare outputs/mnist``, and a line for each further command, program and words."""
     lines = [shlex.join([*shlex.split(program(name)), *words]) for name, *words in commands]
     return "".join(f"{'' if place else 'next:':<6}{line}\n" for place, line in enumerate(lines))
 
@@ -27,12 +23,11 @@ def program(name: str) -> str:
     """
     python = Path(sys.executable)
     beside, found = shutil.which(name, path=str(python.parent)), shutil.which(name)
-    ours = {beside, sys.argv[0] if Path(sys.argv[0]).stem == name else None}
-    if found and any(one and Path(one).exists() and Path(one).samefile(found) for one in ours):
+    if found and (not beside or Path(found).samefile(beside)):
         return name
     if beside:
         return shlex.quote(from_here(Path(beside)))
-    return name if found else f"{shlex.quote(from_here(python))} -m {name}"
+    return f"{shlex.quote(from_here(python))} -m {name}"
 
 
 def from_here(path: Path) -> str:

@@ -36,11 +36,7 @@ class Visible(io.TextIOWrapper):
 
 
 class Lasting(io.FileIO):
-    """A file descriptor to which writing never fails: after an error output is discarded.
-
-    Args:
-        descriptor: stays open when this is closed.
-    """
+    """A file descriptor to which writing never fails: after an error output is discarded; never closed."""
 
     failure: OSError | None = None
     """The first error, unless it was that the reader had left."""
@@ -64,8 +60,7 @@ class Lasting(io.FileIO):
 def ignore_broken_pipes(*, by_lines: bool = False) -> dict[str, Lasting]:
     """Make ``sys.stdout`` and ``sys.stderr`` last; returns what is behind those that were open, by name.
 
-    Args:
-        by_lines: write each line of ``sys.stdout`` at once, as to a terminal.
+    With ``by_lines`` each line of ``sys.stdout`` is written at once, as to a terminal.
     """
     for descriptor in range(3):
         try:

@@ -77,8 +77,3 @@ def test_kept_bytes_are_those_beyond_the_input():
 def test_bytes_moved_are_counted():
     assert nbytes([torch.zeros(3, 5), torch.zeros(7, dtype=torch.bfloat16)]) == 3 * 5 * 4 + 7 * 2
     assert copying(1000)().numel() == 500, "half is read and half is written"
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_a_copy_of_nothing_works(count):
-    assert copying(count)().numel() == 1

@@ -1,13 +1,9 @@
 """The one reader of files that anybody may have put below a folder of runs."""
 
 import os
-from dataclasses import dataclass
-from typing import Annotated
 
 import pytest
-from annotated_types import Ge
 
-from cnnpool.json_text import validated
 from cnnpool.run_folder.errors import DamagedError
 from cnnpool.run_folder.reading import read_bytes, read_json, read_yaml
 
@@ -70,33 +66,3 @@ def test_yaml_is_plain_and_has_no_aliases(tmp_path, content):
     assert "\n" not in str(caught.value)
     (tmp_path / "a.yaml").write_text("pool: {name: lp, p: .inf}")
     assert read_yaml(tmp_path / "a.yaml") == {"pool": {"name": "lp", "p": float("inf")}}
-
-
-@dataclass
-class One:
-    count: Annotated[int, Ge(0)]
-    words: list[str]
-    share: float | None = None
-
-
-def test_a_dataclass_is_made_of_what_its_annotations_allow():
-    assert validated(One, {"count": 1, "words": ["a"], "other": 3}) == One(1, ["a"])
-    assert validated(One, {"count": 1, "words": [], "share": 2}).share == 2.0
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"count": -1}, "count: Input should be greater than or equal to 0, got '-1'"),
-        ({"count": True}, "count: Input should be a valid integer, got 'True'"),
-        ({"words": ["a", 1]}, r"words\.1: Input should be a valid string, got '1'"),
-        ({"share": "x"}, "share: Input should be a valid number"),
-    ],
-)
-def test_the_first_wrong_field_is_named(change, why):
-    with pytest.raises(ValueError, match=why):
-        validated(One, {"count": 1, "words": ["a"]} | change)
-    with pytest.raises(ValueError, match=r"count: Field required$"):
-        validated(One, {"words": []})
-    with pytest.raises(ValueError, match="content: Input should be a valid dictionary"):
-        validated(One, [1])

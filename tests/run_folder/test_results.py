@@ -151,15 +151,6 @@ def test_a_number_that_was_altered_is_found(tmp_path):
             results.read(tmp_path)
 
 
-def test_deep_nesting_within_a_section_is_damage(tmp_path):
-    results.write(tmp_path, ONE)
-    text = path_of(tmp_path).read_text().rstrip()[:-1]
-    for depth in (500, 100_000):
-        path_of(tmp_path).write_text(f'{text}, "deep": {{"a": {"[" * depth}{"]" * depth}}}}}')
-        with pytest.raises(DamagedError, match="is damaged"):
-            results.read(tmp_path)
-
-
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_no_altered_byte_is_read_as_something_else(tmp_path, data):

@@ -9,6 +9,7 @@ from cnnpool.run_folder.routing import Routing, read, write
 
 
 def test_what_was_written_is_read_and_only_nothing_is_zero(tmp_path):
+    assert read(tmp_path) is None
     images = np.arange(2 * 3 * 4 * 3, dtype=np.uint8).reshape(2, 3, 4, 3)
     shares = {"s1": np.array([[[0.0, 1.0]], [[1e-6, 0.5]]]), "layer1.0": np.zeros((2, 1, 1))}
     write(tmp_path, Routing(images, shares))
@@ -16,10 +17,6 @@ def test_what_was_written_is_read_and_only_nothing_is_zero(tmp_path):
     assert found.images.tolist() == images.tolist()
     assert found.shares["s1"] == pytest.approx(np.array([[[0, 1]], [[1 / 255, 128 / 255]]]))
     assert found.shares["layer1.0"].tolist() == [[[0.0]], [[0.0]]]
-
-
-def test_where_nothing_was_written_there_is_none(tmp_path):
-    assert read(tmp_path) is None
 
 
 @pytest.mark.parametrize("cut", [0, 10, 200])
