@@ -1,5 +1,4 @@
 import itertools
-from functools import partial
 
 import pytest
 import torch
@@ -7,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loaders import loader
 
-from cnnpool.data import EpochSampler, ImageDataset, Loader, from_pixels
-from cnnpool.data.augment import augment
+from cnnpool.data import from_pixels
 
 PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 
