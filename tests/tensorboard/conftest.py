@@ -28,9 +28,13 @@ class Tab:
     def get(self, route, **arguments):
         return Client(self.apps[route]).get(route, query_string=arguments)
 
-    def server(self):
+    def board(self):
         """TensorBoard with this plugin alone."""
-        return Client(TensorBoardWSGI([self.plugin]))
+        return TensorBoardWSGI([self.plugin])
+
+    def server(self):
+        """The same, to be asked."""
+        return Client(self.board())
 
     def json(self, route, **arguments):
         answer = self.get(route, **arguments)
@@ -49,6 +53,12 @@ def restless(monkeypatch):
     """Every look at the folders is a new one."""
     monkeypatch.setattr(index, "PAUSE_S", 0.0)
     monkeypatch.setattr(index, "SHARE", 1e9)
+
+
+@pytest.fixture(scope="session")
+def new_tab():
+    """Tab itself: test modules cannot import from here."""
+    return Tab
 
 
 @pytest.fixture

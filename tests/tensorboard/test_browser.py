@@ -1,15 +1,19 @@
-"""The tab in a browser, inside a TensorBoard that runs."""
+"""The tab in a browser, framed as TensorBoard frames it: a script in the page around it clicks and reads."""
 
 import csv
-import importlib.util
+import html
+import json
 import re
+import shutil
 import subprocess
-import sys
 import time
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
+from threading import Thread
 
 import pytest
+from werkzeug import Request, Response
+from werkzeug.serving import make_server
 
 from cnnpool.choose.live_file import FILE, Live, content
 from cnnpool.report import main
@@ -18,189 +22,197 @@ from cnnpool.run_folder.plan import planned
 from cnnpool.system.lock_file import lock
 from cnnpool.tables import Column
 
-# Test modules are no package: the browser's driver is a file beside this one.
-_found = importlib.util.spec_from_file_location("browser", Path(__file__).with_name("browser.py"))
-driver = importlib.util.module_from_spec(_found)
-_found.loader.exec_module(driver)
-
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not driver.installed(), reason="no Chromium on the PATH to look at the tab with"),
+    pytest.mark.skipif(not CHROMIUM, reason="no Chromium on the PATH to look at the tab with"),
 ]
-ROWS = "tab?.querySelectorAll('table.main tbody tr').length"
-LINES = "[...tab.querySelectorAll('table.main tbody tr')]"
-CELLS = f"{LINES}.map(row => [...row.children].map(cell => cell.textContent))"
+PAGE = """<!doctype html><body>
+<iframe src="/data/plugin_entry.html?name=downsampling" width="%d" height="6000"></iframe><pre id="out"></pre>
+<script type="module">
+const frame = document.querySelector("iframe"), inside = () => frame.contentDocument;
+const all = (chosen) => [...inside().querySelectorAll(chosen)], one = (chosen) => all(chosen)[0];
+const rest = (ms) => new Promise((go) => setTimeout(go, ms));
+async function until(ready) {
+  for (let tries = 0; tries < 150; tries++) {
+    try { const found = await ready(); if (found) return found; } catch {}
+    await rest(100);
+  }
+  throw new Error(`never true: ${ready}`);
+}
+const named = (chosen, text) => until(() => all(chosen).find((found) => found.textContent === text));
+const cellsOf = (row) => [...row.children].map((cell) => cell.textContent);
+const cells = () => all("table.main tbody tr").map(cellsOf);
+const text = (chosen) => one(chosen).textContent;
+function pick(name, value) {
+  const found = all("select").find((select) => select.dataset.focus === name);
+  found.value = value;
+  found.dispatchEvent(new Event("change"));
+}
+async function script() { %s }
+let out;
+try { out = await script(); } catch (error) { out = `${error}; ${inside()?.body?.textContent}`; }
+document.getElementById("out").textContent = JSON.stringify(out);
+</script></body>"""
 
 
-@pytest.fixture(scope="module")
-def serve():
-    """Starts TensorBoard on a folder; its address."""
-    running = []
-
-    def started(folder):
-        command = [sys.executable, "-W", "ignore", "-m", "tensorboard.main", "--logdir", str(folder)]
-        command += ["--port", "0", "--load_fast=false", "--reload_interval", "5"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        running.append(process)
-        for line in process.stdout:
-            if found := re.search(r"http://\S+", line):
-                return found[0]
-        raise AssertionError("TensorBoard ended")
-
-    yield started
-    for process in running:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-@pytest.fixture(scope="module")
-def runs(new_shelf, tmp_path_factory):
-    """Three seeds of three choices, and what compare says of them."""
-    shelf = new_shelf(tmp_path_factory.mktemp("runs") / "outputs")
-    shelf.sweep(max=[0.9, 0.8, 0.85], avg=[0.7, 0.65, 0.6], blur=[0.9, 0.92, 0.94])
-    return shelf
-
-
-@pytest.fixture(scope="module")
-def address(serve, runs):
-    return serve(runs.root)
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory):
-    found = driver.Browser(tmp_path_factory.mktemp("browser"))
-    yield found
-    found.close()
+@contextmanager
+def served(app):
+    """The address of a server of ``app`` in threads of this process."""
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @pytest.fixture
-def browser(chromium):
-    chromium.size(1400)
-    chromium.errors.clear()
-    return chromium
+def browse(new_tab, restless, tmp_path):
+    """A function: what ``script`` returns in the page around the tab of a folder; ``acts`` it may fetch."""
+
+    def run(folder, script, *, address="", width=1400, acts=()):
+        board = new_tab(folder).board()
+        page, named = PAGE % (width, script), {f"/{act.__name__}": act for act in acts}
+
+        @Request.application
+        def app(request):
+            if request.path == "/page":
+                return Response(page, content_type="text/html")
+            if request.path in named:
+                named[request.path]()
+                return Response("")
+            return Response.from_app(board, request.environ)
+
+        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1600,6200"]
+        options += [f"--user-data-dir={tmp_path / 'browser'}", "--enable-logging=stderr", "--dump-dom"]
+        with served(app) as root:
+            address = f"{root}/page#downsampling{address}"
+            command = [CHROMIUM, *options, "--virtual-time-budget=25000", address]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        complaints = [
+            line for line in done.stderr.splitlines() if "CONSOLE" in line and "favicon" not in line
+        ]
+        found = json.loads(html.unescape(re.search('<pre id="out">(.*)</pre>', done.stdout, re.S)[1]))
+        assert complaints == [] and not isinstance(found, str), (found, complaints)
+        return found
+
+    return run
 
 
-def open_tab(browser, address, more="", theme="false"):
-    browser.open(f"{address}?darkMode={theme}#downsampling{more}")
-    browser.wait(f"{ROWS} > 1")
-
-
-def change(browser, name, value):
-    browser.run(
-        f"(() => {{ const one = [...tab.querySelectorAll('select')].find(s => s.dataset.focus === '{name}');"
-        f" one.value = '{value}'; one.dispatchEvent(new Event('change')); return 1; }})()"
-    )
+@pytest.fixture
+def runs(shelf):
+    """Three seeds of three choices."""
+    return shelf.sweep(max=[0.9, 0.8, 0.85], avg=[0.7, 0.65, 0.6], blur=[0.9, 0.92, 0.94])
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 800), ("dark", 1600)])
-def test_the_tab_shows_the_numbers_of_compare_and_no_error(browser, address, runs, tmp_path, theme, width):
+def test_the_tab_shows_the_numbers_of_compare(browse, runs, tmp_path, theme, width):
     assert main([str(runs.root), "--out", str(tmp_path / "report"), "--no-board"]) == 0
     wanted = list(csv.DictReader((tmp_path / "report" / "table.csv").read_text().splitlines()))
-    browser.size(width)
-    open_tab(browser, address, theme="true" if theme == "dark" else "false")
-    assert browser.run("tab.body.dataset.theme") == theme
-    rows = browser.run(CELLS)
-    for cells, row in zip(rows, wanted, strict=True):
+    script = """
+    document.body.classList.toggle("dark-mode", THEME);
+    await until(() => cells().length > 1 && inside().body.dataset.theme === (THEME ? "dark" : "light"));
+    await until(() => one("#figure-learning img").naturalWidth > 100);
+    const { scrollWidth, clientWidth } = inside().documentElement;
+    return { cells: cells(), fits: scrollWidth <= clientWidth, caption: text("#figure-learning figcaption") };
+    """
+    found = browse(runs.root, script.replace("THEME", str(theme == "dark").lower()), width=width)
+    for cells, row in zip(found["cells"], wanted, strict=True):
         assert cells[0] == row["choice"] and cells[1] == row["n"]
         assert cells[2] == f"{100 * float(row['mean']):.2f} ± {100 * float(row['sd']):.2f}"
         if row["difference"]:
             assert cells[5].startswith(f"{100 * float(row['difference']):+.2f} [")
         assert cells[-1].removeprefix("▲ ").removeprefix("▼ ") == row["verdict"]
-    # The page itself is not wider than the window; a table may scroll by itself.
-    assert browser.run("tab.documentElement.scrollWidth <= tab.documentElement.clientWidth")
-    browser.run("tab.getElementById('learning').scrollIntoView()")
-    browser.wait("tab.querySelector('#figure-learning img').naturalWidth > 100")
-    assert "95 % t interval" in browser.run("tab.querySelector('#figure-learning figcaption').textContent")
-    assert browser.errors == []
+    # The page itself is not wider than its frame; a table may scroll by itself.
+    assert found["fits"] and "95 % t interval" in found["caption"]
 
 
-def test_controls_change_what_is_shown_and_stand_in_the_address(browser, address):
-    open_tab(browser, address)
-    change(browser, "Measure", "invariance.worst_shift_accuracy")
-    browser.wait("tab.querySelector('table.main thead').textContent.includes('worst-shift accuracy')")
-    change(browser, "Baseline", "avg")
-    browser.wait("tab.querySelector('table.main tbody th').textContent === 'avg'")
-    browser.run("[...tab.querySelectorAll('input')].find(i => i.dataset.focus === 'where seed=0').click()")
-    browser.wait(f"({CELLS}).every(row => row[1] === '1')")
-    browser.run("[...tab.querySelectorAll('button')].find(b => b.textContent === 'seeds').click()")
-    browser.wait("tab.querySelectorAll('circle.seed').length === 3")
-    kept = browser.run("location.hash")
-    for part in ("metric=invariance.worst_shift_accuracy", "baseline=avg", "where=seed%3D0", "seeds=1"):
-        assert f"&p.downsampling.{part}" in kept
-    browser.open(f"{address}?x=1{kept}")
-    browser.wait("tab?.querySelector('table.main tbody th')?.textContent === 'avg'")
-    assert browser.run("tab.querySelector('table.main thead').textContent.includes('worst-shift accuracy')")
-    assert browser.run("tab.querySelectorAll('circle.seed').length") == 3
-    assert browser.errors == []
+def test_controls_change_what_is_shown_and_stand_in_the_address(browse, runs):
+    script = """
+    await until(() => cells().length > 1);
+    pick("Measure", "invariance.worst_shift_accuracy");
+    await until(() => text("table.main thead").includes("worst-shift accuracy"));
+    pick("Baseline", "avg");
+    await until(() => cells()[0][0] === "avg");
+    all("input").find((input) => input.dataset.focus === "where seed=0").click();
+    await until(() => cells().every((row) => row[1] === "1"));
+    (await named("button", "seeds")).click();
+    await until(() => all("circle.seed").length === 3);
+    (await named("#stages-gradient button", "stage s2")).click();
+    await until(() => location.hash.includes("stage=s2"));
+    return [location.hash];
+    """
+    [kept] = browse(runs.root, script)
+    parts = (
+        "metric=invariance.worst_shift_accuracy",
+        "baseline=avg",
+        "where=seed%3D0",
+        "seeds=1",
+        "stage=s2",
+    )
+    assert all(f"&p.downsampling.{part}" in kept for part in parts)
+    script = "await until(() => cells().length > 1); return [cells()[0][0], all('circle.seed').length]"
+    assert browse(runs.root, script, address=kept.removeprefix("#downsampling")) == ["avg", 3]
 
 
-def test_a_choice_opens_on_its_runs_and_a_measure_on_its_definition_by_the_keyboard(browser, address):
-    open_tab(browser, address)
-    browser.run("[...tab.querySelectorAll('.choice')].find(b => b.textContent === 'max').focus()")
-    browser.press("Enter", text="\r")
-    opened = browser.wait("tab.querySelector('tr.runs')?.textContent")
+def test_a_choice_opens_on_its_runs_and_a_measure_on_its_definition(browse, runs):
+    script = """
+    (await named(".choice", "max")).focus();
+    inside().activeElement.click();
+    const opened = await until(() => text("tr.runs")), focused = inside().activeElement.textContent;
+    (await named(".term", "p (Holm)")).focus();
+    const bubble = await until(() => !one("#bubble").hidden && text("#bubble"));
+    inside().dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+    await until(() => one("#bubble").hidden);
+    return [opened, one("tr.runs a").href, focused, bubble];
+    """
+    opened, link, focused, bubble = browse(runs.root, script)
     assert "seed 0 90.00 max/seed0" in opened and "seed 2 85.00 max/seed2" in opened
-    link = browser.run("tab.querySelector('tr.runs a').href")
     assert "runFilter=" in link and link.endswith("#timeseries")
     # The row is drawn anew, and the focus stays.
-    assert browser.run("tab.activeElement.textContent") == "max"
-    browser.run("[...tab.querySelectorAll('.term')].find(b => b.textContent === 'p (Holm)').focus()")
-    assert "adjusted by Holm" in browser.wait(
-        "!tab.getElementById('bubble').hidden && tab.getElementById('bubble').textContent"
-    )
-    browser.press("Escape")
-    browser.wait("tab.getElementById('bubble').hidden")
-    assert browser.errors == []
+    assert focused == "max" and "adjusted by Holm" in bubble
 
 
-def test_a_stage_leads_to_its_pictures(browser, address):
-    open_tab(browser, address)
-    browser.run("tab.getElementById('gradient').scrollIntoView()")
-    browser.wait("tab.querySelector('#figure-gradient img').naturalWidth > 100")
-    both = browser.run("tab.querySelector('#figure-gradient img').src.length")
-    browser.run(
-        "[...tab.querySelectorAll('#stages-gradient button')].find(b => b.textContent === 'stage s2').click()"
-    )
-    browser.wait(f"tab.querySelector('#figure-gradient img').src.length < {both}")
-    assert browser.run("location.hash").endswith("p.downsampling.stage=s2")
-    assert browser.errors == []
-
-
-def test_a_run_that_finishes_meanwhile_appears(browser, serve, shelf, begin):
+def test_a_run_that_finishes_meanwhile_appears(browse, shelf, begin):
     shelf.sweep(max=[0.9], avg=[0.8])
     folder = begin("blur/seed0", pool="blur", epochs=[(1, 0.5), (2, 0.75)])
     begin("<img src=x>/seed0", pool="lp", state="failed", error="<b>out of memory</b>")
-    open_tab(browser, serve(shelf.root))
-    jobs = browser.wait("tab.querySelector('.jobs')?.textContent")
-    assert "epoch 2 of 5, validation accuracy 75.00 %" in jobs
-    assert "<img src=x>/seed0" in jobs and "<b>out of memory</b>" in jobs
-    assert browser.run("tab.querySelectorAll('.jobs img, .jobs b').length") == 0
-    assert [row[0] for row in browser.run(CELLS)] == ["max", "avg"]
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.unlink() if path.is_file() else path.rmdir()
-    folder.rmdir()
-    shelf.put(pool="blur", accuracy=0.95)
-    browser.wait(f"{ROWS} === 3")
-    assert [row[0] for row in browser.run(CELLS)] == ["max", "avg", "blur"]
-    assert "epoch 2" not in browser.run("tab.querySelector('.jobs').textContent")
-    assert browser.errors == []
+
+    def finish():
+        shutil.rmtree(folder)
+        shelf.put(pool="blur", accuracy=0.95)
+
+    script = """
+    const before = await until(() => cells().length === 2 && text(".jobs"));
+    const evil = all(".jobs img, .jobs b").length;
+    await fetch("/finish");
+    await until(() => cells().length === 3);
+    return [before, evil, text(".jobs"), cells().map((row) => row[0])];
+    """
+    before, evil, after, labels = browse(shelf.root, script, acts=[finish])
+    assert "epoch 2 of 5, validation accuracy 75.00 %" in before and "epoch 2" not in after
+    assert "<img src=x>/seed0" in before and "<b>out of memory</b>" in before and evil == 0
+    assert labels == ["max", "avg", "blur"]
 
 
-def test_two_runs_of_one_choice_are_told_apart_by_a_click(browser, serve, new_shelf, tmp_path):
-    shelf = new_shelf(tmp_path / "outputs")
+def test_two_runs_of_one_choice_are_told_apart_by_a_click(browse, shelf):
     for rate in (0.01, 0.02):
         shelf.put(f"lr{rate}/seed0", fit={"epochs": 5, "lr": rate})
-    browser.open(f"{serve(shelf.root)}#downsampling")
-    browser.wait("tab?.querySelector('#refusal pre')?.textContent.startsWith('two runs of')")
-    browser.run("[...tab.querySelectorAll('#refusal button')].find(b => b.textContent === 'fit.lr').click()")
-    browser.wait(f"{ROWS} === 2")
-    assert [row[0] for row in browser.run(CELLS)] == ["max / fit.lr=0.01", "max / fit.lr=0.02"]
-    assert browser.errors == []
+    script = """
+    const refusal = await until(() => text("#refusal pre"));
+    (await named("#refusal button", "fit.lr")).click();
+    await until(() => cells().length === 2);
+    return [refusal, cells().map((row) => row[0])];
+    """
+    refusal, labels = browse(shelf.root, script)
+    assert refusal.startswith("two runs of") and labels == ["max / fit.lr=0.01", "max / fit.lr=0.02"]
 
 
-def test_a_study_and_the_jobs_that_wait_are_followed(browser, serve, new_shelf, tmp_path):
-    shelf = new_shelf(tmp_path / "outputs")
+def test_a_study_and_the_jobs_that_wait_are_followed(browse, shelf):
     shelf.sweep(max=[0.9], avg=[0.8])
     study = shelf.root / FILE
     columns = [Column("candidate", ["max", "avg"], True), Column("seeds", ["3", "3"])]
@@ -210,18 +222,20 @@ def test_a_study_and_the_jobs_that_wait_are_followed(browser, serve, new_shelf, 
         **{"trained": [3, 3], "left": [True, False], "gone": [("avg", "worse than max")]},
     )
     study.write_bytes(content(live))
+    script = """
+    await until(() => text("#running").includes("seed=8"));
+    const pills = all(".pill").map((pill) => pill.textContent), said = text("#choose");
+    await fetch("/end");
+    await until(() => text("#choose").includes("Recommended: max."));
+    return [pills, said];
+    """
+
+    def end():
+        study.write_bytes(content(replace(live, verdict="Recommended: max.")))
+
     waiting = {shelf.root / "max" / f"seed{seed}": [f"seed={seed}"] for seed in (7, 8)}
     with lock(shelf.root / layout.LOCK), planned(waiting):
-        open_tab(browser, serve(shelf.root))
-        browser.wait("tab.getElementById('running').textContent.includes('seed=8')")
-        assert browser.run("[...tab.querySelectorAll('.pill')].map(p => p.textContent)")[:2] == [
-            "2 done",
-            "2 waiting",
-        ]
-        said = browser.run("tab.getElementById('choose').textContent")
-        assert "1 of 2 candidates are left. Round 4 of at most 9: 0 of 2 runs have ended." in said
-        assert "3 of at most 9 complete" in said and "of 10 min, " in said and "worse than max" in said
-    browser.wait("tab.getElementById('running').hidden")
-    study.write_bytes(content(replace(live, verdict="Recommended: max.")))
-    browser.wait("tab.getElementById('choose').textContent.includes('Recommended: max.')")
-    assert browser.errors == []
+        pills, said = browse(shelf.root, script, acts=[end])
+    assert pills[:2] == ["2 done", "2 waiting"]
+    assert "1 of 2 candidates are left. Round 4 of at most 9: 0 of 2 runs have ended." in said
+    assert "3 of at most 9 complete" in said and "of 10 min, " in said and "worse than max" in said
