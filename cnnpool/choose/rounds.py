@@ -55,13 +55,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Drop:
-    """A candidate shown to be no better than the best of the others.
-
-    Args:
-        candidate, round: dropped, and after which round.
-        than: the other candidate that showed it.
-        p, level: the p-value of the two, and the level that it was compared with.
-    """
+    """A candidate dropped after a round: shown by ``than`` to be no better, with p at or below the level."""
 
     candidate: int
     round: int
@@ -72,15 +66,10 @@ class Drop:
 
 @dataclass(frozen=True)
 class State:
-    """The evidence after some rounds.
+    """The evidence after some rounds: candidates left, drops in order, and those not worse by the margin.
 
-    Args:
-        left: candidates that nothing is shown against.
-        drops: the others, in the order in which they were dropped.
-        not_worse: those left whose loss against every other one left is below the margin.
-        finished: why no further round is needed ("one left" or "equivalent"), or nothing.
-        loss: upper bound of each candidate's loss against the best of the others left, in the metric's
-            unit; NaN before the first look and for dropped ones.
+    ``finished`` says why no further round is needed ("one left" or "equivalent"), or nothing; ``loss`` is the
+    upper bound of each one's loss against the best of the others left, in the metric's unit, or NaN.
     """
 
     left: tuple[int, ...]
@@ -92,15 +81,11 @@ class State:
 
 @dataclass
 class Course:
-    """The course of many studies side by side, S of them with C candidates each.
+    """The course of S studies side by side with C candidates each.
 
-    Args:
-        left: (S, C), whether nothing is shown against a candidate.
-        ended: (S, C), the round after which it was dropped; 0: never.
-        than, p: (S, C), the rival that it was found worse than, and the p-value of that.
-        bound: (S, C, C), upper bound of the second one's lead over the first, at the study's last look.
-        finished: (S,), why no further round is needed, or nothing.
-        last: (S,), the last round that was looked at; 0: none.
+    Whether a candidate is left, (S, C), the round after which it ended, or 0, the rival that showed it and
+    its p; upper bounds of the second one's lead over the first at the last look, (S, C, C); why a study is
+    finished, or nothing, and its last round with a look, or 0, (S,).
     """
 
     left: Mask

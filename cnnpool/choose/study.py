@@ -49,15 +49,10 @@ class Study:
 
 @dataclass(frozen=True)
 class View:
-    """Where a study stands.
+    """Where a study stands: values (candidates, rounds done), higher is better, NaN where a candidate is out.
 
-    Args:
-        values: (candidates, rounds done), higher is better; NaN where a candidate is out.
-        state: by the rule, over these rounds.
-        out: candidate -> why it is out without having been compared.
-        active: candidates that the next round trains.
-        costs: of each candidate, NaN where not measured.
-        finished: why no further round is needed, or nothing.
+    ``active`` are the candidates that the next round trains, ``out`` says why others were not compared. Costs
+    are NaN where not measured, and ``finished`` says why no further round is needed, or nothing.
     """
 
     values: Array

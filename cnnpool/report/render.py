@@ -179,7 +179,7 @@ def put(files: Mapping[str, str], plots: Sequence[Plot], folder: Path) -> None:
 
 
 def _unwritable(folder: Path, error: OSError) -> ValueError:
-    return ValueError(f"--out {folder} cannot be written: {error.strerror}; choose another with --out")
+    return ValueError(f"{folder} cannot be written: {error.strerror}; name another folder")
 
 
 def _json(comparison: Comparison, argv: Sequence[str]) -> str:

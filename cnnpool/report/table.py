@@ -15,11 +15,7 @@ WIDTH = 160
 
 
 class Table(list[dict[str, Any]]):
-    """A record for each choice and metric, as ``table.csv`` has them; shown, the text of ``cnnpool compare``.
-
-    Args:
-        comparison: that the records are of.
-    """
+    """A record for each choice and metric, as in ``table.csv``; shown, the text of ``cnnpool compare``."""
 
     def __init__(self, comparison: Comparison):
         super().__init__(columns.records(comparison))

@@ -64,18 +64,6 @@ def test_a_study_says_what_runs_who_is_in_and_who_has_gone_why(followed):
     )
 
 
-def test_a_study_that_is_stopped_says_nothing_of_its_end(make_study, bench):
-    study = make_study()
-
-    def interrupt(*arguments):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), Display(study) as live, Clock(study, lambda: None) as clock:
-        Driver(study, clock, live.show, bench(interrupt)).drive()
-    path = study.ledger.folder / FILE
-    assert read(path).verdict == ""
-
-
 def test_where_nothing_can_be_written_the_study_goes_on(make_study, bench):
     study = make_study()
     (study.ledger.folder / FILE).mkdir()

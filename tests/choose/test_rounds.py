@@ -44,15 +44,6 @@ def test_replay_drops_as_paired_tests_of_scipy_do(seed, candidates, rounds):
     assert ([(drop.candidate, drop.round) for drop in state.drops], state.left) == slow_replay(values, rule)
 
 
-def test_a_clearly_worse_candidate_is_dropped_and_the_other_recommended():
-    values = np.array([LOSER, LEADER])
-    state = replay(values, Rule(candidates=2, rounds=6, resolution=0.001))
-    (drop,) = state.drops
-    assert (drop.candidate, drop.than, state.left, state.finished) == (0, 1, (1,), "one left")
-    assert drop.p <= drop.level
-    assert recommend(state, values, [1.0, 100.0]) == 1
-
-
 def test_the_cheapest_of_equivalent_candidates_is_recommended():
     noise = np.array([0.001, -0.001, 0.0005, -0.0005, 0.0, 0.0008])
     values = np.array([0.95 + noise, 0.951 - noise])

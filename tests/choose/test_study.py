@@ -33,14 +33,6 @@ def test_a_dropped_candidate_is_trained_no_more(make_study, bench, drive):
     assert [seed for pool, seed in runs.ran if pool == "subsample"] == list(range(ended))
 
 
-def test_equal_candidates_end_the_study_and_the_cheapest_is_recommended(make_study, bench, drive):
-    runs = bench(lambda pool, seed, _: 0.9 + 0.0001 * math.sin(seed + len(pool)))
-    study = make_study(pools=("strided", "avg"), margin=0.05)
-    found, reason, _ = drive(study, runs)
-    assert (reason, found.done) == ("equivalent", 3)
-    assert study.arms[found.recommended].label == "avg"
-
-
 def test_the_study_ends_when_the_cheapest_is_shown_to_lose_less_than_the_margin(make_study, bench, drive):
     noise = {"strided": 0.02, "avg": 0.0001, "max": 0.0001}
     level = {"strided": 0.80, "avg": 0.9, "max": 0.9}

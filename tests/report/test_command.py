@@ -135,7 +135,7 @@ def test_a_folder_that_cannot_be_written_is_named(two, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert main([str(two.root), "--out", str(tmp_path / "file" / "r")]) == 2
     out = tmp_path / "file" / "r"
-    expected = f"error: --out {out} cannot be written: Not a directory; choose another with --out\n"
+    expected = f"error: {out} cannot be written: Not a directory; name another folder\n"
     assert capsys.readouterr().err == expected
 
 
