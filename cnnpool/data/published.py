@@ -57,7 +57,7 @@ class Published(Source):
             root,
             root / self.folder,
             partial(self._raw, root),
-            partial(self._construct, root, download=True) if self.download else None,
+            partial(self._kind(), root, download=True) if self.download else None,
             partial(self._unpack, root) if is_packed else None,
         )
 
@@ -65,7 +65,7 @@ class Published(Source):
         with warnings.catch_warnings():
             # NumPy 2.4 warns of the flags in old pickles of arrays, as CIFAR's files are.
             warnings.simplefilter("ignore", np.exceptions.VisibleDeprecationWarning)
-            train, test = (self._construct(root, train=train) for train in (True, False))
+            train, test = (self._kind()(root, train=train) for train in (True, False))
         raw = Raw(self.classes or tuple(train.classes), _split(train), _split(test))
         if self.sha256 not in (None, raw.sha256):
             raise DataError(f"its images are not those of {self.title}")
@@ -85,9 +85,6 @@ class Published(Source):
         for path, md5 in self._archives(root):
             if utils.check_integrity(path, md5):
                 utils.extract_archive(str(path))
-
-    def _construct(self, root: Path, **options: bool) -> Any:
-        return self._kind()(root, **options)
 
     def _kind(self) -> Any:
         from torchvision import datasets

@@ -41,15 +41,6 @@ def test_a_gpu_is_waited_for_before_and_after_every_block(monkeypatch):
     assert seconds["a"] == pytest.approx([(4 + 1) * 0.2 / 4 / 3] * 2)
 
 
-def test_short_steps_of_a_gpu_fill_a_longer_block(monkeypatch):
-    log, clock = [], iter(range(10**6))
-    monkeypatch.setattr(measure.torch.cuda, "synchronize", lambda device: None)
-    # A block takes a millisecond, however many calls it has: ten seem to take 0.1 ms each.
-    monkeypatch.setattr(measure.time, "perf_counter", lambda: 1e-3 * next(clock))
-    in_turn({"a": lambda: log.append("a")}, 1, torch.device("cuda"))
-    assert len(log) == 3 * 10 + 3 * 50
-
-
 def test_single_calls_are_told_with_their_spread_and_page_faults(monkeypatch):
     times = iter([0.0, 1.0, 1.0, 1.5] * 4 + [0.0, 9.0, 0.0, 0.25])
     monkeypatch.setattr(measure.time, "perf_counter", lambda: next(times))

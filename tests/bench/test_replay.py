@@ -1,7 +1,4 @@
-"""Steps recorded in CUDA graphs: on a GPU where there is one, else by a GPU that only keeps a record."""
-
-from contextlib import contextmanager
-from types import SimpleNamespace
+"""Steps recorded in CUDA graphs, on a GPU where there is one."""
 
 import pytest
 import torch
@@ -9,87 +6,6 @@ import torch
 from cnnpool.bench import measure, pool
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
-
-class Gpu:
-    """The part of torch.cuda that ``replay`` uses: work is done at once, or kept in the recording graph."""
-
-    def __init__(self):
-        self.log, self.now, self.recording, self.random = [], "default", None, "as it was"
-        self.streams = 0
-        state = SimpleNamespace(
-            clone_state=lambda: self.random,
-            graphsafe_set_state=lambda state: setattr(self, "random", state),
-        )
-        self.default_generators = [None, state]
-
-    def work(self):
-        if self.recording:
-            self.recording.kept.append("work")
-        else:
-            self.log.append(f"work on {self.now}")
-
-    def current_device(self):
-        return 1
-
-    def Stream(self):
-        self.streams += 1
-        name = "side" if self.streams == 1 else f"side {self.streams}"
-        return SimpleNamespace(name=name, wait_stream=lambda other: self.log.append(f"{name} waits"))
-
-    def current_stream(self):
-        return SimpleNamespace(wait_stream=lambda other: self.log.append(f"{self.now} waits"))
-
-    def CUDAGraph(self):
-        kept = []
-        return SimpleNamespace(kept=kept, replay=lambda: self.log.extend(kept))
-
-    @contextmanager
-    def stream(self, stream):
-        before, self.now = self.now, stream.name
-        try:
-            yield
-        finally:
-            self.now = before
-
-    @contextmanager
-    def graph(self, graph, stream):
-        assert self.now == stream.name, "the allocator and the libraries know this stream by now"
-        self.recording, self.random, self.now = graph, "recording", "another"
-        try:
-            yield
-        except RuntimeError:
-            self.recording = None
-            raise RuntimeError("the recording has failed") from None
-        self.recording, self.random, self.now = None, "as it was", stream.name
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    gpu = Gpu()
-    monkeypatch.setattr(measure, "torch", SimpleNamespace(cuda=gpu))
-    monkeypatch.setattr(measure, "_broken", [])
-    return gpu
-
-
-def test_a_step_is_made_on_a_stream_of_its_own_before_it_is_recorded(gpu):
-    calls = measure.replays({"ours": gpu.work})
-    assert gpu.log == ["side waits", *["work on side"] * 3, "default waits"]
-    gpu.log.clear()
-    calls["ours"]()
-    assert gpu.log == ["work"] * measure.STEPS and gpu.random == "as it was"
-
-
-def test_a_step_that_cannot_be_recorded_leaves_everything_as_it_was(gpu):
-    def wait():
-        if gpu.recording:
-            raise RuntimeError("not permitted when stream is capturing\nand much more")
-
-    with pytest.raises(RuntimeError) as error:
-        measure.replays({"ours": gpu.work, "rival": wait})
-    assert str(error.value) == "rival: not permitted when stream is capturing"
-    assert (gpu.now, gpu.random, len(measure._broken)) == ("default", "as it was", 1)
-    measure.replays({"ours": gpu.work})
 
 
 @pytest.mark.parametrize("broken", [False, True])

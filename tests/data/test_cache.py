@@ -1,4 +1,3 @@
-import hashlib
 import logging
 import os
 import signal
@@ -161,21 +160,6 @@ def test_a_place_that_cannot_be_written_costs_only_the_cache(tmp_path, caplog, c
     (tmp_path / "file").write_text("")
     assert cached(tmp_path / "file" / "x.images", "k", make).sha256 == raw().sha256
     assert caplog.records[-1].levelno == logging.WARNING
-
-
-def test_an_error_while_making_frees_the_lock(tmp_path, cached):
-    with pytest.raises(AssertionError, match="made again"):
-        cached(tmp_path / "x.images", "k", never)
-    assert cached(tmp_path / "x.images", "k", make).sha256 == raw().sha256
-
-
-def test_a_file_of_an_earlier_version_is_replaced_without_a_warning(tmp_path, caplog, cached):
-    path = tmp_path / "x.images"
-    header = b'{"key": "k"}\n'
-    path.write_bytes(hashlib.sha256(header).hexdigest().encode() + b"\n" + header + bytes(3000))
-    assert cached(path, "k", make).sha256 == raw().sha256
-    assert cached(path, "k", never).sha256 == raw().sha256
-    assert not caplog.records
 
 
 def test_a_file_on_disk_is_read_for_its_digest_only_if_its_time_of_change_is_another(tmp_path, monkeypatch):

@@ -197,16 +197,6 @@ def test_a_disk_that_fails_is_no_unreadable_image(root, monkeypatch):
         read(root, skip_unreadable=True)
 
 
-def test_an_image_above_the_limit_is_named_with_its_remedy(root):
-    save(root / "train" / "ant" / "large.png", np.zeros((1000, 1001, 3), np.uint8))
-    with pytest.raises(
-        DataError, match=r"ant/large.png \(1 megapixels, more than data.max_megapixels=1: shrink it, or raise"
-    ):
-        read(root, max_megapixels=1)
-    assert list(read(root, max_megapixels=1, skip_unreadable=True).skipped) == ["train/ant/large.png"]
-    assert len(read(root, max_megapixels=2).train) == 13
-
-
 def test_no_warning_of_pillows_is_heard(root, monkeypatch, caplog):
     # The size that Pillow warns of is lowered: real ones take half a gigabyte.
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)

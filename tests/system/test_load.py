@@ -1,4 +1,3 @@
-import math
 import os
 import subprocess
 import sys
@@ -65,19 +64,6 @@ def test_processes_that_share_the_work_are_no_others(machine):
     machine(10, 9, 1000, 800)
     watch.stop()
     assert watch.load == pytest.approx(0)
-
-
-def test_what_was_counted_before_goes_on_and_unknown_stays_unknown(machine):
-    watch, blind = Stopwatch(), Stopwatch()
-    watch.seconds, watch.taken = blind.seconds, blind.taken = 10, 8.0
-    blind.taken = math.nan
-    for one in (watch, blind):
-        one.start()
-    machine(20, 0, 0, 0)
-    for one in (watch, blind):
-        one.stop()
-    assert (watch.seconds, watch.load) == (30, pytest.approx(8 / 60))
-    assert (blind.seconds, blind.load) == (30, None)
 
 
 def test_where_the_system_does_not_say_the_load_is_unknown(tmp_path, monkeypatch):
