@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -182,25 +182,18 @@ def _entries(folder: Path, ignored: Counter[str]) -> tuple[list[str], list[str]]
         raise DataError(f"cannot read {folder} ({error.strerror}): {LAYOUT}") from error
     for entry in entries:
         suffix = os.path.splitext(entry.name)[1].lower()
-        is_folder = _is(entry.is_dir)
+        # Asked for itself, a link that leads to itself is an error.
+        is_folder = os.path.isdir(entry) if entry.is_symlink() else entry.is_dir()
         if entry.name.startswith("."):
             ignored["hidden files"] += not is_folder
         elif is_folder and entry.name.lower() in SYSTEM:
             ignored["folders of the system"] += 1
         elif is_folder:
             folders.append(entry.name)
-        elif suffix in SUFFIXES and (_is(entry.is_file) or entry.is_symlink()):
+        elif suffix in SUFFIXES and (entry.is_symlink() or entry.is_file()):
             # A broken link to an image is an image that cannot be read, and is named as such.
             images.append(entry.path)
         else:
             is_plain = suffix.isascii() and suffix.isprintable() and suffix
             ignored[suffix if is_plain else "files without suffix"] += 1
     return sorted(folders), images
-
-
-def _is(asked: Callable[[], bool]) -> bool:
-    try:
-        return asked()
-    except OSError:
-        # A link to itself.
-        return False

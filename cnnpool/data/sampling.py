@@ -61,10 +61,9 @@ def _scrambled(z: np.ndarray) -> np.ndarray:
 
 
 def stratified(labels: Tensor, *, seed: int) -> Tensor:
-    """A random order of the images, (N,), in which every prefix holds each class in proportion.
+    """A random order of the images, (N,), in which every prefix holds each class in proportion, to within one.
 
-    An image's place is its random rank within its class over the class's size, so that the first n images
-    hold n * N_c / N of class c to within about one image.
+    An image's place is its random rank within its class over the class's size.
     """
     order = torch.randperm(len(labels), generator=generator(seed))
     shuffled = labels[order]
@@ -80,8 +79,7 @@ def stratified(labels: Tensor, *, seed: int) -> Tensor:
 def cut(labels: Tensor, share: float, *, seed: int) -> tuple[Tensor, Tensor]:
     """The images of a data set in two parts, each sorted: (the rest, ``share`` of each class).
 
-    Of every class with at least two images one or more go into each part, those of a single image stay in
-    the first.
+    Of every class with at least two images one or more go into each part, a single image into the first.
     """
     taken = []
     for label in labels.unique():

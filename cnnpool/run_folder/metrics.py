@@ -44,7 +44,6 @@ class MetricsFile:
 
         Raises:
             LostError: if somebody else deleted or altered the file meanwhile.
-            OSError: if it cannot be written.
         """
         finite = {tag: value for tag, value in values.items() if math.isfinite(value)}
         line = json.dumps({"step": step, "epoch": epoch, **finite}) + "\n"

@@ -35,22 +35,18 @@ class Results:
     Args:
         pool, readout, model, data: the chosen names with their options.
         seed: of weights, order and augmentation.
-        run: the run's name, its folder below the output root.
-        choice: the part of the name that all seeds of a choice share.
+        run, choice: the run's name, its folder below the output root, and the part that all its seeds share.
         stages: the operator of every stage with its options.
         overrides: the command line.
         asked: all settings that decide the result, by which a later call knows the run again.
         deterministic: whether torch was told to refuse operations that do not repeat.
         data_sha256: identity of the images and labels.
-        fit: how it was trained.
-        precision: the arithmetic used, in Lightning's words.
-        epochs, steps: that were trained.
+        fit, precision, epochs, steps: how and how long it was trained, the arithmetic in Lightning's words.
         measured: section -> its numbers: train, val and test, each with accuracy (0..1) and loss, and one
             section for each probe.
         quantities: what the probes declare of their numbers, by key.
         correct: which test images were classified correctly, as of :func:`packed`.
-        images: the names of the classes, how many images of each there were in every split, and the files
-            that were left out since they cannot be read.
+        images: names of the classes, images of each in every split, and files that cannot be read.
         examined: what an existing model was measured on, if nothing was trained.
         environment: versions, commit, device and threads.
         finished: when, in UTC.

@@ -12,11 +12,10 @@ SPINS = "1000"
 
 
 def share_cores() -> None:
-    """Let torch's threads sleep soon when they have nothing to do, instead of spinning for milliseconds.
+    """Let torch's threads sleep soon when they have nothing to do: one that spins takes a core from others.
 
-    A thread that spins takes the core of whoever has work, another process or the thread it waits for: on a
-    busy machine, training is several times slower for it. To be called before torch is imported, whose OpenMP
-    then reads it; a choice in the environment (``GOMP_SPINCOUNT``, ``OMP_WAIT_POLICY``) stays.
+    On a busy machine, training is several times slower for it. To be called before torch is imported, whose
+    OpenMP then reads it; ``GOMP_SPINCOUNT`` and ``OMP_WAIT_POLICY`` in the environment stay.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)

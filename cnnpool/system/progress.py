@@ -1,15 +1,4 @@
-"""Progress of long work by tqdm: a bar on a terminal, a line now and then in a log.
-
-For work that may take longer than two seconds::
-
-    with Progress("decoding", len(paths), "images") as progress:
-        for path in paths:
-            ...
-            progress.step()
-
-    with Progress("compiling kernels"):        # no count: only that it goes on
-        ...
-"""
+"""Progress of long work by tqdm: a bar on a terminal, a line now and then in a log."""
 
 import logging
 import sys
@@ -32,16 +21,16 @@ COUNTED = "{desc}: {n:,} of {total:,} {unit} ({percentage:.0f} %), {remaining} l
 
 
 class Progress(tqdm):  # type: ignore[misc]
-    """A bar on stderr if that is a terminal, else lines by ``logging``.
+    """A bar on stderr if that is a terminal, else lines by ``logging``, or on stderr where that shows none.
 
-    Where logging is not set up to show them, they go to stderr. Only the first process of a training shows
-    anything.
+    For work that may take longer than two seconds, in a ``with`` block that calls ``step``. Only the first
+    process of a training shows anything.
 
     Args:
         what: the work, such as ``"decoding"``.
         total: steps until it is done; None if that is not known.
         unit: of the steps, in the plural.
-        silent_s: nothing is shown before so many seconds have passed; None: ``SILENT_S``, or longer in a log.
+        silent_s: nothing is shown before; None: ``SILENT_S``, or longer in a log.
     """
 
     monitor_interval = 0
