@@ -55,15 +55,6 @@ def test_a_mistake_leaves_nothing(tmp_path, jobs):
     assert os.listdir(tmp_path) == []
 
 
-def test_the_same_sweep_again_replaces_its_plan(jobs, plans):
-    leave(jobs)
-    (before,) = plans()
-    assert not lives(before) and list(read(before).folders(before)) == list(jobs)
-    with planned(jobs):
-        assert plans() == [before] and lives(before)
-    assert plans() == []
-
-
 def test_a_larger_sweep_replaces_what_it_goes_on_with_and_leaves_others(tmp_path, jobs, plans):
     root = tmp_path / "outputs" / "digits"
     leave(jobs)
