@@ -65,10 +65,6 @@ class ImageDataset(Dataset[Batch]):
     def __len__(self) -> int:
         return len(self.split)
 
-    def __getitem__(self, item: Item) -> Batch:
-        images, labels = self.__getitems__([item])
-        return images[0], labels[0]
-
     def __getitems__(self, items: Sequence[Item]) -> Batch:
         """The batch of ``items``, all of one epoch."""
         epoch = items[0][0]
