@@ -3,17 +3,43 @@
 import csv as csv_module
 import io
 import re
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 GAP = "  "
+SIGNS = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho varsigma sigma tau "
+    "upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega "
+    "mu times to ne approx infty"
+)
 LATEX = {
-    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}"},
-    **{"−": "$-$", "<": "$<$", ">": "$>$", "≤": r"$\le$", "≥": r"$\ge$"},
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "−": "$-$",
+    "†": r"\textdagger{}",
+    "≥": r"$\ge$",
+    "≤": r"$\le$",
+    "–": "--",
+    "<": "$<$",
+    ">": "$>$",
+    "|": r"\textbar{}",
+    "°": r"\textdegree{}",
+    "…": r"\dots{}",
+    **{mark: f"\\{mark}" for mark in "&%$#_"},
+    **{
+        mark: f"$\\{name}$"
+        for mark, name in zip("αβγδεζηθικλμνξπρςστυφχψωΓΔΘΛΞΠΣΥΦΨΩµ×→≠≈∞", SIGNS.split(), strict=True)
+    },
 }
-"""LaTeX for a mark; other signs stay as they are, of which pdflatex knows those of Latin-1."""
+"""LaTeX for a mark; accented letters stay as they are."""
+LONGEST = {"header": 16, "cell": 40}
+"""Characters of a header and of a cell of words that stand in one line of a LaTeX table."""
 FORMULA = ("=", "+", "-", "@")
 """A spreadsheet takes text that begins with one of these for a formula."""
 
@@ -89,12 +115,17 @@ def markdown_text(cell: str, *, markup: bool = False) -> str:
 
 
 def latex(columns: Sequence[Column]) -> str:
-    """A ``tabular`` environment; the preamble needs booktabs. The sign of a number is a minus, no hyphen."""
+    """A ``tabular`` environment; the preamble needs booktabs. The sign of a number is a minus, no hyphen.
+
+    Long headers and words are broken into lines.
+    """
     layout = "".join("l" if column.words else "r" for column in columns)
-    every = [[column.header for column in columns], *by_row(columns)]
-    lines = [" & ".join(map(_latex, cells)) for cells in every]
+    rows = [[_latex(column.header, LONGEST["header"], column.words) for column in columns]]
+    for cells in by_row(columns):
+        pairs = zip(cells, columns, strict=True)
+        rows.append([_latex(cell, LONGEST["cell"], column.words) for cell, column in pairs])
     # A row that begins with a star or a bracket would be an option of the row's end before it.
-    head, *body = ("{}" * one.startswith(("*", "[")) + f"{one} \\\\\n" for one in lines)
+    head, *body = (re.sub(r"^(?=[*\[])", "{}", " & ".join(cells)) + " \\\\\n" for cells in rows)
     return (
         f"\\begin{{tabular}}{{{layout}}}\n\\toprule\n{head}\\midrule\n"
         f"{''.join(body)}\\bottomrule\n\\end{{tabular}}\n"
@@ -163,9 +194,16 @@ def _width(columns: Sequence[Column]) -> int:
     return sum(map(_widest, columns)) + len(GAP) * (len(columns) - 1)
 
 
-def _latex(cell: str) -> str:
-    signed = re.sub(r"(?<![\w.])-(?=[\d.])", "−", printable(cell))
-    return "".join(LATEX.get(mark, mark) for mark in signed)
+def _latex(cell: str, longest: int, words: bool) -> str:
+    # File systems may keep an accent as a mark of its own, which pdflatex refuses.
+    cell = unicodedata.normalize("NFC", printable(cell))
+    shown = "".join(LATEX.get(mark, mark) for mark in re.sub(r"(?<![\w.])-(?=[\d.])", "−", cell))
+    if len(cell) <= longest:
+        return shown
+    side = "raggedright" if words else "raggedleft"
+    place = "b" if longest == LONGEST["header"] else "t"
+    broken = re.sub(r"(\\_|[,/])(?=\S)", r"\1\\allowbreak ", shown).replace(r" \%", r"~\%")
+    return rf"\parbox[{place}]{{{longest // 2}em}}{{\{side} {broken}\strut}}"
 
 
 def _harmless(value: Any) -> Any:

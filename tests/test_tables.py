@@ -63,10 +63,14 @@ def test_latex_by_hand():
 
 
 def test_latex_knows_signs_and_marks():
-    cells = ["-1.30 [-1.50, -1.10]", "max-pool", "p < 0.001", "[x]", "* y"]
-    lines = tables.latex([Column("x ≥ 1", cells)]).split("\n")
-    assert lines[2] == r"x $\ge$ 1 \\" and lines[4] == r"$-$1.30 [$-$1.50, $-$1.10] \\"
-    assert lines[5:9] == ["max-pool \\\\", r"p $<$ 0.001 \\", r"{}[x] \\", r"{}* y \\"]
+    cells = ["-1.30 [-1.50, -1.10]", "time †", "max-pool", "p < 0.001"]
+    found = tables.latex([Column("x ≥ 1", cells)])
+    assert "$-$1.30 [$-$1.50, $-$1.10]" in found and "time \\textdagger{}" in found and "max-pool" in found
+    assert found.isascii()
+    words = tables.latex([Column("α, mean of stages (%)", ["[x]", "* y", "o_p," * 12], words=True)])
+    assert r"\parbox[b]{8em}{\raggedright $\alpha$, mean of stages (\%)\strut} \\" in words
+    assert "\n{}[x] " in words and "\n{}* y " in words
+    assert r"\parbox[t]{20em}{\raggedright o\_\allowbreak p,\allowbreak o" in words
 
 
 class Cells(HTMLParser):

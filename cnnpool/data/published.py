@@ -2,8 +2,9 @@
 
 import logging
 import socket
+import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,8 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 TIMEOUT_S = 60
 """Without a byte, before a server is given up."""
+LARGEST = 1 << 28
+"""Bytes of a file of the four built-in data sets; the largest, an archive of CIFAR, has 170 million."""
 FETCH = "set data.download=true, or name the folder that holds it by data.root=FOLDER"
 
 
@@ -51,21 +54,21 @@ class Published(Source):
             DownloadError: if they could not be downloaded.
         """
         root = Path(self.root).expanduser()
-        is_packed = any(path.exists() for path, _ in self._archives(root))
         return obtained(
             self.title,
             root,
             root / self.folder,
             partial(self._raw, root),
-            partial(self._kind(), root, download=True) if self.download else None,
-            partial(self._unpack, root) if is_packed else None,
+            partial(self._construct, root, download=True) if self.download else None,
+            partial(self._archives, root),
+            largest=LARGEST,
         )
 
     def _raw(self, root: Path) -> Raw:
         with warnings.catch_warnings():
             # NumPy 2.4 warns of the flags in old pickles of arrays, as CIFAR's files are.
             warnings.simplefilter("ignore", np.exceptions.VisibleDeprecationWarning)
-            train, test = (self._kind()(root, train=train) for train in (True, False))
+            train, test = (self._construct(root, train=train) for train in (True, False))
         raw = Raw(self.classes or tuple(train.classes), _split(train), _split(test))
         if self.sha256 not in (None, raw.sha256):
             raise DataError(f"its images are not those of {self.title}")
@@ -78,13 +81,8 @@ class Published(Source):
             return [(root / self.folder / name, md5) for name, md5 in kind.resources]
         return [(root / kind.filename, kind.tgz_md5)]
 
-    def _unpack(self, root: Path) -> None:
-        """Unpack the archives that are there and whole."""
-        from torchvision.datasets import utils
-
-        for path, md5 in self._archives(root):
-            if utils.check_integrity(path, md5):
-                utils.extract_archive(str(path))
+    def _construct(self, root: Path, **options: bool) -> Any:
+        return self._kind()(root, **options)
 
     def _kind(self) -> Any:
         from torchvision import datasets
@@ -146,28 +144,38 @@ def obtained(
     folder: Path,
     read: Callable[[], T],
     download: Callable[[], object] | None = None,
-    unpack: Callable[[], object] | None = None,
+    archives: Callable[[], Sequence[tuple[Path, str]]] = tuple,
     *,
+    largest: int | None = None,
     remedy: str = FETCH,
 ) -> T:
     """The data set that ``read`` gives, at once or after archives were unpacked or files downloaded.
 
-    ``root`` is made if missing, and holds a lock; ``title``, ``folder`` and ``remedy`` are for messages.
+    Args:
+        title: of the data set.
+        root: made if it is missing; it holds the lock.
+        folder: of the files, for messages.
+        read: reads the data set, or fails.
+        download: what may bring missing files; None if that is not to be tried.
+        archives: gives those as published, each with its MD5 sum; asked only where ``read`` failed.
+        largest: bytes that a file may have; writing more fails. None for any size.
+        remedy: what the user should do where there is nothing to try.
 
     Raises:
         DataError: in one line, if it cannot be read.
         DownloadError: likewise, if a download did not help.
     """
-    steps = [step for step in (unpack, download) if step]
     try:
         return read()
     except Exception as error:
         # Each data set raises its own kinds of errors for files that are missing or damaged.
+        steps = [*_unpacking(archives(), download is not None), *filter(None, [download])]
         if not steps:
             raise DataError(f"cannot read {title} in {folder} ({_reason(error)}): {remedy}") from error
+    verb = "download" if download else "unpack"
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with FileLock(root / f".{title}.lock"), _timeout():
+        with FileLock(root / f".{title}.lock"), _timeout(), _at_most(largest):
             # Before the first step: another process may have fetched it while this one waited.
             for step in (lambda: None, *steps):
                 if step is download:
@@ -179,11 +187,25 @@ def obtained(
                     last = error
             raise last
     except Exception as error:
-        verb, kind = ("download", DownloadError) if download else ("unpack", DataError)
-        raise kind(
+        raise (DownloadError if download else DataError)(
             f"cannot {verb} {title} ({_reason(error)}): put its files into {folder.absolute()} by hand, "
             "without damaged ones, or name another folder by data.root=FOLDER"
         ) from error
+
+
+def _unpacking(archives: Sequence[tuple[Path, str]], may_download: bool) -> Iterator[Callable[[], object]]:
+    """Steps that unpack the archives that are there and whole.
+
+    Raises:
+        DataError: for an archive that is damaged and may not be downloaded.
+    """
+    from torchvision.datasets import utils
+
+    for path, md5 in archives:
+        if utils.check_integrity(path, md5):
+            yield partial(utils.extract_archive, str(path))
+        elif path.exists() and not may_download:
+            raise DataError(f"{path} is damaged (its MD5 sum is not as published): {FETCH}")
 
 
 def _reason(error: Exception) -> str:
@@ -201,3 +223,20 @@ def _timeout() -> Iterator[None]:
         yield
     finally:
         socket.setdefaulttimeout(before)
+
+
+@contextmanager
+def _at_most(largest: int | None) -> Iterator[None]:
+    # torchvision has no limit: a server that never ends would fill the disk.
+    if largest is None or sys.platform == "win32":
+        yield
+        return
+    import resource
+
+    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    allowed = [limit for limit in (largest, before, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (min(allowed), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))

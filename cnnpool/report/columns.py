@@ -39,10 +39,16 @@ def pair_columns(comparison: Comparison) -> list[Column]:
     """Choice, then what else is known of its difference to the baseline."""
     rows, metric = comparison.rows[1:], comparison.metric
     pairs = [row.versus for row in rows if row.versus]
+    sense = "higher" if metric.sense == 0 else "better"
     columns = [
         Column("choice", [row.choice.label for row in rows], words=True),
         Column("pairs", [str(one.summary.n) for one in pairs]),
         Column("p, not corrected", [probability(one.pair.p) for one in pairs]),
+        *[Column("p (sign flip)", [probability(one.p_sign_flip) for one in pairs])] * comparison.paired,
+        Column(
+            f"probability of being {sense} with another seed [95 % CI]",
+            [_share(one.superiority, one.superiority_interval) for one in pairs],
+        ),
         Column(
             f"smallest difference detectable with 80 % power ({metric.step_unit or 'units'})",
             [NONE if math.isnan(one.detectable) else metric.format(one.detectable) for one in pairs],
@@ -123,7 +129,11 @@ def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
         "difference_se_seeds": v and v.pair.crossed and v.pair.crossed.by_seed,
         "difference_se_images": v and v.pair.crossed and v.pair.crossed.by_image,
         "p": v and v.pair.p,
+        "p_sign_flip": v and v.p_sign_flip,
         "p_holm": v and v.pair.adjusted,
+        "superiority": v and v.superiority,
+        "superiority_low": v and v.superiority_interval[0],
+        "superiority_high": v and v.superiority_interval[1],
         "detectable": v and v.detectable,
         "needed": v and (v.needed if math.isfinite(v.needed) else math.nan),
         "verdict": row.verdict,
@@ -189,6 +199,10 @@ def _mean(one: Measure, s: Summary, runs: int) -> str:
     if s.n == 0:
         return NONE
     return one.format(s.mean) + (f" (n={s.n})" if s.n != runs else "")
+
+
+def _share(value: float, ends: tuple[float, float]) -> str:
+    return NONE if math.isnan(value) else f"{value:.2f} [{ends[0]:.2f}, {ends[1]:.2f}]"
 
 
 def _count(value: float) -> str:

@@ -159,7 +159,7 @@ def _rows(
         if ranked:
             row = replace(row, rank=decisions.rank(place, len(rows), metric.sense))
         if place:
-            versus = _versus(row, base, decisions, place, paired)
+            versus = _versus(row, base, decisions, place, metric, paired)
             broken = len({*row.broken, *base.broken}) if paired else len(row.broken) + len(base.broken)
             row = replace(row, versus=versus, verdict=verdict(versus, metric, broken, margin))
         found.append(row)
@@ -179,23 +179,29 @@ def _row(choice: Choice, metric: Measure, measures: list[Measure]) -> Row:
     return replace(row, summary=statistics.summarise(list(row.finite.values())))
 
 
-def _versus(row: Row, base: Row, decisions: Decisions, place: int, paired: bool) -> Versus:
+def _versus(row: Row, base: Row, decisions: Decisions, place: int, metric: Measure, paired: bool) -> Versus:
     pair = decisions.between(place, 0)
     error = pair.crossed
     own, other = row.finite, base.finite
     if paired:
-        differences = [own[seed] - other[seed] for seed in sorted(own.keys() & other.keys())]
+        differences = every = [own[seed] - other[seed] for seed in sorted(own.keys() & other.keys())]
         summary, freedom = _widened(statistics.summarise(differences), error), None
     else:
         differences = [value - base.summary.mean for value in own.values()]
+        every = [value - against for value in own.values() for against in other.values()]
         summary, freedom = statistics.apart(list(own.values()), list(other.values()))
     # Equal differences have no spread: how small a difference they could show is not known.
     sd = error.error * math.sqrt(summary.n) if error else summary.sd
-    unknown, family = summary.n < LEAST_DECIDED or not sd, len(decisions.pairs)
+    few, family = summary.n < LEAST_DECIDED, len(decisions.pairs)
+    unknown = few or not sd
+    better = [-x for x in every] if metric.sense < 0 else every
     return Versus(
         differences=differences,
         summary=summary,
         pair=pair,
+        p_sign_flip=statistics.sign_flip_p(differences) if paired and not few else math.nan,
+        superiority=statistics.superiority(better),
+        superiority_interval=statistics.superiority_interval(better, summary.n),
         # More seeds are no remedy for few test images.
         needed=math.nan if unknown or error else statistics.needed(summary.mean, sd, family, 2 - paired),
         family=family,

@@ -160,6 +160,12 @@ class Versus:
     summary: Summary
     pair: Pair
     """The test of the difference; the interval of ``summary`` covers seeds and images where it does."""
+    p_sign_flip: float
+    """Of the exact sign-flip test, which assumes no distribution; NaN from too few or no pairs."""
+    superiority: float
+    """Share of seeds in which the choice is better (higher, where neither sense is better), ties one half."""
+    superiority_interval: tuple[float, float]
+    """The 95 % interval of the probability of that with another seed."""
     needed: float
     """Runs of each choice that show a difference of this size in 80 % of cases; NaN where not known."""
     family: int

@@ -24,6 +24,12 @@ from cnnpool.system.atomic import write_bytes
 
 MOST_NOTES = 3
 COLOURS = {"better": "\x1b[32m", "higher": "\x1b[32m", "worse": "\x1b[31m", "lower": "\x1b[31m"}
+SIGNS = {"better": "+", "higher": "+", "worse": "−", "lower": "−"}
+FITTED = r"""\resizebox*{!}{\ifdim\totalheight>\textheight\textheight\else\totalheight\fi}{%
+\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"""
+ALPHABET = (
+    "% and \\usepackage[T1]{fontenc}; letters that it lacks need lualatex or xelatex, and a font with them\n"
+)
 
 
 def write(comparison: Comparison, folder: Path, argv: Sequence[str], plots: Sequence[Plot]) -> None:
@@ -100,9 +106,21 @@ def _environment(kind: str) -> Environment:
 
 
 def latex(comparison: Comparison) -> str:
-    """The tables of the report as ``tabular`` environments; the preamble needs booktabs."""
-    every = [*map(columns.main_columns, comparison.each), *columns.measure_tables(comparison)]
-    return "% needs \\usepackage{booktabs}\n" + "\n\\bigskip\n\n".join(map(tables.latex, every))
+    """The tables of the report as ``tabular`` environments no larger than a page, verdicts as signs.
+
+    The preamble needs booktabs and graphicx, for names with letters that are not ASCII a font encoding too.
+    """
+    mains = []
+    for one in comparison.each:
+        *numbers, verdicts = columns.main_columns(one)
+        signs = [SIGNS.get(verdict, "" if verdict == "baseline" else "o") for verdict in verdicts.cells]
+        mains.append([*numbers, tables.Column("", signs, words=True)])
+    body = "\n\\bigskip\n\n".join(
+        f"\\noindent{FITTED}\n{tables.latex(one)}}}}}\n"
+        for one in [*mains, *columns.measure_tables(comparison)]
+    )
+    letters = "" if body.isascii() else ALPHABET
+    return f"% needs \\usepackage{{booktabs,graphicx}}; + better, - worse, o not shown\n{letters}{body}"
 
 
 def text(comparison: Comparison, *, width: int, colour: bool, whole: bool = False) -> str:

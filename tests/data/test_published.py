@@ -4,6 +4,7 @@ import gc
 import hashlib
 import os
 import pickle
+import resource
 import shutil
 import socket
 import threading
@@ -143,7 +144,7 @@ def test_a_damaged_file_beside_its_archive_is_unpacked_again(served, published, 
 def test_an_archive_with_another_digest_is_neither_unpacked_nor_replaced(served, published, tmp_path):
     path = packed(published, tmp_path) / f"{small_data.MNIST_FILES[2]}.gz"
     path.write_bytes(b"mine")
-    with pytest.raises(DataError, match="^cannot unpack MNIST .*: put its files into .* by hand"):
+    with pytest.raises(DataError, match=rf"^{path} is damaged \(its MD5 sum is not as published\): set"):
         source("mnist", tmp_path, download=False).read()
     assert path.read_bytes() == b"mine" and not path.with_suffix("").exists()
 
@@ -170,6 +171,15 @@ def test_a_download_that_fails_is_one_line(served, mirror, published, tmp_path, 
         gc.collect()
 
 
+def test_a_file_that_does_not_end_is_cut_off(served, tmp_path, monkeypatch):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setattr(room, "LARGEST", 1000)
+    with pytest.raises(DownloadError, match=r"^cannot download CIFAR10 \(.*File too large.*\): put [^\n]*$"):
+        source("cifar10", tmp_path).read()
+    assert max(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= 1000
+    assert resource.getrlimit(resource.RLIMIT_FSIZE) == before
+
+
 def test_missing_files_are_named_and_nothing_is_fetched_or_made(served, fetched, tmp_path):
     for name, kind in data.DATASETS.items():
         if name in SHAPES:
@@ -180,16 +190,24 @@ def test_missing_files_are_named_and_nothing_is_fetched_or_made(served, fetched,
     assert not fetched and not (tmp_path / "new").exists()
 
 
-def test_a_folder_that_cannot_be_written_is_a_line(served, published, tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_written_is_a_line_unless_the_files_are_unpacked(
+    served, published, tmp_path, monkeypatch
+):
     def refused(path):
         raise PermissionError(13, "Permission denied", str(path))
 
     packed(published, tmp_path)
     # The superuser may write anywhere.
+    with monkeypatch.context() as patch:
+        patch.setattr(room, "FileLock", refused)
+        for download, word in ((False, "unpack"), (True, "download")):
+            with pytest.raises(
+                DataError, match=rf"cannot {word} MNIST .*Permission denied.*data.root=FOLDER"
+            ):
+                source("mnist", tmp_path, download=download).read()
+    expected = source("mnist", tmp_path, download=False).read().sha256
     monkeypatch.setattr(room, "FileLock", refused)
-    for download, word in ((False, "unpack"), (True, "download")):
-        with pytest.raises(DataError, match=rf"cannot {word} MNIST .*Permission denied.*data.root=FOLDER"):
-            source("mnist", tmp_path, download=download).read()
+    assert source("mnist", tmp_path).read().sha256 == expected
 
 
 @pytest.mark.parametrize("change", [lambda b: b[:-1], lambda b: b + b"x", lambda b: b"", lambda b: b[:9]])

@@ -72,6 +72,8 @@ def test_paired_and_unpaired_verdicts_are_those_of_scipy(tmp_path):
     assert not found.comparison.paired and "not paired" in found.comparison.understood
     assert row["p"] == pytest.approx(t.pvalue)
     assert (row["difference_ci_low"], row["difference_ci_high"]) == pytest.approx(t.confidence_interval())
+    wins = [(x > y) + (x == y) / 2 for x in second[:4] for y in first]
+    assert row["superiority"] == pytest.approx(np.mean(wins)) and row["p_sign_flip"] is None
     assert "not paired" in repr(found) and "Welch" in repr(found)
 
 
@@ -309,7 +311,7 @@ def test_the_tables_of_a_report_are_read_again_with_the_same_numbers(shelf, tmp_
     assert main([str(shelf.root), "--out", str(tmp_path / "out"), "--no-board"]) == 0
     own = cnnpool.compare(shelf.root)
     again = cnnpool.compare(tmp_path / "out" / "runs.csv", "test.accuracy")
-    for key in ("choice", "n", "mean", "sd", "difference", "p", "p_holm", "verdict"):
+    for key in ("choice", "n", "mean", "sd", "difference", "p", "p_holm", "superiority", "verdict"):
         assert [one[key] for one in own] == [one[key] for one in again], key
     # Beside runs of cnnpool others are left out, in a line.
     table(shelf.root / "other" / "runs.csv")

@@ -128,18 +128,36 @@ def test_markdown_tables_have_equal_rows(comparison, plots):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
 
 
+def test_latex_is_escaped_and_even(comparison):
+    source = render.latex(comparison)
+    assert r"max\_blur" in source and r"93.00 $\pm$ 2.16" in source and r"(\%)" in source
+    assert "better &" not in source and " worse" not in source.partition("\n")[2]
+    assert source.count("\\resizebox*") == source.count("\\begin{tabular}")
+    for body, layout in re.findall(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end", source, re.S):
+        counts = {line.count(" & ") + 1 for line in layout.splitlines() if line.endswith(r"\\")}
+        assert counts == {len(body)}
+    marks = re.sub(r"\{%$", "{", source.partition("\n")[2], flags=re.M)
+    assert not re.search(r"(?<!\\)[%_#]", marks)
+    assert "fontenc" not in source
+
+
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs pdflatex: Debian's texlive-latex-recommended")
-def test_latex_compiles(shelf, tmp_path):
-    nasty = ["[a] 5% #1", "* b_m × {x} \\y ~^", "Größe ±", 'a|b<c> "q" & $']
-    for place, name in enumerate(["max", *nasty]):
-        shelf.put(f"{place}/seed0", pool=name)
+def test_latex_compiles_and_fits_a_page(shelf, tmp_path):
+    nasty = ["[a] 5% #1", "* β_m × {x} \\y ~^", "Größe_ąđ e\u0301 …", 'a|b<c> "q" & $', "long_name," * 12]
+    for place, name in enumerate(["max", *nasty, *(f"op{k}" for k in range(48))]):
+        for seed in range(2 if name in nasty else 1):
+            shelf.put(f"{place}/{seed}", pool=name, seed=seed, accuracy=0.9 + 0.01 * seed)
+    source = render.latex(compare(find([shelf.root])))
+    assert source.count("fontenc") == 1
     (tmp_path / "page.tex").write_text(
-        "\\documentclass{article}\n\\usepackage{booktabs}\n"
-        f"\\begin{{document}}\n{render.latex(compare(find([shelf.root])))}\\end{{document}}\n"
+        "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{booktabs,graphicx}\n"
+        f"\\begin{{document}}\n{source}\\end{{document}}\n"
     )
     command = ["pdflatex", "-draftmode", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace")
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0 and "Overfull" not in done.stdout, done.stdout
+    # Each of the three tables has a page.
+    assert "[3" in done.stdout and "[4" not in done.stdout
 
 
 def test_every_picture_is_drawn_and_holds_its_words(plots):

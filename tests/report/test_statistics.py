@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -41,6 +42,28 @@ def test_t_interval_covers_the_mean_in_95_of_100_cases():
     assert 0.94 < np.mean(hits) < 0.96
 
 
+@given(st.lists(numbers, min_size=1, max_size=9))
+@settings(max_examples=50)
+def test_sign_flip_counts_every_pattern_of_signs(differences):
+    flips = itertools.product((1, -1), repeat=len(differences))
+    sums = [abs(math.fsum(sign * d for sign, d in zip(signs, differences, strict=True))) for signs in flips]
+    expected = np.mean([s >= abs(math.fsum(differences)) - 1e-9 for s in sums])
+    assert statistics.sign_flip_p(differences) == pytest.approx(expected)
+
+
+def test_drawn_sign_flips_agree_with_all_of_them():
+    differences = np.random.default_rng(3).normal(0.3, 1, 20)
+    patterns = 1 - 2 * (np.arange(2**20)[:, None] >> np.arange(20) & 1).astype(np.int8)
+    exact = np.mean(np.abs(patterns @ differences) >= abs(differences.sum()) - 1e-12)
+    assert statistics.sign_flip_p(differences) == pytest.approx(exact, abs=0.005)
+    assert statistics.sign_flip_p(differences) == statistics.sign_flip_p(differences)
+
+
+def test_no_difference_at_all_has_p_one():
+    assert statistics.sign_flip_p([0.0] * 8) == 1.0
+    assert statistics.sign_flip_p([0.0] * 30) == 1.0
+
+
 def test_holm_by_hand():
     # Sorted .01 .02 .03 .04, times 4 3 2 1, each at least the one before.
     assert statistics.holm([0.04, 0.01, 0.03, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
@@ -53,6 +76,20 @@ def test_holm_by_hand():
 def test_holm_lies_between_the_raw_p_and_bonferroni(p_values):
     for raw, adjusted in zip(p_values, statistics.holm(p_values), strict=True):
         assert raw <= adjusted <= min(1, len(p_values) * raw) or adjusted == pytest.approx(raw)
+
+
+def test_superiority_by_hand():
+    assert statistics.superiority([1.0, -1.0, 0.0, 2.0]) == pytest.approx(2.5 / 4)
+
+
+@pytest.mark.parametrize(("wins", "pairs"), [(0, 3), (1, 6), (6, 6), (7, 10)])
+def test_the_probability_of_being_better_has_the_exact_binomial_interval(wins, pairs):
+    expected = stats.binomtest(wins, pairs).proportion_ci(0.95, "exact")
+    found = statistics.superiority_interval([1.0] * wins + [-1.0] * (pairs - wins))
+    assert found == pytest.approx((expected.low, expected.high))
+    # A tie lies between a win and a loss.
+    ties = statistics.superiority_interval([1.0] * wins + [-1.0] * (pairs - wins) + [0.0])
+    assert found[0] * 0.5 < ties[0] <= found[1] and found[0] <= ties[1] <= 1
 
 
 def test_detectable_difference_is_found_in_80_of_100_cases():
