@@ -75,7 +75,7 @@ def parser() -> Parser:
     last = "of logs the last value (default); with it, --best says what is better"
     add("--last", action="store_const", const=1, dest="mean_of_last", help=last)
     add("--mean-of-last", type=int, metavar="K", help="of logs the mean of the last K points")
-    margin = "a smaller difference is none that matters (default: half a point where images are known)"
+    margin = "a smaller difference does not matter (default: half a point where images are known)"
     add("--margin", type=float, metavar="X", help=margin)
     base = "choice to compare the others with (default: max, else the first)"
     add("--baseline", metavar="CHOICE", help=base)
