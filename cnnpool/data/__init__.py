@@ -4,7 +4,7 @@ from typing import Any
 
 from cnnpool import registry
 from cnnpool.data.base import Raw, Source, Split, from_pixels
-from cnnpool.data.batches import EpochSampler, ImageDataset, Loader
+from cnnpool.data.loader import EpochSampler, ImageDataset, Loader
 from cnnpool.data.dataset import Dataset, assemble, digest
 from cnnpool.data.digits import Digits
 from cnnpool.data.errors import DataError

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from cnnpool.data.auto_augment import Policy
 from cnnpool.data.auto_augment import auto_augment as by_policy
 from cnnpool.data.colors import color_jitter as jitter
-from cnnpool.data.sampling import Draws
+from cnnpool.data.draws import Draws
 
 CHANGES = ("crop", "shift", "flip", "random_resized_crop", "auto_augment", "color_jitter")
 """The options of :func:`augment` that a data set has too."""

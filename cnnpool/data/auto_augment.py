@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cnnpool.data.colors import brightness, contrast, saturation, sharpness
-from cnnpool.data.sampling import Draws
+from cnnpool.data.draws import Draws
 
 Policy = Literal["randaugment", "trivialaugment"]
 BINS = 30

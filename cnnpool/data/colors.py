@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cnnpool.data.sampling import Draws
+from cnnpool.data.draws import Draws
 
 GREY = (0.2989, 0.587, 0.114)
 """Weights of red, green and blue."""

@@ -9,10 +9,10 @@ import torch
 
 from cnnpool.data.augment import CHANGES, augment
 from cnnpool.data.base import Raw, Source, Split
-from cnnpool.data.batches import EpochSampler, ImageDataset, Loader
+from cnnpool.data.loader import EpochSampler, ImageDataset, Loader
 from cnnpool.data.errors import DataError
 from cnnpool.data.mix import mix
-from cnnpool.data.sampling import seed_of, stratified
+from cnnpool.data.draws import seed_of, stratified
 
 LIMIT = 1
 """Tells the draw of ``limit`` from that of the validation cut."""

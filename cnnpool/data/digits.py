@@ -14,7 +14,7 @@ import torch
 from annotated_types import Ge, Le
 
 from cnnpool.data.base import Raw, Source, ValSize, from_pixels
-from cnnpool.data.sampling import stratified
+from cnnpool.data.draws import stratified
 
 TABLE = Path(__file__).with_name("digits.csv.gz")
 

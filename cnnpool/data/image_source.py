@@ -19,7 +19,7 @@ from cnnpool.data.cache import Stream, cached, decoded_rows
 from cnnpool.data.decode import Size, quiet_pillow
 from cnnpool.data.errors import DataError
 from cnnpool.data.images import GIB, Pictures, between, commonest_size, survey
-from cnnpool.data.sampling import cut
+from cnnpool.data.draws import cut
 from cnnpool.tables import printable
 
 NAMES = {

@@ -1,7 +1,7 @@
 """Lightning's parts of a training. With ``cnnpool.lightning`` the only room that imports Lightning."""
 
 from cnnpool.fit.classifier import Classifier, DivergedError, Prediction
-from cnnpool.fit.images import Images
-from cnnpool.fit.run import Run
+from cnnpool.fit.datamodule import Images
+from cnnpool.fit.run_state import Run
 
 __all__ = ["Classifier", "DivergedError", "Images", "Prediction", "Run"]

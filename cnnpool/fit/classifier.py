@@ -16,9 +16,9 @@ from torch.nn import functional as F
 from torch.optim.lr_scheduler import LambdaLR
 
 from cnnpool import network
-from cnnpool.data.sampling import seed_of
+from cnnpool.data.draws import seed_of
 from cnnpool.fit import optimizers
-from cnnpool.fit.images import Images
+from cnnpool.fit.datamodule import Images
 from cnnpool.fit.layers import Level, frozen_norms, is_uniform, plan
 from cnnpool.fit.scores import epochs_header, epochs_row
 from cnnpool.model import Cnn

@@ -14,7 +14,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, WandbLogg
 from lightning.pytorch.utilities import rank_zero_only
 from matplotlib.figure import Figure
 
-from cnnpool.fit.run import Run
+from cnnpool.fit.run_state import Run
 from cnnpool.lightning.probe_callback import log_figure
 from cnnpool.loggers import Csv, MLflow, TensorBoard, Wandb
 from cnnpool.run_folder import layout

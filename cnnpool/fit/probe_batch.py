@@ -6,8 +6,8 @@ import torch
 
 from cnnpool.data import Dataset
 from cnnpool.data.base import Split
-from cnnpool.data.sampling import stratified
-from cnnpool.fit.run import Run
+from cnnpool.data.draws import stratified
+from cnnpool.fit.run_state import Run
 from cnnpool.lightning import ProbeCallback
 from cnnpool.probe import Batch, Probe
 from cnnpool.probe.base import ends_of

@@ -16,7 +16,7 @@ from cnnpool.fit.loggers import Guarded
 from cnnpool.fit.pictures import draw, routing_of
 from cnnpool.fit.probe_batch import sample
 from cnnpool.fit.record import Record
-from cnnpool.fit.run import Run
+from cnnpool.fit.run_state import Run
 from cnnpool.fit.scores import by_class, chance_warning, sentence
 from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.probe import Batch

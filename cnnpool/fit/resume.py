@@ -4,7 +4,7 @@ import logging
 
 import torch
 
-from cnnpool.fit.run import Run
+from cnnpool.fit.run_state import Run
 from cnnpool.pool.dispatch import kernels_in_use
 from cnnpool.run_folder.checkpoint import Checkpoint, latest, refuse_other
 from cnnpool.run_folder.layout import CHECKPOINTS

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from cnnpool import data
 from cnnpool.data import Dataset
 from cnnpool.data.augment import centre
-from cnnpool.data.sampling import stratified
+from cnnpool.data.draws import stratified
 from cnnpool.inspection.subject import Subject
 from cnnpool.probe import Batch
 from cnnpool.probe.gradient_taps import stage_gradients

@@ -19,9 +19,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.cli_parser import MOST_JOBS
 from cnnpool.launch.check import check, check_launch
-from cnnpool.launch.composer import PRIMARY, Composer, opened
 from cnnpool.launch.config import refuse_code, resolve, unresolved
 from cnnpool.launch.folders import distinct, is_harmless, run_name
+from cnnpool.launch.hydra_compose import PRIMARY, Composer, opened
 from cnnpool.launch.job import Job
 from cnnpool.launch.overrides import alternatives, is_choice, line_of, parse
 from cnnpool.system.progress import Progress

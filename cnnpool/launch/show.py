@@ -13,8 +13,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cnnpool.cli_parser import train_parser
 from cnnpool.launch.compose import Request, name_runs_by, show_to_resolvers
-from cnnpool.launch.composer import opened
 from cnnpool.launch.config import unresolved
+from cnnpool.launch.hydra_compose import opened
 from cnnpool.launch.overrides import parse
 from cnnpool.registry import Option
 from cnnpool.schema import OWN, ROOMS, SECTIONS, options_of

@@ -10,7 +10,7 @@ from PIL import Image
 from cnnpool import data
 from cnnpool.data import DataError, ImageFolder
 from cnnpool.data.image_folder import find_images
-from cnnpool.data.sampling import cut
+from cnnpool.data.draws import cut
 
 
 def save(path: Path, value: int = 0) -> Path:

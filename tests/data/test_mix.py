@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from cnnpool.data import from_pixels
 from cnnpool.data.mix import mix
-from cnnpool.data.sampling import generator
+from cnnpool.data.draws import generator
 
 LABELS = torch.arange(12) % 4
 

@@ -88,7 +88,7 @@ def test_a_run_is_measured_as_its_model_in_memory(run, capsys):
     results, said = examined(capsys, str(folder), *FEW)
     dataset = data.build("digits", val_size=0.2, seed=1)
     images, labels = next(iter(dataset.plain_loader(dataset.test)))
-    chosen = data.sampling.stratified(dataset.test.labels, seed=0)[:8]
+    chosen = data.draws.stratified(dataset.test.labels, seed=0)[:8]
     seen = images[chosen].contiguous(), labels[chosen]
     expected = probe.build("gradient", samples=8).measure(net, net.stages, *seen)
     for stage in ("s1", "s2"):

@@ -16,7 +16,7 @@ from cnnpool.cli_parser import train_parser
 from cnnpool.launch import compose as composing
 from cnnpool.launch import conf_dir
 from cnnpool.launch.compose import Request, jobs_of
-from cnnpool.launch.composer import Composer
+from cnnpool.launch.hydra_compose import Composer
 
 FAR = """\
 # @package _global_

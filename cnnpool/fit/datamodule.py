@@ -7,7 +7,7 @@ from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
 from cnnpool.data import Dataset, Loader, Split
-from cnnpool.data.batches import Batch, as_it_is
+from cnnpool.data.loader import Batch, as_it_is
 
 
 class Images(LightningDataModule):

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from cnnpool.data.augment import centre, send
 from cnnpool.data.base import Split
-from cnnpool.data.sampling import Draws, generator
+from cnnpool.data.draws import Draws, generator
 from cnnpool.data.threads import in_threads
 
 SLOW = 1 << 21

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cnnpool.data.sampling import Draws, stratified
+from cnnpool.data.draws import Draws, stratified
 
 
 @settings(max_examples=50)

@@ -7,7 +7,7 @@ from typing import Any
 
 from cnnpool.data import Dataset
 from cnnpool.fit.classifier import Classifier
-from cnnpool.fit.images import Images
+from cnnpool.fit.datamodule import Images
 from cnnpool.fit.scores import listed
 from cnnpool.model import Cnn
 from cnnpool.probe import Probe, declared
