@@ -4,12 +4,12 @@ from typing import Any
 
 from cnnpool import registry
 from cnnpool.data.base import Raw, Source, Split, from_pixels
-from cnnpool.data.loader import EpochSampler, ImageDataset, Loader
 from cnnpool.data.dataset import Dataset, assemble, digest
 from cnnpool.data.digits import Digits
 from cnnpool.data.errors import DataError
 from cnnpool.data.huggingface import HuggingFace
 from cnnpool.data.image_folder import ImageFolder
+from cnnpool.data.loader import EpochSampler, ImageDataset, Loader
 from cnnpool.data.overview import tell
 from cnnpool.data.published import CIFAR10, CIFAR100, MNIST, FashionMNIST
 from cnnpool.data.torchvision import Torchvision

@@ -9,10 +9,10 @@ import torch
 
 from cnnpool.data.augment import CHANGES, augment
 from cnnpool.data.base import Raw, Source, Split
-from cnnpool.data.loader import EpochSampler, ImageDataset, Loader
-from cnnpool.data.errors import DataError
-from cnnpool.data.mix import mix
 from cnnpool.data.draws import seed_of, stratified
+from cnnpool.data.errors import DataError
+from cnnpool.data.loader import EpochSampler, ImageDataset, Loader
+from cnnpool.data.mix import mix
 
 LIMIT = 1
 """Tells the draw of ``limit`` from that of the validation cut."""
@@ -108,9 +108,7 @@ class Dataset:
         if any(changes.values()) or self.size != self.train.shape[1:]:
             images.augment = partial(augment, size=self.size, **changes)
         if source.mixup or source.cutmix:
-            images.mix = partial(
-                mix, num_classes=self.num_classes, mixup=source.mixup, cutmix=source.cutmix
-            )
+            images.mix = partial(mix, num_classes=self.num_classes, mixup=source.mixup, cutmix=source.cutmix)
         order = EpochSampler(len(self.train), seed=self.seed, shuffle=True, shard=shard, multiple=batch_size)
         return Loader(images, order, batch_size=batch_size // parts)
 

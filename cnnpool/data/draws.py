@@ -61,7 +61,7 @@ def _scrambled(z: np.ndarray) -> np.ndarray:
 
 
 def stratified(labels: Tensor, *, seed: int) -> Tensor:
-    """A random order of the images, (N,), in which every prefix holds each class in proportion, to within one.
+    """A random order of the images, (N,): every prefix holds each class in proportion, to within one.
 
     An image's place is its random rank within its class over the class's size.
     """

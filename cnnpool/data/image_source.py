@@ -17,9 +17,9 @@ from cnnpool.bounds import Seed
 from cnnpool.data.base import Raw, Source, Split, ValSize
 from cnnpool.data.cache import Stream, cached, decoded_rows
 from cnnpool.data.decode import Size, quiet_pillow
+from cnnpool.data.draws import cut
 from cnnpool.data.errors import DataError
 from cnnpool.data.images import GIB, Pictures, between, commonest_size, survey
-from cnnpool.data.draws import cut
 from cnnpool.tables import printable
 
 NAMES = {

@@ -47,9 +47,7 @@ class Pictures:
         title: of the data set, in messages on images without a path.
     """
 
-    def __init__(
-        self, items: Items, counts: Mapping[str, int], classes: Sequence[str] = (), title: str = ""
-    ):
+    def __init__(self, items: Items, counts: Mapping[str, int], classes: Sequence[str] = (), title: str = ""):
         self.items, self.counts, self.classes, self.title = items, counts, classes, title
         self.labels = np.full(len(items), -1, np.int64)
         """-1 for an image that was not opened yet."""

@@ -170,7 +170,9 @@ def test_what_is_not_there_is_refused_in_a_line(tmp_path, insects):
 def test_one_of_several_columns_of_classes_must_be_chosen(tmp_path):
     path = tmp_path / "all.parquet"
     write(path, [i % 3 for i in range(20)], coarse=[i % 2 for i in range(20)])
-    with pytest.raises(ValueError, match="data.label must name a column, got None: choose from kind, coarse"):
+    with pytest.raises(
+        ValueError, match=r"data\.label must name a column, got None: choose from kind, coarse"
+    ):
         read(tmp_path, path)
     assert read(tmp_path, path, label="coarse").classes == ("a", "b")
 

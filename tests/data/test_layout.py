@@ -9,8 +9,8 @@ from PIL import Image
 
 from cnnpool import data
 from cnnpool.data import DataError, ImageFolder
-from cnnpool.data.image_folder import find_images
 from cnnpool.data.draws import cut
+from cnnpool.data.image_folder import find_images
 
 
 def save(path: Path, value: int = 0) -> Path:
