@@ -173,7 +173,7 @@ def build(name: str, channels: int, **options: Any) -> Pool2d:
     return operator
 
 
-# Every name above that is of this room; mypy knows them by "as".
+# Every name above that belongs to this package; "as" exports them for mypy.
 __all__ = sorted(
     name for name, one in vars().items() if getattr(one, "__module__", "").startswith("cnnpool.pool.")
 )

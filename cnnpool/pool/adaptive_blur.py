@@ -13,7 +13,7 @@ from cnnpool.pool.strided import NORMS, Norm
 from cnnpool.pool.window import IntPair, ceil_div, largest_finite, pair, wide
 
 Side = Annotated[int, Ge(1), Le(15), Predicate(odd)]
-"""The convolution has its fourth power times C weights."""
+"""Odd side m of the filters: the convolution that predicts them has m^4 C weights per group."""
 
 
 def adaptive_blur_pool2d(
@@ -82,20 +82,20 @@ def _odd(filter_size: IntPair) -> tuple[int, int]:
 class AdaptiveBlurPool2d(CellPool2d):
     """y = sum_i w_i x_i, w = softmax(norm(conv(x))) per output pixel and group of channels (Zou 2020, DDAC).
 
-    Where the map is smooth it can blur, where it has an edge it can keep it. Gradient: w_i, plus the part
-    through the logits, sum_j w_j (x_j - y) dlogit_j/dx_i. Starts as an average: the convolution starts at 0.
+    It can blur smooth regions and keep edges. Gradient: w_i, plus the part through the logits,
+    sum_j w_j (x_j - y) dlogit_j/dx_i. Starts as an average: the convolution starts at 0.
 
-    Edges: H' = ceil(H/s); both filters mirror the map, or as ``padding_mode`` says.
+    Edges: H' = ceil(H/s); both filters pad by ``padding_mode``, which mirrors the map by default.
 
     Departures from the paper: the logits are not batch-normalised by default, so that an image's filters do
-    not depend on its batch (``norm: batch`` is the paper's); the convolution starts at zero; it is computed
-    at the kept pixels alone, which is the same function, without ``norm`` in float32 at least.
+    not depend on its batch (``norm: batch`` is the paper's); the convolution starts at zero; filters are
+    computed at the kept pixels only, which gives the same function; without ``norm``, in float32 at least.
 
     Args:
         channels: C of the input.
         filter_size: m of the m x m filters and of the convolution, odd, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
-        groups: filters per pixel, a divisor of C; null for the paper's 8, or as much of it as divides C.
+        groups: filters per pixel, a divisor of C; null for the greatest common divisor of C and 8 (paper).
         padding_mode: reflect, replicate, circular or zeros.
         norm: none or batch, before the softmax (batch: the convolution has no bias, and the logits, which it
             squares, must be below 1e18 in float32, below 65504 in float16).

@@ -17,13 +17,13 @@ from cnnpool.pool.window import is_channels_last, memory_format
 class AdownBlock2d(Pool2d):
     """Average 2x2, then convolve one half of the channels and max-pool the other (Wang 2024, YOLOv9).
 
-    With m the average at stride 1: y = [act(norm(w * m_1)), act(norm(W max m_2))], both branches with the
-    stride, m_1 the first C - C//2 channels and m_2 the others, W a 1x1 convolution. It needs a quarter of the
-    weights of the strided convolution of all channels, and those of W. With one channel there is only the
-    convolution. The gradient is that of both branches, spread by the average.
+    With m the average at stride 1: y = [act(norm(w * m_1)), act(norm(W max m_2))], both branches strided, m_1
+    the first C - C//2 channels and m_2 the others, W a 1x1 convolution. It has a quarter of the weights of a
+    strided convolution of all channels, plus those of W. With one channel there is only the convolution. The
+    gradient is that of both branches, spread by the average.
 
     Edges: by default the average sees no pixel past the edge, so that its map is one pixel smaller, and the
-    branches pad (kernel - 1)/2, zeros for the convolution and nothing that could win for the maximum: an even
+    branches pad (kernel - 1)/2, the convolution with zeros and the maximum with cells that never win: an even
     H becomes H/2, as in the published network. With another ``padding_mode`` all of them see the map's own
     values past the edges, the average to the right and below; circular makes the operator commute exactly
     with circular shifts by the stride.
@@ -106,5 +106,5 @@ class AdownBlock2d(Pool2d):
         if self.pooled:
             pooled = self.mix_norm(self.mix(self.pool(mean[:, self.convolved :])))
             branches.append(self.activation(pooled))
-        # Of a single channel a convolution may lose the memory format.
+        # A convolution of a single channel may lose the memory format.
         return torch.cat(branches, 1).contiguous(memory_format=memory_format(is_channels_last(x)))

@@ -38,14 +38,14 @@ def aps_pool2d(
     Args:
         x: (N, C, H, W), any floating dtype.
         stride: >= 1, or (vertical, horizontal).
-        p: of the norm: 1, 2 or inf.
-        choose: the phase of largest (max) or smallest (min) norm; among equals the first in row-major order.
+        p: order of the norm: 1, 2 or inf.
+        choose: the phase of largest (max) or smallest (min) norm; ties go to the first in row-major order.
         filter_size: taps of a circular binomial blur of the output; the phase is chosen without it.
-        phase: (N,), to sample these phases instead, as a residual branch must.
+        phase: (N,), phases to sample instead, such as those of the main path in a residual branch.
 
     Returns:
         (N, C, H', W'), H' = ceil(H/s), same dtype as ``x``, and the phase of each sample, (N,) int64: i*sw +
-        j for x[i::sh, j::sw]. A size that the stride does not divide is first continued circularly.
+        j for x[i::sh, j::sw]. A size that the stride does not divide is first padded circularly.
 
     Raises:
         ValueError: for a number out of range, or a phase of another shape.
@@ -80,7 +80,7 @@ def _norms(x: Tensor, stride: tuple[int, int], p: float) -> Tensor:
     # The scale is the largest that cannot overflow.
     count = math.prod(x.shape[1:]) // (stride[0] * stride[1])
     if torch.compiler.is_compiling() or is_exported():
-        # The same power of 2, of a number that may be a symbol.
+        # The same power of 2, for a count that may be a symbol.
         scale: Any = torch.exp2(
             61 - torch.full((), count, dtype=torch.float64, device=x.device).log2().floor()
         )
@@ -103,8 +103,8 @@ class PolyphasePool2d(CellPool2d):
     """An operator that chooses one of the s x s phases of a map per sample, or mixes them.
 
     ``forward(x, phase=None)``: a residual branch must sample the phase of the main path, so a model may call
-    ``choose`` once and pass its result to both, or set ``keep_phase`` and find in ``phase`` what the latest
-    forward pass sampled, as ``sample_phase`` takes it.
+    ``choose`` once and pass its result to both, or set ``keep_phase`` and read from ``phase`` the phases that
+    the latest forward pass sampled, in the format of ``sample_phase``.
     """
 
     keep_phase: bool = False
@@ -115,11 +115,11 @@ class PolyphasePool2d(CellPool2d):
         self.filter_size = both(filter_size)
 
     def decide(self, x: Tensor) -> Tensor:
-        """The phase, as ``sample_phase`` takes it, of a complete map in float32 or float64."""
+        """The phases of a complete map in float32 or float64, in the format of ``sample_phase``."""
         raise NotImplementedError
 
     def choose(self, x: Tensor) -> Tensor:
-        """The phase of each sample of ``x``, found in float32 at least, outside autocast too."""
+        """The phase of each sample of ``x``, computed in float32 or wider, under autocast too."""
         with full_precision(x):
             return self.decide(complete(wide(x), self.stride))
 
@@ -138,18 +138,18 @@ class PolyphasePool2d(CellPool2d):
 
 @checked
 class ApsPool2d(PolyphasePool2d):
-    """Of the s x s subsampled maps, the one of largest norm (Chaman & Dokmanic 2021), as ``aps_pool2d``.
+    """Keep the subsampled map of largest norm among the s x s (Chaman & Dokmanic 2021), by ``aps_pool2d``.
 
-    One phase per sample for all channels, so that circular shifts of the input shift the output, exactly. The
-    gradient goes only to the chosen pixels, 1/s^2 of all (with a blur, to their neighbours too).
+    All channels of a sample share one phase, so that circular shifts of the input shift the output exactly.
+    The gradient goes only to the chosen pixels, 1/s^2 of all (with a blur, to their neighbours too).
 
-    Edges: H' = ceil(H/s); a size that the stride does not divide is first continued circularly, and then the
-    exactness is lost. Equal norms: the first phase in row-major order.
+    Edges: H' = ceil(H/s); a size that the stride does not divide is first padded circularly, and shifts then
+    no longer commute exactly. Equal norms: the first phase in row-major order.
 
     Args:
         channels: C of the input.
         stride: >= 1, or (vertical, horizontal).
-        p: of the norm: 1, 2 or inf.
+        p: order of the norm: 1, 2 or inf.
         choose: the phase of largest (max) or smallest (min) norm.
         filter_size: taps of a circular binomial blur of the output, >= 1; the phase is chosen without it.
 

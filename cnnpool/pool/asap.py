@@ -14,9 +14,9 @@ class AsapPool2d(FlcPool2d):
     sqrt(w(k/H) w(l/W)), w(f) = 0.54 + 0.46 cos(2 pi f): 1 at the mean, sqrt(0.54) at the stride 2 cut. The
     gradient is the adjoint, dense.
 
-    Edges: as ``flc``. Departs from the authors' code, whose window is centred on the mean for odd H alone
-    (for even H it peaks half a frequency beside it), is kept from the first map's size, and whose rows
-    and columns are swapped: here it is centred and made for every size, and nothing is swapped.
+    Edges: as ``flc``. Departs from the authors' code, which centres the window on the mean for odd H only
+    (for even H it peaks half a frequency beside it), keeps the window of the first map's size, and swaps rows
+    and columns: here the window is centred and computed for every size, and nothing is swapped.
 
     Args:
         channels: C of the input.

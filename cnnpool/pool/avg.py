@@ -27,7 +27,7 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """Mean of each window (LeCun 1990), as ``torch.nn.functional.avg_pool2d``, right at every edge.
+    """Mean of each window (LeCun 1990), as ``torch.nn.functional.avg_pool2d``, correct at every edge.
 
     Nothing is saved for backward, and half-precision gradients are summed in float32.
 
@@ -36,9 +36,9 @@ def avg_pool2d(
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal); None for the kernel's size.
         padding: zeros around the map, at most half of the kernel.
-        ceil_mode: keep the last window although it hangs over the edge; the overhang is never counted.
+        ceil_mode: keep the last window even if it overhangs the edge; the overhang is never counted.
         count_include_pad: count the padding among the values of a window.
-        divisor_override: divide every sum by this instead, not 0.
+        divisor_override: divide every sum by this nonzero number instead.
 
     Returns:
         (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - k)/s) + 1, same dtype as ``input``.
@@ -63,7 +63,7 @@ def avg_pool2d(
         return summed(input, window, counting.override)
     small = torch_is_faster(input, AVERAGE)
     if small or is_exported():
-        # Of windows that overlap torch rounds gradients in half precision after every addition. In a trace
+        # With overlapping windows torch rounds half-precision gradients after every addition. In a trace
         # our kernels would fix the size of the maps.
         exact = input.float() if small and input.dtype.itemsize == 2 and window.overlaps else input
         return F.avg_pool2d(exact, *window[:3], window.ceil_mode, *counting).to(input.dtype)
@@ -95,7 +95,7 @@ class AvgPool2d(LikeTorch, WindowPool2d):
     The gradient is 1/k^2 for every input of a window, added up where windows overlap.
 
     Edges: padding is zeros and counts by default, which darkens the borders; rows and columns after the last
-    whole window count only with ``ceil_mode``, in a mean over their own number.
+    whole window count only with ``ceil_mode``, in a mean over the pixels that exist.
 
     Args:
         channels: C of the input, not the window as in torch's constructor: ``AvgPool2d(3)`` pools 2x2 windows
@@ -103,9 +103,9 @@ class AvgPool2d(LikeTorch, WindowPool2d):
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
         padding: zeros around the map, at most half of the kernel.
-        ceil_mode: keep the last window although it hangs over the edge.
+        ceil_mode: keep the last window even if it overhangs the edge.
         count_include_pad: count the padding among the values of a window.
-        divisor_override: divide every sum by this instead, not 0; null for the number of values.
+        divisor_override: divide every sum by this nonzero number instead; null for the number of values.
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.

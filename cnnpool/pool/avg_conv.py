@@ -13,8 +13,8 @@ from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation, Norm
 class AvgConv2d(Pool2d):
     """Average of each window, then a 1x1 convolution: y = act(norm(W mean x)) (He 2019, ResNet-D shortcut).
 
-    In place of a 1x1 convolution with a stride, which ignores all but one pixel in s^2: here every pixel
-    counts. The gradient is W^T times the upstream gradient, over the window's size: dense and even.
+    Replaces a strided 1x1 convolution, which ignores all but one pixel in s^2; here every pixel counts. The
+    gradient is W^T times the upstream gradient, over the window's size: dense and even.
 
     Edges: as in ResNet-D's public code, the last window may overhang (H' = ceil(H/s) for kernel = stride) and
     averages the pixels that exist.

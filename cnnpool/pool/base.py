@@ -21,7 +21,7 @@ Sides = Annotated[int, Ge(0), Le(1024)]
 Padding = Sides | tuple[Sides, Sides]
 Cell = Annotated[int, Ge(1), Le(64)]
 Cells = Cell | tuple[Cell, Cell]
-"""A window whose cells may be held in memory side by side."""
+"""A window small enough to hold a tensor per cell in memory."""
 Tap = Annotated[int, Ge(1), Le(255)]
 Taps = Tap | tuple[Tap, Tap]
 """A window with a weight for each cell."""
@@ -44,7 +44,7 @@ def reduced(name: str, height: int, width: int, stride: tuple[int, int]) -> tupl
     """(floor(H/s), floor(W/s)).
 
     Raises:
-        ValueError: if nothing would be left.
+        ValueError: if the output would be empty.
     """
     size = height // stride[0], width // stride[1]
     if min(size) < 1:
@@ -56,7 +56,7 @@ def check_choice(name: str, value: object, choices: Any) -> None:
     """Raise unless ``value`` is one of the ``choices``, a Literal.
 
     Raises:
-        ValueError: if it is none of them; the message begins with ``name``.
+        ValueError: if it is not one of them; the message begins with ``name``.
     """
     if value not in get_args(choices):
         raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}")
@@ -66,7 +66,7 @@ Device = torch.device | str | int | None
 
 
 class Place(TypedDict, total=False):
-    """Device and dtype of parameters and buffers, as torch's modules take them; no part of a schema."""
+    """Device and dtype of parameters and buffers, as torch's modules take them; not part of a schema."""
 
     device: Device
     dtype: torch.dtype | None
@@ -88,8 +88,8 @@ class Pool2d(nn.Module):
 
     Args:
         channels: C of the input.
-        device: of parameters and buffers: a subclass that makes any hands it on to them.
-        dtype: likewise.
+        device: of parameters and buffers; a subclass passes it on to those that it creates.
+        dtype: of parameters and buffers, passed on likewise.
 
     Example:
         >>> import torch
@@ -109,7 +109,7 @@ class Pool2d(nn.Module):
     gradient: ClassVar[Literal["dense", "sparse", "uneven"]]
     """dense: every covered input gets gradient; sparse: few do; uneven: all, in unequal counts."""
     gain: float | None = 1.0
-    """A constant image c comes out as gain*c everywhere, borders included; None: not promised."""
+    """A constant image c comes out as gain*c everywhere, borders included; None: not guaranteed."""
     random: ClassVar[bool] = False
     """Draws random numbers in training mode (never in eval mode)."""
     equivariant: bool = True
@@ -133,10 +133,10 @@ class Pool2d(nn.Module):
         self.channels = channels
 
     def check_channels(self, x: Tensor) -> None:
-        """Raise if the weights belong to single channels, and ``x`` has another number of them.
+        """Raise if the weights belong to single channels and ``x`` has a different number of channels.
 
         Raises:
-            ValueError: if it has.
+            ValueError: if the numbers of channels differ.
         """
         if self.fixed_channels and x.dim() in (3, 4) and x.shape[-3] != self.channels:
             raise ValueError(
@@ -145,10 +145,10 @@ class Pool2d(nn.Module):
             )
 
     def check_batch(self, x: Tensor) -> tuple[int, int]:
-        """(H', W') of ``x``, a non-empty floating-point (N, C, H, W) tensor that the operator takes.
+        """(H', W') for ``x``, a non-empty floating-point (N, C, H, W) tensor that the operator accepts.
 
         Raises:
-            ValueError: if it is none, has the wrong number of channels, or nothing would be left.
+            ValueError: if it is not such a tensor, has the wrong number of channels, or its output is empty.
         """
         self.check_channels(x)
         check_batch(x, type(self).__name__)
@@ -158,7 +158,7 @@ class Pool2d(nn.Module):
         """(H', W') for an input of (H, W).
 
         Raises:
-            ValueError: if nothing would be left.
+            ValueError: if the output would be empty.
         """
         rows, columns = (
             window_size(length, k, s, p, d, self.ceil_mode)
@@ -174,8 +174,8 @@ class Pool2d(nn.Module):
         return rows, columns
 
     def flops(self, height: int, width: int) -> int | None:
-        """FLOPs per sample: additions, multiplications, comparisons and elementary functions count one each;
-        None if unknown.
+        """FLOPs per sample, one per addition, multiplication, comparison and elementary function; None if
+        unknown.
         """
         return None
 
@@ -192,7 +192,7 @@ class Pool2d(nn.Module):
 
 @checked
 class CellPool2d(Pool2d):
-    """An operator with an output for each cell of ``stride`` pixels, the last cut off at the edge."""
+    """An operator with an output for each cell of ``stride`` pixels; the edge may cut off the last cell."""
 
     def __init__(self, channels: int, *, stride: Size = 2, **place: Unpack[Place]):
         super().__init__(channels, **place)
@@ -206,9 +206,9 @@ class CellPool2d(Pool2d):
 class RationalPool2d(Pool2d):
     """An operator whose stride need not be a whole number; by default H' = ceil(H/s).
 
-    A number is read as the nearest fraction with a denominator of at most 1000, so that 32/11 written as
-    2.909090909090909 makes 11 of 32. ``stride`` is the nearest whole number: the pixels that an output stands
-    for.
+    A stride is rounded to the nearest fraction with a denominator of at most 1000, so that 32/11 written as
+    2.909090909090909 turns 32 pixels into 11. ``stride`` is the nearest whole number, the pixels that an
+    output stands for.
     """
 
     def __init__(self, channels: int, stride: Stride, **place: Unpack[Place]):
@@ -230,7 +230,7 @@ class RationalPool2d(Pool2d):
 
 
 class WindowPool2d(Pool2d):
-    """An operator that slides a window of ``channels``-channel maps; a subclass adds the mathematics."""
+    """An operator that slides a window over ``channels``-channel maps; a subclass adds the mathematics."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ class WindowPool2d(Pool2d):
 
 
 class LikeTorch(nn.Module):
-    """An operator that torch has too, as ``torch_module``."""
+    """An operator with a counterpart in torch, ``torch_module``."""
 
     torch_module: ClassVar[type[nn.Module]]
 
@@ -266,13 +266,13 @@ class LikeTorch(nn.Module):
         """The operator with the options of torch's ``module``.
 
         Args:
-            module: torch's.
+            module: an instance of ``torch_module``.
             channels: C of the input, used by ``flops`` only.
-            options: of the constructor, such as ``ties``.
+            options: further options of the constructor, such as ``ties``.
 
         Raises:
-            TypeError: if ``module`` is not of the class that torch has.
-            ValueError: if it returns indices, or an operator here lacks what it does.
+            TypeError: if ``module`` is not an instance of ``torch_module``.
+            ValueError: if it returns indices, or has an option that the operator does not support.
         """
         kind = cls.torch_module.__name__
         if not isinstance(module, cls.torch_module):
@@ -287,16 +287,16 @@ class LikeTorch(nn.Module):
 
     @classmethod
     def options_like(cls, module: nn.Module) -> dict[str, Any]:
-        """The options that ``module`` has by the same names."""
+        """The options of the operator that ``module`` has under the same names."""
         return same_options(module, options_of(cls))
 
 
 def same_options(module: nn.Module, known: Mapping[str, object]) -> dict[str, Any]:
-    """Those of the ``known`` options that a module of torch has, as it has them."""
+    """The ``known`` options that a torch module has, with its values."""
     options = {name: getattr(module, name) for name in known if hasattr(module, name)}
     if "kernel_size" in options and options["stride"] is None:
         options["stride"] = options["kernel_size"]
-    # Modules for sequences keep some of their numbers in tuples of one.
+    # torch's modules for sequences keep some of their numbers in tuples of one.
     return {
         name: value[0] if isinstance(value, tuple) and len(value) == 1 else value
         for name, value in options.items()

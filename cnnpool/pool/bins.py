@@ -1,4 +1,4 @@
-"""Windows of unequal size along an axis, as the bins of adaptive pooling are.
+"""Windows of unequal size along an axis, such as the bins of adaptive pooling.
 
 The bin of output i of H' is [floor(i H/H'), ceil((i+1) H/H')).
 """
@@ -15,7 +15,7 @@ from cnnpool.pool.window import ceil_div, wide
 
 @checked
 class AdaptivePool2d(LikeTorch, Pool2d):
-    """An operator whose windows are as many bins as there are outputs; a subclass adds the mathematics."""
+    """An operator whose windows are bins, one per output; a subclass adds the mathematics."""
 
     paper = "He 2014, arXiv:1406.4729"
     shift = "commutes with shifts by multiples of H/H' where H' divides H"
@@ -48,7 +48,7 @@ class AdaptivePool2d(LikeTorch, Pool2d):
         return self.channels * along(height, rows) * along(width, columns)
 
     def bins(self, x: Tensor) -> tuple[tuple[int, int], tuple[int, int] | None]:
-        """(H', W') and, where bins are equal at every size that a graph is for, (H/H', W/W')."""
+        """(H', W') and, if bins are equal at every size that a graph serves, (H/H', W/W'), else None."""
         (height, width), stride = x.shape[-2:], self.stride
         size = rows, columns = self.output_size(height, width)
         if self.fixed_size is None and holds(height % stride[0] == 0) and holds(width % stride[1] == 0):
@@ -73,7 +73,7 @@ def largest(x: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def averages(x: Tensor, size: tuple[int, int]) -> Tensor:
-    """Means of the bins, likewise."""
+    """Means of the bins, in plain operations that are right for maps of any size."""
     y = wide(x)
     for axis in (3, 2):
         if holds(size[axis - 2] == 1):
@@ -89,7 +89,7 @@ def averages(x: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def _bins(length: int, count: int, device: torch.device) -> tuple[Tensor, Tensor, int]:
-    """First and last pixel of each bin along an axis, (1, count), and the most pixels that one can have."""
+    """First and last pixel of each bin along an axis, (1, count), and the largest size of a bin."""
     bins = torch.arange(count, device=device)[None]
     pixels, whole = torch.full_like(bins, length), torch.full_like(bins, count)
     last = ((bins + 1) * pixels - 1) // whole

@@ -19,8 +19,8 @@ def blur_pool2d(
 ) -> Tensor:
     """Blur each channel with a binomial filter, then keep every ``stride``-th pixel (Zhang 2019, BlurPool).
 
-    Separable, exact up to rounding, and nothing is saved for backward, which is the transpose and
-    deterministic. Half precision is summed in float32. An even filter reaches one pixel further to the right
+    Separable and exact up to rounding. The backward pass is the transpose; it is deterministic and needs
+    nothing saved. Half precision is summed in float32. An even filter reaches one pixel further to the right
     and to the bottom.
 
     Args:
@@ -33,7 +33,7 @@ def blur_pool2d(
         (N, C, H', W') or (C, H', W'), H' = ceil(H/s), same dtype as ``x``.
 
     Raises:
-        ValueError: for a number out of range, an unknown padding mode, an empty map or no floating numbers.
+        ValueError: for a number out of range, an unknown padding mode, an empty map or a non-floating dtype.
 
     Example:
         >>> import torch
@@ -62,7 +62,7 @@ def blurring_of(x: Tensor, filter_size: IntPair, stride: IntPair, padding_mode: 
     """The checked arguments of ``blur_pool2d``.
 
     Raises:
-        ValueError: as there.
+        ValueError: as in ``blur_pool2d``.
     """
     _check(x, padding_mode)
     return Blurring(
@@ -90,7 +90,7 @@ class BlurPool2d(CellPool2d):
 
     The gradient is the transpose: dense and fixed; with stride 2 every inner input gets the same total.
 
-    Edges: H' = ceil(H/s); the map is mirrored past the edge, as in the paper's code, or continued by another
+    Edges: H' = ceil(H/s); the map is mirrored past the edge, as in the paper's code, or padded by another
     ``padding_mode``. With zeros the borders fade (a 3x3 filter leaves 9/16 of a corner).
 
     Args:

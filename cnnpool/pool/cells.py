@@ -1,4 +1,4 @@
-"""The map seen from each cell of a window, and these cells in order: without a sort, by a sorting network."""
+"""Views of a map, one for each cell of a window, and a sorting network to put the cells in order."""
 
 from collections.abc import Iterable, Iterator
 
@@ -24,7 +24,7 @@ def cells(x: Tensor, window: Window, fill: float | bool = 0.0) -> list[Tensor]:
     if any(pads):
         x = F.pad(x, pads, value=fill)
     if window.kernel == window.stride and window.dilation == (1, 1) and not is_exported():
-        # Tiles: the backward of unbind is one stack, that of kh*kw slices as many sums of whole maps.
+        # For tiles the backward of unbind is one stack, that of kh*kw slices as many sums of whole maps.
         kh, kw = window.kernel
         lines = x[..., : rows * kh, : columns * kw].unflatten(-2, (rows, kh)).unbind(-2)
         return [cell for line in lines for cell in line.unflatten(-1, (columns, kw)).unbind(-1)]
@@ -55,26 +55,26 @@ def count(x: Tensor, window: Window) -> Tensor | int:
 
 
 def added(parts: Iterable[Tensor]) -> Tensor:
-    """The sum of one tensor or more, in their order."""
-    # From 0 on, as Python's sum: -0 becomes 0 even in a sum of one.
+    """The sum of one or more tensors, added in order."""
+    # Python's sum starts from 0: -0 becomes 0 even in a sum of one tensor.
     return sum(parts)  # type: ignore[return-value]
 
 
 def weighted_mean(parts: list[Tensor], weights: list[Tensor]) -> Tensor:
-    """sum w_i x_i / sum w_i, added up in their order."""
+    """sum w_i x_i / sum w_i, added in order."""
     weighted = added(part * weight for part, weight in zip(parts, weights, strict=True))
     return weighted / added(weights)
 
 
 def peak(x: Tensor, window: Window) -> Tensor:
-    """Largest cell of each window, NaN if one is NaN, without gradient: what stable formulas subtract."""
+    """Largest cell of each window, NaN if one is NaN, without gradient; stable formulas subtract it."""
     return F.max_pool2d(x.detach(), *window)
 
 
 def order(parts: list[Tensor], wanted: range) -> list[Tensor]:
-    """``parts`` sorted, ascending, at the places ``wanted``; each of equal numbers keeps its own gradient.
+    """``parts`` sorted in ascending order, at the places ``wanted``; equal numbers keep their own gradients.
 
-    A sorting network of selections: deterministic on every device, and it keeps one byte per comparison for
+    A sorting network of selections: it is deterministic on every device and saves one byte per comparison for
     the backward pass.
     """
     parts = list(parts)
@@ -86,7 +86,7 @@ def order(parts: list[Tensor], wanted: range) -> list[Tensor]:
 
 
 def comparisons(length: int, wanted: range) -> int:
-    """How many comparisons ``order`` makes per window."""
+    """Number of comparisons per window in ``order``."""
     return len(_exchanges(length, wanted))
 
 

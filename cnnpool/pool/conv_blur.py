@@ -15,12 +15,12 @@ class ConvBlur2d(CellPool2d):
     """Strided convolution made shift-tolerant: y = blur_s(act(norm(w * x))) (Zhang 2019, ConvBlurPool).
 
     ``order: conv_blur`` is the paper's: convolution, non-linearity, then blur and stride. ``blur_conv`` is
-    another operator by the same name in public code: blur at full resolution, then convolution with the
+    another operator of the same name in public code: blur at full resolution, then convolution with the
     stride, then the non-linearity, which aliases again. The gradient reaches every input, through w and the
     binomial filter.
 
-    Edges: H' = ceil(H/s). The convolution pads (kernel - 1)/2, by default zeros, the blur by default mirrors
-    the map; both circular makes the operator commute exactly with circular shifts by the stride.
+    Edges: H' = ceil(H/s). The convolution pads (kernel - 1)/2, by default with zeros; the blur mirrors the
+    map by default. If both are circular, the operator commutes exactly with circular shifts by the stride.
 
     Args:
         channels: C of input and output.

@@ -14,12 +14,12 @@ from cnnpool.pool.strided import ACTIVATIONS, NORMS, Activation, Norm
 class ConvPool2d(Pool2d):
     """Convolution of stride 1, channels kept, then max pooling: y = max act(norm(w * x)) (Springenberg 2015).
 
-    The fair control of the strided convolution: the ConvPool-CNN of the paper's Table 3 has as many layers
-    and weights as its All-CNN, and pools all the same. The gradient reaches an input through every window
-    whose maximum it took part in, so it is dense in general but unequal.
+    A fair control for the strided convolution: the ConvPool-CNN of the paper's Table 3 has as many layers
+    and weights as its All-CNN, but pools. The gradient reaches an input through every window whose maximum it
+    contributed to, so it is dense in general but unequal.
 
-    Edges: the convolution pads and keeps the size, by default with zeros; the pooling then pads nothing that
-    could win, by default (kernel - 1)//2 on every side, so that an even H becomes H/2 for kernels 2 and 3
+    Edges: the convolution pads and keeps the size, by default with zeros; the pooling then pads with cells
+    that never win, by default (kernel - 1)//2 a side, so that an even H becomes H/2 for kernels 2 and 3
     (the paper pads nothing). With another ``padding_mode`` both see the map's own values past the edges;
     circular makes the operator commute exactly with circular shifts by the stride.
 

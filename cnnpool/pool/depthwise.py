@@ -6,19 +6,19 @@ from cnnpool.pool.strided import StridedConv2d
 class DepthwiseConv2d(StridedConv2d):
     """Strided convolution, one filter per channel: y_c = act(norm(w_c * x_c))[::s] (Howard 2017, MobileNet).
 
-    The learnt sibling of average and blur pooling: channels do not mix, k^2 C weights. The gradient of an
+    A learnt counterpart of average and blur pooling: channels do not mix, k^2 C weights. The gradient of an
     input is the sum over the windows that cover it of w times the upstream gradient: with kernel 3 and stride
     2 an input is covered 1, 2 or 4 times.
 
-    Edges: zeros, or as ``padding_mode`` says, by default (kernel - 1)//2 of them, so that an even H becomes
-    H/2 for kernels 2 and 3.
+    Edges: by default (kernel - 1)//2 zeros, or values by ``padding_mode``, so that an even H becomes H/2 for
+    kernels 2 and 3.
 
     Args:
         channels: C of input and output.
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
         padding: pixels on every side, >= 0; null for (kernel - 1)//2.
-        padding_mode: what they hold: zeros, reflect, replicate or circular.
+        padding_mode: their values: zeros, reflect, replicate or circular.
         norm: none or batch (then the convolution has no bias).
         activation: none, relu, gelu or silu.
 

@@ -1,6 +1,6 @@
-"""The choice between torch's own operators and our kernels: this module makes it for all.
+"""The choice between torch's operators and our kernels, made here for all operators.
 
-Kernels work on plain tensors, of the CPU by Numba and of a GPU by Triton; all others take torch's operators,
+Kernels process plain tensors, by Numba on the CPU and by Triton on a GPU; all others use torch's operators,
 with the same results. The environment variable ``CNNPOOL_KERNELS`` or :func:`use` decide: 0 never, 1 wherever
 kernels can work, and by default wherever they are faster than torch's own. With ``TRITON_INTERPRET=1``
 Triton's interpreter runs its kernels on the CPU, to check their results.
@@ -24,11 +24,11 @@ from cnnpool.pool.window import is_channels_last
 
 DTYPES = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
 
-# Modules of ``cnnpool.pool.gpu``; those of ``cnnpool.pool.cpu`` have the same names, and some more.
+# Modules of ``cnnpool.pool.gpu``; ``cnnpool.pool.cpu`` has modules of the same names, and more.
 ON_GPU = {"linear", "max", "max_blur", "multinomial", "phases", "window_means"}
-# Triton's kernels unroll windows, so those of more cells are left to others.
+# Triton's kernels unroll windows, so windows of more cells use torch's operators.
 MOST_CELLS_ON_GPU = 64
-# A winner is kept in one byte; multinomial needs one more value, for none.
+# A winner is stored in one byte; multinomial needs one more value, for no winner.
 MOST_CELLS_ON_CPU = {"max": 255, "multinomial": 254}
 
 
@@ -56,7 +56,7 @@ def use(wanted: bool | None) -> Iterator[None]:
     """Use CPU kernels never (False), wherever possible (True), or where they are faster (None).
 
     Raises:
-        ValueError: if they are wanted and Numba is not installed, or switched off.
+        ValueError: if ``wanted`` is True and Numba is not installed, or switched off.
     """
     global _wanted
     if wanted and not _numba:
@@ -69,9 +69,9 @@ def use(wanted: bool | None) -> Iterator[None]:
 
 
 def kernels_in_use() -> str:
-    """Which operators compiled kernels do the work of on the CPU: ``none``, ``all`` or the ``faster`` ones.
+    """The operators that compiled kernels compute on the CPU: ``none``, ``all`` or the ``faster`` ones.
 
-    The last bits of a training depend on it.
+    The last bits of a training's results depend on it.
     """
     return "faster" if _wanted is None else "all" if _wanted else "none"
 
@@ -111,7 +111,7 @@ def kernels_without_forward_mode(stem: str, x: Tensor, *others: Tensor, cells: i
 
 
 def torch_is_faster(x: Tensor, limits: Limits) -> bool:
-    """Whether torch's own operator is faster: on a small map a call of ours takes longer than the work."""
+    """Whether torch's own operator is faster: on a small map calling a kernel takes longer than its work."""
     count = x.numel()
     if count >= LIMIT_ON_GPU or _wanted is not None or torch.compiler.is_compiling():
         return False
@@ -134,7 +134,7 @@ def _fit_gpu(tensors: tuple[Tensor, ...]) -> bool:
 
 def is_plain(t: Tensor) -> bool:
     """Whether a kernel may read the memory of ``t`` directly."""
-    # A subclass may mean something else; a lazily negated tensor holds numbers of the wrong sign.
+    # A subclass may behave differently; a lazily negated tensor holds numbers of the wrong sign.
     if type(t) is not Tensor or t.is_neg():
         return False
     try:

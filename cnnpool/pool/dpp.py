@@ -30,10 +30,10 @@ def dpp_pool2d(
 
     y = sum w_i x_i / sum w_i with w_i = alpha + (d_i / mean d)^(strength / 2) and
     d_i = (x_i - reference)^2 + eps; in the asymmetric form d_i = max(x_i - reference, 0)^2 + eps, which
-    stresses only what is brighter.
+    emphasises only brighter cells.
 
     Args:
-        x: maps, (N, C, H, W) or (C, H, W), any floating dtype, squares of it finite too (in float32 up to
+        x: maps, (N, C, H, W) or (C, H, W), any floating dtype, with finite squares (in float32 |x| up to
             1.8e19); half precision is summed in float32.
         alpha: floor of the weights, >= 0, or a tensor that fits (C, 1, 1).
         strength: the paper's lambda, >= 0, or a tensor that fits (C, 1, 1); 0 gives the average.
@@ -81,7 +81,7 @@ def dpp_pool2d(
 
 
 def _power(base: Tensor, exponent: float | Tensor, mask: Tensor | int) -> Tensor:
-    """Power of a positive base; outside the map, where it is 0 and the slope infinite, of 1 instead."""
+    """Power of a positive base; outside the map, where the base is 0 and the slope infinite, of 1 instead."""
     return (base if isinstance(mask, int) else base + (1 - mask)).pow(exponent)
 
 
@@ -103,7 +103,7 @@ class DppPool2d(WindowPool2d):
         stride: >= 1, or (vertical, horizontal).
         padding: at most half of ``kernel_size``.
         ceil_mode: let the last window overhang.
-        form: symmetric stresses every deviation, asymmetric only upward ones.
+        form: symmetric emphasises every deviation, asymmetric only upward ones.
         full: learn the reference instead of averaging (lite).
 
     Raises:

@@ -47,7 +47,7 @@ def pad(x: Tensor, sides: tuple[int, int, int, int], mode: PaddingMode) -> Tenso
 
 
 def _mirrors(x: Tensor, sides: tuple[int, int, int, int]) -> bool:
-    """Whether the map is as long as torch's reflection needs; other runtimes check it too."""
+    """Whether the map is long enough for torch's reflection padding; other runtimes check it too."""
     return max(sides[:2]) < x.shape[-1] and max(sides[2:]) < x.shape[-2]
 
 
@@ -74,7 +74,7 @@ def _extend(x: Tensor, axis: int, before: int, after: int, mode: PaddingMode) ->
 
 
 def _between(sides: Sequence[Tensor], x: Tensor, axis: int) -> Tensor:
-    # Without an empty side: as the first operand it would decide the memory format.
+    # Empty sides are left out: as the first operand one would decide the memory format.
     before, after = ([side] if side.shape[axis] else [] for side in sides)
     return torch.cat([*before, x, *after], axis)
 

@@ -20,8 +20,8 @@ class FlcPool2d(CellPool2d):
     adjoint, dense.
 
     Edges: the map counts as periodic, so opposite edges meet. H' = ceil(H/s). Departs from the authors' code
-    where H is even and H/2 odd, or H = 4n + 1: it cuts beside the centre of the former, so that a constant
-    map comes out as a cosine, and rounds H/2 down for the latter. Departs from the paper by any stride but 2.
+    where H is even and H/2 odd, or H = 4n + 1: the former is cut beside the centre, so that a constant map
+    becomes a cosine, and H/2 is rounded down in the latter. Departs from the paper by any stride but 2.
 
     Args:
         channels: C of the input.
@@ -80,6 +80,6 @@ def _unpaired(length: int, kept: int, gain: Tensor) -> tuple[Tensor, Tensor]:
     """Imaginary part of the frequency -kept/2, an outer product of outputs (kept,) and inputs (length,)."""
     places = torch.arange(length, device=gain.device)
     turns = modulo(places * (kept // 2), length).to(gain.dtype)
-    # Nothing of an odd number, which a graph for maps of any size may meet.
+    # Zero for an odd number, which a graph for maps of any size may meet.
     alternating = (1 - 2 * (places[:kept] % 2)) * (1 - kept % 2)
     return alternating.to(gain.dtype), gain[-1] * (turns * (2 * math.pi / length)).sin() / length

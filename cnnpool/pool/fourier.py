@@ -1,6 +1,6 @@
 """Feature maps resampled in the frequency domain, as one real matrix product per axis.
 
-At the sizes of feature maps that is several times faster than a fast Fourier transform there and back, and it
+At feature map sizes this is several times faster than a fast Fourier transform and its inverse, and it
 needs no complex numbers.
 """
 
@@ -26,7 +26,7 @@ def low_pass(length: int, gain: Tensor, places: Tensor, period: int) -> Tensor:
 
     Args:
         gain: factors of the frequencies 0, 1, ..., (K,); higher ones are removed.
-        places: where to sample what is kept, whole numbers (M,), ``period`` of them to the signal's length.
+        places: where to sample the filtered signal, whole numbers (M,), ``period`` of them to its length.
             The frequency period/2 counts once, with its real part, in place of a pair of opposite ones.
 
     Returns:
@@ -56,13 +56,13 @@ def crop(length: int, size: int, gain: Tensor) -> Tensor:
 
 def resample(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """``rows`` x ``columns``^T for each channel, (N, C, H', W'), in the dtype and memory format of ``x``."""
-    # Not matmul, which sums in another order where gradients are wanted.
+    # Not matmul, which sums in another order when gradients are needed.
     return like(torch.einsum("mh,nchw->ncmw", rows, F.linear(wide(x), columns)), x)
 
 
 def like(y: Tensor, x: Tensor) -> Tensor:
     """``y`` in the dtype and memory format of ``x``."""
-    # The dtype last: to change it first, a graph of half precision asks how einsum laid out its result.
+    # The dtype changes last: otherwise a half-precision graph queries the layout of einsum's result.
     return y.contiguous(memory_format=memory_format(is_channels_last(x))).to(x.dtype)
 
 

@@ -16,7 +16,7 @@ class FractionalMaxPool2d(RationalPool2d):
     """Maximum over windows between randomly spaced edges (Graham 2014, fractional max-pooling).
 
     Along an axis of H pixels and H' windows the edges a_0 < a_1 < ... rise by floor or ceil of their mean
-    distance. ``random``: in every order equally likely; ``pseudorandom``: a_i = ceil(alpha (i + u)) -
+    distance. ``random``: all orders are equally likely; ``pseudorandom``: a_i = ceil(alpha (i + u)) -
     ceil(alpha u), alpha their mean distance and u uniform in [0, 1), which keeps them evenly spread. Training
     draws edges for every sample, the same for all its channels; eval mode uses the pseudorandom edges of u =
     1/2 for all. The gradient goes only to the maximum of each window, the first in row-major order among

@@ -22,7 +22,7 @@ def filtered(parts: list[Tensor], weight: Tensor) -> Tensor:
 
 
 def share(logits: Tensor) -> Tensor:
-    """Sigmoid, with no slope at all where it underflows: an infinite gradient times 0 would be NaN."""
+    """Sigmoid with zero slope where it underflows: an infinite gradient times 0 would be NaN."""
     kind = torch.finfo(logits.dtype)
     bound = -math.log(kind.smallest_normal * kind.eps)
     return logits.clamp(-bound, bound).sigmoid()

@@ -32,7 +32,7 @@ def gem_pool2d(
         padding: at most half of ``kernel_size``; cells in the padding or the overhang take no part.
         ceil_mode: let the last window overhang.
         p: power, > 0, or a tensor that fits (C, 1, 1).
-        eps: floor of x, > 0. Below it a cell has no gradient, and a window wholly below gives eps.
+        eps: floor of x, > 0. Below it a cell has no gradient, and a window entirely below gives eps.
 
     Returns:
         (N, C, H', W'), same dtype as ``x``.

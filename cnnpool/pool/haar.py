@@ -54,6 +54,6 @@ class HaarPool2d(CellPool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         check_floating(x)
-        # The mean of the pixels there are is the mean with the last ones repeated.
+        # The mean of the existing pixels equals the mean with the last ones repeated.
         mean = avg_pool2d(x, 2, ceil_mode=True)
         return 2 * mean if self.orthonormal else mean

@@ -16,16 +16,16 @@ class HwdConv2d(CellPool2d):
     """Haar wavelet downsampling: y = act(norm(W [LL, HL, LH, HH])) (Xu 2023, HWD).
 
     One level of the orthonormal Haar transform turns each channel into four bands of half the size, which
-    hold all of the map; a 1x1 convolution brings the 4 C bands back to C channels. The same functions as
-    ``unshuffle`` and ``patchify``, since the transform is an orthogonal map of each 2 x 2 cell: they differ
-    in the coordinates that training starts and decays in. Each input is covered once: the gradient is dense.
+    preserve all information; a 1x1 convolution maps the 4 C bands back to C channels. It represents the same
+    functions as ``unshuffle`` and ``patchify``, since the transform is an orthogonal map of each 2 x 2 cell;
+    only the coordinates of initialisation and decay differ. Each input is covered once: a dense gradient.
 
     Edges: H' = ceil(H/2); an odd size repeats its last row or column, or is completed by zeros.
 
     Args:
         channels: C of input and output.
         stride: 2, that of the transform.
-        edges: what completes an odd size: replicate or zeros.
+        edges: padding of an odd size: replicate or zeros.
         norm: none or batch (then the convolution has no bias); batch in the paper.
         activation: none, relu, gelu or silu.
 

@@ -48,7 +48,7 @@ class IdealLowpassPool2d(CellPool2d):
     """Remove every frequency that subsampling would alias, then subsample (Michaeli 2023).
 
     The linear operator of ``ideal_lowpass_pool2d``: exact for shifts by any fraction of a pixel, as long as
-    nothing non-linear follows. The gradient is the adjoint: spread by zeros, then low-passed; dense.
+    nothing non-linear follows. The gradient is the adjoint: upsampled with zeros, then low-passed; dense.
 
     Edges: the map counts as periodic, so opposite edges meet. H' = ceil(H/s); where s does not divide H the
     last step across the edge is shorter than the others, and shifts by s no longer commute there.

@@ -1,9 +1,9 @@
-"""How torch calls an operator: watched, transformed, or recorded in a graph for other runtimes.
+"""Detects how torch calls an operator: watched, transformed, or recorded in a graph for other runtimes.
 
-All private names of torch that the package uses are here, and none of them is needed: where a torch lacks
-one, the cautious answer is given, and torch's own operators do the work, with the same results, only slower.
-In a graph H and W may be symbols, and it must be right at every size: ONNX drops the guards that
-``torch.export`` keeps of what was decided for the size at hand.
+All private names of torch that the package uses are here, and none is required: if a version of torch lacks
+one, the safe answer is given, and torch's own operators compute the same results more slowly. A graph in
+which H and W are symbols must be right at every size: ONNX drops the guards by which ``torch.export``
+records decisions made for one size.
 """
 
 import math
@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Number of active dispatch modes: FLOP counters, fake tensors, tracers. Each must see torch's operators; to
-# know that there is none lets compiled kernels do the work.
+# Number of active dispatch modes: FLOP counters, fake tensors, tracers. Each must see torch's operators;
+# compiled kernels are used only without one.
 _count_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
-# Whether a transform of ``torch.func`` is active: an autograd function must then come in two parts; to know
-# that there is none lets the faster, merged functions and those with only a backward rule do the work.
+# Whether a transform of ``torch.func`` is active: autograd functions must then have two parts; without one
+# the faster, merged functions and those with only a backward rule are used.
 _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", None)
 
 
@@ -34,14 +34,14 @@ def is_transforming() -> bool:
 def is_exported() -> bool:
     """Whether the call becomes part of a graph for other runtimes, by ``torch.export``, ONNX or a trace.
 
-    There an operator with a standard equivalent is that alone, and windows are sliced for maps of any size.
+    There an operator with a standard equivalent becomes that alone; windows are sliced for maps of any size.
     """
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
     return tracing or torch.compiler.is_exporting()
 
 
 def holds(condition: bool) -> bool:
-    """Whether ``condition`` may be built upon: in a graph only if it is true at every size."""
+    """Whether ``condition`` can be relied on: in a graph only if it is true at every size."""
     if not is_exported():
         return condition
     if isinstance(condition, Tensor):
@@ -69,11 +69,11 @@ def log_of(count: int, like: Tensor) -> Any:
 
 def modulo(places: Tensor, length: int) -> Tensor:
     """``places`` % ``length``, whole numbers."""
-    # ONNX's remainder takes no symbol, only a tensor of it.
+    # ONNX's remainder takes a tensor of the symbol, not the symbol itself.
     return places % torch.full_like(places, length) if is_exported() else places % length
 
 
 def repeated(x: Tensor, axis: int, before: int, after: int) -> Tensor:
-    """``x`` continued circularly by ``before`` and ``after`` pixels along ``axis``."""
+    """``x`` padded circularly by ``before`` and ``after`` pixels along ``axis``."""
     length = x.shape[axis]
     return x.index_select(axis, modulo(torch.arange(-before, length + after, device=x.device), length))

@@ -74,7 +74,7 @@ def kaiser_pool2d(
         filter_size: taps, 1 to 255, or (vertical, horizontal).
         stride: s, >= 1, or (vertical, horizontal).
         cutoff: where the filter has fallen to about a half, in units of the new Nyquist frequency 1/(2s).
-        width: of the transition band, in the same units.
+        width: width of the transition band, in the same units.
         padding_mode: values past the edges: reflect, replicate, circular or zeros; legal on any map.
 
     Returns:
@@ -107,7 +107,7 @@ def filtered(
     stride: tuple[int, int],
     padding_mode: PaddingMode,
 ) -> Tensor:
-    """``x`` continued past its edges, filtered by the taps of each axis, and subsampled."""
+    """``x`` padded, filtered by the taps of each axis, and subsampled."""
     (top, bottom), (left, right) = (((len(taps) - 1) // 2, len(taps) // 2) for taps in (down, across))
     channels = x.shape[1]
     with full_precision(x):
@@ -122,14 +122,14 @@ def filtered(
 class KaiserPool2d(CellPool2d):
     """Windowed sinc filter, then subsampling (Karras 2021, StyleGAN3's filter), by ``kaiser_pool2d``.
 
-    Between ``blur``, whose binomial filter also dims what could stay, and ``ideal_lowpass``, whose filter is
-    as wide as the map: Kaiser's window trades the width of the transition band against ripple, by
+    Between ``blur``, whose binomial filter also attenuates the pass band, and ``ideal_lowpass``, whose filter
+    is as wide as the map: Kaiser's window trades the width of the transition band against ripple, by
     beta = f(A), A = 2.285 (m - 1) 2 pi B + 7.95 dB, B the transition band in cycles per pixel. Some taps are
     negative, so that the output of positive maps may be below zero. With the default ``cutoff=1`` the filter
-    passes half at the new Nyquist frequency; lower ones alias less and dim more. The gradient is the
+    passes half at the new Nyquist frequency; lower ones alias less and attenuate more. The gradient is the
     transpose, dense and fixed.
 
-    Edges: H' = ceil(H/s); the map is mirrored past the edge, or continued by another ``padding_mode``. With
+    Edges: H' = ceil(H/s); the map is mirrored past the edge, or padded by another ``padding_mode``. With
     zeros the borders fade.
 
     Args:
@@ -138,7 +138,7 @@ class KaiserPool2d(CellPool2d):
             output pixel.
         stride: s, >= 1, or (vertical, horizontal).
         cutoff: in units of the new Nyquist frequency 1/(2s), above 0, at most 1.
-        width: of the transition band in the same units, above 0, at most 2; by default 2 sqrt 2 - 2,
+        width: width of the transition band in the same units, above 0, at most 2; by default 2 sqrt 2 - 2,
             StyleGAN3's at critical sampling.
         padding_mode: reflect, replicate, circular or zeros.
 

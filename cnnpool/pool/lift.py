@@ -1,4 +1,4 @@
-"""A learnt wavelet by lifting, its bands added up; and its inverse."""
+"""A learnt wavelet by lifting, the sum of its bands, and its inverse."""
 
 from collections.abc import Sequence
 from typing import Literal, Unpack
@@ -61,18 +61,18 @@ class Half(nn.Module):
 class LiftPool2d(CellPool2d):
     """Split, predict, update along both axes, then the sum of the four bands (Zhao 2021, LiftDownPool).
 
-    Along an axis the odd samples are predicted from the even ones, d = x_odd - P(x_even), and these updated
-    by what the prediction missed, s = x_even + U(d), with P and U learnt: tanh(conv1(relu(conv_k))) of the
-    channel's own samples. Rows after columns that makes the bands LL, LH, HL and HH, of which the output is
-    the sum, as in the paper, or LL alone. Nothing is lost before the sum: ``inverse`` of ``bands`` brings the
-    map back up to rounding (LiftUpPool). The gradient reaches every input.
+    Along an axis the odd samples are predicted from the even ones, d = x_odd - P(x_even), and the even ones
+    updated by the residual, s = x_even + U(d), with P and U learnt: tanh(conv1(relu(conv_k))) of the
+    channel's own samples. Columns, then rows, give the bands LL, LH, HL and HH; the output is their sum, as
+    in the paper, or LL alone. Nothing is lost before the sum: ``inverse`` of ``bands`` restores the map up to
+    rounding (LiftUpPool). The gradient reaches every input.
 
     ``lifting=haar`` fixes P(x) = x and U(d) = d/2: LL is then the average of 2 x 2 pixels. Departs from the
-    paper: its loss has two more terms, which keep the bands near the samples; ``bands`` is there for a loop
-    that wants them. P and U are shared by the bands of an axis.
+    paper: its loss has two more terms, which keep the bands near the samples; a training loop can add them
+    with ``bands``. P and U are shared by the bands of an axis.
 
     Edges: H' = ceil(H/2), an odd size repeats its last row or column; the convolutions of P and U see the
-    samples continued by ``padding_mode``. Circular makes the operator commute exactly with circular shifts
+    samples padded by ``padding_mode``. Circular makes the operator commute exactly with circular shifts
     by 2.
 
     Args:

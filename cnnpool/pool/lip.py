@@ -110,7 +110,7 @@ class WideConv2d(nn.Conv2d):
 class SampleNorm(nn.Module):
     """Instance normalisation with scale and offset, in float32 at least.
 
-    Unlike torch's it takes a map of one pixel, and numbers whose squares overflow.
+    Unlike torch's it accepts a map of one pixel, and numbers whose squares overflow.
     """
 
     def __init__(self, channels: int, *, eps: float = 1e-5, **place: Unpack[Place]):
@@ -122,7 +122,7 @@ class SampleNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         exact = wide(x)
         centred = exact - exact.mean((-2, -1), keepdim=True)
-        # Above 1 everything is divided by the largest, whose own square keeps the variance from nothing.
+        # If the largest exceeds 1, all are divided by it; its own square then keeps the variance above 0.
         largest = centred.detach().abs().amax((-2, -1), keepdim=True).clamp(min=1)
         small = centred / largest
         variance = small.square().mean((-2, -1), keepdim=True) + self.eps / largest / largest
@@ -137,7 +137,7 @@ class LipPool2d(WindowPool2d):
 
     Edges: torch's size formula; cells in the padding or the overhang take no part (the paper's own code, too,
     divides by the weights inside). The convolutions of the logits pad with zeros, and are computed in float32
-    at least; maps may be as large as their sums, times the convolutions' weights, stay finite.
+    at least; maps may be large as long as their sums, times the convolutions' weights, stay finite.
 
     Args:
         channels: C of the input.

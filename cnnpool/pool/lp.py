@@ -16,7 +16,7 @@ from cnnpool.pool.scalar import Per, Positive, repeats
 from cnnpool.pool.window import IntPair, wide, window_on
 
 Power = Annotated[float, Gt(0)]
-"""Infinity gives the maximum."""
+"""The power p; infinity gives the maximum."""
 Form = Literal["sum", "mean"]
 
 

@@ -15,7 +15,7 @@ from cnnpool.pool.edges import EdgeConv2d, conv2d
 
 @checked
 class LpsPool2d(PolyphasePool2d):
-    """Of the s x s subsampled maps, the one that a small network prefers (Rojas-Gomez 2022, LPS).
+    """Keep the one of the s x s subsampled maps that a small network prefers (Rojas-Gomez 2022, LPS).
 
     The logit of a phase is the mean of conv(relu(conv(x_k))), the same network for every phase. Training
     mixes the phases by softmax((logits + Gumbel noise)/tau); evaluation keeps the phase of the largest logit,
@@ -23,7 +23,7 @@ class LpsPool2d(PolyphasePool2d):
     gradient is dense in training and goes only to the chosen pixels in evaluation.
 
     Edges: H' = ceil(H/s), all convolutions circular; a size that the stride does not divide is first
-    continued circularly (the paper's code pads zeros), and then the exactness is lost.
+    padded circularly (the paper's code pads zeros), and shifts then no longer commute exactly.
 
     Args:
         channels: C of the input.

@@ -63,7 +63,7 @@ def max_pool2d(
     """Largest value of each window (Zhou & Chellappa 1988), bit for bit as in ``torch.nn.functional``.
 
     The backward pass needs one byte per output (two bits for 2x2 tiles with compiled kernels), and neither
-    the input nor 8-byte indices. Maps so small that the call itself takes longest go to torch's own kernel.
+    the input nor 8-byte indices. Maps so small that the call dominates the time use torch's own kernel.
     NaN wins over everything; padding never wins. Half-precision gradients are summed in float32.
 
     Args:
@@ -72,7 +72,7 @@ def max_pool2d(
         stride: >= 1, or (vertical, horizontal); None for the kernel's size.
         padding: cells around the map, at most half of the kernel.
         dilation: distance between the cells of a window, >= 1.
-        ceil_mode: keep the last window although it hangs over the edge.
+        ceil_mode: keep the last window even if it overhangs the edge.
         return_indices: also return the indices of the maxima, as torch does.
         ties: among equals the gradient goes to the first in row-major order (torch's rule), to the last, or
             is split evenly. Of several NaN the last wins, or all share it.
@@ -141,7 +141,7 @@ def max_pool2d_with_winners(
 
 
 def _torch_suffices(x: Tensor, window: Window, ties: Ties, return_indices: bool) -> bool:
-    """Whether torch's own operator is as good, or the only one: on small maps, of integers, in a graph."""
+    """Whether to use torch's operator, as good or the only one: on small maps, for integers, in a graph."""
     if not return_indices and (not x.is_floating_point() or is_exported()):
         return True
     limits = MAX_TILES if window.kernel == window.stride else MAX_OVERLAPPING
@@ -149,8 +149,8 @@ def _torch_suffices(x: Tensor, window: Window, ties: Ties, return_indices: bool)
 
 
 def _by_torch(x: Tensor, window: Window, return_indices: bool) -> Tensor | tuple[Tensor, Tensor]:
-    # Of windows that overlap torch rounds gradients in half precision after every addition. A map of small
-    # integers in channels_last it refuses, if it has more numbers than they can count.
+    # With overlapping windows torch rounds half-precision gradients after every addition. It refuses a
+    # channels_last map of small integers that has more numbers than they can count.
     half = x.is_floating_point() and x.dtype.itemsize == 2 and window.overlaps and not is_exported()
     small = x.dtype in (torch.int8, torch.uint8, torch.int16) and x.dim() == 4
     exact = x.float() if half else x.contiguous() if small else x
@@ -186,7 +186,7 @@ def _checked_window(
     ceil_mode: bool,
     ties: Ties,
 ) -> Window:
-    """The checked window of a maximum.
+    """The checked window of a max pooling.
 
     Raises:
         ValueError: for a number out of range, an empty output, or a window wholly in the padding.
@@ -211,7 +211,7 @@ class MaxPool2d(LikeTorch, WindowPool2d):
     """Largest value of each window (Zhou & Chellappa 1988; in a CNN: Ranzato 2007), by ``max_pool2d``.
 
     The gradient of a window goes only to its maximum, 1 at the argmax and 0 elsewhere: with 2x2 windows 3/4
-    of the inputs get none. Where windows overlap, an input that wins several gets their sum.
+    of the inputs get none. Where windows overlap, an input that wins several of them gets their sum.
 
     Edges: padding never wins; rows and columns after the last whole window count only with ``ceil_mode``.
 
@@ -222,10 +222,10 @@ class MaxPool2d(LikeTorch, WindowPool2d):
         stride: >= 1, or (vertical, horizontal).
         padding: cells around the map, at most half of the kernel.
         dilation: distance between the cells of a window, >= 1.
-        ceil_mode: keep the last window although it hangs over the edge.
-        ties: who among equals gets the gradient: first (torch's rule), last, or split evenly.
+        ceil_mode: keep the last window even if it overhangs the edge.
+        ties: which of equal maxima gets the gradient: first (torch's rule), last, or split evenly.
 
-    Set ``keep_winners`` to True to find the winners of the latest forward pass in ``winners``.
+    Set ``keep_winners`` to True to store the winners of the latest forward pass in ``winners``.
 
     Raises:
         ValueError: if a number is out of range, the output would be empty, or a window would lie wholly in
@@ -280,8 +280,8 @@ class MaxPool2d(LikeTorch, WindowPool2d):
 
 @checked
 class EdgeMaxPool2d(MaxPool2d):
-    """``MaxPool2d`` of a map's first ``channels`` with a padding mode; ``zeros``, which could win, stands for
-    windows cut at the edge. ``padding`` is by default (kernel - 1)//2.
+    """``MaxPool2d`` of a map's first ``channels`` with a padding mode; ``zeros`` only cuts windows off at the
+    edge, because zeros could win. ``padding`` defaults to (kernel - 1)//2.
     """
 
     def __init__(
@@ -305,6 +305,6 @@ class EdgeMaxPool2d(MaxPool2d):
             return super().forward(x[..., : self.channels, :, :])
         self.output_size(*x.shape[-2:])
         down, across = self.padding
-        # Before channels are left out: of a single one the memory format would be lost.
+        # Padded before channels are dropped: a single one would lose the memory format.
         padded = pad(x, (across, across, down, down), self.padding_mode)
         return self._pool(padded[..., : self.channels, :, :], (0, 0))

@@ -13,23 +13,23 @@ from cnnpool.pool.max import MaxPool2d
 
 @checked
 class MaxApsPool2d(ApsPool2d):
-    """The maximum around every pixel, then of its s x s phases the one of largest norm, as APS is published.
+    """Dense maximum, then the phase of largest norm among its s x s phases, as APS was published.
 
     Chaman & Dokmanic (2021) put APS in place of the subsampling of a max pooling; ``aps`` subsamples the map
-    itself. The window runs on circularly, so that circular shifts of the input shift the output, exactly. The
+    itself. The window wraps around, so that circular shifts of the input shift the output exactly. The
     gradient goes to the winners of the chosen phase (with a blur, of its neighbours too).
 
-    Edges: H' = ceil(H/s); a size that the stride does not divide is first continued circularly, and then the
-    exactness is lost. A window reaches to the right and to the bottom.
+    Edges: H' = ceil(H/s); a size that the stride does not divide is first padded circularly, and shifts then
+    no longer commute exactly. A window reaches to the right and to the bottom.
 
     Args:
         channels: C of the input.
         kernel_size: window of the maximum, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
-        p: of the norm: 1, 2 or inf.
+        p: order of the norm: 1, 2 or inf.
         choose: the phase of largest (max) or smallest (min) norm.
         filter_size: taps of a circular binomial blur of the output, >= 1; the phase is chosen without it.
-        ties: who among equals gets the gradient: first, last, or split evenly.
+        ties: which of equal maxima gets the gradient: first, last, or split evenly.
 
     Raises:
         ValueError: if a number is out of range.

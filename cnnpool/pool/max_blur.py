@@ -33,8 +33,8 @@ def max_blur_pool2d(
     """Maximum around every pixel, blurred, every ``stride``-th pixel kept (Zhang 2019, MaxBlurPool).
 
     Max pooling with a stride is the dense maximum subsampled; the blur stands between the two. An even kernel
-    reaches one pixel further to the right and to the bottom; what lies outside the map never wins. With 2x2
-    windows compiled kernels blur the maxima as they are found, and keep one byte per pixel.
+    reaches one pixel further to the right and to the bottom; cells outside the map never win. With 2x2
+    windows compiled kernels blur the maxima as they compute them, and save one byte per pixel.
 
     Args:
         x: (N, C, H, W) or (C, H, W), any floating dtype.
@@ -101,9 +101,9 @@ class MaxBlur(Function):
         fused = None if torch.is_grad_enabled() else _fuses(grad, ctx.blurring)
         if fused is not None:
             return fused.backward(grad, winners, ctx.blurring), None, None
-        # Differentiable, in the steps that ``max_pool2d`` and ``blur_pool2d`` would take.
+        # Differentiable: the same steps as ``max_pool2d`` and ``blur_pool2d``.
         maxima = F.pad(apply(Linear, grad, BLUR, True, ctx.blurring), (1, 0, 1, 0))
-        # Windows that are left out get nothing; their winners must be in the map all the same.
+        # Windows that are left out get no gradient, but their winners must be in the map.
         places = F.pad(F.pad(winners, (0, 0, 1, 0), value=2), (1, 0, 0, 0), value=1)
         places[..., 0, 0] = 3
         route = Route(DENSE, "first", ctx.blurring.size, ctx.blurring.channels_last)
@@ -115,11 +115,11 @@ class MaxBlurPool2d(Pool2d):
     """Dense maximum, blur, subsampling: y = (b b^T * max_k x)[::s] (Zhang 2019, MaxBlurPool).
 
     The gradient goes to the winners of the dense maximum, each weighted by the blur: an input that wins no
-    window gets none, but far more win one than with a stride.
+    window gets none, but far more inputs win one than with strided windows.
 
-    Edges: H' = ceil(H/s). The maximum takes what of its window lies in the map, so padding never wins, and
-    keeps the size (the paper's code pads nothing there and loses a row and a column); an even kernel reaches
-    further to the right and to the bottom. The blur then mirrors the map, or as ``padding_mode`` says.
+    Edges: H' = ceil(H/s). The maximum is over the cells inside the map, so padding never wins, and keeps the
+    size (the paper's code pads nothing there and loses a row and a column); an even kernel reaches further to
+    the right and to the bottom. The blur then mirrors the map, or pads by another ``padding_mode``.
 
     Args:
         channels: C of the input.
@@ -127,7 +127,7 @@ class MaxBlurPool2d(Pool2d):
         filter_size: taps of the blur, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
         padding_mode: of the blur: reflect, replicate, circular or zeros.
-        ties: who among equals gets the gradient: first, last, or split evenly.
+        ties: which of equal maxima gets the gradient: first, last, or split evenly.
 
     Raises:
         ValueError: if a number is out of range.

@@ -22,18 +22,18 @@ def max_unpool2d(
 ) -> Tensor:
     """Put maxima back where they came from, among zeros (Zeiler 2011), as ``torch.nn.functional`` does.
 
-    Deterministic on every device: where several maxima come from one place, the last in row-major order
-    stands there and gets the gradient.
+    Deterministic on every device: if several maxima come from one place, the last in row-major order is put
+    there and gets the gradient.
 
     Args:
         input: maxima, (N, C, H', W') or (C, H', W'), any floating dtype.
         indices: of the same shape: int64, row * W + column in the plane, as ``max_pool2d`` with
-            ``return_indices`` or torch gives them; or an integer of fewer bits, the place in the window, as
-            ``max_pool2d_with_winners`` gives them.
+            ``return_indices`` or torch returns them; or an integer of fewer bits, the place in the window, as
+            ``max_pool2d_with_winners`` returns it.
         kernel_size: of the pooling, >= 1, or (vertical, horizontal).
         stride: of the pooling, >= 1, or (vertical, horizontal); None for the kernel's size.
         padding: of the pooling, at most half of the kernel.
-        output_size: (H, W), or any sequence that ends so; less than a stride from the default.
+        output_size: (H, W), or any sequence that ends with it; less than a stride from the default.
 
     Returns:
         (N, C, H, W) or (C, H, W), H = (H' - 1) s - 2 p + k by default, same dtype as ``input``.
@@ -71,7 +71,7 @@ def _unpooled(x: Tensor, indices: Tensor, window: Window, size: tuple[int, int])
         return _unpool(x, indices, size)
     _check(indices, window.cells, f"a window of {window.cells} cells")
     if window.output_size(*size) == x.shape[-2:] and not window.overlaps and not any(window.padding):
-        # No two maxima share a place: the kernels of the gradient put them there.
+        # No two maxima share a place, so the kernels of the gradient can put them there.
         return scatter(x, indices, Route(window, "first", size, is_channels_last(x)))
     flat = indices_of(indices, window, *size)
     _check(flat, size[0] * size[1], f"a {size[0]}x{size[1]} map")
@@ -103,11 +103,11 @@ def _check(index: Tensor, count: int, what: str) -> None:
 def _unpool(x: Tensor, index: Tensor, size: tuple[int, int]) -> Tensor:
     """Zeros (N, C, *size) with the elements of ``x`` (N, C, H', W') at the places ``index`` in their planes.
 
-    Where several have the same place the last in row-major order stands, on every device and in every run.
+    Of several at one place the last in row-major order is kept, on every device and in every run.
     """
     order = torch.arange(index.shape[-2] * index.shape[-1], device=index.device)
     flat = index.flatten(2)
-    # The largest of several is the same in whichever order they come.
+    # The largest of several does not depend on their order.
     owner = flat.new_full((*flat.shape[:2], size[0] * size[1]), -1)
     owner = owner.scatter_reduce(2, flat, order.expand_as(flat), "amax")
     y: Tensor = apply(Linear, x.flatten(2), UNPOOL, False, None, flat, owner).unflatten(2, size)

@@ -17,11 +17,11 @@ class NoPool2d(Pool2d):
     subsampled, is the output of the strided net (zero padding included). Exactly shift-equivariant, at
     ``stride`` squared times the cost of every later layer.
 
-    Hands its input through, as torch.nn.Identity does.
+    Returns its input itself, as torch.nn.Identity does.
 
     Args:
         channels: C of the input; accepted for the common signature.
-        stride: the factor that is not taken, >= 1, the same along both axes.
+        stride: the dilation in place of downsampling, >= 1, the same along both axes.
 
     Raises:
         ValueError: if stride is below 1.

@@ -24,7 +24,7 @@ def ordinal_pool2d(
     """Weighted sum of every window's cells by rank, sum_r w_r x_(r), x_(1) the largest (Kumar 2018).
 
     One-hot weights give max, median or min, equal ones the average. The gradient w_r goes to the cell of
-    rank r; which of equal cells has which rank is fixed.
+    rank r; equal cells are ranked in a fixed order.
 
     Args:
         x: maps, (N, C, H, W) or (C, H, W), any floating dtype; half precision is summed in float32.
@@ -70,8 +70,8 @@ def ordinal_pool2d(
 class OrdinalPool2d(WindowPool2d):
     """y = sum_r w_r x_(r) over the sorted window with learnt w (Kumar 2018; Deliège 2021, arXiv:2109.01561).
 
-    Starts as the average. With ``weights: softmax`` w is positive and sums to one, so it spans what lies
-    between min and max; ``free`` leaves it alone. Gradient: w_r to the cell of rank r.
+    Starts as the average. With ``weights: softmax`` w is positive and sums to one, so the output lies between
+    min and max; ``free`` does not constrain w. Gradient: w_r to the cell of rank r.
 
     Edges: torch's size formula; cells outside the map take the last ranks and no part, and the remaining
     softmax weights are scaled to sum to one (free weights are not).

@@ -22,7 +22,7 @@ class PatchConv2d(Pool2d):
         channels: C of input and output.
         stride: side of a patch, >= 1, or (vertical, horizontal).
         norm: none; batch, after the convolution (which then has no bias); or layer, over the channels of each
-            pixel before it, as ConvNeXt's downsampling has it (Liu 2022, arXiv:2201.03545).
+            pixel before it, as in ConvNeXt's downsampling (Liu 2022, arXiv:2201.03545).
 
     Raises:
         ValueError: if stride is below 1, or the map is smaller than a patch.

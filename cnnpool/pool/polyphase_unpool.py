@@ -1,4 +1,4 @@
-"""The way up that belongs to polyphase sampling: :func:`polyphase_unpool2d`."""
+"""The upsampling that belongs to polyphase sampling: :func:`polyphase_unpool2d`."""
 
 import math
 from collections.abc import Sequence
@@ -21,25 +21,25 @@ def polyphase_unpool2d(
 ) -> Tensor:
     """Put a map back on the pixels that ``aps`` or ``lps`` took, among zeros (Chaman & Dokmanic 2021, APS-U).
 
-    y[i sh + p, j sw + q] = x[i, j] for phase p sw + q. In pairs with the sampling that chose the phase, a
-    circular shift of the larger map shifts this one by as much, where x alone moves by some fraction of it or
-    stays: so a network of circular convolutions and such pairs commutes with every circular shift, as long
-    as the strides divide its sizes (arXiv:2105.04040).
+    y[i sh + p, j sw + q] = x[i, j] for phase p sw + q. Paired with the sampling that chose the phase, a
+    circular shift of the larger map shifts the result by as much, while x alone moves by a fraction of it or
+    not at all. So a network of circular convolutions and such pairs commutes with every circular shift, as
+    long as the strides divide its sizes (arXiv:2105.04040).
 
     Args:
         x: (N, C, H', W'), any floating dtype.
-        phase: what the paired operator's ``choose`` gave: whole numbers, (N,); or weights, floating, (N, P)
+        phase: result of the paired operator's ``choose``: whole numbers, (N,); or weights, floating, (N, P)
             or (N, P, C), by which each phase gets its share, as ``lps`` mixes phases in training.
         stride: of the sampling, >= 1, or (vertical, horizontal).
-        filter_size: taps of a circular binomial blur afterwards, which fills the zeros; times the product of
-            the strides, so that a constant stays one.
+        filter_size: taps of a circular binomial blur afterwards, which fills the zeros; the result is scaled
+            by the product of the strides, so that a constant map stays constant.
         output_size: (H, W), ceil(H/s) = H'; None for s H', s W'.
 
     Returns:
         (N, C, H, W), same dtype and memory format as ``x``.
 
     Raises:
-        ValueError: for no batch of maps, a number out of range, a phase of another shape, or another size.
+        ValueError: if ``x`` is not a batch of maps, a number is out of range, or a phase or size is wrong.
 
     Example:
         >>> import torch

@@ -14,10 +14,10 @@ from cnnpool.pool.scalar import Per, repeats
 
 @checked
 class RandomMixedPool2d(WindowPool2d):
-    """Training: max or average pooling, drawn for every sample; eval: mixed by what was drawn (Yu 2014).
+    """Training: max or average pooling, drawn for every sample; eval: mixed by frequency (Yu 2014).
 
-    Gradient in training: that of whichever was drawn, as in max or average pooling. The number of draws and
-    of those for max, except within ``torch.func``, is kept in the buffers ``draws`` and ``max_draws``. Eval
+    Gradient in training: that of the pooling that was drawn. The number of draws and the number of those for
+    max, except within ``torch.func``, are in the buffers ``draws`` and ``max_draws``. Eval
     mode uses the frequency: ``expected`` mixes by it, ``majority`` takes the more frequent of the two (max on
     a tie). Without any training step the frequency is ``probability``.
 

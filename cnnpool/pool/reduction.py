@@ -16,12 +16,12 @@ class ReductionBlock2d(Pool2d):
     """Max pooling and a strided convolution side by side, concatenated (Szegedy 2016, grid size reduction).
 
     The first C//2 output channels are the maxima of the first C//2 input channels, the others a convolution
-    of all C: departs from the paper, whose pooling branch keeps all C channels and whose output is wider than
-    the input, so that C is kept as by every other operator. With one channel there is only the convolution.
+    of all C. Departs from the paper, whose pooling branch keeps all C channels, so that its output is wider
+    than the input; here C stays, as in every other operator. With one channel there is only the convolution.
     The gradient is that of the strided convolution (an input is covered 1, 2 or 4 times), plus the winners'.
 
-    Edges: by default both branches pad (kernel - 1)//2, zeros for the convolution and nothing that could win
-    for the maximum, so that an even H becomes H/2 (the paper pads nothing). With another ``padding_mode``
+    Edges: by default both branches pad (kernel - 1)//2, the convolution with zeros and the maximum with cells
+    that never win, so that an even H becomes H/2 (the paper pads nothing). With another ``padding_mode``
     both see the map's own values past the edges; circular makes the operator commute exactly with circular
     shifts by the stride.
 

@@ -67,8 +67,8 @@ class Resize2d(Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         size = self.check_batch(x)
-        # torch's antialiased kernel has no half precision, and in torch 2.15 on CPU it takes a map for
-        # channels_last and mixes its rows where the output is one column wide: such a map is turned.
+        # torch's antialiased kernel has no half precision, and in torch 2.15 on CPU it treats a map as
+        # channels_last and mixes its rows if the output is one column wide: such a map is transposed.
         turned = size[1] == 1
         exact, size = (wide(x).mT, size[::-1]) if turned else (wide(x), size)
         out = F.interpolate(exact, size, mode=self.mode, antialias=self.antialias)

@@ -14,7 +14,7 @@ from cnnpool.pool.window import is_channels_last, memory_format
 
 @checked
 class S3Pool2d(Pool2d):
-    """Maximum at every pixel, of which training keeps random rows and columns (Zhai 2017, S3Pool).
+    """Maximum at every pixel, then random rows and columns of it in training (Zhai 2017, S3Pool).
 
     The maxima of windows at stride 1 form a map of the input's size. Training cuts it into grids of g x g
     pixels and keeps g/s rows and g/s columns of each, drawn without replacement and in order, the same for
@@ -23,7 +23,7 @@ class S3Pool2d(Pool2d):
 
     Gradient: to the winner of each window kept, 1 (training) or 1/s^2 (eval); sparse.
 
-    Edges: the window at a pixel reaches (k - 1)//2 back and k//2 on, and what lies outside never wins.
+    Edges: the window at a pixel reaches (k - 1)//2 back and k//2 on, and cells outside never win.
     H' = floor(H/s): pixels that fill no s x s cell are dropped, but the windows before them may see them; a
     last grid that is cut off by the edge keeps rows in the same proportion.
 
@@ -78,7 +78,7 @@ class S3Pool2d(Pool2d):
         if not self.training:
             reach = ((kw - 1) // 2, kw // 2, (kh - 1) // 2, kh // 2)
             return avg_pool2d(max_pool2d(F.pad(x, reach, value=-torch.inf), self.max_size, 1), self.stride)
-        # Only the windows of the rows and columns kept are laid side by side and pooled.
+        # Only the windows of the rows and columns that are kept are laid side by side and pooled.
         rows = _windows(_draw(height, self.stride[0], self.grid[0], x.device), kh, height)
         columns = _windows(_draw(width, self.stride[1], self.grid[1], x.device), kw, width)
         kept = max_pool2d(x.index_select(-2, rows).index_select(-1, columns), self.max_size)
@@ -89,14 +89,14 @@ class S3Pool2d(Pool2d):
 
 
 def _draw(length: int, stride: int, grid: int, device: torch.device) -> Tensor:
-    """The floor(length/stride) places kept along an axis, in order."""
+    """The floor(length/stride) places that are kept along an axis, in order."""
     grids, rest = length // grid, length % grid // stride
     whole = _draw_grids(grids, grid, grid // stride, device)
     return torch.cat([whole, grids * grid + _draw_grids(1, rest * stride, rest, device)]) if rest else whole
 
 
 def _windows(places: Tensor, kernel: int, length: int) -> Tensor:
-    """Every pixel of the windows at ``places``; at the edge, where a window is cut off, one counts twice."""
+    """Every pixel of the windows at ``places``; where the edge cuts a window off, a pixel is repeated."""
     reach = torch.arange(kernel, device=places.device) - (kernel - 1) // 2
     return (places.unsqueeze(1) + reach).clamp(0, length - 1).flatten()
 

@@ -13,7 +13,7 @@ Per = Literal["layer", "channel"]
 
 
 def repeats(per: Per, channels: int) -> int:
-    """How many copies of a parameter: one for the layer, or one per channel."""
+    """Number of copies of a parameter: one for the layer, or one per channel."""
     return channels if per == "channel" else 1
 
 

@@ -29,7 +29,7 @@ def max_pool1d(
     *,
     ties: Ties = "first",
 ) -> Any:
-    """``max_pool2d`` of sequences, (N, C, L) or (C, L), as ``torch.nn.functional.max_pool1d`` has it.
+    """``max_pool2d`` of sequences, (N, C, L) or (C, L), like ``torch.nn.functional.max_pool1d``.
 
     Example:
         >>> import torch
@@ -50,7 +50,7 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """``avg_pool2d`` of sequences, (N, C, L) or (C, L), as ``torch.nn.functional.avg_pool1d`` has it.
+    """``avg_pool2d`` of sequences, (N, C, L) or (C, L), like ``torch.nn.functional.avg_pool1d``.
 
     Example:
         >>> import torch
@@ -133,11 +133,11 @@ def as_map(x: Tensor) -> Tensor:
 ROWS = {"kernel_size": 1, "filter_size": 1, "stride": 1, "padding": 0, "dilation": 1}
 """Each option that is a size, and its value along an axis that is not pooled."""
 RULES = ("ceil_mode", "count_include_pad", "divisor_override")
-"""Options of windows that hold for every axis."""
+"""Options of windows that apply to every axis."""
 
 
 def sizes_and_rules(operator: type[Pool2d], options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of ``operator`` that are sizes, by default if not given, and the others that are given."""
+    """The options of ``operator`` that are sizes, defaults included, and the others that are given."""
     sizes = {name: option.default for name, option in options_of(operator).items() if name in ROWS}
     known = {name: value for name, value in (sizes | options).items() if value is not None}
     rules = {name: value for name, value in known.items() if name not in ROWS}
@@ -145,7 +145,7 @@ def sizes_and_rules(operator: type[Pool2d], options: dict[str, Any]) -> tuple[di
 
 
 def _row(length: Length | None, other: int) -> Any:
-    """A window of one row; torch writes a length as a sequence of one, too."""
+    """A window of one row; torch also accepts a length as a sequence of one."""
     if length is None or length in ((), []):
         return None
     return (other, length) if not isinstance(length, tuple | list) else (other, *length)
@@ -155,12 +155,12 @@ class Pool1d(nn.Module):
     """An operator for sequences: (N, C, L) -> (N, C, L').
 
     Args:
-        operator: for maps; its sizes are one number each.
+        operator: an operator for maps; each of its sizes is one number.
         channels: C of the input.
-        options: of ``operator``; ``device`` and ``dtype``.
+        options: options of ``operator``, ``device`` and ``dtype``.
 
     Raises:
-        ValueError: as by ``operator``.
+        ValueError: as in ``operator``.
 
     Example:
         >>> import torch
@@ -174,7 +174,7 @@ class Pool1d(nn.Module):
         sizes, rules = sizes_and_rules(operator, options)
         rows: dict[str, Any] = {name: (ROWS[name], value) for name, value in sizes.items()}
         self.operator = operator(channels, **rows, **rules)
-        # As torch's modules hold them.
+        # The same attributes as torch's modules have.
         for name in filter(partial(hasattr, self.operator), (*sizes, *RULES)):
             value = getattr(self.operator, name)
             setattr(self, name, value[1:] if name in sizes else value)
@@ -183,7 +183,7 @@ class Pool1d(nn.Module):
         """L' for an input of length L.
 
         Raises:
-            ValueError: if nothing would be left.
+            ValueError: if the output would be empty.
         """
         return self.operator.output_size(1, length)[1]
 
@@ -193,7 +193,7 @@ class Pool1d(nn.Module):
 
 
 class Named(nn.Module):
-    """Before ``Pool1d`` or ``Pool3d``: the class names its operator, and takes the channels first."""
+    """A mixin before ``Pool1d`` or ``Pool3d``: the class sets the operator, and takes the channels first."""
 
     operator_class: ClassVar[type[Pool2d]]
 

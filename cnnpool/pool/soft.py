@@ -66,7 +66,7 @@ def _soft_mean(x: Tensor, beta: float | Tensor, how: Mean) -> Tensor:
     # clamp would stop the gradient of NaN.
     finite = torch.where(exact < -bound, -bound, torch.where(exact > bound, bound, exact))
     plain = not isinstance(beta, Tensor) and beta == 1
-    # Sharpened values may pass the largest number: bounded again, they stay comparable.
+    # Sharpened values may exceed the largest number: bounded again, they stay comparable.
     soft = softmax_mean(finite, finite if plain else (beta * finite).clamp(-bound, bound), how.window)
     largest = peak(exact, how.window)
     return torch.where(largest.isinf(), largest, soft).to(x.dtype)

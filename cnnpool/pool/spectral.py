@@ -60,7 +60,7 @@ def _resampled(x: Tensor, size: tuple[int, int], nyquist: Nyquist) -> Tensor:
 def _matrix(length: int, kept: int, nyquist: Nyquist, like: Tensor) -> Tensor:
     gain = like.new_ones(kept // 2 + 1)
     if nyquist != "mean":
-        # Compared in the graph, for maps of any size: a frequency without partner has twice its number.
+        # Compared in the graph, for maps of any size: ``kept`` is twice the unpaired frequency.
         twice = 2 * torch.arange(kept // 2 + 1, device=like.device)
         gain = torch.where((twice == kept) & (twice < length), NYQUIST_GAIN[nyquist], gain)
     return crop(length, kept, gain)
@@ -70,7 +70,7 @@ def _matrix(length: int, kept: int, nyquist: Nyquist, like: Tensor) -> Tensor:
 class SpectralPool2d(RationalPool2d):
     """Keep the lowest frequencies of the map's Fourier transform (Rippel 2015), by ``spectral_pool2d``.
 
-    The gradient is the adjoint: the upstream spectrum, padded with zeros; dense. Any output size can be had:
+    The gradient is the adjoint: the upstream spectrum, padded with zeros; dense. Any output size is possible:
     with stride 1.5 a map of 32 becomes 22. Departs from the paper, which draws the bandwidth at random in
     training; here it is fixed.
 

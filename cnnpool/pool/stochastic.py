@@ -17,7 +17,7 @@ from cnnpool.pool.dispatch import kernels, kernels_without_forward_mode
 from cnnpool.pool.internals import is_exported
 from cnnpool.pool.window import IntPair, Window, is_channels_last, memory_format, wide, window_on
 
-# The place of no cell: no winner of a window of fewer cells.
+# Marks that there is no winner; the window must have fewer cells.
 NOWHERE = 255
 
 
@@ -33,14 +33,14 @@ def stochastic_pool2d(
     """Draw one value of each window with probability p_i = x_i / sum x (Zeiler & Fergus 2013).
 
     x is replaced by r = max(x, 0), as after a ReLU, so that negative values are never drawn. A window without
-    positive value gives 0. A window that holds infinity or NaN gives it, without gradient.
+    positive values gives 0. A window with infinity or NaN gives that value, without gradient.
 
     Args:
         x: (N, C, H, W) or (C, H, W), any floating dtype; sums are kept in float32 at least.
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal); None for the kernel's size.
         padding: cells around the map that are never drawn, at most half of the kernel.
-        ceil_mode: keep the last window although it hangs over the edge.
+        ceil_mode: keep the last window even if it overhangs the edge.
         training: draw from torch's generator of x's device; else return the expectation sum p_i r_i.
 
     Returns:
@@ -102,7 +102,7 @@ class Drawn(Function):
 
 
 def _sends_nothing_nowhere(grad: Tensor, window: Window) -> bool:
-    """Whether the kernels of the gradient skip windows without winner by themselves, as Triton's do."""
+    """Whether the kernels of the gradient skip windows without a winner, as Triton's do."""
     kernel: MaxKernels | None = None if torch.is_grad_enabled() else kernels("max", grad, cells=window.cells)
     return kernel is not None and kernel.SKIPS_NOWHERE
 
@@ -121,7 +121,7 @@ def _finish(x: Tensor, window: Window, choose: Callable[[list[Tensor], Tensor], 
 
 
 def _power_of_2(size: Tensor) -> Tensor:
-    """The power of 2 that brings ``size`` between 1/2 and 1, as far as there are powers."""
+    """The power of 2 that brings ``size`` between 1/2 and 1, as far as the exponent's range allows."""
     if is_exported():
         # Other runtimes have no frexp; a factor of 2 more or less makes no difference.
         return (-size.log2().floor() - 1).clamp(-126, 126).exp2()
@@ -137,7 +137,7 @@ def _weigh(parts: list[Tensor], total: Tensor) -> Tensor:
 def _draw(parts: list[Tensor], uniforms: Tensor) -> Tensor:
     """One of ``parts`` at each place, with probability proportional to its value there."""
     ladder = list(accumulate(part.detach() for part in parts))
-    # In (0, top]: the first rung at or above it belongs to a positive value, and there always is one.
+    # In (0, top]: the first rung at or above it always exists, and belongs to a positive value.
     threshold = (1 - uniforms) * ladder[-1]
     drawn = parts[-1]
     for part, rung in zip(parts[-2::-1], ladder[-2::-1], strict=True):
@@ -149,8 +149,8 @@ def _draw(parts: list[Tensor], uniforms: Tensor) -> Tensor:
 class StochasticPool2d(WindowPool2d):
     """Training: draw one value of each window, p_i = x_i / sum x; eval: sum p_i x_i (Zeiler & Fergus 2013).
 
-    By ``stochastic_pool2d``, which reads max(x, 0) for x: made to follow a ReLU. Eval mode is the weighted
-    mean of the paper, not the mean: it lies between that and the maximum. Gradient in training: 1 at the
+    By ``stochastic_pool2d``, which takes max(x, 0) for x: meant to follow a ReLU. Eval mode is the weighted
+    mean of the paper, which lies between the mean and the maximum. Gradient in training: 1 at the
     value drawn, 0 elsewhere. In eval mode: (2 x_i - y) / sum x, negative for small x_i, and 0 for negative
     x_i. A window of zeros gives 0, and its gradient to its first cell (training) or to none.
 

@@ -26,15 +26,15 @@ class StridedConv2d(Pool2d):
     The gradient of an input is the sum over the windows that cover it of w times the upstream gradient: dense
     for kernel >= stride, but with kernel 3 and stride 2 an input is covered 1, 2 or 4 times (a checkerboard).
 
-    Edges: zeros, or as ``padding_mode`` says, by default (kernel - 1)//2 of them, so that an even H becomes
-    H/2 for kernels 2 and 3.
+    Edges: by default (kernel - 1)//2 zeros, or values by ``padding_mode``, so that an even H becomes H/2 for
+    kernels 2 and 3.
 
     Args:
         channels: C of input and output.
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
         padding: pixels on every side, >= 0; null for (kernel - 1)//2.
-        padding_mode: what they hold: zeros, reflect, replicate or circular.
+        padding_mode: their values: zeros, reflect, replicate or circular.
         norm: none or batch (then the convolution has no bias).
         activation: none, relu, gelu or silu.
 

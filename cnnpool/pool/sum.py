@@ -16,21 +16,21 @@ def sum_pool2d(
     padding: IntPair = 0,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """Sum of each window: ``avg_pool2d`` undivided.
+    """Sum of each window: ``avg_pool2d`` without the division.
 
     Args:
         x: (N, C, H, W) or (C, H, W), floating or int64.
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal); None for the kernel's size.
         padding: zeros around the map, at most half of the kernel.
-        ceil_mode: keep the last window although it hangs over the edge.
+        ceil_mode: keep the last window even if it overhangs the edge.
 
     Returns:
         (N, C, H', W') or (C, H', W'), H' = floor((H + 2p - k)/s) + 1, same dtype as ``x``.
 
     Raises:
         ValueError: for a number out of range, an output that would be empty, or a quantized ``x``, whose
-            scale sums would exceed.
+            range sums would exceed.
 
     Example:
         >>> import torch
@@ -58,7 +58,7 @@ class SumPool2d(WindowPool2d):
         kernel_size: window, >= 1, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
         padding: zeros around the map, at most half of the kernel.
-        ceil_mode: keep the last window although it hangs over the edge.
+        ceil_mode: keep the last window even if it overhangs the edge.
 
     Raises:
         ValueError: if a number is out of range, or the output would be empty.

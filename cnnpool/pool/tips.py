@@ -19,11 +19,11 @@ class TipsPool2d(PolyphasePool2d):
     the convolution depthwise. Gradient: t_k, plus the part through the weights: dense.
 
     Departures from the paper's public code: it averages relu(conv(x)) over s x s tiles of the map in place of
-    the phases, so there the weights do not follow the phases under a shift, here they do; it rolls the map at
-    random in every forward pass, which only its two extra losses use, and they are not part of the operator;
+    the phases, so its weights do not follow the phases under a shift, but ours do; it rolls the map at random
+    in every forward pass, only for its two extra losses, which are not part of the operator;
     its convolution pads zeros.
 
-    Edges: H' = ceil(H/s), the convolution circular; a size that the stride does not divide is first continued
+    Edges: H' = ceil(H/s), the convolution circular; a size that the stride does not divide is first padded
     circularly.
 
     Args:

@@ -17,7 +17,7 @@ from cnnpool.pool.window import IntPair, is_channels_last, pair
 def pixel_unshuffle2d(x: Tensor, stride: IntPair = 2) -> Tensor:
     """Every s x s cell of pixels becomes s^2 channels (Shi 2016), as ``torch.nn.functional.pixel_unshuffle``.
 
-    Also for cells that are not square, and in the memory format of ``x``.
+    Also supports cells that are not square, and keeps the memory format of ``x``.
 
     Args:
         x: (N, C, H, W), any dtype.
@@ -58,19 +58,19 @@ class UnshuffleConv2d(CellPool2d):
     No pixel is thrown away before the learnt map. With kernel 1 it is the same function as a convolution with
     kernel = stride (``patchify``); larger kernels look at the neighbouring cells too. The gradient reaches
     every input through the s^2 C columns of W: dense. ``norm=layer`` is Swin's patch merging (Liu 2021,
-    arXiv:2103.14030), with as many channels behind as before: layer normalisation of the s^2 C channels of a
-    cell, then the convolution without bias; ``order=cell`` has the channels in its order.
+    arXiv:2103.14030), with as many channels after as before: layer normalisation of the s^2 C channels of a
+    cell, then the convolution without bias; ``order=cell`` orders the channels as Swin does.
 
-    Edges: H' = ceil(H/s), what is missing in the last cells is zeros (the paper needs sizes that the stride
+    Edges: H' = ceil(H/s), the last cells are filled up with zeros (the paper needs sizes that the stride
     divides: ``ragged: refuse``); the convolution pads zeros.
 
     Args:
         channels: C of input and output.
         kernel_size: of the convolution, odd, or (vertical, horizontal).
         stride: >= 1, or (vertical, horizontal).
-        ragged: what to do about a size that the stride does not divide: pad or refuse.
-        order: of the s^2 C channels: channel (the pixels of a channel side by side, row by row, as torch's
-            pixel unshuffling has them) or cell (the channels of a pixel side by side, the pixels column by
+        ragged: treatment of a size that the stride does not divide: pad or refuse.
+        order: of the s^2 C channels: channel (the pixels of a channel side by side, row by row, as in torch's
+            pixel unshuffling) or cell (the channels of a pixel side by side, the pixels column by
             column).
         norm: none; batch, after the convolution; or layer, over the s^2 C channels of each cell before it.
             With either the convolution has no bias.

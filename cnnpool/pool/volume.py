@@ -13,7 +13,7 @@ from cnnpool.pool.sequence import ROWS, RULES, Named, sizes_and_rules
 from cnnpool.pool.subsample import Subsample2d
 
 SEPARABLE = (MaxPool2d, AvgPool2d, BlurPool2d, Subsample2d)
-"""Operators that along two axes, and then along the third, do what they would along all three."""
+"""Operators that give the same along two axes and then the third as along all three at once."""
 
 
 class Pool3d(nn.Module):
@@ -29,7 +29,7 @@ class Pool3d(nn.Module):
             ``dtype``.
 
     Raises:
-        ValueError: for another operator, or ties that are split; as by ``operator``.
+        ValueError: for another operator, or ties that are split; as in ``operator``.
 
     Example:
         >>> import torch
@@ -51,11 +51,11 @@ class Pool3d(nn.Module):
         triples = {name: _triple(name, size) for name, size in sizes.items()}
         planes: dict[str, Any] = {name: size[1:] for name, size in triples.items()}
         depth: dict[str, Any] = {name: (size[0], ROWS[name]) for name, size in triples.items()}
-        # The second pass alone divides.
+        # Only the second pass divides.
         once = {"divisor_override": 1} if "divisor_override" in rules else {}
         self.planes = operator(channels, **planes, **rules | once)
         self.depth = operator(channels, **depth, **rules)
-        # As torch's modules hold them.
+        # The same attributes as torch's modules have.
         for name in filter(partial(hasattr, self.depth), (*triples, *RULES)):
             setattr(self, name, triples.get(name, getattr(self.depth, name)))
 
@@ -63,7 +63,7 @@ class Pool3d(nn.Module):
         """(D', H', W') for an input of (D, H, W).
 
         Raises:
-            ValueError: if nothing would be left.
+            ValueError: if the output would be empty.
         """
         return self.depth.output_size(depth, 1)[0], *self.planes.output_size(height, width)
 

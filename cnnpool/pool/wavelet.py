@@ -79,10 +79,10 @@ def _roots(coefficients: list[float]) -> list[complex]:
 
 
 def wavelet_bands2d(x: Tensor, bank: Tensor, *, edges: Edges = "circular") -> Tensor:
-    """Wavelet transform of one level: each channel in as many bands as ``bank`` has filters (Mallat 1989).
+    """Wavelet transform of one level: each channel gives one band per filter of ``bank`` (Mallat 1989).
 
     With all four filters, ``circular`` edges and even H and W the transform is orthonormal: the bands hold
-    the energy of the map, and the adjoint brings the map back.
+    the energy of the map, and the adjoint restores the map.
 
     Args:
         x: (N, C, H, W), any floating dtype.
@@ -112,7 +112,7 @@ def wavelet_bands2d(x: Tensor, bank: Tensor, *, edges: Edges = "circular") -> Te
 
 
 def _places(length: int, taps: int, edges: Edges, device: torch.device) -> Tensor:
-    """Which pixel stands at each place of the axis, extended by what the windows reach over its edges."""
+    """The pixel at each place of the axis, extended as far as the windows reach past its edges."""
     even = length + length % 2
     place = torch.arange(even + taps - 2, device=device) - (taps // 2 - 1)
     if edges == "circular":
@@ -125,9 +125,9 @@ def _places(length: int, taps: int, edges: Edges, device: torch.device) -> Tenso
 class WaveletPool2d(CellPool2d):
     """Keep the low-pass band of Daubechies' wavelet, or mix all four (Li 2020, WaveCNet).
 
-    The filter has 2 ``order`` taps per axis and is blind to polynomials below that order in the bands that
-    are dropped; ``order=1`` is Haar's. It is orthonormal, so that a constant map doubles. ``bands=all`` keeps
-    the three high-pass bands too, loses nothing, and brings the 4 C channels back to C by a learnt 1x1
+    The filter has 2 ``order`` taps per axis; the bands that are dropped vanish on polynomials below that
+    order. ``order=1`` is Haar's. It is orthonormal, so that a constant map doubles. ``bands=all`` keeps the
+    three high-pass bands too, loses nothing, and maps the 4 C channels back to C by a learnt 1x1
     convolution; the gain is then learnt. The gradient is the transposed filter, dense.
 
     Edges: H' = ceil(H/2), by ``wavelet_bands2d``: opposite edges meet, or the map is mirrored.

@@ -13,7 +13,7 @@ T = TypeVar("T")
 IntPair = int | tuple[int, int]
 """Window, stride, padding or dilation: one number, or (vertical, horizontal)."""
 PAIR = [int, int]
-# As torch takes it for the kernel's size.
+# torch takes an empty stride for the kernel's size.
 _NO_STRIDE: tuple[Any, ...] = ((), [])
 
 
@@ -32,7 +32,7 @@ def pair(value: IntPair, name: str, *, least: int) -> tuple[int, int]:
 
 def ceil_div(length: int, by: int) -> int:
     """``length`` over ``by``, rounded up."""
-    # Of numbers that are not negative: other runtimes round the quotient of a negative one towards zero.
+    # For numbers that are not negative: other runtimes round negative quotients towards zero.
     return (length + by - 1) // by
 
 
@@ -83,7 +83,7 @@ class Window(NamedTuple):
     def pads(self, height: int, width: int) -> tuple[int, int, int, int]:
         """Left, right, top and bottom padding that brings every cell of every window inside the map.
 
-        In a graph for maps of any size it is the most that any of them needs.
+        In a graph for maps of any size it is the largest padding that any map needs.
         """
         if is_exported():
             (top, left), over = self.padding, [s - 1 if self.ceil_mode else 0 for s in self.stride]
@@ -125,9 +125,7 @@ def _pair(value: IntPair, name: str, least: int) -> tuple[int, int]:
 
 
 def cached(check: Callable[..., T]) -> Callable[..., T]:
-    """``check`` of a shape and options with its results cached: on a small map it would take most of the
-    time.
-    """
+    """``check`` with results cached by shape and options: on a small map it would take most of the time."""
     # Typed, and only pairs of int: 2 and 2.0 are equal, but 2.0 is not a legal size.
     looked_up = lru_cache(maxsize=1024, typed=True)(check)
 
@@ -232,7 +230,7 @@ def refuse_quantized(x: Tensor, operator: str) -> None:
 
 
 def largest_finite(x: Tensor) -> float:
-    """A finite stand-in for infinity in the dtype of ``x``, of which two can be subtracted."""
+    """A finite stand-in for infinity in the dtype of ``x``, such that two can be subtracted."""
     return torch.finfo(x.dtype).max / 4
 
 
@@ -243,8 +241,8 @@ def is_channels_last(x: Tensor) -> bool:
 
 
 def stated_format(x: Tensor, channels_last: bool) -> torch.memory_format:
-    """The memory format for a result of ``x``; with one channel the one that its strides state, which matters
-    only where the result is concatenated.
+    """The memory format for a result of ``x``; with one channel that stated by its strides, which matters
+    only if the result is concatenated.
     """
     if x.shape[1] == 1:
         channels_last = x.stride(1) < min(x.stride(2), x.stride(3))

@@ -16,10 +16,10 @@ class AttentionPool2d(Readout):
 
     y = W_o concat_h(W_v sum_i a_hi x_i) with a_h = softmax_i(q_h W_k x_i/sqrt(d)).
 
-    The query is a parameter, so a position's weight is a softmax over a linear score: as the query and W_k
-    meet before the map is read, and W_v follows the averaging, the cost is 4HWC per head and not that of
-    projecting every position. The gradient is dense, a_hi times what flows through W_v, and a term for the
-    weights. No position is encoded, so the order of positions does not matter.
+    The query is a parameter, so a position's weight is a softmax over a linear score. The query is multiplied
+    by W_k before the map is read, and W_v is applied after the averaging, so the cost is 4HWC per head, not
+    that of projecting every position. The gradient is dense, a_hi times the gradient through W_v, and a term
+    for the weights. Positions are not encoded, so their order does not matter.
 
     Departs from the MAP head of Zhai 2022 in having no feed-forward block after it.
 
@@ -41,7 +41,7 @@ class AttentionPool2d(Readout):
         self.channels = self.out_features = channels
         self.heads = head_count(channels, heads)
         self.query = nn.Parameter(nn.init.trunc_normal_(torch.empty(channels), std=channels**-0.5))
-        # A bias of the keys would shift all scores alike, which softmax cancels.
+        # A bias of the keys would shift all scores equally, which softmax cancels.
         self.key = nn.Linear(channels, channels, bias=False)
         self.value = nn.Linear(channels, channels)
         self.out = nn.Linear(channels, channels)
@@ -70,7 +70,7 @@ def head_count(channels: int, heads: int | None) -> int:
 
 
 def attention_weights(query: Tensor, key: Tensor, tokens: Tensor, heads: int) -> Tensor:
-    """How much each head looks at each token, adding up to 1: softmax(q_h W_k x_i/sqrt(d)).
+    """Attention of each head to each token, summing to 1: softmax(q_h W_k x_i/sqrt(d)).
 
     Args:
         query: (N, C), a single one per sample.
@@ -89,10 +89,10 @@ def attention_weights(query: Tensor, key: Tensor, tokens: Tensor, heads: int) ->
 
 
 def attend(weights: Tensor, tokens: Tensor, value: nn.Linear) -> Tensor:
-    """Values of the tokens in a weighted mean per head, heads side by side: (N, C).
+    """Weighted mean of the tokens' values per head, heads concatenated: (N, C).
 
     Args:
-        weights: (N, heads, L), adding up to 1 over L.
+        weights: (N, heads, L), summing to 1 over L.
         tokens: (N, L, C).
         value: W_v and its bias, C to C; applied to the mean, which is the mean of the values.
     """

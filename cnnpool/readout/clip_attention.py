@@ -9,11 +9,11 @@ from cnnpool.readout.flatten import require_size
 
 
 class ClipAttentionPool2d(Readout):
-    """The mean position asks all positions, itself among them, in multi-head attention (Radford 2021, CLIP).
+    """Multi-head attention from the mean position to all positions and itself (Radford 2021, CLIP).
 
-    Each position has a learnt embedding added, t_i = x_i + e_i and t_0 = mean x + e_0; the vector is
+    A learnt embedding is added to each position, t_i = x_i + e_i and t_0 = mean x + e_0; the vector is
     W_o concat_h(W_v sum_i a_hi t_i) with a_h = softmax_i(q_h W_k t_i/sqrt(d)) and q = W_q t_0. The gradient
-    is dense, by the mean, the weights and the values.
+    is dense, through the mean, the weights and the values.
 
     Args:
         channels: C, and the length of the vector.
@@ -36,7 +36,7 @@ class ClipAttentionPool2d(Readout):
         self.heads = head_count(channels, heads)
         self.positions = nn.Parameter(torch.randn(size[0] * size[1] + 1, channels) * channels**-0.5)
         self.query = nn.Linear(channels, channels)
-        # A bias of the keys would shift all scores alike, which softmax cancels.
+        # A bias of the keys would shift all scores equally, which softmax cancels.
         self.key = nn.Linear(channels, channels, bias=False)
         self.value = nn.Linear(channels, channels)
         self.out = nn.Linear(channels, channels)

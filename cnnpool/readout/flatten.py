@@ -11,7 +11,7 @@ from cnnpool.readout.base import Readout
 class Flatten(Readout):
     """All positions side by side, then a fully connected layer: y = relu(W vec x + b) (LeCun 1998, LeNet-5).
 
-    The textbook ending, and most of a small CNN's weights: HWC per hidden unit. The gradient of an input is
+    The textbook ending, with most of a small CNN's weights: HWC per hidden unit. The gradient of an input is
     its row of W^T; each position has weights of its own, so the classifier sees where things are.
 
     The entries are in the order (H, W, C), which is the order in memory of channels_last maps and costs no
@@ -50,10 +50,10 @@ class Flatten(Readout):
 
 
 def require_size(readout: Readout, x: Tensor, size: tuple[int, int]) -> None:
-    """Refuse a map of another size than the ``readout`` was made for.
+    """Raise unless ``x`` has the size that the ``readout`` was made for.
 
     Raises:
-        ValueError: naming both sizes.
+        ValueError: if the sizes differ; the message gives both.
     """
     if x.shape[-2:] != size:
         raise ValueError(

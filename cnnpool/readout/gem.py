@@ -24,7 +24,7 @@ class GlobalGeM2d(Readout):
         p: exponent, > 0, or where it starts when learnable.
         learnable: learn p.
         per: with learnable, one p for the layer or one per channel.
-        eps: smaller activations count as this one, > 0.
+        eps: floor of the activations, > 0.
 
     Raises:
         ValueError: if p or eps is not finite and above 0.

@@ -17,7 +17,7 @@ class GlobalMaxPool2d(Readout):
     Args:
         channels: C, and the length of the vector.
         size: (H, W) of the map; any other works too.
-        ties: who among equals gets the gradient: first in raster order (the rule of torch's
+        ties: which of equal maxima gets the gradient: first in raster order (the rule of torch's
             AdaptiveMaxPool2d), or split evenly (the rule of torch.amax, and of timm's fast pooling).
     """
 

@@ -15,8 +15,8 @@ Levels = Annotated[tuple[Annotated[int, Ge(1), Le(64)], ...], MinLen(1), MaxLen(
 class SpatialPyramidPool2d(Readout):
     """Maxima of the cells of several grids, side by side: spatial pyramid pooling (He 2014, SPP-net).
 
-    A level of l divides the map into l x l cells and keeps each cell's maximum, so the vector tells roughly
-    where things are, yet has one length for every size of map. Cell i of l covers the rows floor(i H/l) to
+    A level of l divides the map into l x l cells and keeps each cell's maximum, so the vector encodes rough
+    positions, yet has one length for every size of map. Cell i of l covers the rows floor(i H/l) to
     ceil((i + 1) H/l): cells overlap where l does not divide H. The gradient goes to each cell's maximum (the
     first among equals), added up over the levels.
 

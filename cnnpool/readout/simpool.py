@@ -1,4 +1,4 @@
-"""SimPool: attention asked by the mean."""
+"""SimPool: attention with the mean as the query."""
 
 import torch
 from torch import Tensor, nn
@@ -12,12 +12,12 @@ FLOOR = 1e-6
 
 
 class SimPool2d(Readout):
-    """The mean position asks all positions; their generalised mean answers (Psomas 2023, SimPool).
+    """Attention from the mean position to all positions, then a generalised mean (Psomas 2023, SimPool).
 
     With z = layer norm of x and a_h = softmax_i((W_q mean x)_h W_k z_i/sqrt(d)):
     y = (sum_i a_i (z_i - min_j z_j + 1e-6)^gamma)^(1/gamma) per channel, or sum_i a_i z_i without gamma. The
-    gradient is dense, through the weights, the mean and the normalised values. No position is encoded. Powers
-    are taken in float32 at least.
+    gradient is dense, through the weights, the mean and the normalised values. Positions are not encoded.
+    Powers are taken in float32 at least.
 
     Args:
         channels: C, and the length of the vector.

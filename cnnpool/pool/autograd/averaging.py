@@ -30,7 +30,7 @@ def adjoint(grad: Tensor, averaging: Averaging) -> Tensor:
     exact = wide(grad) if window.overlaps else grad
     height, width = size
     if window.ceil_mode:
-        # On a map so large that no window hangs over: torch's compiler gets the counts wrong otherwise.
+        # Enlarge the map until no window overhangs: torch's compiler computes wrong counts otherwise.
         exact = exact / _counts(exact, window, counting, size)
         counting = Counting(True, 1)
         _, right, _, bottom = window.pads(height, width)
@@ -51,7 +51,7 @@ MEANS = LinearMap(forward, adjoint)
 
 
 def summed(x: Tensor, window: Window, divisor: int) -> Tensor:
-    """Sums over ``divisor``, as means times the number of cells: ONNX knows no other divisor."""
+    """Sums divided by ``divisor``, as means times the number of cells: ONNX has no other divisor."""
     means = F.avg_pool2d(x, *window[:3], window.ceil_mode)
     whole = Counting(True, None)
     counts = _counts(means, window, whole, (x.shape[-2], x.shape[-1])) if window.ceil_mode else window.cells

@@ -31,7 +31,7 @@ def moves(blurring: Blurring, axis: int) -> list[Move]:
 
 
 def _moves(length: int, filter_size: int, stride: int, mode: PaddingMode) -> Iterator[Move]:
-    """Tap by tap, so that every output sums in the same order; the middle tap, first, reaches all of them."""
+    """Moves tap by tap, so that all outputs sum in one order; the middle tap is first and reaches all."""
     count, before = ceil_div(length, stride), (filter_size - 1) // 2
     middle_first = sorted(range(filter_size), key=lambda k: k != before)
     for offset, weight in ((k - before, taps(filter_size)[k]) for k in middle_first):
@@ -63,7 +63,7 @@ def forward(x: Tensor, blurring: Blurring) -> Tensor:
 
 
 def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mode: PaddingMode) -> Tensor:
-    """The same in plain operations, which a compiler makes one graph of for maps of any size."""
+    """``forward`` in plain operations, which compile to one graph for maps of any size."""
     y = _padded(x, filter_size, mode)
     for axis in (0, 1):
         count = ceil_div(x.shape[axis + 2], stride[axis])
@@ -76,7 +76,7 @@ def traced(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mod
 
 
 def convolved(x: Tensor, filter_size: tuple[int, int], stride: tuple[int, int], mode: PaddingMode) -> Tensor:
-    """The same as a padding and a depthwise convolution, which other runtimes know."""
+    """``forward`` as padding and a depthwise convolution, which other runtimes support."""
     y = _padded(x, filter_size, mode)
     down, across = (y.new_tensor(taps(m)) for m in filter_size)
     channels = x.shape[1]
@@ -109,7 +109,7 @@ def _padded(x: Tensor, filter_size: tuple[int, int], mode: PaddingMode) -> Tenso
 
 
 def _part(x: Tensor, axis: int, part: slice) -> Tensor:
-    # Indexing by a single operation, which supports batched gradients.
+    # A single slicing operation, which supports batched gradients.
     sliced: Tensor = torch.ops.aten.slice(x, axis - 2, part.start, part.stop, part.step or 1)
     return sliced
 

@@ -1,4 +1,4 @@
-"""The kernels that modules of one stem in ``pool/cpu`` and ``pool/gpu`` have, and the means they compute."""
+"""Signatures of the kernels in ``pool/cpu`` and ``pool/gpu``, and the means that they compute."""
 
 from typing import Literal, NamedTuple, Protocol
 
@@ -15,8 +15,8 @@ EXPECTED: Literal[3] = 3
 
 
 class Mean(NamedTuple):
-    """Which mean of a window: of |x| (POWER), of max(x, floor) (FLOORED), weighted by softmax (SOFT), or by
-    what is positive itself (EXPECTED), which needs no number.
+    """The mean of a window: power mean of |x| (POWER) or of max(x, floor) (FLOORED), weighted by softmax
+    (SOFT), or weighted by max(x, 0) (EXPECTED), which takes no number.
     """
 
     kind: Literal[0, 1, 2, 3]
@@ -45,7 +45,7 @@ class MaxKernels(Protocol):
 
 
 class PackedMaxKernels(Protocol):
-    """``max_2x2_packed``: the same of 2x2 tiles, with two bits per winner."""
+    """``max_2x2_packed``: maxima of 2x2 tiles and two-bit winners, and the gradient by the winners."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
     def backward(self, grad: Tensor, packed: Tensor, size: tuple[int, int], last: bool) -> Tensor: ...
@@ -68,7 +68,7 @@ class PhaseKernels(Protocol):
 
 
 class MultinomialKernels(Protocol):
-    """``multinomial``: one value drawn of each window, or the expected value."""
+    """``multinomial``: one value drawn from each window, or the expected value."""
 
     def drawn(self, x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, bool, bool]: ...
     def expected(self, x: Tensor, window: Window) -> Tensor: ...

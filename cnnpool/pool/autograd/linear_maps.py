@@ -1,4 +1,4 @@
-"""Linear maps that kernels compute axis by axis, and the weighted sums that they are along an axis."""
+"""Linear maps that kernels compute axis by axis, as weighted sums along each axis."""
 
 from math import comb
 from typing import NamedTuple
@@ -47,7 +47,7 @@ class Averaging(NamedTuple):
         return [range(max(0, start), min(length, start + k)) for start in self._starts(axis)]
 
     def counts(self, axis: int) -> list[int]:
-        """Number of cells of each window along an axis that count, padding included if it does."""
+        """Number of counted cells of each window along an axis, including padding if it counts."""
         length, k = self.size[axis], self.window.kernel[axis]
         outer = self.window.padding[axis] if self.counting.include_pad else 0
         return [min(start + k, length + outer) - max(start, -outer) for start in self._starts(axis)]
@@ -83,7 +83,7 @@ class Blurring(NamedTuple):
         return tuple((k - (m - 1) // 2, weight) for k, weight in enumerate(taps(m)))
 
     def entries(self, axis: int) -> Entries:
-        """The weighted sums along an axis; near the edges a pixel may stand in one of them several times."""
+        """The weighted sums along an axis; near the edges one sum may contain a pixel several times."""
         length, stride, outputs = self.size[axis], self.stride[axis], []
         for o in range(self.output_size[axis]):
             met = [(source(o * stride + k, length, self.padding_mode), w) for k, w in self.window(axis)]
@@ -97,7 +97,7 @@ def taps(filter_size: int) -> list[float]:
 
 
 def transposed(entries: Entries, length: int) -> Entries:
-    """The sums of the transposed map, which has ``length`` outputs: those of the gradient."""
+    """The sums of the transposed map, which has ``length`` outputs and computes the gradient."""
     sums: list[list[tuple[int, float]]] = [[] for _ in range(length)]
     for output, several in enumerate(entries):
         for place, weight in several:

@@ -16,7 +16,7 @@ from cnnpool.pool.window import ceil_div, is_channels_last, memory_format, wide,
 
 
 def complete(x: Tensor, stride: tuple[int, int]) -> Tensor:
-    """``x`` with its first rows and columns again at the end, until the strides divide its size."""
+    """``x`` with its first rows and columns appended until the strides divide its size."""
     (sh, sw), (height, width) = stride, x.shape[-2:]
     if holds(height % sh == 0) and holds(width % sw == 0):
         return x
@@ -60,7 +60,7 @@ def sample_phase(
     if not phase.is_floating_point():
         lattice = Lattice(stride, (x.shape[-2], x.shape[-1]), is_channels_last(x))
         if torch.compiler.is_compiling() or is_exported():
-            # As plain operations, of which a compiler makes one graph for maps of any size.
+            # Plain operations, which compile to one graph for maps of any size.
             view, index = lattice.place(x, phase)
             return view[index].contiguous(memory_format=memory_format(lattice.channels_last))
         return apply(Linear, x, PHASE, False, lattice, phase)
@@ -79,7 +79,7 @@ def _check_phase(x: Tensor, phase: Tensor, count: int) -> None:
 
 
 class Lattice(NamedTuple):
-    """The strides, size and memory format that taking a phase and putting it back depend on."""
+    """The strides, size and memory format needed to take a phase and to put it back."""
 
     stride: tuple[int, int]
     size: tuple[int, int]

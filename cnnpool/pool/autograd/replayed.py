@@ -1,4 +1,4 @@
-"""Means of windows under autograd: by kernels, but higher derivatives by torch's operators."""
+"""Means of windows under autograd: kernels compute them, torch's operators the higher derivatives."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +16,9 @@ Plain = Callable[[Tensor, Tensor | float, Mean], Tensor]
 
 
 def evaluate(plain: Plain, x: Tensor, number: Tensor | float, how: Mean) -> Tensor:
-    """The mean of windows of ``x``, (N, C, H, W) or (C, H, W), by kernels where they can work.
+    """The mean of windows of ``x``, (N, C, H, W) or (C, H, W), by kernels where possible.
 
-    ``number`` is one for all, or one for every channel.
+    ``number`` is shared by all channels, or has one entry per channel.
     """
     kernel = _kernel(x, number, how)
     if kernel is None:
@@ -62,7 +62,7 @@ class Replayed(Function):
         if kernel is not None:
             return *kernel.backward(grad, x, number, how, learnt), None, None, None
         with torch.enable_grad():
-            # Views, so that a path from one to the other outside is not differentiated twice.
+            # Views, so that a path outside from one input to the other is not differentiated twice.
             x = x.view_as(x) if higher and wanted else x.detach().requires_grad_(wanted)
             if held is not None:
                 number = held.view_as(held) if higher and learnt else held.detach().requires_grad_(learnt)

@@ -16,7 +16,7 @@ TILES = ((2, 2), (2, 2), (0, 0), (1, 1))
 
 
 class Route(NamedTuple):
-    """Everything but the winners that is needed to route a gradient back."""
+    """Everything except the winners that is needed to route a gradient back."""
 
     window: Window
     ties: arithmetic.Ties
@@ -36,7 +36,7 @@ AT_WINNERS = LinearMap(_gather, _scatter)
 
 
 def scatter(grad: Tensor, winners: Tensor, route: Route) -> Tensor:
-    """Gradient of the input from that of the maxima: each at its winners."""
+    """Gradient of the input: the gradient of each maximum, at its winners."""
     return apply(Linear, grad, AT_WINNERS, True, route, winners)
 
 
@@ -75,7 +75,7 @@ class Max(Transformable):
 
 
 def packs(x: Tensor, window: Window, ties: arithmetic.Ties) -> PackedMaxKernels | None:
-    """The kernels that pool ``x`` and keep two bits per output, if there are any for this window."""
+    """The kernels that pool ``x`` with two bits per output, or None if there are none for this window."""
     if ties != "first" or window[:4] != TILES or not torch.is_grad_enabled():
         return None
     if window.ceil_mode and any(n % 2 for n in x.shape[2:]):

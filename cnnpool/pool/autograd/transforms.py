@@ -32,7 +32,7 @@ class Returning(Protocol[Output]):
 
 def apply(function: Returning[Output], *args: Any) -> Output:
     """``function.apply(*args)``, differentiable in forward mode too where torch allows that."""
-    # torch.compile refuses a Function that has a jvp, and forward mode one that has none.
+    # torch.compile rejects a Function with a jvp; forward mode requires one.
     output: Output
     if torch.compiler.is_compiling():
         output = function.apply(*args)
@@ -57,13 +57,13 @@ def save(ctx: Any, *tensors: Tensor) -> None:
 
 
 def fold(batch_size: int, t: Tensor, axis: int | None) -> Tensor:
-    """The axis that ``vmap`` maps, made part of N; repeated if ``t`` is not mapped."""
+    """Merge the axis that ``vmap`` maps into N; repeat ``t`` if it is not mapped."""
     t = t.unsqueeze(0).expand(batch_size, *t.shape) if axis is None else t.movedim(axis, 0)
     return t.flatten(0, 1)
 
 
 def unfold(batch_size: int, t: Tensor) -> Tensor:
-    """The mapped axis taken out of N again, in front."""
+    """Split the mapped axis off N again, in front."""
     batches: Tensor = t.unflatten(0, (batch_size, t.shape[0] // max(batch_size, 1)))
     return batches
 
@@ -76,7 +76,7 @@ class LinearMap(NamedTuple):
 
 
 class Linear(Transformable):
-    """(x, linear map, transposed, rule, *held) -> what the map, or its transpose, makes of ``x``."""
+    """(x, linear map, transposed, rule, *held) -> the map, or its transpose, applied to ``x``."""
 
     @staticmethod
     def forward(x: Tensor, linear: LinearMap, transposed: bool, rule: Any, *held: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ def _with_jvp(function: Any) -> Any:
 
 @cache
 def _at_once(function: Any) -> Any:
-    """``function`` with forward and setup_context merged: not for ``torch.func``, but much faster to call."""
+    """``function`` with forward and setup_context merged: unusable in ``torch.func``, much faster to call."""
 
     def forward(ctx: Any, *args: Any) -> Any:
         output = function.forward(*args)

@@ -1,8 +1,8 @@
 """The arithmetic of max pooling: pure functions of tensors, without autograd.
 
-``winners`` says where each maximum came from. With ties "first" or "last" it is the place of one cell in its
-window, row * kernel width + column; with "split" it has the bit 1 << place set for every cell that equals
-the maximum.
+``winners`` locates each maximum. With ties "first" or "last" it is the place of one cell in its window,
+row * kernel width + column; with "split" it has the bit 1 << place set for every cell that equals the
+maximum.
 """
 
 from typing import Literal
@@ -32,7 +32,7 @@ def forward(x: Tensor, window: Window, ties: Ties) -> tuple[Tensor, Tensor]:
     winners = torch.zeros_like(y, dtype=winners_dtype(window.kernel, ties))
     views = zip(cells(x, window, lowest), cells(real, window, False), strict=True)
     for place, (cell, inside) in enumerate(views):
-        # A NaN equals no maximum, yet where one is present it is the maximum.
+        # NaN equals nothing, but a NaN in the window is its maximum.
         equal = ((cell == y) | (cell != cell)) & inside
         if ties == "last":
             winners.masked_fill_(equal, place)
@@ -89,7 +89,7 @@ def winners_dtype(kernel: tuple[int, int], ties: Ties) -> torch.dtype:
 
 
 def _working_dtype(window: Window, height: int, width: int) -> torch.dtype:
-    # The narrowest type that fits: passes over memory are the whole cost.
+    # The narrowest type that fits: memory traffic is the whole cost.
     for dtype in (torch.int16, torch.int32):
         if max(height * width, window.cells) <= torch.iinfo(dtype).max:
             return dtype
@@ -146,5 +146,5 @@ def _share(grad: Tensor, winners: Tensor, window: Window, shape: tuple[int, ...]
     share = grad / _count(winners, window)
     for place, cell in enumerate(cell_views(padded, window, *grad.shape[-2:])):
         cell += torch.where(_won(winners, place), share, 0)
-    # Cropped by a negative padding, a fresh tensor: batched gradients cannot pass through a full slice.
+    # A negative padding crops to a fresh tensor: batched gradients cannot pass through a full slice.
     return F.pad(padded, (-left, -right, -top, -bottom))

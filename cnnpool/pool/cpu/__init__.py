@@ -1,1 +1,1 @@
-"""Operators on plain CPU tensors by loops that Numba compiles: the side that faces torch."""
+"""Operators on plain CPU tensors: the interface between torch and the loops that Numba compiles."""

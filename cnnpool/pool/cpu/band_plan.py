@@ -1,4 +1,4 @@
-"""How maps are cut into bands, and what scratch memory a band takes; maps made ready for it."""
+"""Division of maps into bands, the scratch memory of a band, and maps prepared for kernels."""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -9,12 +9,12 @@ from torch import Tensor
 from cnnpool.pool.cpu.memory import aligned, empty, scalar
 from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_format, wide_of
 
-# Scratch memory that bands try to stay within: a part of a usual second-level cache.
+# Bytes of scratch memory that a band should not exceed: part of a typical second-level cache.
 CACHE = 1 << 16
 
 
 class Frame(NamedTuple):
-    """How the maps of one size are cut into bands."""
+    """Division of the maps of one size into bands."""
 
     out_size: tuple[int, int]
     units: int
@@ -37,7 +37,7 @@ def _frame(
     result: int,
     kept: int,
 ) -> Frame:
-    """``stretches`` numbers per window, ``result`` of them in or out, and ``kept`` for its cells."""
+    """Room for ``stretches`` numbers per window, ``result`` of them in or out, and ``kept`` for its cells."""
     samples, planes, height, width = shape
     lanes, wide = planes if last else 1, max(dtype.itemsize, 4)
     (rows, columns), (kh, kw), (sh, sw), (ph, pw) = window.output_size(height, width), *window[:3]
@@ -67,7 +67,7 @@ def _frame(
 
 
 class Map(NamedTuple):
-    """A map ready for kernels: in the layout they work in, with its types as they take them."""
+    """A map prepared for kernels: in the layout and with the types that they take."""
 
     x: Tensor
     window: Window

@@ -1,4 +1,4 @@
-"""Kernels compiled by Numba on first use and kept on disk, with lines in the log while that goes on."""
+"""Kernels compiled by Numba on first use and cached on disk; compilation is logged."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 config: Any = numba.config
 
 INTERVAL_S = 20.0
-"""Between lines."""
+"""Seconds between log lines."""
 LOOPS = Path(__file__).parent / "loops"
 
 P = ParamSpec("P")
@@ -36,7 +36,7 @@ class Kernel(Protocol[P, Result]):
 
 
 def compiled(function: Callable[P, Result]) -> Kernel[P, Result]:
-    """``function`` compiled on first use, without the GIL, and kept in ``cache_folder``."""
+    """``function`` compiled on first use, without the GIL, and cached in ``cache_folder``."""
     folder = cache_folder()
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
     try:
@@ -51,11 +51,11 @@ def compiled(function: Callable[P, Result]) -> Kernel[P, Result]:
 
 @cache
 def cache_folder() -> Path | None:
-    """The folder of compiled kernels, or None where nothing can be written: then every process compiles.
+    """The folder of compiled kernels, or None if none is writable: then every process compiles.
 
-    In the folder named by ``NUMBA_CACHE_DIR``, else beside the sources, else in the user's cache. Its name
-    has a digest of all loops: Numba compares a kernel's own file alone, and would keep one whose helpers
-    have changed.
+    It lies in the folder named by ``NUMBA_CACHE_DIR``, else beside the sources, else in the user's cache. Its
+    name contains a digest of all loops: Numba checks only a kernel's own file, and would reuse a kernel whose
+    helpers have changed.
     """
     sources = b"\0".join(file.read_bytes() for file in sorted(LOOPS.glob("*.py")))
     name = f"kernels-{sha256(sources).hexdigest()[:16]}"
@@ -79,11 +79,11 @@ def cache_folder() -> Path | None:
 
 
 def is_unsaved(error: BaseException) -> bool:
-    """Whether ``error`` says that a kernel, now compiled, could not be written: the call may be repeated."""
+    """Whether ``error`` means that a compiled kernel could not be written: the call may be repeated."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__
-    # Another process may write the same kernel at this moment.
+    # Another process may be writing the same kernel.
     if cause is not None and not isinstance(cause, FileExistsError | FileNotFoundError):
         _warn(str(cache_folder()), str(cause.strerror or cause))
     return cause is not None
@@ -100,10 +100,10 @@ def _warn(where: str, reason: str) -> None:
 
 
 class CompilationLog(event.Listener):
-    """Logs that compilation has begun, and from time to time how far it has come.
+    """Logs the start of compilation and, from time to time, its progress.
 
     Args:
-        package: kernels of its modules count.
+        package: the package whose kernels are counted.
     """
 
     def __init__(self, package: str):
@@ -112,7 +112,7 @@ class CompilationLog(event.Listener):
         self._logged_s = 0.0
 
     def on_start(self, event: event.Event) -> None:
-        """Before a kernel is compiled; one that is found on disk is not."""
+        """Called before a kernel is compiled, but not if it is found on disk."""
         if not event.data["dispatcher"].py_func.__module__.startswith(self._package):
             return
         now = time.monotonic()
@@ -125,11 +125,11 @@ class CompilationLog(event.Listener):
         self._count += 1
 
     def on_end(self, event: event.Event) -> None:
-        """Nothing to log; Numba asks for the method."""
+        """Does nothing; Numba requires the method."""
 
 
 def _show(text: str) -> None:
-    """In the log, or on a terminal where no log is set up to show it, as in a script of somebody's own."""
+    """Log ``text``, or write it to a terminal if logging is not configured, as in a user's script."""
     if log.isEnabledFor(logging.INFO):
         log.info("%s", text)
     elif sys.stderr.isatty():

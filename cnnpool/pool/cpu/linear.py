@@ -17,7 +17,7 @@ from cnnpool.pool.window import memory_format, stated_format, wide_of
 
 
 class Axis(NamedTuple):
-    """One axis of a map: what every output adds up, as (pixel, weight), and what a window does inside."""
+    """One axis of a map: the (pixel, weight) terms of every output, and those of a window inside the map."""
 
     length: int
     stride: int
@@ -32,7 +32,7 @@ class Axis(NamedTuple):
 
 
 class Table:
-    """Entries in memory, as kernels read them: where those of a result start, their places, their weights."""
+    """Entries in memory for kernels: start of each result's entries, their places, their weights."""
 
     def __init__(self, entries: Entries, wide: torch.dtype, ends: tuple[int, int, int] = (0, 0, 0)):
         flat = [entry for several in entries for entry in several]
@@ -61,7 +61,7 @@ class Plan:
         self.ready: dict[tuple[bool, torch.dtype], tuple[Any, ...]] = {}
 
     def tables(self, adjoint: bool, wide: torch.dtype) -> tuple[Table, Table, Table, Tensor | None]:
-        """Tables of rows, of columns, of what columns have in common, and divisors."""
+        """Tables of rows, of columns, of the sums that inner columns share, and divisors."""
         key = adjoint, wide
         if key not in self.ready:
             down, across = (axis.adjoint if adjoint else axis.entries for axis in self.axes)
@@ -83,7 +83,7 @@ def blur_plan(blurring: Blurring) -> Plan:
 
 @lru_cache(maxsize=256)
 def average_plan(averaging: Averaging) -> Plan:
-    """Sums of windows divided by a number, or by how many cells count."""
+    """Sums of windows divided by a number, or by the number of counted cells."""
     window, counting, size, _ = averaging
     axes = []
     for axis, (length, k, s, p) in enumerate(zip(size, *window[:3], strict=True)):
@@ -95,7 +95,7 @@ def average_plan(averaging: Averaging) -> Plan:
     only = {number for row in divisors for number in row}
     if len(only) > 1 or abs(frexp(next(iter(only)))[0]) != 0.5:
         return Plan(down, across, divisors)
-    # A power of two divides exactly beforehand too.
+    # Division by a power of two is exact, so it can precede the sum.
     weight = 1 / next(iter(only))
     down = down._replace(entries=tuple(tuple((i, weight) for i, _ in several) for several in down.entries))
     tiles = window[:3] == ((2, 2), (2, 2), (0, 0)) and averaging.output_size == (size[0] // 2, size[1] // 2)
@@ -160,7 +160,7 @@ def _tiles(adjoint: bool, x: Tensor, result: Tensor, plan: Plan, last: bool, wei
 
 
 def _common(axis: Axis, adjoint: bool, rows: int, columns: int, wide: torch.dtype) -> Table:
-    """The sums of results away from the ends, where columns may be computed as if they had no ends."""
+    """The sums of results away from the ends, if columns can be computed as if they had no ends."""
     stride, part = axis.stride, rows * columns
     if stride > 2 or axis.length != columns * stride:
         return Table((), wide)
@@ -178,7 +178,7 @@ def _common(axis: Axis, adjoint: bool, rows: int, columns: int, wide: torch.dtyp
 
 
 def _ends(entries: Entries, plain: list[tuple[tuple[int, float], ...]]) -> tuple[int, int]:
-    """How many results on the left and on the right include all that differ from the plain ones."""
+    """Numbers of results on the left and on the right that include all that differ from the plain ones."""
     count = len(plain)
     other = [i for i, (a, b) in enumerate(zip(entries, plain, strict=True)) if sorted(a) != sorted(b)]
     left = max((i + 1 for i in other if 2 * i < count), default=0)
@@ -192,7 +192,7 @@ def plane_room(plan: Plan, wide: torch.dtype) -> tuple[tuple[int, ...], int]:
 
 
 def room_of(width: int, *counts: int) -> tuple[tuple[int, ...], int]:
-    """Bytes of a number, offsets of arrays of ``counts`` numbers, and bytes in all; a margin around each."""
+    """Bytes of a number, offsets of arrays of ``counts`` numbers with margins between, and bytes in all."""
     margin, offsets, at = 256, [], 256
     for count in counts:
         offsets.append(at)

@@ -17,7 +17,7 @@ SKIPS_NOWHERE = False
 
 @lru_cache(maxsize=1024)
 def _plan(window: Window, height: int, width: int) -> tuple[tuple[int, int], tuple[Any, ...], bool]:
-    """Output size, the numbers that sliding kernels take, and whether windows are 2x2 tiles."""
+    """Output size, the arguments of sliding kernels, and whether windows are 2x2 tiles."""
     out_size = window.output_size(height, width)
     tile = window[:4] == ((2, 2), (2, 2), (0, 0), (1, 1)) and out_size == (height // 2, width // 2)
     return out_size, ((height, width), out_size, tuple(window[:4])), tile
@@ -94,7 +94,7 @@ def _forward_room(window: Window, height: int, width: int, size: int) -> tuple[t
 
 
 def _reach(window: Window) -> tuple[int, int]:
-    """How many windows further up and to the left of a pixel's own may hold it too."""
+    """Numbers of windows above and to the left of a pixel's own that may also contain it."""
     down, across = (
         (k - 1) * d // s for k, s, d in zip(window.kernel, window.stride, window.dilation, strict=True)
     )
@@ -102,5 +102,5 @@ def _reach(window: Window) -> tuple[int, int]:
 
 
 def _bands(row_bytes: int, above: int) -> int:
-    # Rows that fill half of a usual first-level cache, but more than are needed beside them.
+    # Rows that fill half of a typical first-level cache, at least four times those that bands share.
     return max(4 * above, (1 << 14) // row_bytes, 1)

@@ -1,4 +1,4 @@
-"""Max pooling of 2x2 tiles of plain CPU tensors that keeps two bits per output."""
+"""Max pooling of 2x2 tiles of plain CPU tensors that saves two bits per output."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from cnnpool.pool.cpu.memory import empty, scalar, scratch
 from cnnpool.pool.cpu.threads import spread
 from cnnpool.pool.window import is_channels_last, memory_format, stated_format
 
-# Outputs that are packed together: about so many, in whole planes or rows.
+# Approximate number of outputs packed together, in whole planes or rows.
 TOGETHER = 1 << 12
 
 
@@ -59,7 +59,7 @@ def unpack(packed: Tensor, shape: torch.Size, last: bool) -> Tensor:
 
 
 def _stretches(shape: torch.Size, last: bool) -> tuple[int, int, int, int]:
-    """Number of stretches, planes or (channels last) rows in each, how many these are, bytes of a stretch."""
+    """Number of stretches, planes or (channels last) rows in each and in all, and bytes of a stretch."""
     samples, channels, rows, columns = shape
     lines, length = (samples * rows, columns * channels) if last else (samples * channels, rows * columns)
     units = -(-max(1, lines) // max(1, TOGETHER // length))

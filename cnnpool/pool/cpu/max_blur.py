@@ -63,7 +63,7 @@ def backward(grad: Tensor, winners: Tensor, blurring: Blurring) -> Tensor:
 
 
 def _planes(plan: Plan, wide: torch.dtype, size: int) -> tuple[tuple[Any, ...], int]:
-    # A dense plane, and behind it what the blur needs.
+    # A dense plane, followed by the scratch memory of the blur.
     (height, width), (rows, columns) = plan.size, plan.out_size
     behind = aligned(height * width * size) + 64
     room, scratch = plane_room(plan, wide)
@@ -72,7 +72,7 @@ def _planes(plan: Plan, wide: torch.dtype, size: int) -> tuple[tuple[Any, ...], 
 
 @lru_cache(maxsize=256)
 def _ring(entries: Entries, wide: torch.dtype) -> tuple[int, Table]:
-    """How many rows suffice for every output's to be in different places modulo that, and those places."""
+    """Smallest modulus by which the rows of every output have different places, and those places."""
     rows = [{row for row, _ in several} for several in entries]
     turns = max(map(len, rows))
     while any(len({row % turns for row in several}) < len(several) for several in rows):

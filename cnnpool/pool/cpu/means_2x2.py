@@ -13,12 +13,12 @@ from cnnpool.pool.window import Window, is_channels_last, memory_format, stated_
 
 # Tiles of a band: its scratch memory fits a first-level cache.
 TOGETHER = 512
-# Pixels of a multiple of this are read where they lie: a vectorised loop over them leaves no remainder.
+# Pixels with a multiple of this many channels are read in place: vectorised loops leave no remainder.
 PIXEL = 32
 
 
 class Plan(NamedTuple):
-    """How maps of one size are processed: in place if ``room`` is None, else in bands."""
+    """Processing of maps of one size: in place if ``room`` is None, else in bands."""
 
     size: tuple[int, int, int, int]
     room: tuple[Any, ...] | None
@@ -54,7 +54,7 @@ def _plan(
 
 
 def plan(x: Tensor, window: Window, numbers: int) -> Plan | None:
-    """For ``x``, (N, C, H, W), with one number or one for every channel; None if windows are no 2x2 tiles."""
+    """The plan for ``x``, (N, C, H, W), with one number or one per channel; None if windows are not tiles."""
     return _plan(tuple(x.shape), window, numbers == 1 and is_channels_last(x), x.dtype, numbers)
 
 

@@ -1,10 +1,10 @@
-"""Memory for kernels, on the CPU whatever torch's default device is, and numbers as kernels take them.
+"""Memory for kernels, on the CPU whatever torch's default device is, and numbers as kernel arguments.
 
-Large results lie in large pages, for programs that set nothing. The C library takes a block of more than
-32 MB from the kernel at each call, which brings it in page by page and clears each. In pages of 2 MiB there
-are 512 times fewer faults: max pooling 2/2 of 128x64x32x32 with a fresh gradient took 12 ms of processor time
-instead of 29 (one thread of an AMD EPYC). torch does the same for its own tensors where
-``THP_MEM_ALLOC_ENABLE=1`` is set. Nothing depends on it: a kernel without such pages refuses.
+Large results use large pages without any setting. The C library requests a block of more than 32 MB from
+the operating system at each call, which maps and clears it page by page. With pages of 2 MiB there are 512
+times fewer faults: max pooling 2/2 of 128x64x32x32 with a fresh gradient took 12 ms of processor time
+instead of 29 (one thread of an AMD EPYC). torch does the same for its own tensors if
+``THP_MEM_ALLOC_ENABLE=1`` is set. Results do not depend on it: a system without such pages refuses.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 PAGE = 1 << 21
 """Bytes of a large page."""
 LEAST = 2 * PAGE
-"""Bytes of a block that has a whole large page in it wherever it begins."""
+"""Bytes of a block that contains a whole large page at any alignment."""
 HUGEPAGE = 14
 """MADV_HUGEPAGE in Linux's <asm-generic/mman-common.h>."""
 BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.int16}
@@ -29,12 +29,12 @@ BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.int16}
 def empty(
     shape: Sequence[int], dtype: torch.dtype, layout: torch.memory_format = torch.contiguous_format
 ) -> Tensor:
-    """Uninitialised memory."""
+    """An uninitialised CPU tensor."""
     return _in_large_pages(torch.empty(shape, dtype=dtype, memory_format=layout, device=CPU))
 
 
 def empty_like(x: Tensor) -> Tensor:
-    """Uninitialised memory as that of ``x``."""
+    """An uninitialised tensor like ``x``."""
     return _in_large_pages(torch.empty_like(x))
 
 
@@ -46,7 +46,7 @@ def _in_large_pages(x: Tensor) -> Tensor:
 
 
 def ask_for_large_pages(address: int, size: int) -> None:
-    """Advise the kernel to bring in ``size`` bytes from ``address`` on in large pages, where these fit."""
+    """Advise the operating system to use large pages for ``size`` bytes from ``address``, where they fit."""
     madvise = _madvise()
     begin, end = -(-address // PAGE) * PAGE, (address + size) // PAGE * PAGE
     if madvise is not None and begin < end:
@@ -55,7 +55,7 @@ def ask_for_large_pages(address: int, size: int) -> None:
 
 @cache
 def _madvise() -> Callable[[int, int, int], int] | None:
-    """The C library's function; None elsewhere than on Linux."""
+    """The C library's function; None except on Linux."""
     if not sys.platform.startswith("linux"):
         return None
     try:
@@ -72,13 +72,13 @@ def scratch(size: int) -> Tensor:
 
 
 def table(values: Sequence[Any], dtype: torch.dtype) -> Tensor:
-    """Numbers that kernels read."""
+    """A CPU tensor of ``values`` for kernels."""
     return torch.tensor(values, dtype=dtype, device=CPU)
 
 
 @cache
 def scalar(value: float, dtype: torch.dtype) -> Any:
-    """``value`` as kernels take it: a number, or the bits of half precision as an integer."""
+    """``value`` as a kernel argument: a number, or the bits of half precision as an integer."""
     number = torch.tensor(value, dtype=dtype, device=CPU)
     return number.view(BITS.get(dtype, dtype)).numpy()[()]
 

@@ -13,7 +13,7 @@ from cnnpool.pool.window import Window, is_channels_last
 
 
 def drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, bool, bool]:
-    """Draws by ``uniforms`` in [0, 1), the winners (255: none), whether all is finite, and all have one."""
+    """Draws by ``uniforms`` in [0, 1), winners (255: none), whether all are finite, whether all have one."""
     ready = make_ready(x, window, is_channels_last(x))
     frame = ready.frame(1, True, False, 4, 2, window.cells)
     y, winners = ready.output(frame.out_size, x.dtype), ready.output(frame.out_size, torch.uint8)
@@ -27,7 +27,7 @@ def drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, 
 
 
 def expected(x: Tensor, window: Window) -> Tensor:
-    """The mean of draws: sum x^2 / sum x over what is positive."""
+    """The mean of draws: sum x^2 / sum x over positive cells."""
     ready = make_ready(x, window, is_channels_last(x))
     frame = ready.frame(1, True, False, 2, 1, 1)
     y = ready.output(frame.out_size, x.dtype)

@@ -1,4 +1,4 @@
-"""Kernels on as many threads as torch uses, and on the very same ones: a share of the rows each."""
+"""Kernels on torch's own threads, each with a share of the rows."""
 
 import ctypes
 import threading
@@ -11,12 +11,12 @@ from cnnpool.pool.cpu.memory import scratch as scratch_memory
 
 # Smaller shares are not worth a thread; a kernel that mostly moves memory needs twice as much.
 BYTES_PER_THREAD = 1 << 19
-# Kernels called by one kernel: each fails once where compiled kernels cannot be written.
+# Largest number of kernels called by one: each fails once if compiled kernels cannot be written.
 MOST_KERNELS = 100
 
 
 class _Room(threading.local):
-    """Scratch memory that a thread keeps: to allocate it takes as long as to pool a small map."""
+    """Scratch memory that a thread reuses: allocating it takes as long as pooling a small map."""
 
     LARGEST = 1 << 16
 
@@ -31,7 +31,7 @@ Job = tuple[Kernel[..., None], list[tuple[int, ...]], tuple[Any, ...], list[Base
 class _Team:
     """The threads of the OpenMP library that torch has loaded, entered by its public ``GOMP_parallel``.
 
-    Threads of our own would wait for cores on which torch's spin for milliseconds after an operator of it.
+    Threads of our own would wait for cores where torch's threads spin for milliseconds after each operator.
     As with torch's operators, a forked child must not use more than one thread once its parent has.
 
     Raises:
@@ -39,16 +39,16 @@ class _Team:
     """
 
     def __init__(self) -> None:
-        # Holding the GIL: to let go of it would take longer than to ask.
+        # The GIL is held: releasing it would take longer than the call.
         asked = ctypes.PyDLL(None)
         self._rank, self._size = asked.omp_get_thread_num, asked.omp_get_num_threads
         self._parallel = ctypes.CDLL(None).GOMP_parallel
         self._member = ctypes.CFUNCTYPE(None, ctypes.py_object)(self._work)
 
     def run(self, kernel: Kernel[..., None], shares: list[tuple[int, ...]], args: tuple[Any, ...]) -> None:
-        """``kernel(*share, *args)`` for every share, all of them before the first error is raised."""
+        """Run ``kernel(*share, *args)`` for every share, then raise the first error."""
         errors: list[BaseException] = []
-        # All of torch's threads, however few the shares: a smaller team would end the others.
+        # All of torch's threads, however few the shares: a smaller team would terminate the others.
         self._parallel(self._member, ctypes.py_object((kernel, shares, args, errors)), 0, 0)
         for error in errors:
             raise error
@@ -56,7 +56,7 @@ class _Team:
     def _work(self, job: Job) -> None:
         kernel, shares, args, errors = job
         try:
-            # Fewer threads than asked for come where a team is within another.
+            # A team within another has fewer threads than requested.
             for share in shares[self._rank() :: self._size()]:
                 kernel(*share, *args)
         except BaseException as error:
@@ -72,7 +72,7 @@ def _team() -> _Team | None:
 
 _room = _Room()
 TEAM = _team()
-"""None where torch's threads cannot be entered: the calling thread takes all shares."""
+"""None if torch's threads cannot be used: the calling thread then takes all shares."""
 
 
 def spread(
@@ -83,10 +83,10 @@ def spread(
     scratch: int = 0,
     light: bool = False,
 ) -> None:
-    """``kernel(start, stop, *args)`` over ``units`` rows or planes, which move ``moved`` bytes in all.
+    """Run ``kernel(start, stop, *args)`` over ``units`` rows or planes, which move ``moved`` bytes in all.
 
-    With ``scratch`` the kernel gets the address of so many bytes of its own before ``args``; a
-    ``light`` kernel does little but move what it is given. Kernels release the GIL.
+    With ``scratch`` the kernel gets the address of that many bytes of its own before ``args``; a ``light``
+    kernel does little besides moving memory. Kernels release the GIL.
     """
     least = 2 * BYTES_PER_THREAD if light else BYTES_PER_THREAD
     threads = max(1, min(torch.get_num_threads() if TEAM else 1, units, moved // least))

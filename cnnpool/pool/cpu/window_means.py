@@ -17,7 +17,7 @@ from cnnpool.pool.window import Window, is_channels_last, wide_of
 
 
 def _lanes(x: Tensor, parameter: Tensor) -> bool:
-    # A number for every channel: then a channel's pixels are worked at together.
+    # With one number per channel, the pixels of each channel are processed together instead.
     return is_channels_last(x) and parameter.numel() == 1
 
 
@@ -37,7 +37,7 @@ def _slots(frame: Frame, wanted: bool, wide: torch.dtype) -> Tensor | None:
 
 
 def _per_parameter(slots: Tensor, samples: int, parameter: Tensor) -> Tensor:
-    # By sample, channel and band; of one number all.
+    # Slots are by sample, channel and band; with one number they are all summed.
     count = parameter.numel()
     if count > 1:
         slots = slots.view(max(samples, 1), count, -1).sum((0, 2))
@@ -47,7 +47,7 @@ def _per_parameter(slots: Tensor, samples: int, parameter: Tensor) -> Tensor:
 
 
 class Cell(NamedTuple):
-    """How power means read a cell: as |x|, or as max(x, ``floor``)."""
+    """The value of a cell in power means: |x|, or max(x, ``floor``)."""
 
     floor: float | None
 
@@ -81,13 +81,13 @@ def _limits(wide: torch.dtype) -> tuple[Any, ...]:
 def _of_cells(
     p: float | None, cell: Cell, mean: bool, dtype: torch.dtype, wide: torch.dtype
 ) -> tuple[Any, ...]:
-    """Arguments of power kernels: how cells are read, the range of scales, a tile's share, a whole p."""
+    """Arguments of power kernels: value of a cell, range of scales, share of a tile, a whole p."""
     whole = (0,) * int(p) if p in (2, 3, 4) else None
     return cell.numbers(dtype, wide), _limits(wide), scalar(0.25 if mean else 1.0, wide), whole
 
 
 class Arithmetic(NamedTuple):
-    """How one kind of mean is computed: its kernels, their numbers and rule, and what bands need for it."""
+    """The computation of one kind of mean: its kernels, their numbers and rule, and the needs of bands."""
 
     kernels: Any
     numbers: Tensor
@@ -98,7 +98,7 @@ class Arithmetic(NamedTuple):
     """Whether a window's sum is multiplied by a share of its own."""
     forward: tuple[int, int, int]
     backward: tuple[int, int]
-    """Stretches, results, and what is kept, as ``Map.frame`` takes them."""
+    """Stretches, results and kept cells, as arguments of ``Map.frame``."""
 
 
 def _arithmetic(x: Tensor, number: Tensor | float, how: Mean) -> Arithmetic:

@@ -1,4 +1,4 @@
-"""Averages and blurs on a GPU, and their adjoints: every number is a weighted sum that tables name."""
+"""Averages and blurs on a GPU, and their adjoints: tables define every number as a weighted sum."""
 
 from functools import cache
 
@@ -49,7 +49,7 @@ def _add(x: Tensor, linear: Averaging | Blurring, adjoint: bool, dtype: torch.dt
 
 
 def _table(sums: Entries, wide: torch.dtype, device: torch.device) -> list[Tensor]:
-    # A place that is met several times, by reflection, is read once.
+    # A place that reflection repeats is read once.
     merged = [{place: sum(w for p, w in entries if p == place) for place, _ in entries} for entries in sums]
     most = max(max(map(len, merged)), 1)
     padded = [[*entries.items(), *[(0, 0.0)] * (most - len(entries))] for entries in merged]
@@ -60,7 +60,7 @@ def _table(sums: Entries, wide: torch.dtype, device: torch.device) -> list[Tenso
     ]
 
 
-# Kept for ever: a recorded CUDA graph reads them at their addresses.
+# Never freed: a recorded CUDA graph reads them at their addresses.
 @cache
 def _tables(
     linear: Averaging | Blurring, adjoint: bool, wide: torch.dtype, device: torch.device

@@ -1,4 +1,4 @@
-"""Max pooling on a GPU: the winner's place in its window, uint8, and gradients without atomics."""
+"""Max pooling on a GPU: winners are places in their windows, uint8; gradients need no atomics."""
 
 import torch
 import triton
@@ -8,7 +8,7 @@ from torch import Tensor
 from cnnpool.pool.gpu.places import OverLines, at, cell_of, dense, empty, frame
 from cnnpool.pool.window import Window, memory_format
 
-# A place outside the window gets no gradient.
+# A winner outside its window gets no gradient.
 SKIPS_NOWHERE = True
 
 
@@ -43,7 +43,7 @@ def _deal(
     ph: tl.constexpr, pw: tl.constexpr, dh: tl.constexpr, dw: tl.constexpr,
     last: tl.constexpr, wide: tl.constexpr, down: tl.constexpr, across: tl.constexpr, big: tl.constexpr,
 ):  # fmt: skip
-    # Windows that share nothing: each writes its cells.
+    # Disjoint windows: each writes its cells.
     plane, r, c, along, real = frame(count, extent, rows, columns, last, down, across, big)
     source = at(plane, r, c, along, rows, columns, channels, last)
     value = tl.load(grad + source, real, other=0.0)
@@ -76,7 +76,7 @@ def _collect(
     ph: tl.constexpr, pw: tl.constexpr, dh: tl.constexpr, dw: tl.constexpr,
     last: tl.constexpr, wide: tl.constexpr, down: tl.constexpr, across: tl.constexpr, big: tl.constexpr,
 ):  # fmt: skip
-    # Every cell looks at the windows that it may have won.
+    # Every cell checks the windows that it may have won.
     plane, h, w, along, real = frame(count, extent, height, width, last, down, across, big)
     total = tl.zeros((down, across), wide)
     for a in tl.static_range(kh if dh > 1 else (kh + sh - 1) // sh):
@@ -97,7 +97,7 @@ Whole = tuple[int, ...]
 
 
 def pool(x: Tensor, window: Whole, size: tuple[int, int], last: bool) -> tuple[Tensor, Tensor]:
-    """Maxima and the first winners of ``x`` without gaps; ``window`` is kernel, stride, padding, dilation."""
+    """Maxima and first winners of a dense ``x``; ``window`` is kernel, stride, padding, dilation."""
     y, winners = empty(x, size, x.dtype, last), empty(x, size, torch.uint8, last)
     if y.numel():
         _forward(y.shape, last, (x, y, winners), (*x.shape[1:], *size), window)
@@ -105,13 +105,13 @@ def pool(x: Tensor, window: Whole, size: tuple[int, int], last: bool) -> tuple[T
 
 
 def spread(grad: Tensor, winners: Tensor, window: Whole, out: Tensor, last: bool) -> Tensor:
-    """``out`` with the gradients of the maxima, both without gaps, added up at the winners."""
+    """``out`` with the gradients of the maxima summed at the winners; both are dense."""
     if not out.numel():
         return out
     sizes = *out.shape[1:], *grad.shape[2:]
     kernel, stride, padding, dilation = zip(window[::2], window[1::2], strict=True)
     windows = Window(kernel, stride, padding, dilation, False)
-    # Along a row, cells written by windows are a stride apart, and such writing is several times as slow.
+    # Along a row, cells written by windows are a stride apart, and such stores are several times slower.
     if last and not windows.overlaps:
         if windows.leaves_out(*out.shape[2:]):
             out.zero_()
@@ -132,7 +132,7 @@ def _spread(grad: Tensor, winners: Tensor, window: list[int], height: int, width
     return spread(grad, winners, tuple(window), empty(grad, (height, width), grad.dtype, last), last)
 
 
-# Operators of torch for its compiler only: calling one takes longer than the kernel.
+# Custom operators for torch's compiler only: calling one takes longer than the kernel.
 _traced_max = torch.library.custom_op("cnnpool::triton_max_pool2d", _max, mutates_args=())
 _traced_spread = torch.library.custom_op("cnnpool::triton_max_pool2d_backward", _spread, mutates_args=())
 

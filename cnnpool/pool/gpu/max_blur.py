@@ -7,8 +7,8 @@ from cnnpool.pool.gpu import linear, max
 from cnnpool.pool.gpu.places import empty
 from cnnpool.pool.window import memory_format, wide_of
 
-# Kernel, stride, padding and dilation, the last windows hanging over: one step, that reads and writes all of
-# it at once, would read every pixel sixteen times.
+# Kernel, stride, padding and dilation; the last windows overhang. A single fused step would read every
+# pixel sixteen times.
 DENSE = (2, 2, 1, 1, 0, 0, 1, 1)
 
 

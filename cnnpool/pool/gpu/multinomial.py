@@ -1,4 +1,4 @@
-"""One value of each window drawn with probability proportional to it, or the mean so weighted, on a GPU."""
+"""One value of each window drawn with probability proportional to it, or the weighted mean, on a GPU."""
 
 import torch
 import triton
@@ -75,7 +75,7 @@ def _window(
             if drawn:
                 ladder += value
                 here = (place < 0) & ((threshold <= ladder) | (i * kw + j == kh * kw - 1))
-                # Nothing follows what is negative or outside.
+                # A cell that is negative or outside the map gives no winner.
                 place = tl.where(here, tl.where(inside & (raw >= 0), i * kw + j, NOWHERE), place)
                 result = tl.where(here, value, result)
             else:
@@ -90,8 +90,8 @@ _window = OverLines(_window)
 
 
 def drawn(x: Tensor, uniforms: Tensor, window: Window) -> tuple[Tensor, Tensor, bool, bool]:
-    """Draws by ``uniforms`` in [0, 1), the winners (255: none), then True: a window that is not finite is its
-    largest number already; and False: some may have no winner.
+    """Draws by ``uniforms`` in [0, 1), the winners (255: none), then True, as a window that is not finite
+    already gives its largest number, and False, as some windows may have no winner.
     """
     return *_windows(x, window, uniforms), True, False
 

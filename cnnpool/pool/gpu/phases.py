@@ -8,7 +8,7 @@ from torch import Tensor
 from cnnpool.pool.gpu.places import NUMBERS, OverLines, at, dense, empty, frame, guarded, total_of
 from cnnpool.pool.window import memory_format, wide_of
 
-# Blocks of numbers that a program goes through.
+# Blocks of numbers per program.
 BLOCKS = 8
 
 
@@ -45,13 +45,13 @@ def _norms(
         for turn in range(blocks):
             index = (part * blocks + turn) * block + tl.arange(0, block)
             value = tl.load(x + sample * size + index, index < size, other=0.0).to(wide)
-            # In float32 Triton's own division is off by a bit or two.
+            # In float32 Triton's own division may be wrong in the last bit or two.
             bounded = _magnitude(value, most)
             share = bounded / top if wide == tl.float64 else tl.div_rn(bounded, top)
             share = share * share if squared else share
             pixel = index // channels if last else index
             here = pixel // width % height % sh * sw + pixel % width % sw == phase
-            # Whole numbers add up to the same in any order.
+            # The sum of whole numbers does not depend on their order.
             total += tl.where(here, (share * scale).to(tl.int64), 0)
         place = (sample * (sh * sw) + phase) * tl.num_programs(1) + part
         tl.store(sums + place, tl.sum(total, 0))

@@ -1,7 +1,7 @@
-"""Where a program's numbers lie: on lines of a map, so many lines and so many numbers along them.
+"""Addresses of a program's numbers: a block of lines of a map, and numbers along each line.
 
-A line is what lies together in memory: a row of a contiguous map, a pixel's channels of one with channels
-last. So the places of rows and columns are worked out once a line, or once along it, not for every number.
+A line is contiguous in memory: a row of a contiguous map, a pixel's channels of a channels-last one. The
+indices of rows and columns are thus computed once per line, or once along it, not for every number.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from torch import Tensor
 
 from cnnpool.pool.window import is_channels_last, memory_format, stated_format
 
-# Numbers of a program, and the most of them along a line.
+# Numbers per program, and the most of them along a line.
 NUMBERS, ALONG = 1024, 128
-# In rows that are made of longer ones, one for each thread: had a thread several, its windows and its
-# neighbour's would be several strides apart, and a read would fetch little of what it touches.
+# One number per thread in rows that are pooled from longer ones: with several, the windows of neighbouring
+# threads would be several strides apart, and a read would use little of the memory it touches.
 THREADS = 128
-# Kinds of maps that a kernel remembers how to start for.
+# Largest number of cached launches of a kernel, one for each kind of map.
 MOST_KINDS = 1000
 
 
@@ -39,7 +39,7 @@ def frame(
     line = line * down + tl.arange(0, down)[:, None]
     along = tl.program_id(1) * across + tl.arange(0, across)[None, :]
     real = (line < count) & (along < extent)
-    # One way out: what follows a return is compiled too.
+    # A single return: code after a return is compiled too.
     if last:
         column, over = line % columns, line // columns
     else:
@@ -49,7 +49,7 @@ def frame(
 
 @triton.jit
 def at(plane, row, column, along, rows, columns, channels, last: tl.constexpr):
-    """The place in memory of a number of a map."""
+    """The offset in memory of a number of a map."""
     place = (plane * rows + row) * columns + column
     return place * channels + along if last else place
 
@@ -59,7 +59,7 @@ def cell_of(
     plane, row, column, along, real, i, j, rows, columns, channels,
     sh: tl.constexpr, sw: tl.constexpr, ph: tl.constexpr, pw: tl.constexpr, last: tl.constexpr,
 ):  # fmt: skip
-    """The place in memory of the cell (i, j) of every window, and whether it is in the map."""
+    """The offset in memory of the cell (i, j) of every window, and whether it is in the map."""
     h, w = row * sh - ph + i, column * sw - pw + j
     inside = real & (h >= 0) & (h < rows) & (w >= 0) & (w < columns)
     return at(plane, h, w, along, rows, columns, channels, last), inside
@@ -72,14 +72,14 @@ def channel_of(plane, along, channels, last: tl.constexpr):
 
 
 class OverLines:
-    """A kernel of Triton that goes over the lines of a map.
+    """A Triton kernel that runs over the lines of a map.
 
     Its parameters are tensors, then sizes, then ``count`` and ``extent``, the lines and their length, then
-    constants, and at last ``last, wide, down, across, big``. How to start it is worked out once for maps of
-    a kind: to let Triton do that every time takes longer than the work on a small map.
+    constants, and finally ``last, wide, down, across, big``. Its launch is prepared once per kind of map:
+    Triton would take longer to prepare it than the work on a small map takes.
 
     Args:
-        kernel: by ``triton.jit``.
+        kernel: a function compiled by ``triton.jit``.
     """
 
     def __init__(self, kernel: Any):
@@ -94,7 +94,7 @@ class OverLines:
         sizes: tuple[int, ...],
         constants: tuple[int, ...] = (),
     ) -> None:
-        """Go over the lines of a map (N, C, H, W); the first of ``tensors`` is what it is made of."""
+        """Run over the lines of a map (N, C, H, W), computed from the first of ``tensors``."""
         with guarded(tensors[0]):
             kinds = [(t.dtype, t.data_ptr() % 16) for t in tensors]
             key = (*kinds, *shape, last, tensors[0].get_device(), sizes, constants)
@@ -104,7 +104,7 @@ class OverLines:
                 run(*tensors, *rest)
                 return
             grid, rest = self._plan(shape, last, tensors, sizes, constants)
-            # The default; some versions warn if it is not given.
+            # The default; some versions warn unless it is given.
             compiled = self.kernel[grid](*tensors, *rest, enable_fp_fusion=True)
             # Triton's interpreter compiles nothing.
             if compiled is not None:
@@ -125,7 +125,7 @@ class OverLines:
         numbers = THREADS if not last and tensors[0].shape[-1] > columns else NUMBERS
         across = min(triton.next_power_of_2(extent), ALONG)
         down = numbers // across
-        # Numbers of 32 bits would not count the largest maps' numbers.
+        # 32-bit indices would overflow on the largest maps.
         big = max(t.numel() for t in tensors) + NUMBERS * down >= 1 << 31
         grid = triton.cdiv(count, down), triton.cdiv(extent, across), 1
         return grid, (*sizes, count, extent, *constants, last, total_of(tensors[0]), down, across, big)

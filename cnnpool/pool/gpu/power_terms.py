@@ -1,4 +1,4 @@
-"""The arithmetic of power means and soft means on a GPU: one cell, one window, and what a cell gets.
+"""The arithmetic of power means and soft means on a GPU: of a cell, of a window, and of gradients.
 
 ``kind`` is 0 for means of |x|, 1 for those of max(x, floor), 2 for those weighted by softmax.
 """
@@ -13,7 +13,7 @@ LOG_2, LOG2_E = tl.constexpr(0.6931471805599453), tl.constexpr(1.442695040888963
 
 @triton.jit
 def read(x, inside, floor, kind: tl.constexpr, wide: tl.constexpr):
-    """|x|, max(x, floor), or x for a soft mean; nothing outside."""
+    """|x|, max(x, floor), or x for a soft mean; outside the map 0, or -infinity for a soft mean."""
     value = tl.load(x, inside, other=float("-inf") if kind == 2 else 0.0).to(wide)
     if kind == 0:
         return tl.abs(value)
@@ -24,7 +24,7 @@ def read(x, inside, floor, kind: tl.constexpr, wide: tl.constexpr):
 
 @triton.jit
 def _weight(value, top, number, kind: tl.constexpr):
-    # Of its power mean (u / top)^(p - 1), 0 at 0; of a soft mean e^(beta (x - top)).
+    # For a power mean (u / top)^(p - 1), 0 at 0; for a soft mean e^(beta (x - top)).
     if kind == 2:
         return tl.where(value == float("-inf"), 0.0, tl.exp2(number * (value - top) * LOG2_E))
     ratio = value / top

@@ -1,6 +1,6 @@
 """Power means and soft means on a GPU. Only the input is saved: windows are summed again for gradients.
 
-With channels last, windows that share nothing send their gradients themselves; else every input gathers them.
+With channels last, disjoint windows scatter their gradients; otherwise every input gathers its own.
 """
 
 from functools import lru_cache
@@ -107,8 +107,8 @@ _sum, _deal, _collect = OverLines(_sum), OverLines(_deal), OverLines(_collect)
 
 
 def _numbers(number: float | Tensor, how: Mean, x: Tensor) -> tuple[tuple[Tensor, Tensor], int]:
-    # Where the number of every channel is, and the floor: a kernel would take numbers of Python in float32.
-    # Then how far apart the numbers of two channels are.
+    # Tensors of the channels' numbers and of the floor (kernels would take Python's numbers in float32), and
+    # the stride between the numbers of two channels.
     floor = _constant(how.floor, x)
     if not isinstance(number, Tensor):
         return (_constant(float(number), x), floor), 0
@@ -116,7 +116,7 @@ def _numbers(number: float | Tensor, how: Mean, x: Tensor) -> tuple[tuple[Tensor
 
 
 def _constant(number: float, x: Tensor) -> Tensor:
-    # A CUDA graph that is being recorded fills its own: it may outlive what is remembered here.
+    # A CUDA graph under capture needs its own tensor: it may outlive the cached one.
     if x.is_cuda and torch.cuda.is_current_stream_capturing():
         return torch.full((), number, dtype=wide_of(x), device=x.device)
     return _remembered(number, wide_of(x), x.device)

@@ -1,1 +1,1 @@
-"""Loops compiled by Numba, under the stems of the modules of ``cpu`` that call them."""
+"""Loops compiled by Numba, in modules named as their callers in ``cpu``."""

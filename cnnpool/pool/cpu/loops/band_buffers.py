@@ -1,8 +1,8 @@
-"""Bands of windows in scratch memory, where one cell of all windows is one stretch of numbers.
+"""Bands of windows in scratch memory, where each cell is one stretch of numbers over all windows.
 
 A band of a map is split into parts, one per row and column modulo the strides, all of the same pitch (see
 ``simd_rows``); a pixel of a channels-last map has all its channels, its lanes, side by side. Half precision
-is split first, then made float32 in one go.
+is split first and then converted to float32 at once.
 """
 
 from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, narrow, store, store_aliased, widen
@@ -73,7 +73,7 @@ def paste(
             if sw == 1 or (lanes == 1 and sw == 2 and width >= 2 * LANES):
                 gather(image, source, part, out, target, width * lanes, pw * lanes, sw, like)
             else:
-                # Read without a scope, as ``image`` may have been written within one.
+                # Loaded without an alias scope, because ``image`` may have been stored within one.
                 for w in range(width):
                     here = source + (w + pw) % sw * part + (w + pw) // sw * lanes
                     for k in range(lanes):
@@ -122,7 +122,7 @@ def spread_shares(
 
 @compiled
 def cell_at(cell: int, rule: Band, pitch: int, part: int) -> int:
-    """Offset in an image of a cell's stretch; cells count row by row."""
+    """Offset of a cell's stretch in an image; cells are numbered row by row."""
     _, _, (_, kw), (sh, sw), _, lanes = rule
     i, j = cell // kw, cell % kw
     return (i % sh * sw + j % sw) * part + (i // sh * pitch + j // sw) * lanes

@@ -1,8 +1,8 @@
-"""The parts of compiled kernels: typed access to memory, and arithmetic on half-precision bits.
+"""Building blocks of compiled kernels: typed memory access, and arithmetic on half-precision bits.
 
 A kernel takes addresses, not arrays, and a ``like`` that stands for the element's type: float32, float64, or
 for half precision the bits as an integer, uint16 for bfloat16 and int16 for float16. ``load`` and ``store``
-are for memory that a kernel only reads or only writes; memory that it does both to goes through
+are for memory that a kernel only reads or only writes; memory that it reads and writes goes through
 ``load_aliased`` and ``store_aliased``. That lets the compiler vectorise loops without asking at run time
 whether two addresses overlap.
 """
@@ -64,7 +64,7 @@ store, store_aliased = intrinsic(_storing(True)), intrinsic(_storing(False))
 
 
 def larger(builder: Any, value: Any, other: Any) -> Any:
-    """Whether ``value`` is a larger floating maximum than ``other``, or of vectors of them which are."""
+    """Whether the floating ``value`` is a larger maximum than ``other``, elementwise for vectors."""
     return builder.or_(builder.fcmp_ordered(">", value, other), builder.fcmp_unordered("uno", value, value))
 
 
@@ -86,7 +86,7 @@ def _beating(typing: Any, new: Any, best: Any) -> Any:
         kind = context.get_value_type(types.int16)
 
         def key(bits: Any) -> tuple[Any, Any]:
-            # Sign and magnitude to a whole number: both zeros are 0, and no magnitude overflows.
+            # Sign and magnitude become an integer: both zeros are 0, and no magnitude overflows.
             sign, size = builder.ashr(bits, kind(15)), builder.and_(bits, kind(0x7FFF))
             nan = builder.icmp_unsigned(">", size, kind(INFINITY[new]))
             return nan, builder.select(nan, kind(0x7FFF), builder.sub(builder.xor(size, sign), sign))
@@ -132,7 +132,7 @@ def max_with_index(best: Number, held: Number, value: Number, place: Number) -> 
 
 @intrinsic
 def widen(typing: Any, value: Any) -> Any:
-    """``value`` as a number to calculate with: float32 for half-precision bits, else itself."""
+    """``value`` in its arithmetic type: float32 for half-precision bits, else unchanged."""
 
     def same(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return args[0]
@@ -144,7 +144,7 @@ def widen(typing: Any, value: Any) -> Any:
         whole, number = (context.get_value_type(t) for t in (types.int32, types.float32))
         bits = builder.zext(args[0], whole)
         size = builder.shl(builder.and_(bits, whole(0x7FFF)), whole(13))
-        # The exponent is too small by the difference of the biases: a product makes it right, and normalises.
+        # The exponent is too small by the difference of the biases: a product corrects and normalises it.
         scaled = builder.fmul(builder.bitcast(size, number), number(2.0**112))
         special = builder.icmp_unsigned(">=", size, whole(INFINITY[types.int16] << 13))
         full = builder.or_(
@@ -178,7 +178,7 @@ def narrow(typing: Any, value: Any, like: Any) -> Any:
         bits = builder.bitcast(args[0], whole)
         sign = builder.and_(builder.lshr(bits, whole(16)), whole(0x8000))
         size = builder.and_(bits, whole(0x7FFFFFFF))
-        # Below the smallest normal number the sum with one half rounds to its last place.
+        # Below the smallest normal number, adding one half rounds to the last place.
         half_bits = whole(0x3F000000)
         little = builder.fadd(builder.bitcast(size, number), builder.bitcast(half_bits, number))
         subnormal = builder.sub(builder.bitcast(little, whole), half_bits)

@@ -21,7 +21,7 @@ from cnnpool.pool.cpu.loops.simd_rows import (
 def _best(
     x: Address, upper: int, lower: int, y: Address, winners: Address, out: int, columns: int, like: Number
 ) -> None:
-    """A row of tiles; the last eight or four may begin within those before."""
+    """The maxima of a row of tiles; the last eight or four may overlap those before."""
     if columns >= FEW and not alike(int16(0), like):
         if columns < LANES:
             for c in range(0, columns, FEW):
@@ -51,7 +51,7 @@ def _given(
     grad: Address, winners: Address, source: int, out: Address, target: int, half: int, columns: int,
     zero: Number,
 ) -> None:  # fmt: skip
-    """The gradients of the upper or lower ``half`` of a row of tiles, as ``_best`` takes them together."""
+    """The gradients of the upper or lower ``half`` of a row of tiles, grouped as in ``_best``."""
     if columns >= LANES:
         for c in range(0, columns, LANES):
             k = min(c, columns - LANES)

@@ -1,6 +1,6 @@
 """Maxima of 2x2 tiles whose winners take two bits each, and their gradients.
 
-Winners are packed in stretches: a few planes of contiguous maps, a few rows of outputs of channels-last ones.
+Winners are packed in stretches: a few planes of contiguous maps, a few output rows of channels-last maps.
 Byte t of a stretch holds those of outputs t, q + t, 2q + t and 3q + t, with q the bytes of a full stretch.
 """
 

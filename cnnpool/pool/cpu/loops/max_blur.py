@@ -1,6 +1,6 @@
 """The maximum of 2x2 windows around every pixel, blurred and subsampled, and its gradient.
 
-The dense map of maxima, and the gradient of it, exist a plane or a few rows at a time, in scratch memory.
+The dense map of maxima and its gradient exist only a plane or a few rows at a time, in scratch memory.
 """
 
 from numba import int64, uint8
@@ -18,7 +18,7 @@ from cnnpool.pool.cpu.loops.intrinsics import (
 from cnnpool.pool.cpu.loops.mixing import divide, mix
 from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Table, compiled
 
-# The place of no cell.
+# Marks that there is no cell.
 NOWHERE = uint8(255)
 
 
@@ -27,7 +27,7 @@ def _win(
     x: Address, cells: tuple[int, int, int, int], places: tuple[Number, Number, Number], y: Address, at: int,
     winners: Address, out: int, count: int, like: Number,
 ) -> None:  # fmt: skip
-    # ``count`` windows side by side; a cell that does not exist repeats the one before.
+    # ``count`` windows side by side; a missing cell repeats the one before.
     (a, b, c, d), (p, q, r) = cells, places
     for t in range(count):
         best, held = max_with_index(load(x, a + t, like), uint8(0), load(x, b + t, like), p)
@@ -42,8 +42,8 @@ def _send(
     grads: Address, above: int, here: int, winners: Address, up: int, at: int, left: int,
     places: tuple[Number, Number, Number], out: Address, count: int, total: Number, like: Number,
 ) -> None:  # fmt: skip
-    # Gradients of pixels from the windows above and left, above, left and here: theirs begin at ``above`` and
-    # ``here``, less ``left``, and their winners at ``up`` and ``at``.
+    # Gradients of pixels from the windows above and left, above, left and here: their gradients begin at
+    # ``above`` and ``here``, less ``left``, and their winners at ``up`` and ``at``.
     p, q, r = places
     for t in range(count):
         value, won = widen(load_aliased(grads, above - left + t, like)), load(winners, up - left + t, p) == p
@@ -68,7 +68,7 @@ def forward(
     one, two, none = uint8(1), uint8(2), uint8(0)
     for plane in range(start, stop):
         first = plane * height * width
-        # As if rows had no ends: the last column is computed again.
+        # Computed as if rows had no ends; the last column is computed again.
         cells = first, first + 1, first + width, first + width + 1
         _win(x, cells, (one, two, uint8(3)), scratch, 0, winners, first, (height - 1) * width - 1, like)
         for h in range(height - 1):
@@ -107,7 +107,7 @@ def backward(
         if height > 1:
             at, edge = at + width, (NOWHERE, two, NOWHERE)
             _send(scratch, 0, width, winners, at - width, at, 0, edge, out, 1, total, like)
-            # Windows at the end of a row win nothing beyond it, so what begins the next gets nothing of them.
+            # Windows at the end of a row win nothing beyond it, so the next row's start gets nothing of them.
             at, count, places = at + 1, (height - 1) * width - 1, (three, two, one)
             _send(scratch, 1, width + 1, winners, at - width, at, 1, places, out, count, total, like)
 
@@ -120,7 +120,7 @@ def forward_last(
 ) -> None:  # fmt: skip
     """Channels-last maps, rows ``start`` to ``stop`` of all samples' outputs.
 
-    Dense rows are made when they are first needed, each in its slot of a ring; ``slots`` is the table
+    Dense rows are computed when first needed, each in its slot of a ring buffer; ``slots`` is the table
     ``down`` with slots in place of rows.
     """
     (height, width), (rows, columns) = size, out_size
@@ -166,7 +166,7 @@ def backward_last(
     for sample in range(start, stop):
         divide(grad, sample * rows * pitch, 0, scratch + scaled, rows * pitch, total, like)
         for h in range(height):
-            # Gradients of two dense rows, this and the one above, lie in turn in the halves of the ring.
+            # Gradients of two dense rows, this and the one above, alternate between the ring's halves.
             here = h % 2 * stretch
             kept, summed = scratch + mixed, scratch + sums
             mix(scratch + scaled, 0, pitch, down, h, kept, 0, pitch, total, total, None, kept)

@@ -1,8 +1,8 @@
 """Maxima of sliding windows of any kind on contiguous maps, and their gradients.
 
 A plane is processed in bands of rows that fit into the nearest cache: rows are split into parts (see
-``simd_rows``), one part per row and column modulo the strides, all padded alike. Then one cell of all windows
-of a band is one stretch of memory.
+``simd_rows``), one part per row and column modulo the strides, all padded alike. Then each cell is one
+stretch of memory over all windows of a band.
 """
 
 from numba import int64, uint8
@@ -11,7 +11,7 @@ from cnnpool.pool.cpu.loops.intrinsics import beats, load, load_aliased, narrow,
 from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Slides, compiled
 from cnnpool.pool.cpu.loops.simd_rows import deal, move
 
-# Cells that a window can have.
+# Largest number of cells in a window.
 PLACES = 256
 
 
@@ -32,7 +32,7 @@ def _beat_three(
     images: Address, a: int, b: int, c: int, y: Address, winners: Address, count: int, place: Number,
     like: Number,
 ) -> None:  # fmt: skip
-    # Three neighbouring cells in one go.
+    # Three neighbouring cells at once.
     second, third = uint8(place + 1), uint8(place + 2)
     for t in range(count):
         best, value = load_aliased(y, t, like), load(images, a + t, like)
@@ -50,7 +50,7 @@ def _start(
     y: Address, winners: Address, band: int, pitch: int, top: int, columns: int, window: Slides,
     lowest: Number,
 ) -> None:  # fmt: skip
-    # A window of nothing but -inf is won by its first cell inside the map.
+    # In a window of only -inf the first cell inside the map wins.
     (_, kw), (sh, sw), (_, pw), (dh, dw) = window
     for t in range(band * pitch):
         store_aliased(y, t, lowest)
@@ -113,7 +113,7 @@ def backward(
     start: int, stop: int, scratch: Address, grad: Address, winners: Address, out: Address, size: Pair,
     out_size: Pair, window: Slides, direct: bool, total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """Contiguous maps, planes ``start`` to ``stop``: every window adds its gradient where its winner is.
+    """Contiguous maps, planes ``start`` to ``stop``: every window adds its gradient at its winner.
 
     Sums are kept in the type of ``total``, in ``out`` itself if ``direct``, else in scratch memory.
     """
@@ -127,7 +127,7 @@ def backward(
         source, whole, cleared = plane * rows * columns, plane * height * width, 0
         target = whole if direct else 0
         for row in range(rows):
-            # Rows are cleared when a window first reaches them, and are still near when it adds.
+            # Rows are cleared when a window first reaches them, and are still in the cache when it adds.
             top = row * sh - ph
             reached = min(height, top + (kh - 1) * dh + 1) if row < rows - 1 else height
             for t in range(target + cleared * width, target + reached * width):

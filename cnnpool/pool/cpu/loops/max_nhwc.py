@@ -1,6 +1,6 @@
 """Maxima of sliding windows of any kind on channels-last maps, and their gradients.
 
-A window's cells, and the windows over a pixel, are found once for all channels, which lie side by side.
+A window's cells, and the windows over a pixel, are located once for all channels, which lie side by side.
 Half-precision gradients are summed in strips of channels of a fixed length, the last of which overlaps the
 one before: a loop over all channels would spend most of its time in the remainders of its vectors.
 """
@@ -20,7 +20,7 @@ from cnnpool.pool.cpu.loops.intrinsics import (
 from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Slides, compiled, inlined
 from cnnpool.pool.cpu.loops.simd_rows import STRIP, best_of, suit
 
-# The place of no cell: windows here have at most 255.
+# Marks that there is no cell: windows here have at most 255.
 NOWHERE = uint8(255)
 
 
@@ -51,7 +51,7 @@ def forward(
             for i in range(first, last):
                 origin, j = corner + i * down, begin
                 while j < end:
-                    # Three cells at once; where fewer are left the last is seen again, which changes nothing.
+                    # Three cells at once; if fewer remain, the last is visited again, which changes nothing.
                     near, far = min(j + 1, end - 1), min(j + 2, end - 1)
                     places = uint8(i * kw + j), uint8(i * kw + near), uint8(i * kw + far)
                     cells = origin + j * across, origin + near * across, origin + far * across
@@ -115,10 +115,10 @@ def windows_over(
     place: int, axis: int, most: int, window: Slides, first: int, step: int, stretch: int, table: Address,
     count: int,
 ) -> int:  # fmt: skip
-    """Write, of every window that holds ``place`` of an axis, where its gradients begin and which cell it is.
+    """Write the offset of the gradients and the cell of each window that contains ``place`` of an axis.
 
-    The last first, behind ``count`` others: the beginning in steps from ``first``, the cell by ``stretch``.
-    Returns how many there are then.
+    The last window comes first, after ``count`` others. Offsets are multiples of ``step``, counted from
+    window ``first``; cells are multiples of ``stretch``. Returns the new number of windows.
     """
     kernel, stride, padding, dilation = window[0][axis], window[1][axis], window[2][axis], window[3][axis]
     for cell in range(kernel - 1, -1, -1):
@@ -151,7 +151,7 @@ def send_all(
 
 @compiled
 def window_at(above: Address, i: int, over: Address, entry: int) -> tuple[int, Number]:
-    """Where the gradients of a window over a pixel begin, and which of its cells the pixel is."""
+    """Offset of the gradients of a window over a pixel, and the place of the pixel in that window."""
     at = load_aliased(above, 2 * i, int64(0)) + load_aliased(over, 2 * entry, int64(0))
     return at, uint8(load_aliased(above, 2 * i + 1, int64(0)) + load_aliased(over, 2 * entry + 1, int64(0)))
 
@@ -228,7 +228,7 @@ def backward(
     Every input sums the gradients of the windows over it, in their order and in the type of ``total``.
     """
     (height, width), (rows, columns), (kh, kw) = size, out_size, window[0]
-    # Windows over each column, as they are over those of every row: where they start, and which cell it is.
+    # Windows over each column, the same for all rows: their offsets, and the column's place in each window.
     starts, above, over = scratch, scratch + 8 * (width + 1), scratch + 8 * (width + 1 + 2 * kh)
     sums, count = over + 16 * columns * kw, 0
     for w in range(width):

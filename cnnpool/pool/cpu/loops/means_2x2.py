@@ -1,9 +1,9 @@
-"""Passes over the 2x2 tiles of maps, by the arithmetic of ``power_2x2`` or ``softmax_2x2``.
+"""Passes over the 2x2 tiles of maps, with the arithmetic of ``power_2x2`` or ``softmax_2x2``.
 
 Tiles are split into four stretches of scratch memory, one for each cell, so that rows and pixels may be
 short; long pixels, those of channels-last maps, are read and written in place. A pixel has ``lanes`` numbers:
-one, or in channels-last maps one of every channel. A vector that is longer than its row writes its surplus
-where the next row is put later; only the last rows, with none after them, go number by number.
+one, or in channels-last maps one per channel. A vector longer than its row writes its surplus where the
+next row goes later; only the last rows, which none follow, are written number by number.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ def _arithmetic(rule: Any) -> Any:
 
 @by_types
 def prepare(numbers: Address, index: int, rule: tuple[Any, ...], total: Number) -> Any:
-    """The values that tiles with the number at ``index`` use."""
+    """The values shared by all tiles that use the number at ``index``."""
     return _arithmetic(rule).prepare.py_func
 
 
@@ -33,7 +33,7 @@ def means(
     x: Address, at: tuple[int, int, int, int], y: Address, out: int, count: int, given: tuple[Any, ...],
     rule: tuple[Any, ...], total: Number, like: Number,
 ) -> Any:  # fmt: skip
-    """Means of ``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
+    """Write the means of ``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
     return _arithmetic(rule).means.py_func
 
 
@@ -43,13 +43,13 @@ def gradients(
     to: tuple[int, int, int, int], slots: Address | None, slopes: Address, count: int, given: tuple[Any, ...],
     rule: tuple[Any, ...], total: Number, like: Number,
 ) -> Any:  # fmt: skip
-    """Gradients of those cells, to ``out`` from ``to`` on; of the number, to ``slopes`` if wanted."""
+    """Write the cells' gradients to ``out`` from ``to`` on and, if wanted, the number's to ``slopes``."""
     return _arithmetic(rule).gradients.py_func
 
 
 @compiled
 def begin(line: int, size: Sizes) -> int:
-    """Index of a row of tiles' first pixel, counted over all maps; for the row after the last, the end."""
+    """Index of the first pixel of a row of tiles, over all maps; for the row after the last, the end."""
     height, width, rows, _ = size
     return (line // rows * height + 2 * (line % rows)) * width
 
@@ -60,7 +60,7 @@ def cut(
 ) -> None:
     """Split ``lines`` rows of tiles, from ``first`` on, into four stretches, ``part`` apart.
 
-    ``size``: height and width of a map, and how many tiles that are.
+    ``size``: height and width of a map, in pixels and in tiles.
     """
     _, width, _, columns = size
     end = begin(first + lines, size)
@@ -116,7 +116,7 @@ def paste(
 
 @compiled
 def clear_edges(out: Address, line: int, size: Sizes, lanes: int, like: Number) -> None:
-    """Write zeros to the column and, below the last tiles of a map, the row that tiles leave over."""
+    """Write zeros to the column, and below a map's last tiles the row, that tiles do not cover."""
     height, width, rows, _ = size
     at = begin(line, size) * lanes
     for half in range(1, 3 if width % 2 else 1):
@@ -182,7 +182,7 @@ def backward(
     start: int, stop: int, scratch: Address, x: Address, grad: Address, out: Address, slots: Address | None,
     numbers: Address, size: Sizes, room: tuple[int, ...], rule: tuple[Any, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """Gradients of the same bands; in ``slots``, if there are any, those of the number by band."""
+    """Gradients of the same bands, and in ``slots``, if given, those of the number by band."""
     (lines, band, several, channels, lanes, part, sent, slopes), row = room, size[3] * room[4]
     at, image, slopes = (0, part, 2 * part, 3 * part), scratch + sent, scratch + slopes
     for item in range(start, stop):

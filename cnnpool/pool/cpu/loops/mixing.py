@@ -1,4 +1,4 @@
-"""Weighted sums of stretches of memory; a table says for every result where they lie, with their weights."""
+"""Weighted sums of stretches of memory; a table lists the places and weights of every result."""
 
 from numba import int64
 
@@ -8,7 +8,7 @@ from cnnpool.pool.cpu.loops.signatures import Address, Number, Table, compiled
 
 @compiled
 def _put(target: Address, t: int, value: Number, rounded: Number) -> None:
-    # To memory that is read again; or, if ``rounded``, to the result in its type.
+    # Store to memory that is read again or, if ``rounded``, to the result in its type.
     if rounded is None:
         store_aliased(target, t, value)
     else:
@@ -20,10 +20,10 @@ def mix(
     source: Address, origin: int, pitch: int, table: Table, result: int, target: Address, at: int, count: int,
     total: Number, like: Number, rounded: Number, spare: Address,
 ) -> None:  # fmt: skip
-    """The weighted sum of the stretches that ``result`` is made of, to ``target`` from ``at`` on.
+    """Write the weighted sum of the stretches of ``result`` to ``target`` from ``at`` on.
 
-    They lie ``pitch`` elements apart in ``source``; more than three are summed by way of ``spare``, which may
-    be the target.
+    They lie ``pitch`` elements apart in ``source``; more than three are summed in ``spare``, which may be the
+    target.
     """
     starts, places, weights = table
     entry, end = load(starts, result, int64(0)), load(starts, result + 1, int64(0))
@@ -73,7 +73,7 @@ def mix_column(
     source: Address, origin: int, pitch: int, half: int, table: Table, result: int, target: Address,
     rows: int, total: Number,
 ) -> None:  # fmt: skip
-    """As ``mix``, of single numbers of all rows; odd places lie ``half`` behind the even ones, if not 0."""
+    """``mix`` for single numbers of all rows; odd places lie ``half`` after the even ones, if not 0."""
     starts, places, weights = table
     for row in range(rows):
         store_aliased(target, row, total)
@@ -89,7 +89,7 @@ def mix_column(
 def divide(
     source: Address, at: int, divisors: Address, target: Address, count: int, total: Number, like: Number
 ) -> None:
-    """``count`` numbers from ``at`` on in the type of ``total``, divided by ``divisors`` if there are any."""
+    """Convert ``count`` numbers from ``at`` on to the type of ``total``; divide by ``divisors`` if given."""
     if divisors:
         for t in range(count):
             store_aliased(target, t, widen(load(source, at + t, like)) / load(divisors, t, total))

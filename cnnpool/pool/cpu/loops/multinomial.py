@@ -1,4 +1,4 @@
-"""One value of each window drawn with probability proportional to it, or the mean so weighted.
+"""One value of each window drawn with probability proportional to it, or the mean with those weights.
 
 A band at a time (see ``band_buffers``). Negative values count as 0, and so do cells outside the map.
 """
@@ -10,7 +10,7 @@ from cnnpool.pool.cpu.loops.intrinsics import load, load_aliased, store, store_a
 from cnnpool.pool.cpu.loops.signatures import Address, Band, Number, Room, compiled
 from cnnpool.pool.cpu.loops.vector_math import number, over
 
-# The place of no cell: windows here have at most 255.
+# Marks that there is no cell: windows here have at most 255.
 NOWHERE = uint8(255)
 
 
@@ -18,7 +18,7 @@ NOWHERE = uint8(255)
 def _climb(
     image: Address, a: int, sums: Address, ladder: Address, count: int, first: bool, total: Number
 ) -> None:
-    # One rung of every window's ladder: all cells up to this one, in their order.
+    # One rung of every window's ladder: the sum of all cells up to this one, in order.
     for t in range(count):
         v = load(image, a + t, total)
         rung = load_aliased(sums, t, total) + (total if v < total else v)
@@ -45,7 +45,7 @@ def forward(
     start: int, stop: int, scratch: Address, x: Address, y: Address, winners: Address, uniforms: Address,
     flags: Address, rule: Band, room: Room, bound: Number, total: Number, like: Number, nothing: Number,
 ) -> None:  # fmt: skip
-    """Bands ``start`` to ``stop`` of draws by numbers in [0, 1).
+    """Bands ``start`` to ``stop`` of draws by uniform numbers in [0, 1).
 
     Sets the first of ``flags`` if a window is not finite, the second if one has no winner.
     """
@@ -94,7 +94,7 @@ def _weigh(image: Address, a: int, sums: Address, means: Address, count: int, to
 
 @compiled
 def _large(image: Address, t: int, rule: Band, pitch: int, part: int, bound: Number, total: Number) -> Number:
-    # For a window whose sum overflows: computed from scaled numbers if they are finite, else that sum.
+    # For a window whose sum overflows: the mean of scaled numbers if their sum is finite, else that sum.
     sum_, mean, part_of = total, total, over(number(1, total), number(1 << 16, total))
     for c in range(rule[2][0] * rule[2][1]):
         v = load(image, band_buffers.cell_at(c, rule, pitch, part) + t, total) * part_of

@@ -15,7 +15,7 @@ WHOLE: dict[Any, tuple[Any, int, int]] = {
 
 @intrinsic
 def magnitude(typing: Any, value: Any) -> Any:
-    """The bits of ``value`` without sign, those of the largest finite number for NaN and infinity."""
+    """The bits of ``value`` without sign; NaN and infinity give those of the largest finite number."""
     whole, mask, most = WHOLE[value]
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -28,7 +28,7 @@ def magnitude(typing: Any, value: Any) -> Any:
 
 @intrinsic
 def number(typing: Any, bits: Any, like: Any) -> Any:
-    """The number that has ``bits``."""
+    """The number with these ``bits``."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], context.get_value_type(like))

@@ -134,7 +134,7 @@ def backward(
     shares: Address, powers: Address, rule: Band, room: Room, cell: tuple[Number, ...],
     limits: tuple[Number, Number], _: Number, whole: Any, total: Number, like: Number, nothing: Number,
 ) -> None:  # fmt: skip
-    """Gradients of inputs, by band; in ``slots``, if there are any, those of p by band, over log 2."""
+    """Gradients of inputs, by band, and in ``slots``, if given, those of p by band, over log 2."""
     (band, several, above, pitch, part, images, channels, even), places = room
     image, half, totals, rounded, scales, weights, step, wide = places
     image, half, totals, scales = scratch + image, scratch + half, scratch + totals, scratch + scales

@@ -14,7 +14,7 @@ from cnnpool.pool.cpu.loops.vector_math import number, over, plus_product
 
 @compiled
 def prepare(numbers: Address, index: int, rule: tuple[Any, ...], total: Number) -> tuple[Any, Number]:
-    """p and its inverse, as all tiles use them."""
+    """p and its inverse, shared by all tiles."""
     _, _, _, whole = rule
     return power_terms.exponent(whole, numbers, index, total), over(
         number(1, total), load(numbers, index, total)
@@ -44,7 +44,7 @@ def means(
     x: Address, at: tuple[int, int, int, int], y: Address, out: int, count: int, given: tuple[Any, ...],
     rule: tuple[Any, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """Means of ``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
+    """Write the means of ``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
     (p, inverse), (cell, limits, share, _) = given, rule
     for t in range(count):
         _, (a, b, c, d), unscaled = _read(x, at, t, rule, p, total, like)
@@ -60,7 +60,7 @@ def gradients(
     to: tuple[int, int, int, int], slots: Address | None, slopes: Address, count: int, given: tuple[Any, ...],
     rule: tuple[Any, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """Gradients of those cells, to ``out`` from ``to`` on; of p, over log 2, to ``slopes`` if wanted."""
+    """Write the cells' gradients to ``out`` from ``to`` on and, if wanted, p's, over log 2, to ``slopes``."""
     (p, inverse), (cell, limits, share, _) = given, rule
     for t in range(count):
         (va, vb, vc, vd), (a, b, c, d), unscaled = _read(x, at, t, rule, p, total, like)

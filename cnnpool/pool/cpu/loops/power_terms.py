@@ -1,8 +1,8 @@
 """The arithmetic of power means: of one cell, of one window, and of their gradients.
 
 ``cell`` defines u: (0,) for |x|, (eps, absent) for max(x, eps), and 0 where x is ``absent``. A ``p`` of 2, 3
-or 4 comes as a tuple of as many members, so that kernels are compiled for it: powers are then products, and
-roots found by Halley's steps. Any other p is a number, and takes logarithms.
+or 4 is passed as a tuple of that length, so that kernels are compiled for it: powers are then products,
+and roots are found by Halley's method. Any other p is a number and needs logarithms.
 """
 
 from typing import Any
@@ -25,14 +25,14 @@ from cnnpool.pool.cpu.loops.vector_math import (
 
 @by_types
 def weight(r: Any, p: Any, total: Any) -> Any:
-    """(r^(p - 1), log2 r), the logarithm only where p is no whole number."""
+    """(r^(p - 1), log2 r), the logarithm only if p is not a tuple."""
 
     def exponential(r: Any, p: Any, total: Any) -> Any:
-        # 1 for infinity: times infinity that is infinite for any p, and times 0 it is 0. All others are at
-        # most 1, up to rounding.
+        # Infinity counts as 1: times infinity that is infinite for any p, and times 0 it is 0. All others are
+        # at most 1, up to rounding.
         level = log2(r)
         level = total if level > total else level
-        # 0 also where r is no normal number: with p < 1 it would be infinitely steep.
+        # 0 also where r is not a normal number: with p < 1 it would be infinitely steep.
         power = exp2((p - number(1, total)) * level)
         lowest = number(-4096, total)
         return (total if level < lowest else power), (level if level > lowest else lowest)
@@ -61,7 +61,7 @@ def back(mean: Any, p: Any, inverse: Any, total: Any) -> Any:
 
 @by_types
 def exponent(whole: Any, powers: Any, index: Any, total: Any) -> Any:
-    """``whole``, or where that is None the power at ``index``."""
+    """``whole``, or if that is None the power at ``index``."""
 
     def given(whole: Any, powers: Any, index: Any, total: Any) -> Any:
         return whole
@@ -102,7 +102,7 @@ def directed(weight: Number, v: Number, cell: tuple[Number, ...], total: Number)
 
 @inlined
 def limited(top: Number, limits: tuple[Number, Number]) -> Number:
-    # Of NaN the smallest.
+    # NaN gives the smallest.
     smallest, largest = limits
     top = top if top > smallest else smallest
     return top if top < largest else largest
@@ -110,7 +110,7 @@ def limited(top: Number, limits: tuple[Number, Number]) -> Number:
 
 @inlined
 def _clear(mean: Number, limits: tuple[Number, Number]) -> Number:
-    # Numbers that a root can be found of, and NaN.
+    # Restrict to numbers with a computable root; NaN stays.
     smallest, largest = limits
     mean = smallest if mean < smallest else mean
     return largest if mean > largest else mean

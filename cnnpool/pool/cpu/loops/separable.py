@@ -22,7 +22,7 @@ from cnnpool.pool.cpu.loops.signatures import Address, Number, Pair, Table, comp
 from cnnpool.pool.cpu.loops.simd_rows import LANES, deal, gather, pattern, size_of, vector_at
 
 SPAN = 2 * LANES
-"""Length of the shortest row that is cut so."""
+"""Length of the shortest row that is cut in this way."""
 TERMS = 3
 
 
@@ -43,7 +43,7 @@ def _sum(
 
 @intrinsic
 def _part(typing: Any, source: Any, places: Any, weights: Any, even: Any, odd: Any, k: Any, like: Any) -> Any:
-    """Sixteen sums, in turn to ``even`` and ``odd`` from ``k`` on."""
+    """Write sixteen sums alternately to ``even`` and ``odd`` from ``k`` on."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         places, weights = (cgutils.unpack_tuple(builder, several) for several in args[1:3])
@@ -59,7 +59,7 @@ def _part(typing: Any, source: Any, places: Any, weights: Any, even: Any, odd: A
 
 @intrinsic
 def _join(typing: Any, even: Any, odd: Any, places: Any, weights: Any, target: Any, k: Any, like: Any) -> Any:
-    """Eight sums of what is at ``even`` and eight of ``odd``, in turn to ``target`` from ``k`` on."""
+    """Write eight sums of ``even`` and eight of ``odd`` alternately to ``target`` from ``k`` on."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         places, weights = (cgutils.unpack_tuple(builder, several) for several in args[2:4])
@@ -74,7 +74,7 @@ def _join(typing: Any, even: Any, odd: Any, places: Any, weights: Any, target: A
 
 @compiled
 def most_terms(table: Table, count: int) -> int:
-    """Of ``table``'s first ``count`` sums the largest number of terms."""
+    """The largest number of terms in the first ``count`` sums of ``table``."""
     starts, most = table[0], 0
     for result in range(count):
         most = max(most, load(starts, result + 1, int64(0)) - load(starts, result, int64(0)))
@@ -86,9 +86,9 @@ def mix_apart(
     source: Address, origin: int, width: int, table: Table, result: int, even: Address, odd: Address, k: int,
     like: Number,
 ) -> None:  # fmt: skip
-    """Sum ``result`` of ``table``, of rows of ``source`` from ``origin`` on, to ``even`` and ``odd``.
+    """Write sum ``result`` of ``table``, of rows of ``source`` from ``origin`` on, to ``even`` and ``odd``.
 
-    ``width``: of a row, even, at least ``SPAN``; a sum has at most ``TERMS`` terms.
+    ``width``: length of a row, even, at least ``SPAN``; a sum has at most ``TERMS`` terms.
     """
     starts, places, weights = table
     entry, end, half = load(starts, result, int64(0)), load(starts, result + 1, int64(0)), width // 2
@@ -119,9 +119,9 @@ def mix_apart(
 def mix_joined(
     even: Address, odd: Address, pitch: int, table: Table, result: int, target: Address, k: int, like: Number
 ) -> None:
-    """Sum ``result`` of ``table``, of rows of ``even`` and of ``odd``, in turn to ``target`` from ``k`` on.
+    """Write sum ``result`` of ``table``, of rows of ``even`` and ``odd`` in turn, to ``target`` from ``k``.
 
-    ``pitch``: of their rows, at least half of ``SPAN``; a sum has at most ``TERMS`` terms.
+    ``pitch``: distance of their rows, at least half of ``SPAN``; a sum has at most ``TERMS`` terms.
     """
     starts, places, weights = table
     entry, end = load(starts, result, int64(0)), load(starts, result + 1, int64(0))
@@ -198,7 +198,7 @@ def _put_column(
     column: Address, dealt: Address, mixed: Address, w: int, stride: int, rows: int, columns: int,
     width: int, total: Number,
 ) -> None:  # fmt: skip
-    # A column of the map: with a stride of 2, whose columns are dealt, among the even ones or the odd ones.
+    # A column of the map; with a stride of 2, which deinterleaves columns, among the even or the odd ones.
     for row in range(rows):
         if stride == 2:
             store_aliased(dealt, w % 2 * rows * columns + row * columns + w // 2, load(column, row, total))

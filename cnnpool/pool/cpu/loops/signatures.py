@@ -31,20 +31,20 @@ P = ParamSpec("P")
 
 
 class Intrinsic(Protocol):
-    """A decorator of a function that generates code, and whose first parameter callers do not give."""
+    """A decorator of a function that generates code; callers do not pass its first parameter."""
 
     def __call__(self, generator: Callable[Concatenate[Any, P], Any], /) -> Callable[P, Any]: ...
 
 
-# By Numba's own types, callers would have to give the first parameter too.
+# By Numba's own types, callers would have to pass the first parameter too.
 intrinsic: Intrinsic = extending.intrinsic  # type: ignore[assignment]
 intrinsic_of_literals: Intrinsic = extending.intrinsic(prefer_literal=True)  # type: ignore[assignment]
-# For functions inside loops: a loop with a call is not vectorised, and not every function is inlined unasked.
+# For functions inside loops: a loop with a call is not vectorised, and not all are inlined by default.
 inlined = njit(nogil=True, forceinline=True)
 
 
 def by_types(choose: Callable[..., Any]) -> Any:
-    """A function for loops: ``choose`` returns its body by the types of its arguments."""
+    """A function for loops, whose body ``choose`` returns by the types of its arguments."""
 
     @wraps(choose)
     def called(*arguments: Any) -> Any:

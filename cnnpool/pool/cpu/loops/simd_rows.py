@@ -1,9 +1,9 @@
 """Rows of a map moved to and from padded scratch memory, eight numbers at a time.
 
-Rows of real maps are short, and loops over them that a compiler vectorises spend their time on remainders. So
-a row is cut into eights, the last of which overlaps the one before, and everything else works on many padded
-rows at once. With a stride of 2 a row is deinterleaved: its even and its odd columns, counted with the
-padding, go to one half each, so that neighbouring windows' values for one cell are adjacent.
+Rows of real maps are short, and loops over them that a compiler vectorises spend their time on remainders.
+Rows are therefore cut into eights, the last of which overlaps the one before, and everything else works on
+many padded rows at once. With a stride of 2 a row is deinterleaved: its even and odd columns, counted with
+the padding, go to one half each, so that neighbouring windows' values for one cell are adjacent.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ def size_of(context: Any, element: Any) -> int:
 
 @intrinsic
 def _move(typing: Any, source: Any, i: Any, target: Any, k: Any, like: Any) -> Any:
-    """Eight elements of ``source`` from ``i`` on to ``target`` from ``k`` on."""
+    """Copy eight elements of ``source`` from ``i`` on to ``target`` from ``k`` on."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         size = size_of(context, like)
@@ -52,7 +52,7 @@ def _move(typing: Any, source: Any, i: Any, target: Any, k: Any, like: Any) -> A
 
 @intrinsic
 def part_pairs(typing: Any, source: Any, i: Any, even: Any, k: Any, odd: Any, m: Any, like: Any) -> Any:
-    """Sixteen elements of ``source`` from ``i`` on, in turn to ``even`` and ``odd``."""
+    """Copy sixteen elements of ``source`` from ``i`` on alternately to ``even`` and ``odd``."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         size = size_of(context, like)
@@ -67,7 +67,7 @@ def part_pairs(typing: Any, source: Any, i: Any, even: Any, k: Any, odd: Any, m:
 
 @intrinsic
 def join_pairs(typing: Any, even: Any, i: Any, odd: Any, k: Any, target: Any, m: Any, like: Any) -> Any:
-    """Eight elements of ``even`` and of ``odd``, in turn, to ``target``: what ``part_pairs`` took apart."""
+    """Copy eight elements of ``even`` and of ``odd`` alternately to ``target``: undoes ``part_pairs``."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         size = size_of(context, like)
@@ -134,7 +134,7 @@ def gather(
     source: Address, i: int, half: int, target: Address, k: int, width: int, padding: int, stride: int,
     like: Number,
 ) -> None:  # fmt: skip
-    """Interleave the parts of ``source`` into a row: undoes ``deal``."""
+    """Interleave the parts of ``source`` into a row, the inverse of ``deal``."""
     if stride == 1:
         move(source, i + padding, target, k, width, like)
         return
@@ -174,9 +174,9 @@ def _bytes(lanes: int, number: int) -> Any:
 
 
 def _first_best(builder: Any, like: Any, cells: Iterable[Any], lanes: int) -> tuple[Any, Any]:
-    """The maximum of vectors, and the number of the one that wins, a byte each, as ``beats`` has it.
+    """The maximum of vectors, and the index of the one that wins, a byte each, by the rule of ``beats``.
 
-    A vector is taken when its turn comes: if nine were loaded before, registers would not hold them.
+    Each vector is loaded just before it is compared: registers would not hold nine vectors at once.
     """
     best = largest = place = None
     for n, value in enumerate(cells):
@@ -192,7 +192,7 @@ def _first_best(builder: Any, like: Any, cells: Iterable[Any], lanes: int) -> tu
 
 @intrinsic
 def best_of(typing: Any, x: Any, cells: Any, y: Any, winners: Any, out: Any, like: Any) -> Any:
-    """The maxima of ``cells``, where a strip begins in each, and which cell wins, as ``beats`` has it."""
+    """The maxima of ``cells``, where a strip begins in each, and the winners, by the rule of ``beats``."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if like != types.uint16:

@@ -133,7 +133,7 @@ def backward(
     slopes: Address, rule: Band, room: Room, bound: Number, log_2: Number, total: Number, like: Number,
     nothing: Number,
 ) -> None:  # fmt: skip
-    """Bands of gradients of inputs; in ``slots``, if there are any, what beta gets from each band."""
+    """Bands of gradients of inputs, and in ``slots``, if given, that of beta from each band."""
     (band, several, above, pitch, part, images, channels, _), held_at = room
     image, half, totals, rounded, peaks, held, step, wide = held_at
     image, half, totals, peaks, held = (

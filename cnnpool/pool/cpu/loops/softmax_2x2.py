@@ -1,7 +1,7 @@
 """Means of 2x2 tiles weighted by softmax(beta x), and their gradients; ``means_2x2`` goes over the tiles.
 
-A cell counts by its distance to the largest, so that sums have no large terms; far below, where weights are
-0, one distance stands for all.
+Cells enter by their distance to the largest, so that sums have no large terms; all distances at which
+weights are 0 are replaced by one.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ def prepare(
 
 @inlined
 def _away(v: Number, peak: Number, lowest: Number) -> Number:
-    # The lowest for NaN, which infinity minus infinity is too.
+    # The lowest for NaN, which infinity minus infinity also gives.
     d = v - peak
     return d if d > lowest else lowest
 
@@ -62,7 +62,7 @@ def means(
     x: Address, at: tuple[int, int, int, int], y: Address, out: int, count: int, given: tuple[Any, ...],
     rule: tuple[Any, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """Means of ``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
+    """Write the means of ``count`` tiles, whose cells begin at ``at``, to ``y`` from ``out`` on."""
     nan = over(total, total)
     for t in range(count):
         away, weights, peak, endless, unknown = _read(x, at, t, given, total, like)
@@ -81,7 +81,7 @@ def gradients(
     to: tuple[int, int, int, int], slots: Address | None, slopes: Address, count: int, given: tuple[Any, ...],
     rule: tuple[Any, ...], total: Number, like: Number,
 ) -> None:  # fmt: skip
-    """Gradients of those cells, to ``out`` from ``to`` on; of beta, to ``slopes`` if wanted."""
+    """Write the cells' gradients to ``out`` from ``to`` on and, if wanted, beta's to ``slopes``."""
     (_, beta, _), nan = given, over(total, total)
     for t in range(count):
         (a, b, c, d), (wa, wb, wc, wd), _, endless, unknown = _read(x, at, t, given, total, like)

@@ -14,7 +14,7 @@ from numba import types
 
 from cnnpool.pool.cpu.loops.signatures import intrinsic, intrinsic_of_literals
 
-# Of exp2: in float32 a polynomial through the roots of Chebyshev's, a term shorter than Taylor's series.
+# Coefficients of exp2: in float32 a polynomial through Chebyshev's nodes, a term shorter than Taylor's.
 SINGLE = [
     1.0,
     0.6931472067028329,
@@ -25,8 +25,8 @@ SINGLE = [
     0.00015461444724808513,
 ]
 DOUBLE = [log(2) ** k / factorial(k) for k in range(14)]
-# Bits of the mantissa, coefficients of exp2, terms of log2, the exponent that 1 has, and for ``struct`` the
-# number and a whole one as wide.
+# Bits of the mantissa, coefficients of exp2, terms of log2, the exponent of 1, and the ``struct`` codes of
+# the number and of an integer of its width.
 PLANS = {types.float32: (23, SINGLE, 5, 127, "f", "i"), types.float64: (52, DOUBLE, 11, 1023, "d", "q")}
 WHOLES = {types.float32: types.int32, types.float64: types.int64}
 FAST = ("contract",)
@@ -40,7 +40,7 @@ def _horner(builder: Any, kind: Any, x: Any, coefficients: list[float]) -> Any:
 
 
 def _of_numbers(build: Callable[..., Any]) -> Any:
-    """An intrinsic of floating numbers of one type, by code that is built in that type and its bits."""
+    """An intrinsic for floating numbers of one type; ``build`` generates code for that type and its bits."""
 
     def function(typing: Any, x: Any, *others: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -49,7 +49,7 @@ def _of_numbers(build: Callable[..., Any]) -> Any:
 
         return x(*[x] * (1 + len(others))), generate
 
-    # Numba asks for every parameter.
+    # Numba requires every parameter.
     names = "typing", *[*signature(build).parameters][4:]
     parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
@@ -59,7 +59,7 @@ def _of_numbers(build: Callable[..., Any]) -> Any:
 def _shrink(builder: Any, kind: Any, bits: Any, plan: Any, x: Any) -> Any:
     mantissa, coefficients, *_ = plan
     top = 2.0 ** (10 if mantissa == 52 else 7)
-    # So large a number has no places behind the point: the sum rounds to a whole number, in its lowest bits.
+    # A number this large has no fraction: the sum rounds to a whole number, in its lowest bits.
     shifter = kind(1.5 * 2.0**mantissa)
     shifted = builder.fadd(x, shifter)
     fraction = builder.fsub(x, builder.fsub(shifted, shifter))
@@ -117,7 +117,7 @@ log2 = _of_numbers(_log2)
 """The logarithm of x >= 0 to base 2; -infinity where x is not a normal number."""
 
 over = _of_numbers(lambda builder, kind, bits, plan, a, b: builder.fdiv(a, b))
-"""a / b, where a division by zero gives infinity or NaN and does not leave the loop."""
+"""a / b; division by zero gives infinity or NaN and does not leave the loop."""
 
 plus_product = _of_numbers(
     lambda builder, kind, bits, plan, sum_, a, b: builder.fadd(
@@ -138,7 +138,7 @@ with_sign = _of_numbers(_with_sign)
 
 @intrinsic
 def either(typing: Any, condition: Any, a: Any, b: Any) -> Any:
-    """``a`` or ``b``, of which both are computed: a select, not a branch."""
+    """``a`` or ``b``, both computed: a select, not a branch."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.select(*args)
@@ -148,20 +148,20 @@ def either(typing: Any, condition: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def inverse_root(typing: Any, x: Any, p: Any) -> Any:
-    """x^(-1/n) of a normal x > 0, for a tuple ``p`` of n = 2, 3 or 4 members, by Halley's steps."""
+    """x^(-1/n) of a normal x > 0, for a tuple ``p`` of n = 2, 3 or 4 members, by Halley's method."""
     n = len(p)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind, bits = context.get_value_type(x), context.get_value_type(WHOLES[x])
         mantissa, _, _, one, *_ = PLANS[x]
         value, inverse = args[0], kind(1 / n)
-        # Bits are nearly a logarithm. Without the sign, which NaN can have, they stay in the range.
+        # The bits approximate a logarithm. Without the sign, which NaN can have, they stay in the range.
         size = builder.and_(builder.bitcast(value, bits), bits((1 << (bits.width - 1)) - 1))
-        # Of one, less the mean error of that logarithm: the first guess is within 4 %.
+        # The bits of one, less the mean error of that logarithm: the first guess is within 4 %.
         base = kind((one - 0.05) * 2.0**mantissa)
         away = builder.fmul(builder.fsub(builder.sitofp(size, kind), base), inverse)
         z = builder.bitcast(builder.fptosi(builder.fsub(base, away), bits), kind)
-        # Of 1 - x z^n are left 0.13, 1e-3, 5e-10, 1e-28.
+        # 1 - x z^n falls to 0.13, 1e-3, 5e-10, 1e-28.
         for _ in range(2 if x.bitwidth == 32 else 3):
             square = builder.fmul(z, z)
             power = square if n == 2 else builder.fmul(square, z if n == 3 else square)
